@@ -62,8 +62,8 @@ pub mod render {
         AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
         Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
-        RuleCounts, ServiceTotals, guarded_chains, is_service_chain, matches_except_kubelet_rules,
-        partial,
+        RuleCounts, ServiceDispatch, ServiceTotals, guarded_chains, inline_trees, is_service_chain,
+        matches_except_kubelet_rules, partial,
     };
 }
 /// Items of `rules`.

@@ -408,10 +408,11 @@ fn a_node_that_changes_asks_for_everything() {
     let before = with_node(BEFORE, "a", "10.4.0.0/24", "192.168.0.2");
     fs::write(scene.path("before.yaml"), before).unwrap();
     let mode = ["--detect-local-mode", "NodeCIDR"];
+    let pods_reason = "match for local pod traffic";
     for (zone, pods, address, scope, reason) in [
         ("a", "10.4.0.0/24", "192.168.0.2", "partial", "services"),
         ("b", "10.4.0.0/24", "192.168.0.2", "full", "zone"),
-        ("a", "10.4.7.0/24", "192.168.0.2", "full", "pod networks"),
+        ("a", "10.4.7.0/24", "192.168.0.2", "full", pods_reason),
         ("a", "10.4.0.0/24", "192.168.0.3", "full", "node address"),
     ] {
         let after = with_node(AFTER, zone, pods, address);
@@ -422,7 +423,6 @@ fn a_node_that_changes_asks_for_everything() {
         assert_eq!(restore["scope"], scope, "{reason}");
         assert_eq!(restore["reason"], format!("{reason} changed"));
         assert_eq!(restore["services"].as_u64().is_some(), scope == "partial");
-
         let since = ["--since", "before.yaml", "--manifests", "after.yaml"];
         let payload = scene.run(&[&["render"], &since[..], &mode].concat());
         let payload = text(&payload.stdout);

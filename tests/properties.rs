@@ -15,7 +15,9 @@ mod laws;
 
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, PartialRestore, RenderContext};
+use deltaproxy::testing::render::{
+    FullPayload, LiveChains, PartialRestore, RenderContext, ServiceDispatch,
+};
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
@@ -51,20 +53,35 @@ proptest! {
         edits in vec(any::<u64>(), EDITS),
         setting: u64,
     ) {
-        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE };
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
     #[test]
     fn changed_chains_of_ipv6_do_so_too(edits in vec(any::<u64>(), EDITS), setting: u64) {
-        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE };
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
         Play::of(setting, IpFamily::V6, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
     #[test]
     fn kep_3453_ends_where_a_full_restore_ends(edits in vec(any::<u64>(), EDITS), setting: u64) {
-        let shape = Shape { partial: PartialRestore::Kep3453, threshold: NEVER_LARGE };
+        let shape = Shape { partial: PartialRestore::Kep3453, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
+    }
+
+    #[test]
+    fn trees_end_where_a_full_restore_ends(
+        edits in vec(any::<u64>(), EDITS),
+        setting: u64,
+        is_v6: bool,
+        is_kep: bool,
+        limit in 3..40_u64,
+    ) {
+        let family = if is_v6 { IpFamily::V6 } else { IpFamily::V4 };
+        let partial = if is_kep { PartialRestore::Kep3453 } else { PartialRestore::ChangedChains };
+        let dispatch = ServiceDispatch { nat: Some(limit), filter: Some(limit) };
+        let shape = Shape { partial, threshold: NEVER_LARGE, dispatch };
+        Play::of(setting, family, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
     #[test]
@@ -74,7 +91,7 @@ proptest! {
         is_kep: bool,
     ) {
         let partial = if is_kep { PartialRestore::Kep3453 } else { PartialRestore::ChangedChains };
-        let shape = Shape { partial, threshold: OFTEN_LARGE };
+        let shape = Shape { partial, threshold: OFTEN_LARGE, dispatch: ServiceDispatch::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Ignored);
     }
 }

@@ -90,7 +90,10 @@ pub(super) fn render_config(
         source: objects?,
         node_name: node_name?,
         environment: PerFamily::from_fn(|family| NodeEnvironment {
-            fixed: fixed_options(configuration, bit, backend, family),
+            fixed: Options {
+                service_dispatch: rules.service_dispatch(),
+                ..fixed_options(configuration, bit, backend, family)
+            },
             local_mode: local_mode.clone(),
             node_port_source: node_ports.clone(),
             // As upstream, an unspecified address leaves the choice to the Node.

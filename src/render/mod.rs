@@ -47,13 +47,14 @@ mod options;
 mod owner;
 mod payload;
 mod service;
+mod tree;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use crate::ruleset::Jump;
 
-pub use crate::ruleset::{JUMPS, is_service_chain};
+pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 pub(crate) use applied::{
     Adopted, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule, repair,
     verify_tables,
@@ -64,7 +65,7 @@ pub use applied::{
 };
 pub use options::{
     Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext,
+    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext, ServiceDispatch,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub(crate) use owner::owner;

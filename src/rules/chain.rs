@@ -82,6 +82,40 @@ impl Chains {
         self.by_name.values().map(|chain| chain.rules.len()).sum()
     }
 
+    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
+    pub(super) fn inline(&mut self, is_selected: &dyn Fn(&str) -> bool) {
+        let leads_on = |rule: &Rule| rule.target_chain().is_some_and(is_selected);
+        let from: Vec<Box<str>> = self
+            .by_name
+            .iter()
+            .filter(|(name, chain)| !is_selected(name) && chain.rules.iter().any(leads_on))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in from {
+            let Some(chain) = self.by_name.get_mut(&name) else {
+                continue;
+            };
+            let mut rules = Vec::new();
+            // The next rule is last, so that rules of an inlined chain come next.
+            let mut rest = std::mem::take(&mut chain.rules);
+            rest.reverse();
+            while let Some(rule) = rest.pop() {
+                let target = rule.target_chain().filter(|target| is_selected(target));
+                let Some(below) = target.and_then(|target| self.by_name.remove(target)) else {
+                    rules.push(rule);
+                    continue;
+                };
+                if let Some(target) = target {
+                    self.add_references(target, -1);
+                }
+                rest.extend(below.rules.into_iter().rev());
+            }
+            if let Some(chain) = self.by_name.get_mut(&name) {
+                chain.rules = rules;
+            }
+        }
+    }
+
     /// Adds to the reference count of a chain; a negative number subtracts.
     pub(super) fn add_references(&mut self, chain: &str, change: isize) {
         let before = self.references.get(chain).copied().unwrap_or(0);

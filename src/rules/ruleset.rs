@@ -76,6 +76,16 @@ impl RuleSet {
         }
     }
 
+    /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
+    /// One with several jumps to it replaces the first.
+    pub fn inline_chains(&mut self, is_selected: impl Fn(Table, &str) -> bool) {
+        for (table, chains) in &mut self.tables {
+            if let Some(table) = table.of_proxy() {
+                chains.inline(&|name| is_selected(table, name));
+            }
+        }
+    }
+
     /// Applies a payload like `iptables-restore --noflush`.
     pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
         self.read(payload, TextOrigin::Payload)

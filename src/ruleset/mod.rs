@@ -11,6 +11,8 @@
 //!   belongs to one service port, or to one of its endpoints. All are in the nat table.
 //! - A *dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, `KUBE-EXTERNAL-SERVICES`,
 //!   `KUBE-PROXY-FIREWALL`) holds rules of every Service: it dispatches packets to their chains.
+//! - A *tree chain* (`KUBE-SVC-10.96.0.0/15`) holds the part of a dispatch chain's rules for a
+//!   range of destinations, if the dispatch chain is a tree.
 //! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`) has
 //!   rules that depend on options alone.
 //! - A *canary* is an empty chain. If it is missing, another program has deleted chains.
@@ -19,15 +21,20 @@
 //! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
 mod comment;
+mod recognition;
 mod service_chain;
 mod shared_chains;
+mod tree_chain;
 
 pub(crate) use comment::{NODE_PORTS_COMMENT, PortComment};
+pub use recognition::inline_trees;
+pub(crate) use recognition::{flattened, has_trees, is_proxy_chain};
 pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, ServiceChain};
 pub(crate) use shared_chains::{
     DispatchChain, FILTER_CHAINS, IPVS_CHAINS, Jump, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL,
     KUBE_FORWARD, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
-    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS, is_proxy_chain,
+    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS,
 };
 pub use shared_chains::{JUMPS, KUBE_PROXY_CANARY};
+pub(crate) use tree_chain::{Destination, Prefix, tree_of};

@@ -1,8 +1,7 @@
 //! Names of the shared chains (dispatch chains, fixed chains and canaries) and of the chains that
 //! only other proxies have, and the entry jumps to them.
 
-use super::service_chain::is_service_chain;
-use crate::rules::{COUNTER_TEST_CHAIN, Table};
+use crate::rules::Table;
 
 /// Dispatch chain of both tables: virtual IPs in nat, cluster IPs without endpoints in filter.
 pub(crate) const KUBE_SERVICES: &str = "KUBE-SERVICES";
@@ -113,18 +112,6 @@ impl DispatchChain {
         let mut all = Self::ALL.into_iter();
         all.find(|chain| (chain.table(), chain.name()) == (table, name))
     }
-}
-
-/// Reports whether a kube-proxy in mode iptables, or this program, makes a chain of this name in
-/// this table: a Service chain of any release, or a shared chain of the current one. Chains that
-/// kubelet makes and owns are none of them: [`KUBE_FIREWALL`] and [`KUBE_MARK_DROP`].
-pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
-    let is_known = match table {
-        Table::Filter => FILTER_CHAINS.contains(&name),
-        Table::Nat => NAT_CHAINS.contains(&name) || is_service_chain(name),
-        Table::Mangle => name == COUNTER_TEST_CHAIN,
-    };
-    is_known || name == KUBE_PROXY_CANARY
 }
 
 /// Entry jump: from a built-in chain to a chain of the proxy.

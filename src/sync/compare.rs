@@ -110,6 +110,7 @@ pub(super) async fn read_service_rules(
     reading: &mut Reading,
     iptables: &impl Iptables,
     extent: &Extent,
+    applied: &AppliedState,
 ) {
     if reading.check.gone.is_some() {
         return;
@@ -141,8 +142,7 @@ pub(super) async fn read_service_rules(
         }
         // Without the whole tables, dispatch chains are listed one by one: an unprintable rule in
         // another chain does not affect that.
-        dispatch
-            .extend(AppliedState::dispatch_chains().map(|(table, chain)| (table, chain.into())));
+        dispatch.extend(applied.dispatch_chains());
     }
     for (table, chain) in &dispatch {
         match iptables.list(*table, &[chain]).await {
@@ -248,7 +248,7 @@ impl<I: Iptables> Syncer<I> {
             return None;
         }
         let missing: Vec<_> = missing.iter().chain(&self.lost_jumps).copied().collect();
-        Some(LiveChains::with_chains(self.applied.chains(), &missing))
+        Some(LiveChains::with_chains(&self.applied, &missing))
     }
 
     fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
@@ -295,8 +295,7 @@ impl<I: Iptables> Syncer<I> {
         repair: DispatchRepair,
     ) -> bool {
         let Some(listing) = listing else {
-            self.applied.rewrite_dispatch(*table, chain);
-            return true;
+            return self.applied.rewrite_dispatch(*table, chain);
         };
         let found = self
             .applied
@@ -336,6 +335,9 @@ impl<I: Iptables> Syncer<I> {
                     } else {
                         drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
                     }
+                }
+                for (table, chain) in &adopted.differing_tree_chains {
+                    drift.add(*table, DriftKind::DispatchChain, chain);
                 }
                 if adopted.lacks_node_ports_jumps {
                     drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");

@@ -295,7 +295,7 @@ impl<I: Iptables> Task<I> {
                 .await;
                 // Cannot fail: it is set only here.
                 let _ = checked.set(());
-                read_service_rules(&mut reading, iptables, extent).await;
+                read_service_rules(&mut reading, iptables, extent, applied).await;
             };
             tokio::pin!(work);
             loop {

@@ -22,6 +22,20 @@ const DISPATCH: [(&str, &str); 6] = [
 /// How the comment of the rules for NodePorts begins.
 const TAIL: &str = "kubernetes service nodeports";
 
+/// The dispatch chain that a chain of a tree belongs to, whose names have a slash.
+fn tree_of(chain: &str) -> Option<&'static str> {
+    let starts = [
+        ("KUBE-SVC-tcp", "KUBE-NODEPORTS"),
+        ("KUBE-SVC-udp", "KUBE-NODEPORTS"),
+        ("KUBE-SVC-sctp", "KUBE-NODEPORTS"),
+        ("KUBE-SVC-", "KUBE-SERVICES"),
+        ("KUBE-EXT-", "KUBE-EXTERNAL-SERVICES"),
+        ("KUBE-FW-", "KUBE-PROXY-FIREWALL"),
+    ];
+    let of = starts.iter().find(|(start, _)| chain.starts_with(start));
+    of.filter(|_| chain.contains('/')).map(|(_, of)| *of)
+}
+
 /// A table and a chain of it.
 type Name = (String, String);
 
@@ -30,12 +44,16 @@ type Name = (String, String);
 pub struct Rules {
     /// The policy (`-` for our own chains) and the rules of each chain.
     chains: BTreeMap<Name, (String, Vec<String>)>,
+    /// Some dispatch chain is a tree, which has the rules of one service port in the order of their
+    /// addresses.
+    has_trees: bool,
 }
 
 impl Rules {
     /// Reads what `iptables-save` prints.
     pub fn read(saved: &str) -> Self {
         let mut chains = BTreeMap::new();
+        let mut has_trees = false;
         let mut table = "";
         for line in saved.lines() {
             if let Some(name) = line.strip_prefix('*') {
@@ -43,12 +61,22 @@ impl Rules {
             } else if let Some(chain) = line.strip_prefix(':') {
                 let mut words = chain.split(' ');
                 let (name, policy) = (words.next().unwrap(), words.next().unwrap());
+                if tree_of(name).is_some() {
+                    has_trees = true;
+                    continue;
+                }
                 let place = (table.to_owned(), name.to_owned());
                 chains.insert(place, (policy.to_owned(), Vec::new()));
             } else if let Some(rule) = line.strip_prefix("-A ") {
-                let name = rule.split(' ').next().unwrap();
+                let (name, rule) = rule.split_once(' ').unwrap();
+                if tree_of(rule.rsplit(' ').next().unwrap()).is_some() {
+                    // Leads to rules that follow.
+                    continue;
+                }
+                let name = tree_of(name).unwrap_or(name);
                 let place = (table.to_owned(), name.to_owned());
-                chains.get_mut(&place).unwrap().1.push(line.to_owned());
+                let line = format!("-A {name} {rule}");
+                chains.get_mut(&place).unwrap().1.push(line);
             }
         }
         for (table, chain) in DISPATCH {
@@ -56,7 +84,17 @@ impl Rules {
                 sort_dispatch(rules);
             }
         }
-        Self { chains }
+        Self { chains, has_trees }
+    }
+
+    /// The same with the rules of dispatch chains in one order, whatever it is.
+    fn with_sorted_dispatch(mut self) -> Self {
+        for (table, chain) in DISPATCH {
+            if let Some((_, rules)) = self.chains.get_mut(&(table.to_owned(), chain.to_owned())) {
+                rules.sort();
+            }
+        }
+        self
     }
 
     /// The same without one rule of another program, and with each built-in chain in one order: a
@@ -81,6 +119,11 @@ impl Rules {
     /// What differs, chain by chain: lines of `self` with `-`, lines of `other` with `+`. Empty if
     /// nothing does.
     pub fn differences(&self, other: &Self) -> String {
+        if self.has_trees || other.has_trees {
+            let mut both = [self, other].map(|rules| rules.clone().with_sorted_dispatch());
+            both.iter_mut().for_each(|rules| rules.has_trees = false);
+            return both[0].differences(&both[1]);
+        }
         let mut names: Vec<&Name> = self.chains.keys().chain(other.chains.keys()).collect();
         names.sort();
         names.dedup();

@@ -24,6 +24,7 @@ pub struct Variant {
 
 const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 const KEP: &str = "--partial-restore=kep-3453";
+const TREE: &str = "--service-dispatch=tree";
 
 /// kube-proxy's defaults with the cluster's networks, on nft.
 const PLAIN: Variant = Variant {
@@ -52,11 +53,13 @@ pub const VARIANTS: &[Variant] = &[
             "--nodeport-addresses=192.0.2.0/24,fd00:192::/64",
             "--iptables-localhost-nodeports=false",
         ],
+        own_flags: &[TREE],
         ..PLAIN
     },
     Variant {
         name: "plain on legacy",
         backend: Backend::Legacy,
+        own_flags: &[TREE],
         ..PLAIN
     },
     Variant {
@@ -117,7 +120,7 @@ pub const VARIANTS: &[Variant] = &[
             CLUSTER_CIDR,
             "--nodeport-addresses=127.0.0.0/8,192.0.2.10/32",
         ],
-        own_flags: &[KEP],
+        own_flags: &[KEP, TREE],
         ..PLAIN
     },
 ];

@@ -274,6 +274,14 @@ pub const TABLE: &[Row] = &[
     ),
     row("profiling", "true", Scene(machine::serves_more)),
     row("proxy-mode", "ipvs", Scene(answers::refuses_modes)),
+    row(
+        "service-dispatch",
+        "tree",
+        Told(
+            |config| format!("{:?}", config.rules.environment.v4.fixed.service_dispatch),
+            "ServiceDispatch { nat: Some(8), filter: Some(1000) }",
+        ),
+    ),
     row("show-hidden-metrics-for-version", "1.35", Nothing),
     row(
         "state-dir",

@@ -18,6 +18,7 @@ mod condition;
 mod random;
 mod save;
 mod target;
+mod trees;
 mod walk;
 
 use std::collections::BTreeSet;

@@ -19,7 +19,9 @@ use std::time::{Duration, Instant};
 use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Counters, PartialRestore, RuleCounts, ServiceTotals};
+use deltaproxy::testing::render::{
+    Counters, PartialRestore, RuleCounts, ServiceDispatch, ServiceTotals, inline_trees,
+};
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
 use deltaproxy::testing::select::{self, EndpointGroups};
@@ -43,6 +45,7 @@ pub(crate) struct Shape {
     pub(crate) partial: PartialRestore,
     /// Above how many endpoints a cluster is large.
     pub(crate) threshold: usize,
+    pub(crate) dispatch: ServiceDispatch,
 }
 
 /// A syncer, its kernel, and the cluster that it follows.
@@ -84,6 +87,7 @@ impl Play {
     pub(crate) fn of(setting: u64, family: IpFamily, shape: Shape) -> Self {
         let mut environment = any_environment(&mut Dice::new(setting), family);
         environment.fixed.large_cluster_endpoints = shape.threshold;
+        environment.fixed.service_dispatch = shape.dispatch;
         let options = SyncerOptions {
             environment,
             shape: shape.partial,
@@ -293,7 +297,8 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
     assert_eq!(outcome.dirty, dirty);
     match end {
         SyncResult::Applied => {
-            assert_eq!(outcome.rules, counted(&syncer.iptables().rules()));
+            let held = syncer.iptables().rules();
+            assert_eq!(outcome.rules, counted(&held), "{}", held.to_save_text());
             assert_eq!(outcome.totals, totals_of(&syncer.tracker));
         }
         SyncResult::Failed => {
@@ -362,6 +367,7 @@ fn assert_minimal(payload: &str, before: &RuleSet, after: &RuleSet) {
 /// The way to NodePorts stays last, and a NodePort's counting rule before its plain one.
 #[track_caller]
 fn assert_ordered(rules: &RuleSet) {
+    let rules = &inline_trees(rules);
     let services = &rules.chain(Table::Nat, "KUBE-SERVICES").unwrap().rules;
     let leads_to_node_ports = |rule: &Rule| rule.target_chain() == Some("KUBE-NODEPORTS");
     assert!(
@@ -389,7 +395,21 @@ fn assert_ordered(rules: &RuleSet) {
 /// Chain by chain, so that a failure shows the one that differs.
 #[track_caller]
 fn assert_same(ours: &RuleSet, theirs: &RuleSet, comments: Comments) {
-    let (mut ours, theirs) = (normal(ours, comments), normal(theirs, comments));
+    // A dispatch chain may be flat on one side and a tree on the other, which has the rules of one
+    // port in the order of their addresses.
+    let is_tree = |rules: &RuleSet| inline_trees(rules) != *rules;
+    let has_trees = is_tree(ours) || is_tree(theirs);
+    let normal = |rules: &RuleSet| {
+        let mut normal = normal(&inline_trees(rules), comments);
+        let shared = normal
+            .iter_mut()
+            .filter(|((_, name), _)| SHARED.contains(&&**name));
+        if has_trees {
+            shared.for_each(|(_, rules)| rules.sort());
+        }
+        normal
+    };
+    let (mut ours, theirs) = (normal(ours), normal(theirs));
     for (chain, rules) in theirs {
         let held = ours.remove(&chain);
         assert_eq!(held.as_ref(), Some(&rules), "{chain:?}");
@@ -397,17 +417,18 @@ fn assert_same(ours: &RuleSet, theirs: &RuleSet, comments: Comments) {
     assert_eq!(ours, Normal::new());
 }
 
+const SHARED: [&str; 4] = [
+    "KUBE-SERVICES",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-PROXY-FIREWALL",
+];
+
 type Normal = BTreeMap<(Table, String), Vec<String>>;
 
 /// The chains of a rule set, those that all Services share in the order of service ports: the rules
 /// of one keep theirs.
 fn normal(rules: &RuleSet, comments: Comments) -> Normal {
-    const SHARED: [&str; 4] = [
-        "KUBE-SERVICES",
-        "KUBE-EXTERNAL-SERVICES",
-        "KUBE-NODEPORTS",
-        "KUBE-PROXY-FIREWALL",
-    ];
     let mut normal = Normal::new();
     for table in Table::ALL {
         assert!(rules.chain(table, KUBE_PROXY_CANARY).is_some());

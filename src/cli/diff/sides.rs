@@ -20,6 +20,7 @@ use crate::inspect::explain::ServiceWithoutRules;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, PartialRestore};
 use crate::rules::{Backend, RuleSet, Table};
+use crate::ruleset::flattened;
 use crate::sync::FullReason;
 use crate::watch::manifests;
 
@@ -261,8 +262,8 @@ fn of_host(
             RuleOrigin::Saved(_) => "no dump of it was given",
             RuleOrigin::Live(_) | RuleOrigin::Desired => "this kernel does not support it",
         },
-        left: host.rules,
-        right,
+        left: host.rules.map(|_, rules| flattened(rules)),
+        right: right.map(|_, rules| flattened(rules)),
         chosen: None,
         families: host.families,
         missing_tables: host.missing_tables,
@@ -317,8 +318,8 @@ fn of_manifests(
         *right.get_mut(family) = new.rules()?.0;
     }
     Ok(Sides {
-        left,
-        right,
+        left: left.map(|_, rules| flattened(rules)),
+        right: right.map(|_, rules| flattened(rules)),
         chosen: None,
         families: IpFamily::ALL.into(),
         absence_reason: "",

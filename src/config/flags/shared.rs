@@ -8,10 +8,11 @@ use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use crate::config::addresses;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 use crate::config::problems::Unusable;
-use crate::config::settings::{BACKENDS, FlagValues, RULES, SOURCE};
+use crate::config::settings::{BACKENDS, FlagValues, RULES, SERVICE_DISPATCHES, SOURCE};
 use crate::host::BackendChoice;
 use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::net::{IpNet, PerFamily};
+use crate::render::ServiceDispatch;
 
 /// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
 macro_rules! group_of_settings {
@@ -102,6 +103,13 @@ impl RulesArgs {
     pub(in crate::config) fn backend(&self) -> BackendChoice {
         self.flags
             .choice("iptables-backend", BACKENDS)
+            .unwrap_or_default()
+    }
+
+    /// Returns the arrangement of the rules in dispatch chains.
+    pub(in crate::config) fn service_dispatch(&self) -> ServiceDispatch {
+        self.flags
+            .choice("service-dispatch", SERVICE_DISPATCHES)
             .unwrap_or_default()
     }
 }

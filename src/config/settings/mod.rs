@@ -23,7 +23,8 @@ pub(super) use setting::{Setting, SettingSection, with_flags};
 pub(super) use values::FlagValues;
 pub(crate) use words::LogStyle;
 pub(super) use words::{
-    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, choices,
+    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger,
+    SERVICE_DISPATCHES, choices,
 };
 
 use run::{NODE, OBSERVABILITY, SYNC};

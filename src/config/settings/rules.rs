@@ -139,5 +139,12 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         Setting::flag("iptables-backend", Word(WordTable::Backends))
             .default("auto")
             .help("Variant of the iptables binaries"),
+        Setting::flag("service-dispatch", Word(WordTable::ServiceDispatches))
+            .default("flat")
+            .help("Arrangement of the rules that send packets to Services")
+            .more(
+                "In a tree the first packet of a connection meets about as many rules with 50,000 \
+                 Services as with 100.",
+            ),
     ],
 };

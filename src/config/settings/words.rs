@@ -22,6 +22,8 @@ pub(in crate::config) enum WordTable {
     Backends,
     /// [`PARTIAL_RESTORES`].
     PartialRestores,
+    /// [`SERVICE_DISPATCHES`].
+    ServiceDispatches,
     /// [`RELOAD_TRIGGERS`].
     ReloadTriggers,
     /// [`LOG_STYLES`].
@@ -34,6 +36,7 @@ impl WordTable {
         match self {
             Self::Backends => "BACKEND",
             Self::PartialRestores => "SHAPE",
+            Self::ServiceDispatches => "MODE",
             Self::ReloadTriggers => "WHEN",
             Self::LogStyles => "STYLE",
         }
@@ -44,6 +47,7 @@ impl WordTable {
         match self {
             Self::Backends => texts(BACKENDS),
             Self::PartialRestores => texts(PARTIAL_RESTORES),
+            Self::ServiceDispatches => texts(SERVICE_DISPATCHES),
             Self::ReloadTriggers => texts(RELOAD_TRIGGERS),
             Self::LogStyles => texts(LOG_STYLES),
         }
@@ -71,6 +75,25 @@ pub(in crate::config) const BACKENDS: &[FlagWord<BackendChoice>] = &[
         text: "legacy",
         help: "Binaries with the suffix -legacy",
         choice: BackendChoice::Legacy,
+    },
+];
+
+/// Words of `--service-dispatch`.
+pub(in crate::config) const SERVICE_DISPATCHES: &[FlagWord<render::ServiceDispatch>] = &[
+    FlagWord {
+        text: "flat",
+        help: "All rules in KUBE-SERVICES and KUBE-NODEPORTS, as kube-proxy",
+        choice: render::ServiceDispatch::FLAT,
+    },
+    FlagWord {
+        text: "tree",
+        help: "A tree of chains, in which a packet meets few rules",
+        choice: render::ServiceDispatch::TREE,
+    },
+    FlagWord {
+        text: "auto",
+        help: "A tree for more than 300 rules",
+        choice: render::ServiceDispatch::AUTO,
     },
 ];
 

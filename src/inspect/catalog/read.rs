@@ -15,11 +15,23 @@ use super::view::{
     FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
 use crate::rules::{Match, Network, Rule, RuleSet, Table, Target};
-use crate::ruleset::{ChainKind, DispatchChain, KUBE_MARK_MASQ, PortComment, is_service_chain};
+use crate::ruleset::{
+    ChainKind, DispatchChain, KUBE_MARK_MASQ, PortComment, has_trees, inline_trees,
+    is_service_chain,
+};
 
 impl Catalog {
-    /// Reads the rules of one IP family.
+    /// Reads the rules of one IP family. Those of dispatch trees count as rules of their dispatch
+    /// chain.
     pub fn read(rules: &RuleSet) -> Self {
+        if has_trees(rules) {
+            Self::read_flat(&inline_trees(rules))
+        } else {
+            Self::read_flat(rules)
+        }
+    }
+
+    fn read_flat(rules: &RuleSet) -> Self {
         let mut catalog = Self {
             unknown: unknown_rules(rules),
             ..Self::default()

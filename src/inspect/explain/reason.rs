@@ -12,7 +12,7 @@ use crate::rules::{Match, Rule, Step, Target, TraceOutcome, TracedTable};
 use crate::ruleset::{
     ChainKind, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_MARK_DROP, KUBE_MARK_MASQ,
     KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL, KUBE_SERVICES, PortComment,
-    is_service_chain,
+    is_service_chain, tree_of,
 };
 
 /// Reason why packets are dropped or rejected.
@@ -92,7 +92,11 @@ impl BlockReason {
         // Without a comment that can be read, the target tells the same.
         let has_no_endpoints =
             comment.map_or(!is_drop, |comment| comment == PortComment::NoEndpoints);
-        match last.chain {
+        let dispatch = last
+            .table
+            .of_proxy()
+            .and_then(|table| tree_of(table, last.chain));
+        match dispatch.map_or(last.chain, |dispatch| dispatch.name()) {
             KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if has_no_endpoints => Self::NoEndpoints,
             KUBE_SERVICES => Self::NoLocalInternal,
             KUBE_EXTERNAL_SERVICES => Self::NoLocalExternal,

@@ -8,15 +8,16 @@
 //! - [`LiveRules`]: a digest of the rules of each Service chain, and each rule of the dispatch
 //!   chains. For a comparison with rendered rules.
 
-use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
+use super::parsed::{LiveTreeChain, ParsedDigest, ParsedHasher, parsed_digest};
+use super::state::AppliedState;
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
     DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
-    ServiceChain, is_service_chain,
+    ServiceChain, is_proxy_chain, is_service_chain, tree_of,
 };
 
 /// Chains and entry jumps in the kernel that a full restore depends on. By default no table has
@@ -27,6 +28,8 @@ pub struct LiveChains {
     /// Chains with the prefix of a Service chain and a name that current versions do not make. A
     /// full restore deletes them, as far as third-party rules allow.
     other_chains: BTreeSet<Box<str>>,
+    /// Tree chains, by table.
+    tree_chains: BTreeSet<(Table, Box<str>)>,
     /// Service chains that third-party rules lead to, or may lead to. The kernel rejects their
     /// deletion, and with it the whole payload.
     referenced: BTreeSet<Box<str>>,
@@ -46,15 +49,13 @@ impl LiveChains {
         self.note_read(table);
     }
 
-    /// Returns the state of a kernel that holds these Service chains, and all entry jumps except
+    /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
     /// `missing`.
-    pub fn with_chains(
-        chains: impl Iterator<Item = ServiceChain>,
-        missing: &[&'static Jump],
-    ) -> Self {
+    pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {
-            service_chains: chains.collect(),
+            service_chains: applied.chains().collect(),
+            tree_chains: applied.all_tree_chains(),
             has_firewall: true,
             read: Table::ALL.into(),
             queried_jumps: JUMPS.iter().filter(is_there).collect(),
@@ -106,6 +107,14 @@ impl LiveChains {
         names
     }
 
+    /// Returns the tree chains of a table that the applied state does not have, sorted by name.
+    pub(crate) fn unused_tree_chains(&self, table: Table, applied: &AppliedState) -> Vec<Box<str>> {
+        let used = applied.tree_chain_names(table);
+        let chains = self.tree_chains.iter();
+        let unused = chains.filter(|(of, name)| *of == table && !used.contains(&**name));
+        unused.map(|(_, name)| name.clone()).collect()
+    }
+
     /// Reports whether a stale chain can be deleted; if not, it is emptied and kept.
     ///
     /// Differs from upstream: one third-party reference makes every further restore of kube-proxy
@@ -126,6 +135,10 @@ impl LiveChains {
     }
 
     fn read_chain(&mut self, table: Table, name: &str) {
+        if tree_of(table, name).is_some() {
+            self.tree_chains.insert((table, name.into()));
+            return;
+        }
         match table {
             Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
                 Some(chain) => drop(self.service_chains.insert(chain)),
@@ -142,7 +155,7 @@ impl LiveChains {
         let Some((chain, spec)) = rule.split_once(' ') else {
             return;
         };
-        let is_ours = is_service_chain(chain) || NAT_CHAINS.contains(&chain);
+        let is_ours = is_service_chain(chain) || is_proxy_chain(table, chain);
         if is_ours || !(spec.contains("-j KUBE-") || spec.contains("-g KUBE-")) {
             return;
         }
@@ -179,13 +192,6 @@ impl LiveChains {
     }
 }
 
-/// Digest of rules in parsed form, so that their spelling does not matter.
-///
-/// Never compared with a `TextDigest`, the digest of rendered text: to compare rendered rules with
-/// live ones, their text is parsed and digested again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct ParsedDigest(u64);
-
 /// Rules of the proxy's chains in the kernel.
 #[derive(Debug, Default)]
 pub struct LiveRules {
@@ -193,6 +199,8 @@ pub struct LiveRules {
     pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
     /// Rules of the dispatch chains in their order.
     dispatch: [Vec<LiveRule>; DispatchChain::ALL.len()],
+    /// Tree chains, by table and name.
+    pub(super) tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
     /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
     /// canaries as `-N` prints them, rules of fixed chains, and entry jumps. Other rules that name
     /// a `KUBE-` chain are among them; the check ignores these.
@@ -214,13 +222,6 @@ pub(super) struct LiveRule {
     pub(super) digest: Option<ParsedDigest>,
     /// A blank, the rule without `-A CHAIN`, and a newline.
     pub(super) text: Box<[u8]>,
-}
-
-/// Hasher of the rules of one chain, rule by rule.
-#[derive(Debug, Default)]
-struct ParsedHasher {
-    hasher: DefaultHasher,
-    has_unparsed: bool,
 }
 
 impl LiveRules {
@@ -292,7 +293,10 @@ impl LiveRules {
     }
 
     fn read_chain(&mut self, table: Table, name: &str) {
-        if table == Table::Nat && is_service_chain(name) {
+        if tree_of(table, name).is_some() {
+            let chain = (table, name.into());
+            self.tree_chains.insert(chain, LiveTreeChain::default());
+        } else if table == Table::Nat && is_service_chain(name) {
             match ServiceChain::parse(name) {
                 Some(chain) => drop(self.chains.insert(chain, None)),
                 None => self.has_unknown_chain = true,
@@ -309,6 +313,10 @@ impl LiveRules {
             && let Some(chain) = ServiceChain::parse(chain)
         {
             return self.read_service_rule(chain, rule);
+        }
+        if tree_of(table, chain).is_some() {
+            let chain = self.tree_chains.entry((table, chain.into())).or_default();
+            return chain.add(table, rule);
         }
         if let Some(dispatch) = DispatchChain::find(table, chain) {
             self.rules_mut(dispatch).push(LiveRule {
@@ -341,28 +349,6 @@ impl LiveRules {
             self.chains.insert(chain, rules.finish());
         }
     }
-}
-
-impl ParsedHasher {
-    fn add(&mut self, rule: &str) {
-        match rule.parse::<Rule>() {
-            Ok(rule) => rule.hash(&mut self.hasher),
-            Err(_) => self.has_unparsed = true,
-        }
-    }
-
-    fn finish(self) -> Option<ParsedDigest> {
-        (!self.has_unparsed).then(|| ParsedDigest(self.hasher.finish()))
-    }
-}
-
-/// Returns the digest of rules; `None` if one of them cannot be parsed.
-pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<ParsedDigest> {
-    let mut hasher = ParsedHasher::default();
-    for rule in rules {
-        hasher.add(rule);
-    }
-    hasher.finish()
 }
 
 /// Reports whether a live Service chain holds exactly these rendered rules, whole lines, in any

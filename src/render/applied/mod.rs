@@ -2,14 +2,16 @@
 
 mod guard;
 mod live;
+mod parsed;
 mod single_chains;
 mod state;
+mod trees;
 mod whole_tables;
 
 pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair};
 pub use guard::{guarded_chains, matches_except_kubelet_rules};
 pub use live::{LiveChains, LiveRules};
 pub(crate) use single_chains::DispatchRepair;
-pub(crate) use state::{AppliedService, DispatchRule};
+pub(crate) use state::AppliedService;
 pub use state::{AppliedState, PayloadStats, RuleCounts};
 pub(crate) use whole_tables::{Adopted, DeclineReason, adopt, verify_tables};

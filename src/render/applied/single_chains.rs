@@ -9,13 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::live::{LiveRule, LiveRules, ParsedDigest, has_same_rules, parsed_digest};
-use super::state::{AppliedService, AppliedState, DispatchRule, RecordedChain, leftover_service};
+use super::live::{LiveRule, LiveRules, has_same_rules};
+use super::parsed::{LiveTreeChain, ParsedDigest, parsed_digest};
+use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, RenderContext};
-use crate::render::service::{self, DispatchKey, ServiceRules, ServiceTotals, TextDigest};
+use crate::render::service::{
+    self, DispatchKey, DispatchRule, ServiceRules, ServiceTotals, TextDigest,
+};
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, ServiceChain};
+use crate::ruleset::{Destination, DispatchChain, ServiceChain, tree_of};
 
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,15 +53,21 @@ pub enum DispatchRepair {
 }
 
 impl AppliedState {
-    /// Reports whether this is a dispatch chain, by its name alone.
+    /// Reports whether this is a dispatch chain or a tree chain, by its name alone.
     pub fn is_dispatch(table: Table, chain: &str) -> bool {
-        DispatchChain::find(table, chain).is_some()
+        DispatchChain::find(table, chain).is_some() || tree_of(table, chain).is_some()
     }
 
-    /// Returns the tables and names of all dispatch chains, whether they exist or not.
-    pub fn dispatch_chains() -> impl Iterator<Item = (Table, &'static str)> {
+    /// Returns the tables and names of all dispatch chains, whether they exist or not, and of the
+    /// tree chains.
+    pub fn dispatch_chains(&self) -> impl Iterator<Item = (Table, Box<str>)> {
         let all = DispatchChain::ALL.into_iter();
-        all.map(|chain| (chain.table(), chain.name()))
+        let tree_chains = self.trees.iter().flat_map(|(dispatch, tree)| {
+            let names = tree.names();
+            names.map(|name| (dispatch.table(), name.into()))
+        });
+        all.map(|chain| (chain.table(), chain.name().into()))
+            .chain(tree_chains)
     }
 
     /// Returns those of these names that are names of recorded Service chains.
@@ -119,11 +128,52 @@ impl AppliedState {
         differing
     }
 
-    /// Notes that the next partial payload has to write a dispatch chain whole, for example because
-    /// the chain is missing.
-    pub fn rewrite_dispatch(&mut self, table: Table, chain: &str) {
-        self.chains_to_rewrite
-            .extend(DispatchChain::find(table, chain));
+    /// Notes that the next partial payload has to write a dispatch chain or a tree chain whole, for
+    /// example because the chain is missing. Returns whether the proxy has a chain of this name.
+    pub fn rewrite_dispatch(&mut self, table: Table, chain: &str) -> bool {
+        if let Some(dispatch) = DispatchChain::find(table, chain) {
+            self.chains_to_rewrite.insert(dispatch);
+            return true;
+        }
+        let tree = tree_of(table, chain).and_then(|dispatch| self.trees.get_mut(&dispatch));
+        tree.is_some_and(|tree| tree.forget(chain))
+    }
+
+    /// Compares a chain of a tree with its listing, as `-S CHAIN` prints it.
+    fn verify_tree_chain(
+        &mut self,
+        dispatch: DispatchChain,
+        chain: &str,
+        listing: &str,
+    ) -> DispatchDrift {
+        let mut lines: String = listing
+            .lines()
+            .filter(|line| line.starts_with("-A "))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let mut drift = DispatchDrift::default();
+        let Some(expected) = self.expected_in_tree(dispatch, chain) else {
+            // No jump of the proxy leads to it.
+            let unused = (dispatch.table(), chain.into());
+            drift.third_party = 1;
+            drift.needs_rewrite = self.unused_tree_chains.insert(unused);
+            return drift;
+        };
+        if chain == DispatchChain::NatServices.name() && dispatch == DispatchChain::NatServices {
+            let mut rules = LiveRules::of_dispatch(dispatch, &lines);
+            if remove_node_ports_jumps(&mut rules, &self.node_ports_jumps) {
+                lines = text_of(chain, &rules);
+            } else {
+                drift.missing += self.node_ports_jumps.len();
+            }
+        }
+        let table = dispatch.table();
+        let live = LiveTreeChain::of_lines(table, &lines);
+        if drift.missing > 0 || !live.is_same(&LiveTreeChain::of_lines(table, &expected)) {
+            drift.needs_rewrite = true;
+            self.rewrite_dispatch(table, chain);
+        }
+        drift
     }
 
     /// Compares a dispatch chain with its listing, as `-S CHAIN` prints it, and records the rules
@@ -134,9 +184,15 @@ impl AppliedState {
         listing: &str,
         repair: DispatchRepair,
     ) -> DispatchDrift {
+        if let Some(dispatch) = tree_of(table, chain) {
+            return self.verify_tree_chain(dispatch, chain, listing);
+        }
         let Some(dispatch) = DispatchChain::find(table, chain) else {
             return DispatchDrift::default();
         };
+        if self.trees.contains_key(&dispatch) {
+            return self.verify_tree_chain(dispatch, chain, listing);
+        }
         let mut rules = LiveRules::of_dispatch(dispatch, listing);
         let mut drift = DispatchDrift::default();
         if dispatch == DispatchChain::NatServices
@@ -175,7 +231,11 @@ impl AppliedState {
                 chain: dispatch,
                 port: None,
             };
-            let rules = third_party.into_iter().map(|rule| (key, rule.text));
+            let rules = third_party.into_iter().map(|rule| DispatchRule {
+                key,
+                destination: Destination::Several,
+                text: rule.text,
+            });
             drift.services.insert(self.add_leftovers(rules.collect()));
         }
         drift
@@ -237,13 +297,13 @@ impl MatchedRules {
         let mut kept = Vec::with_capacity(service.dispatch.len());
         let mut last: Option<(DispatchKey, usize)> = None;
         let mut is_in_order = true;
-        for (key, rule) in &service.dispatch {
-            if key.chain != dispatch {
-                kept.push((*key, rule.clone()));
-            } else if let Some(at) = unmatched.take(rule) {
-                is_in_order &= last.is_none_or(|(of, before)| of != *key || before < at);
-                last = Some((*key, at));
-                kept.push((*key, rule.clone()));
+        for rule in &service.dispatch {
+            if rule.key.chain != dispatch {
+                kept.push(rule.clone());
+            } else if let Some(at) = unmatched.take(&rule.text) {
+                is_in_order &= last.is_none_or(|(of, before)| of != rule.key || before < at);
+                last = Some((rule.key, at));
+                kept.push(rule.clone());
             }
         }
         Self { kept, is_in_order }
@@ -302,6 +362,12 @@ pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u
     }
     rules.truncate(others);
     true
+}
+
+/// Returns the lines of rules of one chain.
+pub(super) fn text_of(chain: &str, rules: &[LiveRule]) -> String {
+    let rules = rules.iter().map(|rule| String::from_utf8_lossy(&rule.text));
+    rules.fold(String::new(), |lines, rule| lines + "-A " + chain + &rule)
 }
 
 /// Returns a dispatch rule without blanks and newline around it, as the parser requires.

@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::service::{DispatchKey, RenderedChain, ServiceRules, ServiceTotals, TextDigest};
+use crate::render::service::{
+    DispatchRule, RenderedChain, ServiceRules, ServiceTotals, TextDigest,
+};
+use crate::render::tree::DispatchTree;
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, ServiceChain};
 
@@ -38,13 +41,15 @@ pub struct AppliedState {
     totals: ServiceTotals,
     /// Dispatch chains that the next partial payload writes whole, even without changes.
     pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
+    /// Dispatch chains that are trees.
+    pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,
+    /// Tree chains in the kernel that no dispatch chain leads to; the next partial payload deletes
+    /// them.
+    pub(super) unused_tree_chains: BTreeSet<(Table, Box<str>)>,
     /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft`
     /// knows.
     pub(crate) can_list_nat: bool,
 }
-
-/// Dispatch rule of one Service: its text without `-A CHAIN`, with its newline.
-pub(crate) type DispatchRule = (DispatchKey, Box<[u8]>);
 
 /// Copy of all that rendering a partial payload for some Services changes in the applied state, to
 /// be put back if the restore changed nothing.
@@ -53,6 +58,8 @@ pub struct SavedServices {
     services: Vec<(ServiceName, AppliedService)>,
     node_ports_jumps: Vec<Box<[u8]>>,
     chains_to_rewrite: BTreeSet<DispatchChain>,
+    trees: BTreeMap<DispatchChain, DispatchTree>,
+    unused_tree_chains: BTreeSet<(Table, Box<str>)>,
 }
 
 /// Rules of one Service in the kernel.
@@ -119,6 +126,9 @@ impl AppliedState {
         for (dispatch, rules) in DispatchChain::ALL.into_iter().zip(self.dispatch_rules) {
             counts.add(dispatch.table(), rules);
         }
+        for (dispatch, tree) in &self.trees {
+            counts.add(dispatch.table(), tree.len() as u64);
+        }
         counts
     }
 
@@ -162,8 +172,8 @@ impl AppliedState {
         of: DispatchChain,
     ) -> impl Iterator<Item = &[DispatchRule]> {
         let rules = self.services.values().map(|service| &*service.dispatch);
-        let groups = rules.flat_map(|rules| rules.chunk_by(|one, other| one.0 == other.0));
-        groups.filter(move |rules| rules.first().is_some_and(|(key, _)| key.chain == of))
+        let groups = rules.flat_map(|rules| rules.chunk_by(|one, other| one.key == other.key));
+        groups.filter(move |rules| rules.first().is_some_and(|rule| rule.key.chain == of))
     }
 
     /// Records the rendered rules of a Service; returns those it had before.
@@ -181,6 +191,8 @@ impl AppliedState {
                 .collect(),
             node_ports_jumps: self.node_ports_jumps.clone(),
             chains_to_rewrite: self.chains_to_rewrite.clone(),
+            trees: self.trees.clone(),
+            unused_tree_chains: self.unused_tree_chains.clone(),
         }
     }
 
@@ -191,6 +203,8 @@ impl AppliedState {
         for (name, service) in saved.services {
             self.insert(&name, service);
         }
+        self.trees = saved.trees;
+        self.unused_tree_chains = saved.unused_tree_chains;
     }
 
     pub(super) fn has(&self, name: &ServiceName) -> bool {
@@ -201,6 +215,12 @@ impl AppliedState {
     pub(super) fn insert(&mut self, name: &ServiceName, service: AppliedService) -> AppliedService {
         self.count(&service, u64::wrapping_add);
         self.totals += service.totals;
+        if !self.trees.is_empty() {
+            let before = self.services.get(name).map(|service| &*service.dispatch);
+            for tree in self.trees.values_mut() {
+                tree.replace(name, before.unwrap_or_default(), &service.dispatch);
+            }
+        }
         let previous = if service.is_empty() {
             self.services.remove(name)
         } else {
@@ -220,7 +240,7 @@ impl AppliedState {
             let rules = service
                 .dispatch
                 .iter()
-                .filter(|(key, _)| key.chain == dispatch)
+                .filter(|rule| rule.key.chain == dispatch)
                 .count();
             *total = step(*total, rules as u64);
         }
@@ -230,8 +250,7 @@ impl AppliedState {
 impl AppliedService {
     fn rendered(rules: &ServiceRules) -> Self {
         let chains = rules.chains().map(RecordedChain::of);
-        let dispatch = rules.dispatch_rules();
-        let dispatch = dispatch.map(|(key, rule)| (key, rule.into()));
+        let dispatch = rules.to_dispatch_rules();
         Self::new(chains.collect(), dispatch.collect(), rules.totals())
     }
 

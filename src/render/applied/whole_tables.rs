@@ -14,15 +14,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::guard::matches_exactly;
-use super::live::{LiveChains, LiveRules, ParsedDigest, has_same_rules};
-use super::single_chains::{UnmatchedRules, remove_node_ports_jumps};
+use super::live::{LiveChains, LiveRules, has_same_rules};
+use super::parsed::{LiveTreeChain, ParsedDigest};
+use super::single_chains::{UnmatchedRules, remove_node_ports_jumps, text_of};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, RenderContext};
-use crate::render::service::{self, DispatchKey, RenderedChain, ServiceRules, ServiceTotals};
+use crate::render::service::{
+    self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
+};
+use crate::render::tree::WriteExtent;
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
+use crate::ruleset::{
+    Destination, DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain, tree_of,
+};
 
 /// Divisor of the number of rendered Service chains: at least half of them must have the rendered
 /// rules in the kernel. With fewer, a full restore costs less, because it is streamed, while a
@@ -37,6 +43,8 @@ pub(crate) struct Adopted {
     /// Services that are dirty because of the comparison: those whose rules differ, and the
     /// leftover Service, if it has rules or chains.
     pub differing: Vec<ServiceName>,
+    /// Chains of trees whose rules differ.
+    pub differing_tree_chains: Vec<(Table, Box<str>)>,
     /// `KUBE-SERVICES` does not end with the jumps to `KUBE-NODEPORTS`; the next payload appends
     /// them.
     pub lacks_node_ports_jumps: bool,
@@ -183,8 +191,12 @@ fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Decli
 struct LiveComparison {
     /// Service chains in the kernel that have not been matched to a Service yet.
     chains: HashMap<ServiceChain, Option<ParsedDigest>>,
-    /// Rules of the dispatch chains that have not been matched to a Service yet.
+    /// Rules of the flat dispatch chains that have not been matched to a Service yet.
     dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
+    /// Rules of the dispatch chains that are trees.
+    roots: BTreeMap<DispatchChain, LiveTreeChain>,
+    /// Tree chains in the kernel.
+    tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
     applied: AppliedState,
     differing: Vec<ServiceName>,
     /// Number of rendered chains.
@@ -210,14 +222,26 @@ impl LiveComparison {
             // If none is recorded, the next payload appends them.
             jumps.clear();
         }
-        let dispatch = DispatchChain::ALL.map(|chain| {
+        let tree_chains = std::mem::take(&mut rules.tree_chains);
+        let (mut dispatch, mut roots) = (BTreeMap::new(), BTreeMap::new());
+        for chain in DispatchChain::ALL {
             let rules = std::mem::take(rules.rules_mut(chain));
-            (chain, UnmatchedRules::new(rules))
-        });
+            let root = LiveTreeChain::of_lines(chain.table(), &text_of(chain.name(), &rules));
+            let below = tree_chains.iter();
+            let below = below.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
+            let len = root.len + below.map(|(_, below)| below.len).sum::<u64>();
+            if options.service_dispatch.is_tree(chain, len, root.is_inner) {
+                roots.insert(chain, root);
+            } else {
+                dispatch.insert(chain, UnmatchedRules::new(rules));
+            }
+        }
         let fixed_rules = fixed_chains::rule_counts(options);
         Ok(Self {
             chains: rules.chains,
-            dispatch: dispatch.into(),
+            dispatch,
+            roots,
+            tree_chains,
             applied: AppliedState::without_services(fixed_rules, jumps),
             differing: Vec::new(),
             rendered: 0,
@@ -248,20 +272,24 @@ impl LiveComparison {
         for entry in rendered.chains() {
             self.chains.remove(&entry.chain);
         }
-        let mut rules: Vec<(DispatchKey, usize, &[u8])> = Vec::new();
-        for (key, rule) in rendered.dispatch_rules() {
-            let unmatched = self.dispatch.get_mut(&key.chain);
-            if let Some(at) = unmatched.and_then(|unmatched| unmatched.take(rule)) {
+        let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
+        for (place, rule) in rendered.to_dispatch_rules().enumerate() {
+            let Some(unmatched) = self.dispatch.get_mut(&rule.key.chain) else {
+                // Chains of a tree are compared when the rules of all Services are known.
+                rules.push((place, rule));
+                continue;
+            };
+            if let Some(at) = unmatched.take(&rule.text) {
                 is_same &= rules
                     .last()
-                    .is_none_or(|(last, before, _)| *last != key || *before < at);
-                rules.push((key, at, rule));
+                    .is_none_or(|(before, last)| last.key != rule.key || *before < at);
+                rules.push((at, rule));
             } else {
                 is_same = false;
             }
         }
-        rules.sort_by_key(|(key, at, _)| (*key, *at));
-        let rules = rules.into_iter().map(|(key, _, rule)| (key, rule.into()));
+        rules.sort_by_key(|(at, rule)| (rule.key, *at));
+        let rules = rules.into_iter().map(|(_, rule)| rule);
         let service = AppliedService::new(same, rules.collect(), rendered.totals());
         self.applied.insert(name, service);
         if !is_same {
@@ -290,9 +318,12 @@ impl LiveComparison {
         }
         let chains = stale.into_iter().map(RecordedChain::unknown).collect();
         let mut rules = Vec::new();
-        for (chain, unmatched) in self.dispatch {
-            let key = DispatchKey { chain, port: None };
-            rules.extend(unmatched.rest().map(|rule| (key, rule.text)));
+        for (chain, unmatched) in std::mem::take(&mut self.dispatch) {
+            rules.extend(unmatched.rest().map(|rule| DispatchRule {
+                key: DispatchKey { chain, port: None },
+                destination: Destination::Several,
+                text: rule.text,
+            }));
         }
         let leftover = leftover_service();
         let service = AppliedService::new(chains, rules, ServiceTotals::default());
@@ -300,10 +331,53 @@ impl LiveComparison {
         if self.applied.has(&leftover) {
             self.differing.push(leftover);
         }
+        let differing_tree_chains = self.compare_trees(live);
         Ok(Adopted {
             applied: self.applied,
             differing: self.differing,
+            differing_tree_chains,
             lacks_node_ports_jumps: self.lacks_node_ports_jumps,
         })
+    }
+
+    /// Compares the chains of trees, which depend on the rules of all Services. Those that differ
+    /// are written by the next partial payload, and those that no jump leads to are deleted.
+    fn compare_trees(&mut self, live: &LiveChains) -> Vec<(Table, Box<str>)> {
+        let mut differing = Vec::new();
+        let mut used = BTreeSet::new();
+        for (dispatch, root) in &self.roots {
+            let table = dispatch.table();
+            let chains = self.tree_chains.iter();
+            let below = chains.filter(|((of, name), _)| tree_of(*of, name) == Some(*dispatch));
+            let below = below.map(|((_, name), chain)| (&**name, chain.is_inner));
+            self.applied.adopt_tree(*dispatch, below);
+            let changes = self
+                .applied
+                .tree_changes(*dispatch, WriteExtent::Changed, false)
+                .unwrap_or_default();
+            let root_text = changes.root.unwrap_or_default();
+            let written = changes.written.iter();
+            let written = written.map(|(name, text)| (&**name, &**text));
+            for (name, text) in written.chain([(dispatch.name(), &*root_text)]) {
+                let key = (table, name.into());
+                let is_root = name == dispatch.name();
+                let found = if is_root {
+                    Some(root)
+                } else {
+                    self.tree_chains.get(&key)
+                };
+                let wanted = LiveTreeChain::of_lines(table, text);
+                if !found.is_some_and(|found| found.is_same(&wanted)) {
+                    self.applied.rewrite_dispatch(table, name);
+                    differing.push(key.clone());
+                }
+                used.insert(key);
+            }
+        }
+        let unused = self.tree_chains.keys();
+        let unused = unused.filter(|key| !used.contains(key) && live.can_delete(&key.1));
+        self.applied.unused_tree_chains = unused.cloned().collect();
+        differing.extend(self.applied.unused_tree_chains.iter().cloned());
+        differing
     }
 }

@@ -12,8 +12,7 @@ use std::ops::Range;
 use hashbrown::HashSet;
 
 use super::cost::Declarations;
-use crate::render::applied::DispatchRule;
-use crate::render::service::{DispatchKey, ServiceRules, write_chain_declaration};
+use crate::render::service::{DispatchKey, DispatchRule, ServiceRules, write_chain_declaration};
 use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Changed Service chains of a partial payload, in the order in which they were added.
@@ -98,7 +97,7 @@ impl DispatchChanges {
     /// Adds the [fewest edits](fewest_edits) after which the rules of each key are in the rendered
     /// order.
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
-        let applied = applied.iter().map(|(key, rule)| (*key, &**rule));
+        let applied = applied.iter().map(|rule| (rule.key, &*rule.text));
         if applied.clone().eq(rules.dispatch_rules()) {
             return;
         }

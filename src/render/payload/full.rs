@@ -21,13 +21,15 @@ use super::cost::{self, Declarations};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, RenderContext};
+use crate::render::options::{Comments, RenderContext, ServiceDispatch};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
+use crate::render::tree::WriteExtent;
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
-    FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS, ServiceChain,
+    DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS,
+    ServiceChain,
 };
 
 type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
@@ -104,7 +106,7 @@ impl<'a> FullPayload<'a> {
                     self.write_filter_service(buf, name, state);
                     Part::FilterServices(services)
                 } else {
-                    write_line(buf, &["COMMIT"]);
+                    self.write_filter_end(buf);
                     Part::NatHead
                 }
             }
@@ -175,7 +177,51 @@ impl<'a> FullPayload<'a> {
     ) {
         service::render_filter(&mut self.rules, name, state, self.context);
         self.endpoints += self.rules.totals().endpoints;
-        write_dispatch_rules(buf, &self.rules, Table::Filter);
+        if self.is_flat() {
+            write_dispatch_rules(buf, &self.rules, Table::Filter);
+        } else if self.rules.dispatch_rules().next().is_some() {
+            self.applied.record(name, &self.rules);
+        }
+    }
+
+    /// Writes the dispatch chains, unless each rule was written with its Service, and deletes
+    /// unused tree chains.
+    fn write_filter_end(&mut self, buf: &mut Vec<u8>) {
+        self.write_dispatch_chains(buf, Table::Filter);
+        let unused = self.live.unused_tree_chains(Table::Filter, &self.applied);
+        write_deletions(buf, &unused, self.live);
+        self.stats.chains += unused.len() as u64;
+        write_line(buf, &["COMMIT"]);
+    }
+
+    /// Reports whether every dispatch chain holds the rules of Services itself, so that each can be
+    /// written with its Service. The shape of a tree depends on all rules.
+    fn is_flat(&self) -> bool {
+        self.context.options.service_dispatch == ServiceDispatch::FLAT
+    }
+
+    /// Writes the rules of the dispatch chains of a table, if their shape depends on all rules.
+    fn write_dispatch_chains(&mut self, buf: &mut Vec<u8>, table: Table) {
+        if self.is_flat() {
+            return;
+        }
+        let mode = self.context.options.service_dispatch;
+        self.applied.reshape(table, mode);
+        let all = DispatchChain::ALL.into_iter();
+        for dispatch in all.filter(|dispatch| dispatch.table() == table) {
+            let tree = self.applied.tree_changes(dispatch, WriteExtent::All, false);
+            if let Some(tree) = tree {
+                tree.write_chains(buf);
+                buf.extend_from_slice(tree.root.unwrap_or_default().as_bytes());
+                self.stats.chains += tree.written.len() as u64;
+                continue;
+            }
+            for rule in self.applied.dispatch_groups(dispatch).flatten() {
+                buf.extend_from_slice(b"-A ");
+                buf.extend_from_slice(dispatch.name().as_bytes());
+                buf.extend_from_slice(&rule.text);
+            }
+        }
     }
 
     fn write_nat_head(&mut self, buf: &mut Vec<u8>) {
@@ -229,7 +275,9 @@ impl<'a> FullPayload<'a> {
             }
             buf.extend_from_slice(self.rules.chain_text(entry));
         }
-        write_dispatch_rules(buf, &self.rules, Table::Nat);
+        if self.is_flat() {
+            write_dispatch_rules(buf, &self.rules, Table::Nat);
+        }
         self.applied.record(name, &self.rules);
     }
 
@@ -241,20 +289,16 @@ impl<'a> FullPayload<'a> {
 
     /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
+        self.write_dispatch_chains(buf, Table::Nat);
         self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.context.options);
         for rule in &self.applied.node_ports_jumps {
             buf.extend_from_slice(b"-A ");
             buf.extend_from_slice(KUBE_SERVICES.as_bytes());
             buf.extend_from_slice(rule);
         }
-        let stale = self.live.stale_chains(self.applied.chains());
-        // All are emptied before the first is deleted: they jump to each other.
-        for chain in &stale {
-            write_chain_declarations(buf, &[chain]);
-        }
-        for chain in stale.iter().filter(|chain| self.live.can_delete(chain)) {
-            write_line(buf, &["-X ", chain]);
-        }
+        let mut stale = self.live.stale_chains(self.applied.chains());
+        stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
+        write_deletions(buf, &stale, self.live);
         write_line(buf, &["COMMIT"]);
         self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
         self.stats.rules = self.applied.rules();
@@ -278,6 +322,17 @@ fn write_mangle(buf: &mut Vec<u8>) {
     write_line(buf, &["*", Table::Mangle.as_str()]);
     write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
     write_line(buf, &["COMMIT"]);
+}
+
+/// Writes the deletion of chains. All are emptied before the first is deleted: they jump to each
+/// other.
+fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
+    for chain in chains {
+        write_chain_declarations(buf, &[chain]);
+    }
+    for chain in chains.iter().filter(|chain| live.can_delete(chain)) {
+        write_line(buf, &["-X ", chain]);
+    }
 }
 
 /// Writes the dispatch rules of one table.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod cost;
+mod dispatch_rules;
 mod full;
 mod partial;
 mod removal;

@@ -13,16 +13,17 @@
 //!
 //! KEP: kep.k8s.io/3453
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::changes::{ChainChanges, DispatchChanges};
 use super::cost::{self, DispatchOrder, NatSizes};
+use super::dispatch_rules::{in_order, write_rules};
 use crate::model::{ServiceName, Services};
-use crate::render::applied::{AppliedService, AppliedState, DispatchRule, PayloadStats};
+use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
 use crate::render::service::{self, ServiceRules, write_chain_declarations, write_line};
+use crate::render::tree::WriteExtent;
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
@@ -59,13 +60,21 @@ pub fn partial<'n>(
         let before = applied.record(name, &rules);
         changes.add(&before, &rules, partial_restore);
     }
+    for table in [Table::Filter, Table::Nat] {
+        applied.reshape(table, context.options.service_dispatch);
+    }
     let jumps = fixed_chains::node_ports_jumps(context.options);
     let before = PreviousState {
         node_ports_jumps: std::mem::replace(&mut applied.node_ports_jumps, jumps),
         nat_rules,
         chains_to_rewrite: std::mem::take(&mut applied.chains_to_rewrite),
     };
-    changes.write(applied, &before, partial_restore, context.options)
+    let context = WriteContext {
+        before: &before,
+        partial_restore,
+        options: context.options,
+    };
+    changes.write(applied, &context)
 }
 
 /// Returns which rules have comments, given the endpoints that the dirty Services have now.
@@ -118,6 +127,20 @@ struct PreviousState {
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
+/// Inputs of writing a payload besides the changes.
+struct WriteContext<'a> {
+    /// Parts of the applied state that rendering replaced.
+    before: &'a PreviousState,
+    partial_restore: PartialRestore,
+    options: &'a Options,
+}
+
+impl WriteContext<'_> {
+    fn needs_rewrite(&self, dispatch: DispatchChain) -> bool {
+        self.before.chains_to_rewrite.contains(&dispatch)
+    }
+}
+
 /// Extent to which a dispatch chain is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DispatchExtent {
@@ -149,54 +172,17 @@ impl Changes {
         self.dispatch.add(&before.dispatch, rules);
     }
 
-    /// Writes the payload. `applied` has been updated, `before` has the parts that it replaced.
-    fn write(
-        mut self,
-        applied: &AppliedState,
-        before: &PreviousState,
-        partial_restore: PartialRestore,
-        options: &Options,
-    ) -> PartialPayload {
+    /// Writes the payload. `applied` has been updated.
+    fn write(mut self, applied: &mut AppliedState, context: &WriteContext<'_>) -> PartialPayload {
         self.stats.chains = self.chains.len() as u64;
-        let declarations = cost::partial_declarations(options.backend, self.chains.len());
+        let backend = context.options.backend;
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
-            let mut body = Vec::new();
-            if partial_restore == PartialRestore::Kep3453 {
-                self.write_fixed(&mut body, table, options);
-            }
-            if table == Table::Nat {
-                self.chains.write_filled(&mut body, declarations);
-            }
-            let chains = DispatchChain::ALL.into_iter();
-            for dispatch in chains.filter(|chain| chain.table() == table) {
-                let needs_rewrite = before.chains_to_rewrite.contains(&dispatch);
-                let extent = match partial_restore {
-                    // Upstream writes it whole at every sync, whatever it costs. `write_fixed` has
-                    // emptied it already.
-                    PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
-                    PartialRestore::ChangedChains if needs_rewrite => {
-                        DispatchExtent::Whole(cost::order(options.backend))
-                    }
-                    PartialRestore::ChangedChains => self.extent(dispatch, options.backend),
-                };
-                let is_whole = matches!(extent, DispatchExtent::Whole(_));
-                if partial_restore == PartialRestore::ChangedChains && is_whole {
-                    write_chain_declarations(&mut body, &[dispatch.name()]);
-                }
-                self.write_dispatch(&mut body, dispatch, extent, applied);
-                if dispatch == DispatchChain::NatServices {
-                    let (old, new) = (&before.node_ports_jumps, &applied.node_ports_jumps);
-                    self.write_node_ports_jumps(&mut body, extent, old, new);
-                }
-            }
-            if table == Table::Nat {
-                self.chains.write_deleted(&mut body, declarations);
-            }
+            let mut body = self.write_table(table, applied, context);
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
                 let can_list = table == Table::Nat && applied.can_list_nat;
-                if can_list && self.nat_sizes(before).is_worth_listing(options.backend) {
+                if can_list && self.nat_sizes(context.before).is_worth_listing(backend) {
                     write_line(&mut text, &["-S"]);
                 }
                 text.append(&mut body);
@@ -208,6 +194,106 @@ impl Changes {
             text,
             stats: self.stats,
         }
+    }
+
+    fn write_table(
+        &mut self,
+        table: Table,
+        applied: &mut AppliedState,
+        context: &WriteContext<'_>,
+    ) -> Vec<u8> {
+        let mut body = Vec::new();
+        let backend = context.options.backend;
+        let declarations = cost::partial_declarations(backend, self.chains.len());
+        let mut unused = applied.take_unused_tree_chains(table);
+        if context.partial_restore == PartialRestore::Kep3453 {
+            self.write_fixed(&mut body, table, context.options);
+        }
+        if table == Table::Nat {
+            self.chains.write_filled(&mut body, declarations);
+        }
+        let chains = DispatchChain::ALL.into_iter();
+        for dispatch in chains.filter(|chain| chain.table() == table) {
+            let (extent, deleted) = self.write_tree(&mut body, dispatch, applied, context);
+            unused.extend(deleted);
+            let extent =
+                extent.unwrap_or_else(|| self.write_flat(&mut body, dispatch, applied, context));
+            if dispatch == DispatchChain::NatServices {
+                let (old, new) = (&context.before.node_ports_jumps, &applied.node_ports_jumps);
+                self.write_node_ports_jumps(&mut body, extent, old, new);
+            }
+        }
+        // A tree that was made just now may have a chain that was unused before.
+        let used = applied.tree_chain_names(table);
+        unused.retain(|name| !used.contains(&**name));
+        // All are emptied before the first chain is deleted: they lead to chains of Services.
+        for name in &unused {
+            write_chain_declarations(&mut body, &[name]);
+        }
+        if table == Table::Nat {
+            self.chains.write_deleted(&mut body, declarations);
+        }
+        for name in &unused {
+            write_line(&mut body, &["-X ", name]);
+        }
+        body
+    }
+
+    /// Writes the changed chains of a tree, and its dispatch chain if that changed. Returns the
+    /// extent of the dispatch chain, `None` if it is flat, and the chains to delete.
+    fn write_tree(
+        &mut self,
+        buf: &mut Vec<u8>,
+        dispatch: DispatchChain,
+        applied: &mut AppliedState,
+        context: &WriteContext<'_>,
+    ) -> (Option<DispatchExtent>, Vec<Box<str>>) {
+        let extent = match context.partial_restore {
+            PartialRestore::Kep3453 => WriteExtent::All,
+            PartialRestore::ChangedChains => WriteExtent::Changed,
+        };
+        let Some(tree) = applied.tree_changes(dispatch, extent, context.needs_rewrite(dispatch))
+        else {
+            return (None, Vec::new());
+        };
+        tree.write_chains(buf);
+        self.stats.rules.add(dispatch.table(), tree.rules());
+        self.stats.chains += tree.chains();
+        let extent = match &tree.root {
+            None => DispatchExtent::Unchanged,
+            Some(rules) => {
+                write_chain_declarations(buf, &[dispatch.name()]);
+                buf.extend_from_slice(rules.as_bytes());
+                DispatchExtent::Whole(DispatchOrder::ByService)
+            }
+        };
+        (Some(extent), tree.deleted)
+    }
+
+    /// Writes changes of a flat dispatch chain; returns their extent.
+    fn write_flat(
+        &mut self,
+        buf: &mut Vec<u8>,
+        dispatch: DispatchChain,
+        applied: &AppliedState,
+        context: &WriteContext<'_>,
+    ) -> DispatchExtent {
+        let backend = context.options.backend;
+        let extent = match context.partial_restore {
+            // Upstream writes it whole at every sync, whatever it costs. `write_fixed` has emptied
+            // it already.
+            PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
+            PartialRestore::ChangedChains if context.needs_rewrite(dispatch) => {
+                DispatchExtent::Whole(cost::order(backend))
+            }
+            PartialRestore::ChangedChains => self.extent(dispatch, backend),
+        };
+        let is_whole = matches!(extent, DispatchExtent::Whole(_));
+        if context.partial_restore == PartialRestore::ChangedChains && is_whole {
+            write_chain_declarations(buf, &[dispatch.name()]);
+        }
+        self.write_dispatch(buf, dispatch, extent, applied);
+        extent
     }
 
     /// Declares, and so empties, the dispatch and fixed chains, and fills the fixed chains again,
@@ -264,7 +350,7 @@ impl Changes {
         match (extent, self.dispatch.edits(dispatch)) {
             (DispatchExtent::Whole(order), _) => {
                 let groups = in_order(applied.dispatch_groups(dispatch), order);
-                let whole = groups.into_iter().flatten().map(|(_, rule)| &**rule);
+                let whole = groups.into_iter().flatten().map(|rule| &*rule.text);
                 write_rules(buf, "-A ", chain, whole);
                 self.stats.rules.add(table, applied.dispatch_len(dispatch));
                 self.stats.chains += 1;
@@ -301,35 +387,5 @@ impl Changes {
         let chain = DispatchChain::NatServices.name();
         write_rules(buf, "-D ", chain, removed.into_iter());
         write_rules(buf, "-A ", chain, added.into_iter());
-    }
-}
-
-/// Returns groups of rules in this order; those of one group keep theirs.
-fn in_order<'r>(
-    groups: impl Iterator<Item = &'r [DispatchRule]>,
-    order: DispatchOrder,
-) -> Vec<&'r [DispatchRule]> {
-    let mut groups: Vec<_> = groups.collect();
-    if order == DispatchOrder::ByTarget {
-        groups.sort_by_key(|rules| Reverse(rules.first().map(|(_, rule)| target(rule))));
-    }
-    groups
-}
-
-/// Returns the target of a rule: the last word, with the newline.
-fn target(rule: &[u8]) -> &[u8] {
-    rule.rsplit(|byte| *byte == b' ').next().unwrap_or_default()
-}
-
-fn write_rules<'r>(
-    buf: &mut Vec<u8>,
-    command: &str,
-    chain: &str,
-    rules: impl Iterator<Item = &'r [u8]>,
-) {
-    for rule in rules {
-        buf.extend_from_slice(command.as_bytes());
-        buf.extend_from_slice(chain.as_bytes());
-        buf.extend_from_slice(rule);
     }
 }

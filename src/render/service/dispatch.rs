@@ -10,7 +10,7 @@ use super::service_rules::ServiceRules;
 use crate::model::{ExternalIps, Service};
 use crate::net::Protocol;
 use crate::render::options::{Counter, Options};
-use crate::ruleset::{ChainKind, DispatchChain, PortComment};
+use crate::ruleset::{ChainKind, Destination, DispatchChain, PortComment};
 
 /// Writes the rules of the nat table: jumps to the Service's chains.
 ///
@@ -20,7 +20,8 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
     {
-        rules.dispatch_rule(DispatchChain::NatServices, |rule| {
+        let to = Destination::Address(service.cluster_ip);
+        rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
             rule.comment(PortComment::ClusterIp.for_port(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
@@ -49,7 +50,8 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     ];
     for (comment, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
-            rules.dispatch_rule(DispatchChain::NatServices, |rule| {
+            let to = Destination::Address(*ip);
+            rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
                     .destination(*ip)
@@ -58,13 +60,22 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
             });
         }
     }
+    write_node_port(rules, plan, options);
+}
+
+/// Writes the jump from a NodePort to the chain for external traffic, with the rule that counts
+/// packets to it on localhost.
+fn write_node_port(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
+    let (name, port) = (plan.name, plan.port);
+    let external = plan.chain(ChainKind::External);
     let Some(node_port) = plan.node_port() else {
         return;
     };
+    let to = Destination::Port(port.protocol, node_port);
     if options.counts_localhost_node_ports() {
         // Has the same target as the next rule. Its nfacct counter shows whether clients still
         // depend on NodePorts on 127.0.0.1.
-        rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
+        rules.dispatch_rule(DispatchChain::NatNodePorts, to, |rule| {
             rule.bare_comment(name)
                 .protocol(port.protocol)
                 .words("-d 127.0.0.0/8")
@@ -73,7 +84,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
                 .jump_to_service_chain(external);
         });
     }
-    rules.dispatch_rule(DispatchChain::NatNodePorts, |rule| {
+    rules.dispatch_rule(DispatchChain::NatNodePorts, to, |rule| {
         rule.bare_comment(name)
             .protocol(port.protocol)
             .destination_port(node_port)
@@ -90,7 +101,8 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
     if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
     {
-        rules.dispatch_rule(DispatchChain::FilterServices, |rule| {
+        let to = Destination::Address(service.cluster_ip);
+        rules.dispatch_rule(DispatchChain::FilterServices, to, |rule| {
             rule.comment(blocking.reason.for_port(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
@@ -102,7 +114,8 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         let comment = PortComment::NotAccepted(plan.chain(ChainKind::Firewall));
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-            rules.dispatch_rule(DispatchChain::FilterProxyFirewall, |rule| {
+            let to = Destination::Address(*ip);
+            rules.dispatch_rule(DispatchChain::FilterProxyFirewall, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
                     .destination(*ip)
@@ -115,7 +128,8 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         write_external_blocking_rules(rules, plan, blocking, options);
     }
     if let Some(health) = plan.health_check() {
-        rules.dispatch_rule(DispatchChain::FilterNodePorts, |rule| {
+        let to = Destination::Port(Protocol::Tcp, health);
+        rules.dispatch_rule(DispatchChain::FilterNodePorts, to, |rule| {
             rule.comment(PortComment::HealthCheck.for_port(name))
                 .protocol(Protocol::Tcp)
                 .destination_port(health)
@@ -144,7 +158,8 @@ fn write_external_blocking_rules(
     let external = external_ips(service, options).iter();
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-        rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
+        let to = Destination::Address(*ip);
+        rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .protocol(port.protocol)
                 .destination(*ip)
@@ -153,7 +168,9 @@ fn write_external_blocking_rules(
         });
     }
     if let Some(node_port) = plan.node_port() {
-        rules.dispatch_rule(DispatchChain::FilterExternalServices, |rule| {
+        // All addresses of the node.
+        let to = Destination::Several;
+        rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")
                 .protocol(port.protocol)

@@ -15,7 +15,9 @@ use crate::model::{ServiceName, ServiceState};
 pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
-pub(crate) use service_rules::{DispatchKey, RenderedChain, ServiceRules, TextDigest};
+pub(crate) use service_rules::{
+    DispatchKey, DispatchRule, RenderedChain, ServiceRules, TextDigest,
+};
 pub(crate) use writer::{
     RuleWriter, write_chain_declaration, write_chain_declarations, write_line,
 };

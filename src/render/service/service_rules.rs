@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::{AddAssign, Range, SubAssign};
 
 use super::writer::RuleWriter;
-use crate::ruleset::{DispatchChain, ServiceChain};
+use crate::ruleset::{Destination, DispatchChain, ServiceChain};
 
 /// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep the order in
 /// which they were rendered; rules with different keys may stand in any order.
@@ -22,6 +22,15 @@ pub(crate) struct DispatchKey {
     pub(crate) port: Option<u16>,
 }
 
+/// Rule of one Service in a dispatch chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DispatchRule {
+    pub(crate) key: DispatchKey,
+    pub(crate) destination: Destination,
+    /// A blank, the rule without `-A CHAIN`, and a newline.
+    pub(crate) text: Box<[u8]>,
+}
+
 /// Digest of the text of a chain's rules as they were rendered. Different texts have, but for one
 /// chance in 2^64, different digests.
 ///
@@ -34,7 +43,7 @@ impl TextDigest {
     /// Digest of a chain with unknown rules: no chain that was rendered has it.
     pub(crate) const UNKNOWN: Self = Self(0);
 
-    fn of(text: &[u8]) -> Self {
+    pub(crate) fn of(text: &[u8]) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(text);
         Self(hasher.finish())
@@ -56,7 +65,7 @@ pub(crate) struct ServiceRules {
     text: Vec<u8>,
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
-    dispatch: Vec<(DispatchKey, Range<usize>)>,
+    dispatch: Vec<(DispatchKey, Destination, Range<usize>)>,
     /// Position of the last begun port.
     port: Option<u16>,
     totals: ServiceTotals,
@@ -114,6 +123,7 @@ impl ServiceRules {
     pub(super) fn dispatch_rule(
         &mut self,
         chain: DispatchChain,
+        destination: Destination,
         write: impl FnOnce(RuleWriter<'_>),
     ) {
         let start = self.text.len();
@@ -122,7 +132,8 @@ impl ServiceRules {
             chain,
             port: self.port,
         };
-        self.dispatch.push((key, start..self.text.len()));
+        self.dispatch
+            .push((key, destination, start..self.text.len()));
     }
 
     pub(crate) fn totals(&self) -> ServiceTotals {
@@ -137,7 +148,17 @@ impl ServiceRules {
     pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = (DispatchKey, &[u8])> {
         self.dispatch
             .iter()
-            .map(|(key, range)| (*key, self.slice(range)))
+            .map(|(key, _, range)| (*key, self.slice(range)))
+    }
+
+    /// Returns the dispatch rules as they are recorded.
+    pub(crate) fn to_dispatch_rules(&self) -> impl Iterator<Item = DispatchRule> {
+        let rules = self.dispatch.iter();
+        rules.map(|(key, destination, range)| DispatchRule {
+            key: *key,
+            destination: *destination,
+            text: self.slice(range).into(),
+        })
     }
 
     /// Returns the rules of a chain, whole lines.

@@ -50,7 +50,7 @@ async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
         now(),
     )
     .await;
-    read_service_rules(&mut reading, &syncer.iptables, extent).await;
+    read_service_rules(&mut reading, &syncer.iptables, extent, &syncer.applied).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
     syncer.find_drift(&mut reading, &BTreeSet::new())
 }
@@ -400,7 +400,7 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
             now(),
         )
         .await;
-        read_service_rules(&mut reading, &syncer.iptables, &extent).await;
+        read_service_rules(&mut reading, &syncer.iptables, &extent, &syncer.applied).await;
         let drift = syncer.find_drift(&mut reading, &contested);
         assert_eq!(drift.chains, contested, "{damage}");
         let outcome = syncer.once(&[]).await;

@@ -1,0 +1,80 @@
+//! Digests of rules in parsed form, by which live rules are compared with rendered ones.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::rules::{Rule, Table};
+use crate::ruleset::tree_of;
+
+/// Digest of rules in parsed form, so that their spelling does not matter.
+///
+/// Never compared with a `TextDigest`, the digest of rendered text: to compare rendered rules with
+/// live ones, their text is parsed and digested again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ParsedDigest(u64);
+
+impl ParsedHasher {
+    pub(super) fn add(&mut self, rule: &str) {
+        match rule.parse::<Rule>() {
+            Ok(rule) => rule.hash(&mut self.hasher),
+            Err(_) => self.has_unparsed = true,
+        }
+    }
+
+    pub(super) fn finish(self) -> Option<ParsedDigest> {
+        (!self.has_unparsed).then(|| ParsedDigest(self.hasher.finish()))
+    }
+}
+
+/// Returns the digest of rules; `None` if one of them cannot be parsed.
+pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Option<ParsedDigest> {
+    let mut hasher = ParsedHasher::default();
+    for rule in rules {
+        hasher.add(rule);
+    }
+    hasher.finish()
+}
+
+/// Tree chain in the kernel.
+#[derive(Debug, Default)]
+pub(super) struct LiveTreeChain {
+    rules: ParsedHasher,
+    /// Number of rules, without jumps to other tree chains.
+    pub(super) len: u64,
+    /// Holds jumps to other tree chains.
+    pub(super) is_inner: bool,
+}
+
+impl LiveTreeChain {
+    /// Reads the rules of a chain from what `-S CHAIN` printed, or from rendered lines.
+    pub(super) fn of_lines(table: Table, lines: &str) -> Self {
+        let mut chain = Self::default();
+        let rules = lines.lines().filter_map(|line| line.strip_prefix("-A "));
+        for (_, rule) in rules.filter_map(|rule| rule.split_once(' ')) {
+            chain.add(table, rule);
+        }
+        chain
+    }
+
+    /// Reports whether both chains hold the same rules, in any spelling.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let (own, other) = (self.rules.clone().finish(), other.rules.clone().finish());
+        own.is_some() && own == other
+    }
+
+    pub(super) fn add(&mut self, table: Table, rule: &str) {
+        self.rules.add(rule);
+        let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
+        if tree_of(table, target).is_some() {
+            self.is_inner = true;
+        } else {
+            self.len += 1;
+        }
+    }
+}
+
+/// Hasher of the rules of one chain, rule by rule.
+#[derive(Debug, Default, Clone)]
+pub(super) struct ParsedHasher {
+    hasher: DefaultHasher,
+    has_unparsed: bool,
+}

@@ -1,0 +1,44 @@
+//! Recognizes chains of a proxy by table and name, and rulesets with trees.
+
+use super::service_chain::is_service_chain;
+use super::shared_chains::{FILTER_CHAINS, KUBE_PROXY_CANARY, NAT_CHAINS};
+use super::tree_chain::tree_of;
+use crate::rules::{COUNTER_TEST_CHAIN, RuleSet, Table};
+
+/// Reports whether a kube-proxy in mode iptables, or this program, makes a chain of this name in
+/// this table: a Service chain of any release, a tree chain, or a shared chain of the current one.
+/// Chains that kubelet makes and owns are none of them: [`KUBE_FIREWALL`] and [`KUBE_MARK_DROP`].
+pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
+    let is_known = match table {
+        Table::Filter => FILTER_CHAINS.contains(&name) || tree_of(table, name).is_some(),
+        Table::Nat => NAT_CHAINS.contains(&name) || is_service_chain(name),
+        Table::Mangle => name == COUNTER_TEST_CHAIN,
+    };
+    is_known || name == KUBE_PROXY_CANARY
+}
+
+/// Reports whether rules have a chain of a dispatch tree.
+pub(crate) fn has_trees(rules: &RuleSet) -> bool {
+    let mut tables = Table::ALL.into_iter();
+    tables.any(|table| {
+        let mut names = rules.chains(table).map(|(name, _)| name);
+        names.any(|name| tree_of(table, name).is_some())
+    })
+}
+
+/// Puts the rules of dispatch trees into their dispatch chains. Packets meet the same rules that
+/// match them, so that the arrangement is no difference.
+pub(crate) fn flattened(rules: RuleSet) -> RuleSet {
+    if has_trees(&rules) {
+        inline_trees(&rules)
+    } else {
+        rules
+    }
+}
+
+/// Returns rules with all dispatch chains flat: those of trees are put into their dispatch chains.
+pub fn inline_trees(rules: &RuleSet) -> RuleSet {
+    let mut flat = rules.clone();
+    flat.inline_chains(|table, name| tree_of(table, name).is_some());
+    flat
+}

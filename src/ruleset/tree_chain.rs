@@ -1,0 +1,329 @@
+//! Chains of dispatch trees: the destinations that they stand for, and their names.
+//!
+//! In a tree, a dispatch chain holds jumps on prefixes of destinations instead of rules of
+//! Services. A jump leads to an inner chain with longer prefixes, or to a leaf with rules of
+//! Services.
+//!
+//! # Names
+//!
+//! | dispatch chain           | tree chain                                              |
+//! |--------------------------|---------------------------------------------------------|
+//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKMRS/111` |
+//! | `KUBE-NODEPORTS`         | `KUBE-SVC-tcp/30720-32767`                              |
+//! | `KUBE-EXTERNAL-SERVICES` | `KUBE-EXT-192.0.2.0/24`                                 |
+//! | `KUBE-PROXY-FIREWALL`    | `KUBE-FW-192.0.2.0/24`                                  |
+//!
+//! A full sync of kube-proxy deletes chains of the nat table with the prefix of a Service chain
+//! that it does not know: it removes a tree that it takes over. The hash in the name of a Service
+//! chain has no slash, as names of tree chains have. Chain names have at most 28
+//! characters, too few for an IPv6 prefix: it is hashed. `nft` can read the names that it prints,
+//! as they have only letters, digits, dots, dashes and slashes.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use data_encoding::BASE32;
+use sha2::{Digest, Sha256};
+
+use super::shared_chains::DispatchChain;
+use crate::net::{Port, Protocol};
+use crate::rules::Table;
+
+/// Bits by which the prefixes of an inner chain are longer than its own: at most eight jumps.
+///
+/// With two more bits a packet meets as many rules and fewer chains, but each change writes twice
+/// the text.
+pub(crate) const STRIDE: u8 = 3;
+
+/// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
+const HASH_CHARS: usize = 14;
+
+/// Destination that a dispatch rule matches, by which a tree arranges it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Destination {
+    /// Several destinations: the rule stays in the dispatch chain itself.
+    Several,
+    /// One address.
+    Address(IpAddr),
+    /// One port on all addresses of the node.
+    Port(Protocol, Port),
+}
+
+/// Kind of the destinations of one dispatch chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    Ipv4,
+    Ipv6,
+    /// Protocol in the first [`STRIDE`] bits, then the port.
+    Ports,
+}
+
+impl Space {
+    const fn width(self) -> u8 {
+        match self {
+            Self::Ipv4 => 32,
+            Self::Ipv6 => 128,
+            Self::Ports => STRIDE + 16,
+        }
+    }
+}
+
+/// Range of destinations with the same first bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Prefix {
+    space: Space,
+    /// First bits, at the most significant end; all others are zero.
+    bits: u128,
+    len: u8,
+}
+
+impl Prefix {
+    /// Returns the prefix of one destination; `None` for several.
+    pub(crate) fn of(destination: Destination) -> Option<Self> {
+        let (space, bits) = match destination {
+            Destination::Several => return None,
+            Destination::Address(IpAddr::V4(ip)) => (Space::Ipv4, u128::from(ip.to_bits()) << 96),
+            Destination::Address(IpAddr::V6(ip)) => (Space::Ipv6, ip.to_bits()),
+            Destination::Port(protocol, port) => {
+                let protocol = u128::from(protocol_bits(protocol)) << (128 - STRIDE);
+                let port = u128::from(port.get()) << (128 - STRIDE - 16);
+                (Space::Ports, protocol | port)
+            }
+        };
+        let len = space.width();
+        Some(Self { space, bits, len })
+    }
+
+    /// Returns the prefix of all destinations of the same kind.
+    pub(crate) const fn root(self) -> Self {
+        Self {
+            bits: 0,
+            len: 0,
+            ..self
+        }
+    }
+
+    /// Returns the prefix one level below `self` that includes a longer one.
+    pub(crate) fn below(self, inner: Self) -> Self {
+        inner.shortened((self.len + STRIDE).min(inner.space.width()))
+    }
+
+    /// Returns the longest prefix that both have in common and that ends at a level.
+    pub(crate) fn common(self, other: Self) -> Self {
+        let equal = (self.bits ^ other.bits).leading_zeros();
+        let equal = u8::try_from(equal).unwrap_or(128).min(self.len);
+        if equal == self.space.width() {
+            return self;
+        }
+        self.shortened(equal - equal % STRIDE)
+    }
+
+    /// Returns the first destination of the range.
+    pub(crate) const fn first(self) -> Self {
+        Self {
+            len: self.space.width(),
+            ..self
+        }
+    }
+
+    /// Returns the last destination of the range.
+    pub(crate) fn last(self) -> Self {
+        let unused = u128::MAX.checked_shr(self.space.width().into());
+        let within = u128::MAX.checked_shr(self.len.into()).unwrap_or_default();
+        Self {
+            bits: self.bits | (within & !unused.unwrap_or_default()),
+            len: self.space.width(),
+            ..self
+        }
+    }
+
+    /// Reports whether the range is a single destination.
+    pub(crate) const fn is_single(self) -> bool {
+        self.len == self.space.width()
+    }
+
+    /// Reports whether the range includes another one.
+    pub(crate) fn contains(self, other: Self) -> bool {
+        other.len >= self.len && other.shortened(self.len).bits == self.bits
+    }
+
+    /// Returns the name of the tree chain for this range.
+    pub(crate) fn chain_name(self, dispatch: DispatchChain) -> Box<str> {
+        format!("{}{}", tree_prefix(dispatch), ChainSuffix(self)).into()
+    }
+
+    fn shortened(self, len: u8) -> Self {
+        let rest = u128::MAX.checked_shr(len.into()).unwrap_or_default();
+        Self {
+            bits: self.bits & !rest,
+            len,
+            ..self
+        }
+    }
+
+    fn ip(self) -> IpAddr {
+        match self.space {
+            Space::Ipv6 => Ipv6Addr::from_bits(self.bits).into(),
+            Space::Ipv4 | Space::Ports => {
+                let [a, b, c, d, ..] = self.bits.to_be_bytes();
+                Ipv4Addr::new(a, b, c, d).into()
+            }
+        }
+    }
+
+    /// Returns the protocol, and the first and the last port of the range.
+    fn ports(self) -> (&'static str, u16, u16) {
+        let port = |of: Self| {
+            let bits = of.bits >> (128 - STRIDE - 16);
+            u16::try_from(bits & u128::from(u16::MAX)).unwrap_or_default()
+        };
+        let protocol = match self.bits >> (128 - STRIDE) {
+            1 => Protocol::Tcp,
+            2 => Protocol::Udp,
+            _ => Protocol::Sctp,
+        };
+        (protocol.as_str(), port(self.first()), port(self.last()))
+    }
+}
+
+/// Writes the match for the range as rules have it, with a blank before it.
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.space != Space::Ports {
+            return write!(f, " -d {}/{}", self.ip(), self.len);
+        }
+        match self.ports() {
+            (protocol, _, _) if self.len <= STRIDE => write!(f, " -p {protocol}"),
+            (protocol, first, last) if first == last => {
+                write!(f, " -m {protocol} -p {protocol} --dport {first}")
+            }
+            (protocol, first, last) => {
+                write!(f, " -m {protocol} -p {protocol} --dport {first}:{last}")
+            }
+        }
+    }
+}
+
+/// Part of a tree chain's name that stands for the range.
+struct ChainSuffix(Prefix);
+
+impl fmt::Display for ChainSuffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = self.0;
+        match prefix.space {
+            Space::Ipv4 => write!(f, "{}/{}", prefix.ip(), prefix.len),
+            Space::Ipv6 => {
+                let digest = Sha256::digest(prefix.bits.to_be_bytes());
+                let hash: String = BASE32.encode(&digest).chars().take(HASH_CHARS).collect();
+                write!(f, "{hash}/{}", prefix.len)
+            }
+            Space::Ports => {
+                let (protocol, first, last) = prefix.ports();
+                write!(f, "{protocol}/{first}-{last}")
+            }
+        }
+    }
+}
+
+const fn protocol_bits(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => 1,
+        Protocol::Udp => 2,
+        Protocol::Sctp => 3,
+    }
+}
+
+const fn tree_prefix(dispatch: DispatchChain) -> &'static str {
+    match dispatch {
+        DispatchChain::FilterServices
+        | DispatchChain::FilterNodePorts
+        | DispatchChain::NatServices
+        | DispatchChain::NatNodePorts => "KUBE-SVC-",
+        DispatchChain::FilterExternalServices => "KUBE-EXT-",
+        DispatchChain::FilterProxyFirewall => "KUBE-FW-",
+    }
+}
+
+/// Returns the dispatch chain whose tree a chain belongs to, by its name; `None` for any other
+/// chain.
+pub(crate) fn tree_of(table: Table, name: &str) -> Option<DispatchChain> {
+    let all = DispatchChain::ALL.into_iter();
+    let mut of_table = all.filter(|dispatch| dispatch.table() == table);
+    of_table.find(|dispatch| {
+        let suffix = name.strip_prefix(tree_prefix(*dispatch));
+        suffix
+            .and_then(|suffix| suffix.split_once('/'))
+            .is_some_and(|(start, _)| {
+                // Names of protocols are the only part in lower case.
+                start.starts_with(|first: char| first.is_ascii_lowercase()) == is_by_port(*dispatch)
+            })
+    })
+}
+
+/// Reports whether the rules of a dispatch chain match ports of the node, and not addresses.
+const fn is_by_port(dispatch: DispatchChain) -> bool {
+    matches!(
+        dispatch,
+        DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Prefix {
+        Prefix::of(Destination::Address(text.parse().unwrap())).unwrap()
+    }
+
+    fn node_port(protocol: Protocol, number: u16) -> Prefix {
+        let port = Port::new(number).unwrap();
+        Prefix::of(Destination::Port(protocol, port)).unwrap()
+    }
+
+    #[test]
+    fn prefixes_match_their_destinations_and_name_their_chains() {
+        let one = address("10.96.0.1");
+        assert_eq!(one.to_string(), " -d 10.96.0.1/32");
+        let common = one.common(address("10.97.255.255"));
+        assert_eq!(common.to_string(), " -d 10.96.0.0/15");
+        let name = common.chain_name(DispatchChain::NatServices);
+        assert_eq!(&*name, "KUBE-SVC-10.96.0.0/15");
+        assert_eq!(common.below(one).to_string(), " -d 10.96.0.0/18");
+        assert_eq!(common.last(), address("10.97.255.255"));
+        assert_eq!(common.first(), address("10.96.0.0"));
+
+        let ports = node_port(Protocol::Udp, 30_000).common(node_port(Protocol::Udp, 32_767));
+        assert_eq!(ports.to_string(), " -m udp -p udp --dport 24576:32767");
+        let name = ports.chain_name(DispatchChain::NatNodePorts);
+        assert_eq!(&*name, "KUBE-SVC-udp/24576-32767");
+        let one = node_port(Protocol::Sctp, 65_535);
+        assert_eq!(one.to_string(), " -m sctp -p sctp --dport 65535");
+        assert_eq!(one.root().below(one).to_string(), " -p sctp");
+    }
+
+    #[test]
+    fn chain_names_fit_the_kernel_and_differ_from_those_of_services() {
+        let longest = ["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
+        let addresses = longest.map(address);
+        let ports = node_port(Protocol::Sctp, 65_535);
+        for dispatch in DispatchChain::ALL {
+            let prefixes: &[Prefix] = if is_by_port(dispatch) {
+                &[ports]
+            } else {
+                &addresses
+            };
+            for prefix in prefixes {
+                let name = prefix.chain_name(dispatch);
+                assert!(name.len() <= 28, "{name}");
+                assert_eq!(tree_of(dispatch.table(), &name), Some(dispatch), "{name}");
+                assert_eq!(crate::ruleset::ServiceChain::parse(&name), None, "{name}");
+            }
+        }
+        for other in ["KUBE-SVC-XPGD46QRK7WJZT7O", "KUBE-SERVICES", "DOCKER/1"] {
+            assert_eq!(tree_of(Table::Nat, other), None, "{other}");
+        }
+        assert_eq!(tree_of(Table::Mangle, "KUBE-SVC-10.0.0.0/8"), None);
+        assert_eq!(tree_of(Table::Nat, "KUBE-FW-10.0.0.0/8"), None);
+    }
+}

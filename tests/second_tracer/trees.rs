@@ -1,0 +1,98 @@
+//! Packets end alike in flat dispatch chains and in trees, by both tracers.
+
+use std::net::IpAddr;
+
+use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{
+    FullPayload, LiveChains, RenderContext, ServiceDispatch, inline_trees,
+};
+use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+
+use super::{Fixture, difference, explained};
+use crate::cluster::{Dice, World, any_environment};
+use crate::second_tracer::save::Save;
+
+/// Questions for each cluster: the second tracer is slow.
+const MOST_QUESTIONS: usize = 400;
+
+fn rendered(world: &World, setting: u64, dispatch: ServiceDispatch) -> RuleSet {
+    let tracker = world.tracker();
+    let node = tracker.node();
+    let environment = any_environment(&mut Dice::new(setting), world.family);
+    let mut options = environment.options(node, &[]);
+    options.service_dispatch = dispatch;
+    let zone = node.and_then(|node| node.zone.as_deref());
+    let options = &options;
+    let live = LiveChains::default();
+    let mut payload = FullPayload::new(&tracker, RenderContext { options, zone }, &live);
+    let mut bytes = Vec::new();
+    while payload.write_next(&mut bytes) {}
+    let mut rules = RuleSet::default();
+    rules.apply(&String::from_utf8(bytes).unwrap()).unwrap();
+    rules
+}
+
+fn tree_chains(rules: &RuleSet) -> usize {
+    let names = Table::ALL
+        .into_iter()
+        .flat_map(|table| rules.chains(table).map(|(name, _)| name));
+    names.filter(|name| name.contains('/')).count()
+}
+
+#[test]
+fn packets_end_alike_in_flat_chains_and_in_trees() {
+    let (mut asked, mut chains) = (0, 0);
+    for seed in 0..40_u64 {
+        let family = IpFamily::ALL[usize::try_from(seed % 2).unwrap()];
+        let mut world = if seed % 4 < 2 {
+            World::plain(family, 60, 1)
+        } else {
+            World::empty(family)
+        };
+        for edit in 0..100 {
+            world.edit(&mut Dice::new(seed * 1_000 + edit));
+        }
+        let limit = Some(2 + seed % 9);
+        let dispatch = ServiceDispatch {
+            nat: limit,
+            filter: limit,
+        };
+        let flat = rendered(&world, seed, ServiceDispatch::FLAT);
+        let tree = rendered(&world, seed, dispatch);
+        chains += tree_chains(&tree);
+        assert_eq!(
+            inline_trees(&tree).rule_count(Table::Nat),
+            flat.rule_count(Table::Nat)
+        );
+        let fixture = Fixture::new(&flat.to_save_text());
+        let save = Save::read(&tree.to_save_text()).unwrap();
+        let count = fixture.questions.len();
+        let step = count.div_ceil(MOST_QUESTIONS).max(1);
+        for question in fixture.questions.iter().step_by(step) {
+            for is_neighbor in [false, true] {
+                let mut question = question.clone();
+                if is_neighbor {
+                    question.destination = next(question.destination);
+                }
+                asked += 1;
+                let expected = explained(&flat, &question);
+                assert_eq!(explained(&tree, &question), expected, "{question:?}");
+                if asked % 8 == 0 {
+                    let second = difference(&save, &tree, &question);
+                    assert!(second.is_none_or(|same| same.is_ok()), "{question:?}");
+                }
+            }
+        }
+    }
+    assert!(
+        asked > 10_000 && chains > 500,
+        "{asked} asked, {chains} chains"
+    );
+}
+
+fn next(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() ^ 1).into()),
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() ^ 1).into()),
+    }
+}
