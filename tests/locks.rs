@@ -26,7 +26,7 @@ fn a_lock_that_is_held_is_no_flush(backend: Backend) {
         calls = calls.display()
     );
     let daemon = node.start(with_restore(backend, &script));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
     std::fs::write(&held, "").expect("write a file");
     wait_for_looks(&node, &calls, 3);
     let log = daemon.log();

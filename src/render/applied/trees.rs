@@ -59,11 +59,6 @@ impl AppliedState {
         unused.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Returns the number of tree chains in the kernel.
-    pub fn tree_chains(&self) -> usize {
-        self.trees.values().map(DispatchTree::len).sum()
-    }
-
     /// Returns all tree chains in the kernel, also those to be deleted.
     pub(super) fn all_tree_chains(&self) -> BTreeSet<(Table, Box<str>)> {
         let used = self.trees.iter().flat_map(|(dispatch, tree)| {
