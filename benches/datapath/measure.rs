@@ -48,14 +48,7 @@ fn sites(services: usize, args: &Args) -> Vec<Site> {
     eprintln!("{services} Services: loading");
     let control = Load::new(services, 1).at(cluster_ip).start_cluster();
     let subjects = args.subjects(services);
-    let supported = subjects.into_iter().filter(|subject| {
-        let is_supported = subject.is_supported();
-        if !is_supported {
-            eprintln!("skipped: deltaproxy has no {}", subject.name());
-        }
-        is_supported
-    });
-    let sites = (0..).zip(supported).map(|(number, subject)| {
+    let sites = (0..).zip(subjects).map(|(number, subject)| {
         eprint!("{services} Services: {}", subject.name());
         let site = Site::new(&control, subject, number, &ips, args.patience);
         eprintln!(

@@ -1,13 +1,10 @@
 //! Programs that write the rules, with the flags that choose the shape of these.
 
-use std::process::Command;
-
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::support::daemon::{Backend, Program};
 use crate::support::kube::binary;
-use crate::support::process::run;
 
 /// A program, its backend, and the shape of its dispatch rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -72,22 +69,10 @@ impl Subject {
     /// Flags besides those of all subjects.
     pub fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::FlatNft | Self::FlatLegacy if !has_tree() => &[],
             Self::FlatNft | Self::FlatLegacy => &["--service-dispatch=flat"],
             Self::TreeNft | Self::TreeLegacy => &["--service-dispatch=tree"],
             Self::KubeProxyNft | Self::KubeProxyLegacy => &[],
             Self::KubeProxyNftables => &["--proxy-mode=nftables"],
         }
     }
-
-    /// Reports whether the program knows the flags.
-    pub fn is_supported(self) -> bool {
-        !matches!(self, Self::TreeNft | Self::TreeLegacy) || has_tree()
-    }
-}
-
-/// Reports whether deltaproxy has the flag for the shape of its rules.
-fn has_tree() -> bool {
-    let mut help = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    run(help.args(["run", "--help"])).contains("--service-dispatch")
 }
