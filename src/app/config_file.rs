@@ -189,6 +189,11 @@ impl WatchedFile<'_> {
              Services are not affected. Fix it before the next restart, which would fail: {}",
             on_one_line(&problems)
         );
+        self.record_unusable(problems);
+    }
+
+    /// Notes that no process can start with the file.
+    fn record_unusable(&mut self, problems: String) {
         self.set_state(ConfigFileState::Invalid);
         let recorder = self.context.recorder;
         recorder.record(RecordedEvent::ConfigurationRefused(problems));
@@ -197,7 +202,13 @@ impl WatchedFile<'_> {
     fn read_failed(&mut self, error: &io::Error) {
         self.failed_reads = self.failed_reads.saturating_add(1);
         if self.failed_reads == FAILURES_UNTIL_LOGGED {
-            self.invalid(format!("`{}`: {error}", self.last.path.display()));
+            let path = self.last.path.display().to_string();
+            error!(
+                "cannot read the configuration file `{path}`; still running with the previous \
+                 configuration, so Services are not affected. Restore the file before the next \
+                 restart, which would fail: {error}"
+            );
+            self.record_unusable(format!("`{path}`: {error}"));
             self.last.text.clear();
         }
     }

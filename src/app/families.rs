@@ -242,7 +242,7 @@ impl FamilyRunner {
                             %family, %cause,
                             "iptables is not usable for {family}; {family} is disabled: {family} \
                              addresses of Services do not work on this node. If the cluster uses \
-                             {family}, mend the cause and restart"
+                             {family}, fix the cause and restart"
                         );
                         self.health(|health| health.forget(family));
                         return None;
@@ -258,7 +258,8 @@ impl FamilyRunner {
                     error!(
                         %family, %cause,
                         "iptables is not usable for {family}; retrying in {RETRY_DELAY:?}, changes of \
-                         Services have no effect until then"
+                         Services have no effect until then. If this repeats, check the iptables \
+                         binaries, their privileges and kernel modules"
                     );
                     has_failed = false;
                 }

@@ -71,7 +71,7 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
             }
             Err(cause) if is_permanent(&cause) => {
                 let text = on_one_line(&cause.to_string());
-                warn!(%family, cause = %text, "iptables is not usable for {family}");
+                warn!(%family, cause = %text, "iptables is not usable for {family}; its node setup is skipped");
                 failure.get_or_insert(cause);
             }
             Err(cause) => return Err(cause.into()),

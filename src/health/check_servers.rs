@@ -104,7 +104,12 @@ impl CheckServers {
                 let _ = closed_receiver.await;
             }
             Err(cause) => {
-                warn!("cannot start a thread for health checks, so they wait for syncs: {cause}");
+                warn!(
+                    %cause,
+                    "cannot start a thread for health checks: their answers wait for syncs, so load \
+                     balancers may take this node out of service. Raise the limit of threads, then \
+                     restart"
+                );
                 self.follow(changes).await;
             }
         }
@@ -250,10 +255,12 @@ impl CheckServers {
         let holder = self.holder(&name, port);
         let cause = format!("{error}: {}{holder}", error.source);
         let (family, node) = (self.family, &self.shared.node_name);
-        let remedy = if error.source.kind() == io::ErrorKind::AddrInUse && holder.is_empty() {
-            ". Find the program that listens on it: `ss -ltnp`"
-        } else {
-            ""
+        let remedy = match error.source.kind() {
+            io::ErrorKind::AddrInUse if holder.is_empty() => {
+                ". Find the program that listens on it: `ss -ltnp`"
+            }
+            io::ErrorKind::AddrInUse => ". Give one of the two Services another port",
+            _ => "",
         };
         warn!(
             %family, service = %name, %port,
