@@ -126,7 +126,7 @@ async fn others_are_applied(backend: BackendChoice) {
     syncer.tracker.apply(moves(&world, 1, "10.7.1.1"));
     let outcome = sync(&mut syncer).await;
     assert_eq!(outcome.attempts.len(), 1);
-    assert!(outcome.search.is_none() && outcome.retry.is_none());
+    assert!(outcome.search.is_none() && outcome.quarantine_retry.is_none());
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl FamilyRunner {
                 .set_usable(self.reporter.family, found.is_some());
         }
         let Some(binaries) = found else {
-            self.reporter.given_up();
+            self.reporter.family_disabled();
             return Ok(());
         };
         let environment = node_environment(&self.config, &binaries)?;

@@ -1,8 +1,8 @@
 //! Bisects Services to find those that make restores fail.
 //!
-//! A group that fails is halved until single Services remain. The number of restores is bounded,
-//! so the search ends even if very many Services fail. A failure may name the rejected line and
-//! thereby its Service, which then needs no further halving.
+//! A group whose restore fails is halved until single Services remain. If the failure names a
+//! rejected line, its Service is known without halving. The number of restores is bounded, so the
+//! search ends even if very many Services fail.
 
 use crate::model::ServiceName;
 
@@ -14,8 +14,8 @@ const MOST_FAILING: usize = 16;
 /// Service that it finds without a rejected line.
 const MORE_RESTORES: u32 = 8;
 
-/// Number of Services that have to fail, while no group was applied, for the node to count as the
-/// cause.
+/// Number of failing Services from which on the node counts as the cause, while no group was
+/// applied.
 const NODE_FAULT_FAILURES: usize = 3;
 
 /// Rules of Services in the kernel before the bisection: evidence that the node can restore them.
@@ -106,19 +106,19 @@ impl Bisection {
 
     /// Reports whether restores failed for every Service, so that the node counts as the cause.
     ///
-    /// If the kernel has no rules of Services, those with a rejected line count as well: a missing
-    /// kernel module makes it reject a line of each. If it has some, the node can restore rules,
-    /// and a rejected line is the fault of its Service. If such Services counted then, more of them
-    /// than one search finds would look like a fault of the node, and no change would be applied.
+    /// If the kernel has no rules of Services, Services with a rejected line count as well: a
+    /// missing kernel module makes it reject a line of each. If it has some, the node can restore
+    /// rules, and a rejected line is the fault of its Service. Counted then as well, more than
+    /// [`MOST_FAILING`] such Services would look like a fault of the node, and block all changes.
     pub(super) fn is_node_fault(&self) -> bool {
-        let is_open = self.groups.iter().any(|group| !group.is_empty());
+        let is_unfinished = self.groups.iter().any(|group| !group.is_empty());
         let named = self.failing - self.failed_singly;
         !self.has_succeeded
             && match self.evidence {
                 NodeEvidence::HasServiceRules => {
-                    self.failed_singly >= NODE_FAULT_FAILURES || (is_open && named == 0)
+                    self.failed_singly >= NODE_FAULT_FAILURES || (is_unfinished && named == 0)
                 }
-                NodeEvidence::HasNone => self.failing >= NODE_FAULT_FAILURES || is_open,
+                NodeEvidence::HasNone => self.failing >= NODE_FAULT_FAILURES || is_unfinished,
             }
     }
 

@@ -1,8 +1,8 @@
 //! Compares the rules in the kernel with the applied state, and notes the repairs for the next
 //! sync.
 //!
-//! Reading is separate from comparing: the iptables binaries that read may hang for minutes, while
-//! the task receives changes of the cluster. The comparison itself does no I/O.
+//! Reading is separate from comparing, because the iptables binaries may hang for minutes, and the
+//! task has to receive changes of the cluster meanwhile. The comparison itself does no I/O.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,13 +15,14 @@ use super::syncer::{RenderedServices, Syncer};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
-    self, AppliedState, DeclineReason, DispatchRepair, LiveChains, LiveRules, Options,
+    self, Adopted, AppliedState, DeclineReason, DispatchRepair, LiveChains, LiveRules, Options,
     RenderContext,
 };
 use crate::rules::Table;
+use crate::ruleset::KUBE_SERVICES;
 
-/// Maximum number of chains that are listed one by one, each by a process of its own. A Service has
-/// a few chains; if more are listed than this and that fails, all are rewritten.
+/// Maximum number of chains that are listed one by one, each by a process of its own, after one
+/// process could not list all of them. More are rewritten without being listed.
 const MOST_SINGLE: usize = 16;
 
 /// Rules that were read from the kernel.
@@ -30,16 +31,16 @@ pub(super) struct Reading {
     /// Findings of the check of the guarded chains.
     pub(super) check: GuardedChainFindings,
     /// Listings of dispatch chains; `None`: the chain is missing, or has an unprintable rule.
-    pub(super) dispatch: Vec<(Table, Box<str>, Option<String>)>,
+    pub(super) dispatch_chains: Vec<(Table, Box<str>, Option<String>)>,
     /// Chains of Services that may have been changed.
-    pub(super) services: BTreeSet<Box<str>>,
-    /// Listing of `services`; `None`: they could not be read, and are rewritten.
+    pub(super) service_chains: BTreeSet<Box<str>>,
+    /// Listing of `service_chains`; `None`: they could not be read, and are rewritten.
     pub(super) service_listing: Option<String>,
-    /// All kube-proxy rules, with chains and jumps, after a read of whole tables.
+    /// All kube-proxy rules, with chains and jumps; `None` if whole tables were not read.
     pub(super) whole: Option<(LiveRules, LiveChains)>,
     /// Tables whose guarded chains were checked.
     pub(super) tables: BTreeSet<Table>,
-    /// First failure of an iptables binary. The other rules were read.
+    /// First failure of an iptables binary. Rules that it does not concern were read.
     pub(super) failure: Option<RunError>,
     /// Rules that could not be read, to read again later.
     pub(super) to_reread: Extent,
@@ -53,7 +54,7 @@ impl Reading {
     pub(super) fn abandoned(extent: &Extent, check: GuardedChainFindings, after: Duration) -> Self {
         Self {
             check,
-            services: extent.services.clone(),
+            service_chains: extent.service_chains.clone(),
             failure: Some(RunError::Failed {
                 program: "iptables-save".to_owned(),
                 exit: ProgramExit::TimedOut(after),
@@ -74,8 +75,8 @@ impl Reading {
         }
     }
 
-    /// Notes a failure. Rules are read again after a transient one, but not because of an
-    /// unprintable rule.
+    /// Notes a failure. After a transient one the rules are read again later; another one, such as
+    /// an unprintable rule, would only repeat.
     fn fail(&mut self, cause: RunError, extent: &Extent) {
         if cause.is_transient() {
             self.to_reread.merge(extent.to_read_again());
@@ -93,12 +94,10 @@ pub(super) async fn check_guarded_chains(
     now: Instant,
 ) -> Reading {
     let tables: Vec<Table> = extent.tables.iter().copied().collect();
-    let check = guarded_chains
-        .check(iptables, Some(options), &tables, now)
-        .await;
+    let check = guarded_chains.check(iptables, options, &tables, now).await;
     let unreadable = guarded_chains.unreadable();
     Reading {
-        services: extent.services.clone(),
+        service_chains: extent.service_chains.clone(),
         tables: extent.tables.difference(unreadable).copied().collect(),
         check,
         ..Reading::default()
@@ -115,51 +114,58 @@ pub(super) async fn read_service_rules(
     if reading.check.gone.is_some() {
         return;
     }
-    let mut dispatch = extent.dispatch.clone();
+    let mut dispatch_chains = extent.dispatch_chains.clone();
     if extent.depth == ComparisonDepth::Whole {
-        match read_rules(
-            iptables,
-            ReadScope::Verification,
-            OnTransientFailure::Unreadable,
-        )
-        .await
-        {
-            Ok(KernelRules {
-                live,
-                found: Some(found),
-                ..
-            }) => {
-                reading.whole = Some((found, live));
-                reading.services.clear();
-                return;
-            }
-            Ok(KernelRules { unreadable, .. }) => {
-                for (_, cause) in unreadable {
-                    reading.fail(cause, extent);
-                }
-            }
-            Err(cause) => reading.fail(cause, extent),
+        read_whole_tables(reading, iptables, extent).await;
+        if reading.whole.is_some() {
+            return;
         }
         // Without the whole tables, dispatch chains are listed one by one: an unprintable rule in
         // another chain does not affect that.
-        dispatch.extend(applied.dispatch_chains());
+        dispatch_chains.extend(applied.dispatch_chains());
     }
-    for (table, chain) in &dispatch {
+    for (table, chain) in &dispatch_chains {
         match iptables.list(*table, &[chain]).await {
             Ok(ListedChains::Whole(text)) => {
-                reading.dispatch.push((*table, chain.clone(), Some(text)));
+                reading
+                    .dispatch_chains
+                    .push((*table, chain.clone(), Some(text)));
             }
             Ok(ListedChains::Missing | ListedChains::Truncated { .. }) => {
-                reading.dispatch.push((*table, chain.clone(), None));
+                reading.dispatch_chains.push((*table, chain.clone(), None));
             }
             Err(cause) => reading.fail(cause, extent),
         }
     }
-    reading.service_listing = list_services(iptables, &extent.services).await;
+    reading.service_listing = list_service_chains(iptables, &extent.service_chains).await;
+}
+
+/// Reads all kube-proxy rules in the filter and nat tables, or notes why they cannot be read.
+async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
+    let (scope, on_transient) = (ReadScope::Verification, OnTransientFailure::Unreadable);
+    match read_rules(iptables, scope, on_transient).await {
+        Ok(KernelRules {
+            live,
+            found: Some(found),
+            ..
+        }) => {
+            reading.whole = Some((found, live));
+            reading.service_chains.clear();
+        }
+        Ok(KernelRules { unreadable, .. }) => {
+            for (_, cause) in unreadable {
+                reading.fail(cause, extent);
+            }
+        }
+        Err(cause) => reading.fail(cause, extent),
+    }
 }
 
 /// Lists chains of Services; `None` if they cannot be listed, so that they are rewritten.
-async fn list_services(iptables: &impl Iptables, chains: &BTreeSet<Box<str>>) -> Option<String> {
+async fn list_service_chains(
+    iptables: &impl Iptables,
+    chains: &BTreeSet<Box<str>>,
+) -> Option<String> {
     let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
     if chains.is_empty() {
         return None;
@@ -184,8 +190,8 @@ impl<I: Iptables> Syncer<I> {
     /// Compares the rules that were read with the applied state. Afterwards the applied state
     /// describes the kernel, and the next sync writes the difference.
     ///
-    /// Dispatch chains in `contested` are rewritten as a whole, so that the result is the same if
-    /// a second proxy does it as well.
+    /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole:
+    /// the result is right even if that program is a second proxy that repairs the same chain.
     pub(super) fn find_drift(
         &mut self,
         reading: &mut Reading,
@@ -195,7 +201,7 @@ impl<I: Iptables> Syncer<I> {
         self.after_flush = None;
         let check = &reading.check;
         // A jump that an earlier check found missing may exist again.
-        self.lost_jumps
+        self.jumps_to_repair
             .retain(|jump| !reading.tables.contains(&jump.table));
         for (table, chain) in check
             .incomplete
@@ -204,22 +210,22 @@ impl<I: Iptables> Syncer<I> {
             .chain(check.edited.iter().map(|edited| edited.chain))
         {
             drift.add(table, DriftKind::FixedChain, chain);
-            self.repairs.insert((table, chain));
+            self.fixed_chains_to_repair.insert((table, chain));
         }
         for jump in &check.missing {
             drift.add(jump.table, DriftKind::Jump, jump.from);
-            if !self.lost_jumps.contains(jump) {
-                self.lost_jumps.push(jump);
+            if !self.jumps_to_repair.contains(jump) {
+                self.jumps_to_repair.push(jump);
             }
         }
         if let Some((table, loss)) = &check.gone {
             drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
             self.force_full(FullReason::Flushed);
-            self.after_flush = self.flushed(*table, loss);
+            self.after_flush = self.state_after_flush(*table, loss);
             return drift;
         }
-        self.compare_services(reading, &mut drift);
-        for (table, chain, listing) in &reading.dispatch {
+        self.compare_service_chains(reading, &mut drift);
+        for (table, chain, listing) in &reading.dispatch_chains {
             let key = (*table, chain.clone());
             let repair = if contested.contains(&key) {
                 DispatchRepair::Chain
@@ -237,25 +243,29 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the state of the kernel after a flush of the nat table: the chains of the applied
-    /// state without the missing jumps. `None` if the next full sync has to read it, for example
-    /// because a table before nat was flushed, so that nat was not checked. A read takes an eighth
-    /// of the time from a flush to its repair.
-    fn flushed(&self, table: Table, loss: &TableLoss) -> Option<LiveChains> {
+    /// state without the missing jumps. It spares the next full sync a read, which takes an eighth
+    /// of the time from a flush to its repair. `None` if that sync has to read it, for example
+    /// because a table before nat was flushed, so that nat was not checked.
+    fn state_after_flush(&self, table: Table, loss: &TableLoss) -> Option<LiveChains> {
         let TableLoss::Flushed { missing } = loss else {
             return None;
         };
         if table != Table::Nat || self.has_unreadable_tables() {
             return None;
         }
-        let missing: Vec<_> = missing.iter().chain(&self.lost_jumps).copied().collect();
+        let missing: Vec<_> = missing
+            .iter()
+            .chain(&self.jumps_to_repair)
+            .copied()
+            .collect();
         Some(LiveChains::with_chains(&self.applied, &missing))
     }
 
-    fn compare_services(&mut self, reading: &Reading, drift: &mut Drift) {
+    fn compare_service_chains(&mut self, reading: &Reading, drift: &mut Drift) {
         let Some(options) = &self.applied_options else {
             return;
         };
-        if reading.services.is_empty() {
+        if reading.service_chains.is_empty() {
             return;
         }
         let context = RenderContext {
@@ -264,15 +274,15 @@ impl<I: Iptables> Syncer<I> {
         };
         let listing = reading.service_listing.as_deref();
         let services = RenderedServices(&self.tracker);
-        let differing = self
-            .applied
-            .verify_chains(&reading.services, listing, &services, context);
+        let differing =
+            self.applied
+                .verify_chains(&reading.service_chains, listing, &services, context);
         if differing.is_empty() {
             return;
         }
-        let is_changing = self.changing_services();
+        let changing = self.changing_services();
         for (name, chain) in differing {
-            if !is_changing.contains(&name) {
+            if !changing.contains(&name) {
                 drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
             }
             self.services_to_repair.insert(name);
@@ -287,7 +297,8 @@ impl<I: Iptables> Syncer<I> {
         dirty.cloned().collect()
     }
 
-    /// Compares a dispatch chain; returns whether it differs. A chain without listing is rewritten.
+    /// Compares a dispatch chain; returns whether it differs. Without listing, a chain of the
+    /// applied state counts as different, and is rewritten.
     fn differs_in_dispatch(
         &mut self,
         (table, chain): &RepairKey,
@@ -305,6 +316,7 @@ impl<I: Iptables> Syncer<I> {
         is_drift
     }
 
+    /// Compares all kube-proxy rules of the filter and nat tables.
     fn compare_all(&mut self, found: LiveRules, live: &LiveChains, drift: &mut Drift) {
         let Some(options) = self.applied_options.clone() else {
             return;
@@ -313,37 +325,13 @@ impl<I: Iptables> Syncer<I> {
             options: &options,
             zone: self.history.last_zone.as_deref(),
         };
-        let is_changing = self.changing_services();
-        match render::verify_tables(
-            found,
-            live,
-            &self.rendered_services(),
-            context,
-            &is_changing,
-        ) {
-            Ok(adopted) => {
-                // The empty namespace stands for chains and rules that belong to no Service. Stale
-                // chains of a changing Service look like these, so they count only without one.
-                let belongs_to_service = |name: &ServiceName| !name.namespace().is_empty();
-                let is_drift = |name: &&ServiceName| {
-                    !is_changing.contains(*name)
-                        && (is_changing.is_empty() || belongs_to_service(name))
-                };
-                for name in adopted.differing.iter().filter(is_drift) {
-                    if belongs_to_service(name) {
-                        drift.add_service(name.clone());
-                    } else {
-                        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
-                    }
-                }
-                for (table, chain) in &adopted.differing_tree_chains {
-                    drift.add(*table, DriftKind::DispatchChain, chain);
-                }
-                if adopted.lacks_node_ports_jumps {
-                    drift.add(Table::Nat, DriftKind::DispatchChain, "KUBE-SERVICES");
-                }
-                self.applied = adopted.applied;
-                self.services_to_repair.extend(adopted.differing);
+        let changing = self.changing_services();
+        let services = self.rendered_services();
+        match render::verify_tables(found, live, &services, context, &changing) {
+            Ok(verified) => {
+                add_differing(&verified, &changing, drift);
+                self.applied = verified.applied;
+                self.services_to_repair.extend(verified.differing);
             }
             Err(reason) => {
                 let (table, kind) = match reason {
@@ -358,5 +346,27 @@ impl<I: Iptables> Syncer<I> {
                 self.force_full(FullReason::Flushed);
             }
         }
+    }
+}
+
+/// Adds the differences that a verification found, except those of Services in `changing`.
+///
+/// An empty namespace stands for chains and rules that belong to no Service. Stale chains of a
+/// changing Service look like these, so these count only while no Service is changing.
+fn add_differing(verified: &Adopted, changing: &BTreeSet<ServiceName>, drift: &mut Drift) {
+    for name in &verified.differing {
+        if name.namespace().is_empty() {
+            if changing.is_empty() {
+                drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
+            }
+        } else if !changing.contains(name) {
+            drift.add_service(name.clone());
+        }
+    }
+    for (table, chain) in &verified.differing_tree_chains {
+        drift.add(*table, DriftKind::DispatchChain, chain);
+    }
+    if verified.lacks_node_ports_jumps {
+        drift.add(Table::Nat, DriftKind::DispatchChain, KUBE_SERVICES);
     }
 }

@@ -1,7 +1,7 @@
 //! Decides the scope of the next sync: full, partial, or adoption.
 //!
-//! Each full sync has one [`FullReason`], which logs and metrics name: it is the first question
-//! about a slow sync.
+//! Each full sync has one [`FullReason`], which logs and metrics name: full syncs are slow, and
+//! should be rare.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,9 +72,9 @@ impl FullReason {
     }
 }
 
-/// Minimum interval of periodic full syncs as a multiple of the duration of one: they mostly change
-/// nothing, and other changes wait until one ends. On nft a full sync of 50,000 Services takes
-/// about 65 s, so the interval is 18 hours; with 10,000 Services it is 73 minutes.
+/// Minimum interval of periodic full syncs as a multiple of the duration of one: most of them
+/// change nothing, and changes of the cluster wait until one ends. On nft a full sync of 50,000
+/// Services takes about 65 s, so the interval is 18 hours; with 10,000 Services it is 73 minutes.
 ///
 /// Differs from upstream: kube-proxy makes none in clusters of more than 1,000 endpoints.
 const FULL_SYNC_INTERVAL_FACTOR: u32 = 1000;
@@ -83,9 +83,9 @@ const FULL_SYNC_INTERVAL_FACTOR: u32 = 1000;
 /// load on the node.
 const LONGEST_FULL_SYNC_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// Wait after a periodic full sync that could not read the rules in the kernel, or was rejected
-/// before anything was written. Syncs are partial meanwhile.
-const POSTPONED: Duration = Duration::from_secs(300);
+/// Delay of the next periodic full sync after one that could not read the rules in the kernel, or
+/// was rejected before anything was written. Syncs are partial meanwhile.
+const PERIODIC_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
@@ -122,7 +122,8 @@ impl SyncHistory {
         self.last_options.as_ref().map(|options| options.counters)
     }
 
-    /// Returns the scope of the next sync with `context`.
+    /// Returns the scope of the next sync with `context`; `every` is the interval of periodic full
+    /// syncs.
     pub(crate) fn scope(&self, context: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
@@ -151,9 +152,10 @@ impl SyncHistory {
         self.postponed_until = None;
     }
 
-    /// Postpones the next periodic full sync: the applied state is still right.
+    /// Postpones the next periodic full sync. Only for a failure after which the applied state
+    /// still describes the kernel.
     pub(crate) fn postpone(&mut self, now: Instant) {
-        self.postponed_until = Some(now + POSTPONED);
+        self.postponed_until = Some(now + PERIODIC_RETRY_DELAY);
     }
 
     /// Returns the reason to rewrite all rules for `context`, if it differs from the last applied

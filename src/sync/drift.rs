@@ -14,13 +14,13 @@ use crate::rules::Table;
 /// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
 
-/// Name in the key of repairs in a table whose changed chains are not known by name.
+/// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
 const WHOLE_TABLE: &str = "*";
 
 /// Kind of a difference between the kernel and the applied state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DriftKind {
-    /// A guarded chain is missing, or all jumps from built-in chains are. Counts once.
+    /// A guarded chain or all jumps from built-in chains are missing. Counts once per table.
     FlushedTable,
     /// One jump from a built-in chain is missing.
     Jump,
@@ -30,7 +30,7 @@ pub(crate) enum DriftKind {
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
-    /// Most chains of Services, or chains whose differences cannot be repaired one by one. All
+    /// Most chains of Services, or chains of Services that cannot be repaired one by one. All
     /// rules are restored. Counts once.
     MostServiceChains,
 }
@@ -58,10 +58,10 @@ pub(super) struct Drift {
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
     /// Services whose chains in the nat table differ, if the chains are not known by name.
     pub(super) services: BTreeSet<ServiceName>,
-    /// Chains, Services and whole tables whose repairs are counted.
-    pub(super) keys: BTreeSet<RepairKey>,
-    /// Reason that differences cannot be repaired one by one, so that a full sync restores all
-    /// rules; `None` also after a flush.
+    /// Keys under which the repairs of these differences are counted.
+    pub(super) repair_keys: BTreeSet<RepairKey>,
+    /// Reason that a verification found no way to repair the differences one by one, so that a full
+    /// sync restores all rules.
     pub(super) declined: Option<DeclineReason>,
     /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
@@ -77,14 +77,15 @@ impl Drift {
     pub(super) fn add(&mut self, table: Table, kind: DriftKind, chain: &str) {
         *self.counts.entry((table, kind)).or_default() += 1;
         self.chains.insert((table, chain.into()));
-        self.keys.insert((table, chain.into()));
+        self.repair_keys.insert((table, chain.into()));
     }
 
     /// Adds a Service with rules in the nat table that differ.
     pub(super) fn add_service(&mut self, name: ServiceName) {
         let kind = (Table::Nat, DriftKind::ServiceChain);
         *self.counts.entry(kind).or_default() += 1;
-        self.keys.insert((Table::Nat, name.to_string().into()));
+        self.repair_keys
+            .insert((Table::Nat, name.to_string().into()));
         self.services.insert(name);
     }
 
@@ -92,7 +93,7 @@ impl Drift {
     pub(super) fn add_unnamed(&mut self, table: Table, kind: DriftKind, chains: usize) {
         if chains > 0 {
             *self.counts.entry((table, kind)).or_default() += chains;
-            self.keys.insert((table, WHOLE_TABLE.into()));
+            self.repair_keys.insert((table, WHOLE_TABLE.into()));
         }
     }
 
@@ -118,9 +119,12 @@ impl Drift {
     }
 }
 
-/// Table and name of what was repaired, for counting repairs: a chain, for a jump the chain that
-/// holds it; a Service whose chains are not known by name; or `*` for the whole table.
+/// Table and name under which repairs are counted. The name is that of a chain (for a jump, the
+/// chain that holds it), of a Service whose chains are not known by name, or [`WHOLE_TABLE`].
 pub(super) type RepairKey = (Table, Box<str>);
+
+/// Table and name of a fixed chain.
+pub(super) type FixedChain = (Table, &'static str);
 
 /// Rules that a comparison reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,9 +132,9 @@ pub(super) struct Extent {
     /// Tables whose guarded chains are compared.
     pub(super) tables: BTreeSet<Table>,
     /// Dispatch chains that are compared.
-    pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
+    pub(super) dispatch_chains: BTreeSet<(Table, Box<str>)>,
     /// Chains of Services that are compared.
-    pub(super) services: BTreeSet<Box<str>>,
+    pub(super) service_chains: BTreeSet<Box<str>>,
     /// Depth: only these chains, or all kube-proxy rules.
     pub(super) depth: ComparisonDepth,
 }
@@ -155,7 +159,7 @@ impl Extent {
         }
     }
 
-    /// Returns the extent that another program may have changed.
+    /// Returns the kube-proxy chains that another program may have changed.
     pub(super) fn touched(change: &ForeignChange, options: &Options) -> Self {
         let mut extent = Self::default();
         for (table, touched) in &change.tables {
@@ -176,15 +180,15 @@ impl Extent {
         extent
     }
 
-    /// Returns the extent that another program may have changed, without chains of Services that
-    /// are not in the applied state.
+    /// Returns the kube-proxy chains that another program may have changed, without chains of
+    /// Services that are not in the applied state.
     pub(super) fn touched_and_recorded(
         change: &ForeignChange,
         options: &Options,
         applied: &AppliedState,
     ) -> Self {
         let mut extent = Self::touched(change, options);
-        extent.services = applied.recorded_among(&extent.services);
+        extent.service_chains = applied.recorded_among(&extent.service_chains);
         extent
     }
 
@@ -192,17 +196,17 @@ impl Extent {
         if guarded_chains(table, options).contains(&chain) {
             self.tables.insert(table);
         } else if AppliedState::is_dispatch(table, chain) {
-            self.dispatch.insert((table, chain.into()));
+            self.dispatch_chains.insert((table, chain.into()));
         } else if table == Table::Nat && is_service_chain(chain) {
-            self.services.insert(chain.into());
+            self.service_chains.insert(chain.into());
         }
     }
 
     /// Adds all of another extent.
     pub(super) fn merge(&mut self, other: Self) {
         self.tables.extend(other.tables);
-        self.dispatch.extend(other.dispatch);
-        self.services.extend(other.services);
+        self.dispatch_chains.extend(other.dispatch_chains);
+        self.service_chains.extend(other.service_chains);
         if other.depth == ComparisonDepth::Whole {
             self.depth = ComparisonDepth::Whole;
         }
@@ -212,7 +216,7 @@ impl Extent {
     /// instead of read again.
     pub(super) fn to_read_again(&self) -> Self {
         Self {
-            services: BTreeSet::new(),
+            service_chains: BTreeSet::new(),
             ..self.clone()
         }
     }
@@ -232,8 +236,8 @@ pub(crate) enum CheckTrigger {
     CheckDue,
     /// The verification interval is over.
     VerificationDue,
-    /// An earlier restore failed, an earlier check found single rules missing, or it could not
-    /// read everything.
+    /// An earlier restore failed, or an earlier check found single rules missing or could not read
+    /// everything.
     FollowUp,
 }
 
@@ -270,9 +274,9 @@ pub(super) struct Compared<'a> {
     /// Number of comparisons with a failed reading since the last one that read all rules.
     pub(super) failed_readings: u32,
     /// Delay of the repair, because another program keeps changing the same chains; zero: none.
-    pub(super) wait: Duration,
+    pub(super) repair_delay: Duration,
     /// Number of chains whose last repair was delayed.
-    pub(super) delayed: usize,
+    pub(super) delayed_chains: usize,
 }
 
 #[cfg(test)]
@@ -309,7 +313,7 @@ mod tests {
         );
         let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
         assert_eq!(counted, Some(&3));
-        let keys: Vec<&str> = drift.keys.iter().map(|(_, key)| &**key).collect();
+        let keys: Vec<&str> = drift.repair_keys.iter().map(|(_, key)| &**key).collect();
         assert_eq!(keys, ["*", "shop/dns", "shop/web"]);
     }
 }

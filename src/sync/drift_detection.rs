@@ -14,20 +14,20 @@ use super::pacer::RunTimes;
 use super::repair_backoff::RepairBackoff;
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 
-/// Wait before another read of rules that could not be read, for example while another program
-/// held the xtables lock.
-const REREAD: Duration = Duration::from_secs(5);
+/// Delay of another read of rules that could not be read, for example while another program held
+/// the xtables lock.
+const REREAD_DELAY: Duration = Duration::from_secs(5);
 
-/// Minimum pause after a check that a change by another program triggered. One run of `iptables`
-/// takes some milliseconds.
+/// Minimum pause after a check that a change by another program triggered. A script that runs
+/// `iptables` makes a change every few milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Minimum interval of verifications as a multiple of their CPU time: they take at most 0.5 % of
 /// one CPU.
 const INTERVAL_FACTOR: u32 = 200;
 
-/// Pause after a check that a change by another program triggered, and from any verification to one
-/// that such a change triggers, as a multiple of the duration of the first.
+/// Pause before a change by another program triggers the next check or verification, as a multiple
+/// of the duration of the last one.
 const PAUSE_FACTOR: u32 = 2;
 
 /// Maximum number of times that changes of single chains interrupt a verification. Without a limit
@@ -45,10 +45,8 @@ pub(super) struct DriftDetection {
     pub(super) verifications: VerificationSchedule,
     /// Time of the delayed repair of rules that another program keeps changing.
     pub(super) repair_at: Option<Instant>,
-    /// Time at which the oldest difference was found whose repair is not reported yet.
-    drifted_at: Option<Instant>,
-    /// Time at which a sync repaired all differences that were found so far.
-    repaired_at: Option<Instant>,
+    /// Progress of the repair of the differences that were found.
+    repair: RepairState,
     /// Chains, Services and tables that differ and are not repaired yet.
     pub(super) awaiting_repair: BTreeSet<RepairKey>,
     /// Rules to read again, because an earlier comparison could not read them.
@@ -67,20 +65,23 @@ pub(super) struct DriftDetection {
 }
 
 impl DriftDetection {
-    /// Returns the state for a check in each `period` and a verification in each interval `verify`.
-    /// A `period` of `None`, for a dry run, disables both. With `verify` of `None`, verifications
-    /// follow only failures and changes by other programs.
-    pub(super) fn new(period: Option<Duration>, verify: Option<Duration>, now: Instant) -> Self {
+    /// Returns the state for these intervals. Without a check interval, as in a dry run, there are
+    /// neither checks nor verifications. Without a verification interval, verifications follow only
+    /// failures and changes by other programs.
+    pub(super) fn new(
+        check_interval: Option<Duration>,
+        verify_interval: Option<Duration>,
+        now: Instant,
+    ) -> Self {
         Self {
-            guarded_chains: GuardedChainMonitor::new(period, now),
+            guarded_chains: GuardedChainMonitor::new(check_interval, now),
             backoff: RepairBackoff::default(),
-            verifications: match period {
-                Some(_) => VerificationSchedule::new(verify, now),
+            verifications: match check_interval {
+                Some(_) => VerificationSchedule::new(verify_interval, now),
                 None => VerificationSchedule::disabled(now),
             },
             repair_at: None,
-            drifted_at: None,
-            repaired_at: None,
+            repair: RepairState::Idle,
             awaiting_repair: BTreeSet::new(),
             to_reread: Extent::default(),
             reread_at: None,
@@ -91,11 +92,11 @@ impl DriftDetection {
         }
     }
 
-    /// Adds rules to read again after [`REREAD`].
+    /// Adds rules to read again, after [`REREAD_DELAY`].
     pub(super) fn postpone(&mut self, extent: Extent, now: Instant) {
         if !extent.is_empty() {
             self.to_reread.merge(extent);
-            self.reread_at.get_or_insert(now + REREAD);
+            self.reread_at.get_or_insert(now + REREAD_DELAY);
         }
     }
 
@@ -114,21 +115,24 @@ impl DriftDetection {
 
     /// Returns the delay of the repair of these chains, and counts the repair, except of chains
     /// that already await one.
-    pub(super) fn repair_delay(&mut self, found: BTreeSet<RepairKey>, now: Instant) -> Duration {
+    pub(super) fn repair_delay(&mut self, found: &BTreeSet<RepairKey>, now: Instant) -> Duration {
         let new: Vec<RepairKey> = found.difference(&self.awaiting_repair).cloned().collect();
-        let is_waiting = new.is_empty() && self.repair_at.is_some();
-        let wait = self.backoff.count_repair(new, now);
-        self.awaiting_repair.extend(found);
+        self.awaiting_repair.extend(new.iter().cloned());
+        let has_new = !new.is_empty();
+        let delay = self.backoff.count_repair(new, now);
         match self.repair_at {
-            Some(repair_at) if is_waiting => repair_at.saturating_duration_since(now),
-            _ => wait,
+            Some(repair_at) if !has_new => repair_at.saturating_duration_since(now),
+            _ => delay,
         }
     }
 
     /// Notes that a comparison which began at this time found differences.
     pub(super) fn found_drift(&mut self, at: Instant) {
-        self.drifted_at.get_or_insert(at);
-        self.repaired_at = None;
+        let found_at = match self.repair {
+            RepairState::Idle => at,
+            RepairState::Pending { found_at } | RepairState::Done { found_at, .. } => found_at,
+        };
+        self.repair = RepairState::Pending { found_at };
     }
 
     /// Notes that a sync repaired all differences that were found so far. Returns whether there
@@ -136,22 +140,31 @@ impl DriftDetection {
     pub(super) fn repaired(&mut self, now: Instant) -> bool {
         self.repair_at = None;
         self.awaiting_repair.clear();
-        let had_drift = self.drifted_at.is_some() && self.repaired_at.is_none();
-        if had_drift {
-            self.repaired_at = Some(now);
-        }
-        had_drift
+        let RepairState::Pending { found_at } = self.repair else {
+            return false;
+        };
+        self.repair = RepairState::Done {
+            found_at,
+            repaired_at: now,
+        };
+        true
     }
 
-    /// Takes the time from the discovery of the oldest difference to the repair, if all differences
-    /// are repaired and no verification is requested, which may find more.
+    /// Takes the time from the discovery of the oldest difference to the repair of all. `None`
+    /// while one awaits its repair, or a verification is requested, which may find more.
     pub(super) fn take_repair_time(&mut self) -> Option<Duration> {
+        let RepairState::Done {
+            found_at,
+            repaired_at,
+        } = self.repair
+        else {
+            return None;
+        };
         if self.verifications.is_requested() {
             return None;
         }
-        let repaired_at = self.repaired_at.take()?;
-        let drifted_at = self.drifted_at.take()?;
-        Some(repaired_at.saturating_duration_since(drifted_at))
+        self.repair = RepairState::Idle;
+        Some(repaired_at.saturating_duration_since(found_at))
     }
 
     /// Counts a comparison of this depth whose reading failed; one without failure that read all
@@ -182,6 +195,25 @@ impl DriftDetection {
     }
 }
 
+/// Progress of the repair of the differences that comparisons found.
+#[derive(Debug, Clone, Copy)]
+enum RepairState {
+    /// No difference was found since the last reported repair.
+    Idle,
+    /// A difference awaits its repair.
+    Pending {
+        /// Time at which the oldest difference was found.
+        found_at: Instant,
+    },
+    /// A sync repaired all differences that were found so far. The repair is not reported yet.
+    Done {
+        /// Time at which the oldest difference was found.
+        found_at: Instant,
+        /// End of the sync.
+        repaired_at: Instant,
+    },
+}
+
 /// Schedule of verifications of one IP family.
 #[derive(Debug)]
 pub(super) struct VerificationSchedule {
@@ -193,14 +225,14 @@ pub(super) struct VerificationSchedule {
     next: Option<Instant>,
     /// Trigger of the next verification.
     trigger: CheckTrigger,
-    /// Generation of the ruleset at the last verification, a number that the kernel increases with
-    /// each change; `None` where it has none.
+    /// Generation of the ruleset at the last verification: a number that stays the same while no
+    /// program changes rules. `None` if it is unknown, or if not all rules were read.
     generation: Option<u32>,
     /// Number of interruptions of the current verification.
     interruptions: u32,
     /// Total duration of the interrupted readings of the current verification.
     spent: Duration,
-    /// Earliest time of a verification triggered by a change by another program.
+    /// Earliest time of a verification that a change by another program triggers.
     not_before: Option<Instant>,
     /// Names of the programs whose changes triggered the next verification.
     programs: BTreeSet<String>,

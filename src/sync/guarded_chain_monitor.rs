@@ -1,5 +1,5 @@
-//! Periodic checks of the guarded chains, which are the fixed chains and the built-in chains with
-//! jumps to kube-proxy chains; and rewrites of fixed chains with third-party rules.
+//! Schedule and findings of the checks of the guarded chains, which are the fixed chains and the
+//! built-in chains with jumps to kube-proxy chains.
 //!
 //! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
 //! A table counts as flushed only if the output of the iptables binary shows it: an unprintable
@@ -14,8 +14,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::drift::FixedChain;
 use super::kernel_state::{TableCheck, TableLoss, check_table};
-use super::repair_backoff::{DueRewrite, FixedChain, RewriteBackoff};
+use super::repair_backoff::{DueRewrite, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
 use crate::render::{Jump, Options};
 use crate::rules::Table;
@@ -23,14 +24,14 @@ use crate::rules::Table;
 /// Tables to check, the cheapest first.
 pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
-/// Shortest interval between checks, whatever the sync period: a check starts three processes.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// Minimum interval of checks, for a very short sync period: a check starts three processes.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Intervals of the checks after a loss: a reload of a firewall goes from table to table, and
-/// removes what was restored between two of them. A loss found by these checks is restored, but
-/// does not restart them: a program that never stops flushing causes three restores in each
-/// period, not one a second.
-const SOON: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// Intervals of the checks after a loss of rules: a reload of a firewall goes from table to table,
+/// and may remove what was restored between two of them. A loss that these checks find is restored,
+/// but is not followed by early checks again: a program that never stops flushing causes three
+/// restores in each sync period, not one a second.
+const INTERVALS_AFTER_LOSS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// Checks of the guarded chains of one IP family: their schedule, and what the last one found.
 #[derive(Debug)]
@@ -38,16 +39,16 @@ pub(super) struct GuardedChainMonitor {
     /// Check interval; `None`: never.
     every: Option<Duration>,
     next: Option<Instant>,
-    /// Remaining intervals of the checks after a loss.
-    soon: &'static [Duration],
+    /// Remaining [`INTERVALS_AFTER_LOSS`].
+    early_intervals: &'static [Duration],
     /// Tables that the last check could not read.
     unreadable: BTreeSet<Table>,
+    /// Fixed chains that held third-party rules recently.
     rewrites: RewriteBackoff,
     /// Table that is being checked.
     current: Option<Table>,
-    /// A sync ended after the last periodic check. With detection by table sizes, a change by
-    /// another program right after a restore is missed, so the next periodic check is a complete
-    /// one.
+    /// A sync ended after the last periodic check. Detection by table sizes misses a change by
+    /// another program right after a restore, so the next periodic check is of all tables.
     has_synced: bool,
 }
 
@@ -78,11 +79,11 @@ impl GuardedChainFindings {
 impl GuardedChainMonitor {
     /// Returns a schedule with this interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
-        let every = every.map(|every| every.max(SHORTEST));
+        let every = every.map(|every| every.max(SHORTEST_INTERVAL));
         Self {
             every,
             next: every.map(|every| now + every),
-            soon: &[],
+            early_intervals: &[],
             unreadable: BTreeSet::new(),
             rewrites: RewriteBackoff::default(),
             current: None,
@@ -100,37 +101,22 @@ impl GuardedChainMonitor {
         &self.unreadable
     }
 
-    /// Checks some tables for the rules that were written with these options. Checks nothing for
-    /// `None`: the state of the kernel is unknown.
-    pub(super) async fn check(
-        &mut self,
-        iptables: &impl Iptables,
-        applied_options: Option<&Options>,
-        tables: &[Table],
-        now: Instant,
-    ) -> GuardedChainFindings {
-        match applied_options {
-            Some(options) => self.check_tables(iptables, options, tables, now).await,
-            None => GuardedChainFindings::default(),
-        }
-    }
-
-    /// Notes that a sync ended, which may have made a restore.
+    /// Notes the end of a sync, which may have made a restore.
     pub(super) fn synced(&mut self) {
         self.has_synced = true;
     }
 
-    /// Returns the tables to check in a period. If changes by other programs are detected, only
-    /// tables that could not be read or hold third-party rules; otherwise all. Detection by table
-    /// sizes counts only in a period without a sync.
+    /// Returns the tables of the periodic check. If changes by other programs are detected, these
+    /// are the tables that could not be read or that hold third-party rules; otherwise all.
+    /// Detection by table sizes counts only if no sync ended since the last periodic check.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
-        let is_unknown = match detection {
+        let needs_all = match detection {
             ChangeDetection::Off => true,
             ChangeDetection::BySize => self.has_synced,
             ChangeDetection::ByEvents => false,
         };
         let needs_check = |table: &Table| {
-            is_unknown || self.unreadable.contains(table) || self.rewrites.has(*table)
+            needs_all || self.unreadable.contains(table) || self.rewrites.has(*table)
         };
         TABLES.into_iter().filter(needs_check).collect()
     }
@@ -155,18 +141,19 @@ impl GuardedChainMonitor {
     /// pause.
     pub(super) fn schedule(&mut self, findings: &GuardedChainFindings, now: Instant) {
         self.has_synced = false;
-        self.soon = match self.soon {
+        self.early_intervals = match self.early_intervals {
             [_this, rest @ ..] => rest,
-            [] if findings.gone.is_some() => &SOON,
+            [] if findings.gone.is_some() => &INTERVALS_AFTER_LOSS,
             [] => &[],
         };
-        let soon = self.soon.first().copied();
+        let early = self.early_intervals.first().copied();
         self.next = self
             .every
-            .map(|every| now + soon.unwrap_or(every).min(every));
+            .map(|every| now + early.unwrap_or(every).min(every));
     }
 
-    async fn check_tables(
+    /// Checks the guarded chains of some tables, whose rules were written with these options.
+    pub(super) async fn check(
         &mut self,
         iptables: &impl Iptables,
         options: &Options,
@@ -174,7 +161,7 @@ impl GuardedChainMonitor {
         now: Instant,
     ) -> GuardedChainFindings {
         let mut findings = GuardedChainFindings::default();
-        let mut edited_now = Vec::new();
+        let mut edited_chains = Vec::new();
         for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
             self.current = Some(table);
             match check_table(iptables, table, options).await {
@@ -192,15 +179,15 @@ impl GuardedChainMonitor {
                     let incomplete = incomplete.into_iter().map(|chain| (table, chain));
                     findings.incomplete.extend(incomplete);
                     findings.missing.extend(missing);
-                    edited_now.extend(edited.into_iter().map(|chain| (table, chain)));
+                    edited_chains.extend(edited.into_iter().map(|chain| (table, chain)));
                     self.note_readability(table, unprintable, &mut findings);
                 }
                 Err(error) => self.note_readability(table, Some(error), &mut findings),
             }
         }
         self.current = None;
-        let first = self.every.unwrap_or(SHORTEST);
-        findings.edited = self.rewrites.due(&edited_now, tables, first, now);
+        let first_wait = self.every.unwrap_or(SHORTEST_INTERVAL);
+        findings.edited = self.rewrites.due(&edited_chains, tables, first_wait, now);
         findings
     }
 

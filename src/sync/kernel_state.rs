@@ -1,7 +1,7 @@
 //! Reads the rules in the kernel, and checks the guarded chains.
 //!
-//! Tables hold third-party rules as well, and the iptables binaries cannot print some of them: one
-//! such rule must neither stop a sync nor make a table with rules look empty.
+//! Tables hold third-party rules as well, some of which the iptables binaries cannot print. An
+//! unprintable rule must neither stop a sync nor make a table look empty.
 
 use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{
@@ -28,12 +28,12 @@ pub(super) enum ReadScope<'a> {
 pub(super) enum OnTransientFailure {
     /// The read fails, and the sync is retried: most causes are temporary.
     Fail,
-    /// The table counts as unreadable; a full restore writes its rules nevertheless.
+    /// The table counts as unreadable, and a full restore writes its rules without having read it.
     Unreadable,
 }
 
 impl OnTransientFailure {
-    /// Failures in a row after which a cause counts as permanent: the retries have taken seven
+    /// Failures in a row after which a cause counts as permanent: the retry delays add up to seven
     /// seconds by then, longer than other programs hold the lock.
     const MOST_FAILURES: u32 = 3;
 
@@ -65,7 +65,8 @@ pub(super) struct KernelRules {
 }
 
 /// Reads the filter and nat tables, and for an adoption the fixed chains of mangle. In a table that
-/// cannot be read, it queries each jump: jumps must not be written twice. Stale chains stay there.
+/// cannot be read, each jump is queried, because a jump must not be written twice; stale chains are
+/// not found, so they stay.
 ///
 /// # Errors
 ///
@@ -123,7 +124,7 @@ pub(super) async fn read_rules(
     Ok(rules)
 }
 
-/// Queries each jump, and `KUBE-FIREWALL`, which kubelet may own.
+/// Queries each jump of a table, and `KUBE-FIREWALL`, which kubelet may have made.
 async fn query_jumps(
     iptables: &impl Iptables,
     table: Table,
@@ -240,9 +241,9 @@ async fn list(
                 cause,
             } => {
                 listing.text += &printed;
-                // If the binary names a chain that was not queried, the first one counts as
-                // unprintable.
-                let at = rest.iter().position(|asked| *asked == chain);
+                // If the binary names another chain than the listed ones, the first of these counts
+                // as unprintable.
+                let at = rest.iter().position(|listed| *listed == chain);
                 let (cut, remaining) = rest.split_at(at.map_or(1, |at| at + 1));
                 rest = remaining;
                 let cut = cut.last().copied().unwrap_or_default();

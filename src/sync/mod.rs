@@ -1,24 +1,32 @@
-//! Syncs the rules of Services into the kernel: when and how much, with checks and repairs.
+//! Syncs the rules of Services into the kernel: decides when and how much to write, and checks and
+//! repairs what was written.
 //!
 //! Each IP family has a task that owns all of its state: there is no lock, and neither family waits
-//! for the other. A change that was not applied stays dirty. A failed sync is an [`Outcome`]; the
-//! task goes on. A Service that makes restores fail is quarantined: it cannot block the others.
+//! for the other. A change that was not applied stays dirty. A failed sync is an [`Outcome`], and
+//! the task continues. A Service that makes restores fail is quarantined, and blocks no other one.
 //!
 //! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
 //! `compare`, for failures `search` and `bisect`.
 //!
-//! - kube-proxy chain, rule: has kube-proxy's name, whichever process wrote it.
+//! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
+//!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
 //! - Dispatch chain: has rules of many Services, such as `KUBE-SERVICES`.
 //! - Guarded chain: a fixed chain, or a built-in one with jumps to kube-proxy chains.
-//! - Render options: what rules depend on apart from Services and the zone of the node.
-//! - Applied state: rules that the kernel should hold. Drift: its difference from the kernel.
+//! - Render options: input of rules apart from Services and the zone of the node.
+//! - Frontend: address, port and protocol that a Service claims. Lost frontend: one that another
+//!   Service claims as well and gets.
 //! - Dirty Service: changed in the cluster since it was last applied.
-//! - Adoption: first sync; takes the rules in the kernel as the applied state.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
-//! - Search: restores that find the Services that make restores fail.
-//! - Quarantine: such Services, and retries of their changes by restores of their own.
-//! - Unprintable: said of a rule that an iptables binary cannot print, and of its chain and table.
+//! - Sync: one or two attempts to apply all dirty Services. Each attempt has a scope, makes at most
+//!   one restore (a run of `iptables-restore`), and is full, partial or an adoption.
+//! - Adoption: first sync; takes the rules in the kernel as the applied state.
+//! - Applied state: the rules as last written or adopted. Drift: its difference from the kernel.
+//! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
+//!   changed) or a verification (of all rules). Its first part, the reading, lists the rules.
+//! - Search: trial restores that find the Services that make restores fail.
+//! - Quarantine: such Services, and retries of their changes by trial restores.
+//! - Unprintable: a rule that an iptables binary cannot print, and its chain and table.
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36); KEP: kep.k8s.io/3453
 
@@ -59,7 +67,7 @@ pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
-pub(crate) use outcome::{Quarantined, SearchResult};
+pub(crate) use outcome::{Quarantined, RetryResult, SearchResult};
 pub use pacer::SyncResult;
 pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Inputs of rules other than Services: flags, the Node object, and the addresses of the node.
 //!
-//! Flags are fixed at the start, the others may change at any time. For each sync they are combined
-//! into render options.
+//! Flags are fixed at the start, the Node object and the addresses may change at any time. For each
+//! sync they are combined into render options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

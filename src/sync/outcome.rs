@@ -23,16 +23,17 @@ pub(crate) enum SyncMode {
     DryRun,
 }
 
-/// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed.
+/// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed;
+/// then a search, or a retry of a Service in quarantine.
 #[derive(Debug)]
 pub struct Outcome {
     /// Attempts in order.
     pub attempts: Vec<Attempt>,
-    /// Search for the Services that made the attempts fail; `None`: there was none.
+    /// Search for the Services that made the attempts fail.
     pub search: Option<SearchResult>,
-    /// Retry of one Service in quarantine.
-    pub retry: Option<QuarantineRetry>,
-    /// Changes that were applied. Empty after a failure.
+    /// Retry of a Service in quarantine.
+    pub quarantine_retry: Option<QuarantineRetry>,
+    /// Changes that were applied; empty if all attempts failed and a search applied none.
     pub applied: AppliedChanges,
     /// Number of dirty Services before the sync.
     pub dirty: usize,
@@ -51,17 +52,17 @@ pub struct Attempt {
     pub scope: Scope,
     /// Duration, including rendering.
     pub took: Duration,
-    /// Size of the payload.
+    /// Size of the payload; zero if no restore was needed.
     pub stats: PayloadStats,
     /// Text of the payload of a partial restore. A full payload is never in memory as a whole.
     pub payload: Vec<u8>,
-    /// Reason that rules have no or not all nfacct counters; only when that is new.
+    /// Reason that nfacct counters are missing; `None` if it was reported before.
     pub no_counter: Option<CounterError>,
     /// Tables that became unreadable, with causes.
     pub newly_unreadable: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.
     pub declined: Option<DeclineReason>,
-    /// Wait for the xtables lock, if it was acquired. A wait that timed out is in the error.
+    /// Wait for the xtables lock. Zero if it timed out: then the wait is in the error.
     pub lock_wait: Duration,
     /// Failure of the restore or of the read before it.
     pub result: Result<(), Failure>,
@@ -99,9 +100,10 @@ pub struct SearchResult {
     pub quarantined: Vec<Quarantined>,
     /// Services that were neither applied nor found to make restores fail. They stay dirty.
     pub unresolved: Vec<ServiceName>,
-    /// The node is the cause, not a Service. No change of the sync was applied.
+    /// The node makes restores fail, not a Service. No change of the sync counts as applied.
     pub is_node_fault: bool,
-    /// The rules in the kernel were adopted instead of restored: stale chains may be left.
+    /// The search adopted the rules in the kernel instead of restoring all: stale chains may be
+    /// left.
     pub(super) is_adopted: bool,
 }
 
@@ -120,7 +122,7 @@ impl SearchResult {
 pub struct Quarantined {
     /// Name of the Service.
     pub name: ServiceName,
-    /// Failure of its restore.
+    /// Kind of the failure of its restore.
     pub cause: QuarantineCause,
     /// Error message of `iptables-restore`, on one line.
     pub error: String,
@@ -133,16 +135,26 @@ pub struct Quarantined {
 pub struct QuarantineRetry {
     /// Name of the Service.
     pub name: ServiceName,
-    /// Number of restores made. If the first one ended midway, a second one restores the rules of
-    /// all Services, with this one in its fallback form.
+    /// Number of restores made. If the first one was applied in part, another one restores the
+    /// rules of all Services, with this one in its fallback form.
     pub restores: usize,
     /// Number of these restores that failed.
     pub failed: usize,
-    /// Time spent in quarantine, if the Service was released. Otherwise the failure of its restore;
-    /// `None` if the node was at fault.
-    pub result: Result<Duration, Option<Failure>>,
+    /// Result for the Service.
+    pub result: RetryResult,
     /// The state of the kernel is unknown.
     pub is_kernel_unknown: bool,
+}
+
+/// Result of the retry of a Service in quarantine.
+#[derive(Debug)]
+pub enum RetryResult {
+    /// Its rules were applied, and it was released after this time in quarantine.
+    Released(Duration),
+    /// Its restore failed again.
+    Failed(Failure),
+    /// No restore of its rules was possible, because the node is at fault.
+    NodeFault,
 }
 
 /// Payload and result of one restore.
@@ -180,7 +192,7 @@ impl Outcome {
     /// Reports whether the sync was applied.
     pub fn result(&self) -> SyncResult {
         if self
-            .retry
+            .quarantine_retry
             .as_ref()
             .is_some_and(|retry| retry.is_kernel_unknown)
         {

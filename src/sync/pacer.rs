@@ -1,9 +1,9 @@
 //! Decides when the next sync starts, as a function of requests and of the times and CPU cost of
 //! earlier syncs.
 //!
-//! The gap after a sync depends on a CPU budget. A sync that took CPU time `c` owes `c / budget`,
-//! less its own duration. Credit from earlier idle time pays for it first, so that an isolated
-//! change and a short burst never wait; what is left is the gap. For example, with a budget of
+//! The gap after a sync depends on a CPU budget. A sync that took CPU time `c` owes idle time:
+//! `c / budget` less its own duration. Credit from earlier idle time is subtracted, so that an
+//! isolated change and a short burst never wait; the rest is the gap. For example, with a budget of
 //! 50 %, a sync that took 100 ms and as much CPU time owes 200 - 100 = 100 ms. With a credit of
 //! 30 ms, the gap is 70 ms.
 //!
@@ -25,8 +25,8 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub enum Gap {
     /// `--iptables-min-sync-period`.
     Fixed(Duration),
-    /// Gap by this CPU budget, or by that of the backend: an idle daemon syncs at once, a busy one
-    /// takes bounded CPU time.
+    /// Gap by this CPU budget; `None`: by the default of the backend. An idle daemon syncs at once,
+    /// and a busy one takes bounded CPU time.
     Budget(Option<CpuBudget>),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Pacer {
     requested: Option<Instant>,
     /// End of the gap after the last sync.
     not_before: Option<Instant>,
-    /// Time of the next sync if there is neither a request nor a retry.
+    /// Time of the next sync without a request or a retry.
     idle_until: Option<Instant>,
     /// Time of the retry of a failed sync.
     retry: Option<Instant>,
@@ -120,6 +120,11 @@ impl Pacer {
         }
     }
 
+    /// Returns the number of syncs in a row that failed.
+    pub(crate) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
     /// Reports whether a request or a retry is pending.
     pub(crate) const fn awaits_sync(&self) -> bool {
         self.requested.is_some() || self.retry.is_some()
@@ -163,8 +168,8 @@ impl DoublingDelay {
     }
 }
 
-/// Maximum gap by the CPU budget: kube-proxy's default `minSyncPeriod`, which it waits after
-/// every sync. With more, changes would be programmed later than by kube-proxy.
+/// Maximum gap by the CPU budget: kube-proxy's default `minSyncPeriod`, its gap after every sync.
+/// With a longer gap, changes would be programmed later than by kube-proxy.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 
 /// Maximum credit in CPU time: it covers a burst, but not a minute of churn after an idle hour.
@@ -195,8 +200,8 @@ pub(super) struct CpuAccount {
     budget: CpuBudget,
     /// Time that is subtracted from what the next syncs owe.
     credit: Duration,
-    /// Idle time until then is in the credit.
-    counted: Option<Instant>,
+    /// Idle time until then is in the credit already.
+    counted_until: Option<Instant>,
 }
 
 impl CpuBudget {
@@ -232,13 +237,13 @@ impl CpuAccount {
         Self {
             budget,
             credit: Self::most_credit(budget),
-            counted: None,
+            counted_until: None,
         }
     }
 
     /// Charges a sync; returns the gap after it.
     pub(super) fn charge(&mut self, ran: &RunTimes) -> Duration {
-        if let Some(counted) = self.counted {
+        if let Some(counted) = self.counted_until {
             let quiet = ran.started.saturating_duration_since(counted);
             self.credit = (self.credit + quiet).min(Self::most_credit(self.budget));
         }
@@ -247,7 +252,7 @@ impl CpuAccount {
         let owed = owed.min(LONGEST_GAP);
         let gap = owed.saturating_sub(self.credit);
         self.credit = self.credit.saturating_sub(owed);
-        self.counted = ran.ended.checked_add(gap);
+        self.counted_until = ran.ended.checked_add(gap);
         gap
     }
 

@@ -99,9 +99,9 @@ impl ServiceProblem {
 /// Problem, with the name of its Service.
 pub(super) type FoundProblem = (ServiceName, ServiceProblem);
 
-/// Number of problems that are all logged. After these, problem number 128, 256, 512 and so on is:
-/// one Service that changes all the time, or thousands with the same address, must not fill the
-/// log.
+/// Number of problems up to which each one is logged. After these, problem number 128, 256, 512 and
+/// so on is logged: one Service that changes all the time, or thousands with the same address, must
+/// not fill the log.
 const MOST_LOGGED: usize = 100;
 
 /// Known problems of all Services.

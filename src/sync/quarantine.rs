@@ -67,8 +67,8 @@ impl QuarantineCause {
     }
 }
 
-/// Form in which syncs render a Service in quarantine: the first of these that does not make
-/// restores fail.
+/// Form in which syncs render a Service in quarantine: the first of these that exists and does not
+/// make restores fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// In the last applied state.
@@ -76,7 +76,7 @@ pub enum Fallback {
     /// Without endpoints, so that clients get an immediate reject.
     NoEndpoints,
     /// Without rules.
-    LeftOut,
+    NoRules,
 }
 
 /// State of one Service in quarantine.
@@ -85,26 +85,26 @@ struct QuarantineEntry {
     fallback: Fallback,
     since: Instant,
     /// Number of failed retries.
-    tries: u32,
-    last_try: Instant,
+    failed_retries: u32,
+    last_retry: Instant,
     /// Duration of the last retry.
     took: Duration,
     /// State in the cluster at the last retry.
-    tried: ServiceState,
-    /// The state in the cluster differs from `tried`.
+    retried: ServiceState,
+    /// The state in the cluster differs from `retried`.
     is_changed: bool,
 }
 
 impl QuarantineEntry {
-    fn next_try(&self) -> Instant {
+    fn next_retry(&self) -> Instant {
         let (wait, factor) = if self.is_changed {
             (RETRY_DELAY.first, CHANGED_FACTOR)
         } else {
             // The failure that put the Service into quarantine counts as the first one.
-            let failures = self.tries.saturating_add(1);
+            let failures = self.failed_retries.saturating_add(1);
             (RETRY_DELAY.after(failures), RETRY_FACTOR)
         };
-        self.last_try + wait.max(self.took.saturating_mul(factor))
+        self.last_retry + wait.max(self.took.saturating_mul(factor))
     }
 }
 
@@ -143,29 +143,29 @@ impl Quarantine {
         let entry = QuarantineEntry {
             fallback,
             since: now,
-            tries: 0,
-            last_try: now,
+            failed_retries: 0,
+            last_retry: now,
             took: Duration::ZERO,
-            tried: without_lost(wanted),
+            retried: without_lost(wanted),
             is_changed: false,
         };
         self.entries.insert(name.clone(), entry);
         state
     }
 
-    /// Moves a Service to its next fallback, because a restore of its `rendered` state failed;
+    /// Moves a Service to its next fallback, because its `rendered` state makes restores fail;
     /// returns the state to render.
     pub(super) fn lower(&mut self, name: &ServiceName, rendered: &ServiceState) -> ServiceState {
         let fallback = match self.fallback(name) {
             Some(Fallback::LastApplied) => Fallback::NoEndpoints,
-            Some(Fallback::NoEndpoints | Fallback::LeftOut) | None => Fallback::LeftOut,
+            Some(Fallback::NoEndpoints | Fallback::NoRules) | None => Fallback::NoRules,
         };
         if let Some(entry) = self.entries.get_mut(name) {
             entry.fallback = fallback;
         }
         match fallback {
             Fallback::LastApplied | Fallback::NoEndpoints => without_endpoints(rendered),
-            Fallback::LeftOut => ServiceState::default(),
+            Fallback::NoRules => ServiceState::default(),
         }
     }
 
@@ -184,35 +184,37 @@ impl Quarantine {
     ) {
         let gone = ServiceState::default();
         for (name, entry) in &mut self.entries {
-            entry.is_changed = *wanted(name).unwrap_or(&gone) != entry.tried;
+            entry.is_changed = *wanted(name).unwrap_or(&gone) != entry.retried;
         }
     }
 
     /// Returns the Service whose retry is due; with several, the one that was due first.
     pub(super) fn due(&self, now: Instant) -> Option<ServiceName> {
         let mut due: Vec<_> = self.entries.iter().collect();
-        due.retain(|(_, entry)| entry.next_try() <= now);
-        let first = due.into_iter().min_by_key(|(_, entry)| entry.next_try())?;
+        due.retain(|(_, entry)| entry.next_retry() <= now);
+        let first = due
+            .into_iter()
+            .min_by_key(|(_, entry)| entry.next_retry())?;
         Some(first.0.clone())
     }
 
     /// Returns the time of the next retry, if any Service is in quarantine.
-    pub(super) fn next_try(&self) -> Option<Instant> {
-        self.entries.values().map(QuarantineEntry::next_try).min()
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.entries.values().map(QuarantineEntry::next_retry).min()
     }
 
     /// Notes a failed retry that ended `now`.
     pub(super) fn failed(
         &mut self,
         name: &ServiceName,
-        tried: ServiceState,
+        retried: ServiceState,
         took: Duration,
         now: Instant,
     ) {
         if let Some(entry) = self.entries.get_mut(name) {
-            entry.tries = entry.tries.saturating_add(1);
-            (entry.last_try, entry.took) = (now, took);
-            (entry.tried, entry.is_changed) = (without_lost(tried), false);
+            entry.failed_retries = entry.failed_retries.saturating_add(1);
+            (entry.last_retry, entry.took) = (now, took);
+            (entry.retried, entry.is_changed) = (without_lost(retried), false);
         }
     }
 }

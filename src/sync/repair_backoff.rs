@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::RepairKey;
+use super::drift::{FixedChain, RepairKey};
 use super::pacer::DoublingDelay;
 use crate::rules::Table;
 
@@ -24,12 +24,12 @@ const REPAIR_DELAY: DoublingDelay = DoublingDelay {
     longest: Duration::from_secs(60),
 };
 
-/// Added to the delay itself: a chain is forgotten if nothing changes it for its last delay plus
-/// this time after the repair.
+/// Time without changes after which a repaired chain is forgotten, in addition to the delay of its
+/// last repair.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 
-/// Maximum number of remembered chains; further ones are repaired without delay. So many changes at
-/// once are a flush, not two programs that change single chains in turn.
+/// Maximum number of remembered chains; further ones are repaired without delay. That many changed
+/// chains mean a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
 
 /// Repairs of one chain.
@@ -37,7 +37,7 @@ const MOST_CHAINS: usize = 1000;
 struct Repairs {
     /// Number of repairs in a row.
     count: u32,
-    /// A change before this time counts as a repetition.
+    /// Until then, another change counts as a repetition.
     forget_at: Instant,
 }
 
@@ -72,7 +72,7 @@ impl RepairBackoff {
     }
 
     /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
-    /// those of which no repair was delayed so far.
+    /// chains of which no repair was delayed so far.
     pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
         let known = self.0.iter();
         let contested = known.filter(|(_, repairs)| {
@@ -87,9 +87,6 @@ impl RepairBackoff {
         self.0.values().filter(is_delayed).count()
     }
 }
-
-/// Table and name of a fixed chain.
-pub(super) type FixedChain = (Table, &'static str);
 
 /// Maximum wait between two rewrites of a chain with third-party rules. kube-proxy leaves such
 /// rules for as long, until its next full sync.
@@ -115,7 +112,7 @@ pub(super) struct RewriteBackoff(BTreeMap<FixedChain, Rewrites>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueRewrite {
     pub(super) chain: FixedChain,
-    /// Time until the next rewrite at the earliest.
+    /// Minimum time until the next rewrite.
     pub(super) wait: Duration,
     /// The chain was rewritten before, and third-party rules are back.
     pub(super) is_back: bool,
@@ -128,12 +125,12 @@ impl RewriteBackoff {
     }
 
     /// Notes the chains in which a check of these tables found third-party rules; returns those to
-    /// rewrite now. The first wait is `first`.
+    /// rewrite now. A chain may be rewritten again after `first_wait`, which doubles each time.
     pub(super) fn due(
         &mut self,
         found: &[FixedChain],
         tables: &[Table],
-        first: Duration,
+        first_wait: Duration,
         now: Instant,
     ) -> Vec<DueRewrite> {
         // A chain that was found clean after its wait is forgotten.
@@ -147,7 +144,7 @@ impl RewriteBackoff {
             if known.is_some_and(|rewrites| now < rewrites.next) {
                 continue;
             }
-            let wait = known.map_or(first, |rewrites| {
+            let wait = known.map_or(first_wait, |rewrites| {
                 (rewrites.wait * 2).min(LONGEST_REWRITE_WAIT)
             });
             let next = now + wait;

@@ -87,13 +87,13 @@ impl Reporter {
         }
     }
 
-    /// Reports the changes that wait for a sync.
+    /// Reports the number of changes that wait for a sync.
     pub(crate) fn pending(&self, tracker: &Tracker) {
         self.unapplied(tracker.unapplied());
     }
 
     /// Reports that the family is disabled, so that no change waits for a sync.
-    pub(crate) fn given_up(&self) {
+    pub(crate) fn family_disabled(&self) {
         self.unapplied(UnappliedObjects::default());
     }
 
@@ -139,6 +139,12 @@ impl Reporter {
             let latency = at.duration_since(*trigger).unwrap_or_default();
             self.metrics.programmed(self.family, latency);
         }
+    }
+
+    /// Reports that a sync was applied after this number of failed ones: the log does not show a
+    /// partial sync by default.
+    pub(super) fn recovered(&self, failed_syncs: u32) {
+        info!(family = %self.family, failed_syncs, "sync succeeded after failures");
     }
 
     /// Sends the changes of health check node ports after a sync, with the addresses of NodePorts.
@@ -243,7 +249,7 @@ pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// Logs findings of an attempt other than its result, before that.
+/// Logs what an attempt found before its restore.
 fn log_notices(family: IpFamily, attempt: &Attempt) {
     if let Some(cause) = &attempt.no_counter {
         info!(%family, %cause, "cannot create nfacct counters: some packets are not counted");
@@ -335,12 +341,19 @@ pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'
         (NextStep::Retry, Failure::Read(_)) => {
             "the rules in the kernel stay, so removed endpoints still get traffic; retrying"
         }
-        (NextStep::Retry, Failure::Restore(cause, _)) => {
-            if cause.is_retriable() {
-                "no change is lost; retrying"
-            } else {
-                "changes are delayed, so removed endpoints still get traffic; retrying"
-            }
+        (NextStep::Retry, Failure::Restore(RestoreError::Locked { .. }, _)) => {
+            "changes are delayed while another program holds the xtables lock, so removed endpoints \
+             still get traffic; retrying. If it keeps the lock, find it: `fuser -v /run/xtables.lock`"
+        }
+        // Its cause has a hint to install the binary.
+        (NextStep::Retry, Failure::Restore(RestoreError::Spawn { .. }, _)) => {
+            "changes are delayed, so removed endpoints still get traffic; retrying"
+        }
+        // No search follows if all Services failed alike a moment ago.
+        (NextStep::Retry, Failure::Restore(..)) => {
+            "changes are delayed, so removed endpoints still get traffic; retrying. The node is \
+             likely at fault: check the iptables binaries, their privileges, kernel modules and \
+             memory"
         }
     }
 }

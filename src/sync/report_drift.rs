@@ -31,12 +31,15 @@ impl Reporter {
             self.metrics
                 .drifted(family, table.as_str(), kind.as_str(), *chains);
         }
-        self.metrics.contested(family, compared.delayed);
-        if !drift.is_empty() && !compared.wait.is_zero() {
+        self.metrics.contested(family, compared.delayed_chains);
+        if !drift.is_empty() && !compared.repair_delay.is_zero() {
             let note = contest_note(family, &self.node_name, drift);
             self.recorder.record(Event::RulesContested(note));
         }
-        log_compared(family, compared);
+        if let Some(cause) = compared.failure {
+            log_failed_reading(family, cause, compared);
+        }
+        log_drift(family, compared);
     }
 
     /// Reports the repair of rules that another program changed.
@@ -108,24 +111,27 @@ fn log_checked(family: IpFamily, findings: &GuardedChainFindings) {
     }
 }
 
-/// Logs the differences between the kernel and the applied state, if there are any.
-fn log_compared(family: IpFamily, compared: &Compared<'_>) {
+/// Logs a failure to read rules. Of the failures in a row, the 1st, 2nd, 4th, 8th and so on are
+/// warnings: a table may be unreadable for months.
+fn log_failed_reading(family: IpFamily, cause: &RunError, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
-    if let Some(cause) = compared.failure {
-        let text = on_one_line(&cause.to_string());
-        // Logs the 1st, 2nd, 4th, 8th failure, and so on: a table may be unreadable for months.
-        // Unprintable rules are logged by `log_checked`.
-        let is_logged = matches!(cause, RunError::Unprintable { .. });
-        if compared.failed_readings.is_power_of_two() && !is_logged {
-            warn!(
-                %family, trigger, failed_readings = compared.failed_readings,
-                "reading the rules in the kernel failed, retrying; until it succeeds, changes by \
-                 other programs may go unnoticed: {text}"
-            );
-        } else {
-            debug!(%family, trigger, "reading the rules in the kernel failed again: {text}");
-        }
+    let text = on_one_line(&cause.to_string());
+    // Unprintable rules are logged by `log_checked`.
+    let is_logged = matches!(cause, RunError::Unprintable { .. });
+    if compared.failed_readings.is_power_of_two() && !is_logged {
+        warn!(
+            %family, trigger, failed_readings = compared.failed_readings,
+            "reading the rules in the kernel failed, retrying; until it succeeds, changes by other \
+             programs may go unnoticed: {text}"
+        );
+    } else {
+        debug!(%family, trigger, "reading the rules in the kernel failed again: {text}");
     }
+}
+
+/// Logs the differences between the kernel and the applied state, if there are any.
+fn log_drift(family: IpFamily, compared: &Compared<'_>) {
+    let trigger = compared.trigger.as_str();
     for ((table, kind), chains) in &compared.drift.counts {
         let kind = kind.as_str();
         debug!(%family, trigger, %table, kind, chains, "rules differ from those that were written");
@@ -143,13 +149,13 @@ fn log_compared(family: IpFamily, compared: &Compared<'_>) {
              rules. Find what changes them"
         );
     }
-    let retry_after = compared.wait;
-    if !retry_after.is_zero() {
+    let repair_delay = compared.repair_delay;
+    if !repair_delay.is_zero() {
         warn!(
             %family, trigger, programs, chains,
-            "rules changed again by another program; restoring them in {retry_after:?}, Services may \
-             be unreachable until then. Find what changes them: is a second proxy running on this \
-             node?"
+            "rules changed again by another program; restoring them in {repair_delay:?}, Services \
+             may be unreachable until then. Find what changes them: is a second proxy running on \
+             this node?"
         );
     } else if compared.drift.has_names() {
         // A flushed table, which has no names, is logged by `log_checked`.

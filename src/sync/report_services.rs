@@ -3,7 +3,7 @@
 
 use tracing::{debug, error, info, warn};
 
-use super::outcome::{Failure, Outcome, QuarantineRetry, Quarantined, SearchResult};
+use super::outcome::{Outcome, QuarantineRetry, Quarantined, RetryResult, SearchResult};
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblem, ServiceProblems};
 use super::quarantine::Fallback;
@@ -15,8 +15,8 @@ use crate::net::IpFamily;
 use crate::select::MOST_SLICES;
 
 impl Reporter {
-    /// Reports Services that lack rules since this sync, and the number of Services over each
-    /// limit.
+    /// Reports Services that began to lack rules with this sync, and the number of Services over
+    /// each limit.
     pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
         for problem in found {
             log_problem(self.family, problem);
@@ -27,7 +27,7 @@ impl Reporter {
         }
     }
 
-    /// Reports the Services that make restores fail.
+    /// Reports the search, the quarantine retry and the Services in quarantine.
     pub(super) fn quarantine(&self, outcome: &Outcome) {
         if let Some(search) = &outcome.search {
             self.metrics
@@ -41,13 +41,13 @@ impl Reporter {
             }
             log_search(self.family, search);
         }
-        if let Some(retry) = &outcome.retry {
+        if let Some(retry) = &outcome.quarantine_retry {
             self.metrics
                 .isolated(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
         // After a failure these counts would be wrong: the kernel still has the earlier rules.
-        let has_searched = outcome.search.is_some() || outcome.retry.is_some();
+        let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);
         }
@@ -97,7 +97,7 @@ const fn consequence(fallback: Fallback) -> &'static str {
     match fallback {
         Fallback::LastApplied => "its last applied rules stay, its changes are skipped",
         Fallback::NoEndpoints => "its clients are rejected as if it had no endpoints",
-        Fallback::LeftOut => "it has no rules",
+        Fallback::NoRules => "it has no rules",
     }
 }
 
@@ -117,7 +117,7 @@ fn log_search(family: IpFamily, search: &SearchResult) {
         warn!(
             %family, restores, failed,
             "restores fail for all Services alike: the node is at fault, and no Service is \
-             quarantined. No change of a Service has an effect until this is mended: check the \
+             quarantined. No change of a Service has an effect until this is fixed: check the \
              iptables binaries, their privileges, kernel modules and memory; retrying"
         );
         return;
@@ -147,14 +147,16 @@ fn log_search(family: IpFamily, search: &SearchResult) {
 fn log_retry(family: IpFamily, retry: &QuarantineRetry) {
     let service = &retry.name;
     match &retry.result {
-        Ok(after) => {
+        RetryResult::Released(after) => {
             let after_s = after.as_secs();
             info!(%family, %service, after_s, "Service released from quarantine: its rules are applied");
         }
-        Err(failure) => {
-            let error = failure.as_ref().map(Failure::on_one_line);
-            let error = error.unwrap_or_default();
+        RetryResult::Failed(failure) => {
+            let error = failure.on_one_line();
             debug!(%family, %service, %error, "Service stays in quarantine: its restore failed again");
+        }
+        RetryResult::NodeFault => {
+            debug!(%family, %service, "Service stays in quarantine: the node made its restore fail");
         }
     }
     if retry.is_kernel_unknown {

@@ -1,9 +1,11 @@
-//! Adopts the rules in the kernel, writes all rules, or writes the changed ones.
+//! Restores of each scope: adopts the rules in the kernel, writes all rules, or writes the changed
+//! ones.
 //!
-//! The [`syncer`](super::syncer) decides between them. Each of them updates the applied state: a
-//! full restore after it succeeded, a partial one in advance.
+//! The [`syncer`](super::syncer) decides the scope. Each restore updates the applied state: a full
+//! one after it succeeded, a partial one in advance.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::decide::{FullReason, Scope};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules};
@@ -35,7 +37,7 @@ impl<I: Iptables> Syncer<I> {
                         (Scope::Adoption, newly_unreadable, None, written)
                     }
                     Err(reason) => {
-                        let written = self.write_all(&rules.live, options).await;
+                        let written = self.write_all(&rules.live, options, None).await;
                         let scope = Scope::Full(FullReason::First);
                         (scope, newly_unreadable, Some(reason), written)
                     }
@@ -50,8 +52,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Reads chains and jumps in the kernel, and writes all rules.
-    pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Attempt {
+    /// Reads chains and jumps in the kernel, and writes all rules. `deadline` is that of the
+    /// restore; `None`: the usual one.
+    pub(super) async fn full(
+        &mut self,
+        reason: FullReason,
+        options: &mut Options,
+        deadline: Option<Duration>,
+    ) -> Attempt {
         let no_counter = self.make_counters(options).await;
         let known = self.after_flush.take().map(|live| KernelRules {
             live,
@@ -65,7 +73,7 @@ impl<I: Iptables> Syncer<I> {
             Err(error) => (Vec::new(), failed_read(error)),
             Ok(KernelRules {
                 live, unreadable, ..
-            }) => (unreadable, self.write_all(&live, options).await),
+            }) => (unreadable, self.write_all(&live, options, deadline).await),
         };
         Attempt {
             no_counter,
@@ -96,9 +104,9 @@ impl<I: Iptables> Syncer<I> {
         Attempt::new(Scope::Partial, written)
     }
 
-    /// Creates the nfacct counters, and sets those that exist in the render options: a rule that
-    /// names a missing one makes a restore fail. Another program may have deleted an unused one.
-    /// Returns the first failure if other counters exist than before.
+    /// Creates the nfacct counters, and notes in the render options which exist: a rule that names
+    /// a missing one makes a restore fail. Another program may have deleted an unused one. Returns
+    /// the first failure if other counters exist than after the last call.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
@@ -130,7 +138,7 @@ impl<I: Iptables> Syncer<I> {
         {
             self.transient_failures = 0;
         }
-        // Keeps only newly unreadable tables, which are reported.
+        // Keeps only newly unreadable tables: each is reported once.
         let now = rules.unreadable.iter().map(|(table, _)| *table).collect();
         let before = std::mem::replace(&mut self.unreadable_tables, now);
         rules
@@ -139,8 +147,8 @@ impl<I: Iptables> Syncer<I> {
         Ok(rules)
     }
 
-    /// Compares the rules in the kernel with the rendered ones; returns what an adoption takes from
-    /// it, or the reason that it is declined.
+    /// Compares the rules in the kernel with the rendered ones. Returns the applied state and the
+    /// differences that an adoption takes, or the reason that it is declined.
     pub(super) fn try_adopt(
         &self,
         rules: &mut KernelRules,
@@ -168,15 +176,20 @@ impl<I: Iptables> Syncer<I> {
         self.write_changes(&adopted.differing, shape, options).await
     }
 
-    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> RestoreResult {
+    async fn write_all(
+        &mut self,
+        live: &LiveChains,
+        options: &Options,
+        deadline: Option<Duration>,
+    ) -> RestoreResult {
         if !self.is_applied_state_valid() {
             // Avoids two applied states of a large cluster in memory.
             self.forget_kernel();
         }
-        let view = self.rendered_services();
-        let payload = || FullPayload::new(&view, self.context(options), live);
+        let services = self.rendered_services();
+        let payload = || FullPayload::new(&services, self.context(options), live);
         let mut full = payload();
-        let restored = self.restore_payload(&mut full).await;
+        let restored = self.restore_payload(&mut full, deadline).await;
         let is_untouched = restored
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
@@ -188,8 +201,8 @@ impl<I: Iptables> Syncer<I> {
         if restored.is_ok() {
             self.applied = applied;
             self.applied_options = Some(options.clone());
-            self.repairs.clear();
-            self.lost_jumps.clear();
+            self.fixed_chains_to_repair.clear();
+            self.jumps_to_repair.clear();
             self.services_to_repair.clear();
         }
         let partial = PartialPayload {
@@ -209,16 +222,17 @@ impl<I: Iptables> Syncer<I> {
     ) -> RestoreResult {
         let mut partial = self.render_and_record(names, shape, options);
         let mut text = std::mem::take(&mut self.unwritten);
-        let (chains, jumps) = (&self.repairs, &self.lost_jumps);
+        let (chains, jumps) = (&self.fixed_chains_to_repair, &self.jumps_to_repair);
         text.extend(render::repair(chains, jumps, options));
-        self.repairs.clear();
-        self.lost_jumps.clear();
+        self.fixed_chains_to_repair.clear();
+        self.jumps_to_repair.clear();
         partial.stats.bytes += text.len() as u64;
         partial.text.splice(..0, text);
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            self.restore_payload(&mut Text::new(&partial.text)).await
+            self.restore_payload(&mut Text::new(&partial.text), None)
+                .await
         };
         match &restored {
             Ok(_) => self.applied_options = Some(options.clone()),
@@ -234,8 +248,9 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Renders the changes of some Services, and updates the applied state in advance: a caller
-    /// whose restore fails has to undo that, to keep the rest of the text, or to forget the kernel.
+    /// Renders the changes of some Services, and updates the applied state in advance. If the
+    /// restore fails, the caller has to undo that, to keep the unwritten rest of the text, or to
+    /// forget the kernel.
     pub(super) fn render_and_record(
         &mut self,
         names: &[ServiceName],
@@ -244,16 +259,17 @@ impl<I: Iptables> Syncer<I> {
     ) -> PartialPayload {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let context = RenderContext { options, zone };
-        let view = RenderedServices(&self.tracker);
-        render::partial(&mut self.applied, &view, names.iter(), context, shape)
+        let services = RenderedServices(&self.tracker);
+        render::partial(&mut self.applied, &services, names.iter(), context, shape)
     }
 
-    /// Restores a payload within the current deadline.
+    /// Restores a payload within this deadline; `None`: the usual one.
     pub(super) async fn restore_payload(
         &self,
         payload: &mut dyn Payload,
+        deadline: Option<Duration>,
     ) -> Result<Restored, RestoreError> {
-        match self.deadline {
+        match deadline {
             Some(deadline) => self.iptables.restore_within(payload, deadline).await,
             None => self.iptables.restore(payload).await,
         }
@@ -269,8 +285,8 @@ impl<I: Iptables> Syncer<I> {
         self.applied = AppliedState::default();
         self.applied_options = None;
         self.unwritten.clear();
-        self.repairs.clear();
-        self.lost_jumps.clear();
+        self.fixed_chains_to_repair.clear();
+        self.jumps_to_repair.clear();
         self.services_to_repair.clear();
     }
 
@@ -281,8 +297,8 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Maximum size of a payload whose rest is kept while another program holds the xtables lock, in
-/// bytes. Beyond it a full restore is better.
+/// Maximum size in bytes of a payload whose unwritten rest is kept after a failure that can be
+/// [retried](RestoreError::committed_if_retriable). After a larger one, a full restore is better.
 const MOST_UNWRITTEN: usize = 4 << 20;
 
 /// Returns the result of a restore that was not made because the kernel could not be read.

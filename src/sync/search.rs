@@ -1,17 +1,21 @@
 //! Searches for the Services that make restores fail, so that all others are applied.
 //!
-//! A partial restore that fails is followed by a full one. If that fails, the cause is either some
-//! Services or the node, for example a missing iptables binary or a kernel without memory. The
-//! search finds out, and puts the Services at fault into [quarantine](super::quarantine).
+//! A partial restore that fails is followed by a full one. If that fails as well, the cause is
+//! either some Services or the node, for example a missing kernel module or too little memory. The
+//! search finds out by [trial restores](super::trial_restore), and puts the Services at fault into
+//! [quarantine](super::quarantine).
 //!
-//! 1. While the failure names a line of a Service, this Service is quarantined and the full
-//!    restore is repeated.
-//! 2. Otherwise the suspects are left out, and the kernel is brought into a known state. The
-//!    suspects are the dirty Services; a full restore renders them as last applied. Before the
-//!    first applied sync, the rules in the kernel are adopted, and the suspects are the Services
-//!    that differ from them. If they cannot be adopted, the suspects are the Services with the most
-//!    rules, or all Services if that fails and the kernel has no chain of a Service; a full restore
-//!    gives the suspects no rules. If this step fails, the node is at fault.
+//! 1. While the failure names a line of a Service, this Service is quarantined, and the full
+//!    restore is tried again.
+//! 2. Otherwise the kernel is brought into a known state without the changes of the suspects. If
+//!    that fails, the node is at fault. There are three cases:
+//!    - After the first applied sync, the suspects are the dirty Services. A full restore renders
+//!      them as last applied.
+//!    - Before it, the rules in the kernel are adopted. The suspects are the Services that differ
+//!      from them.
+//!    - If these rules cannot be adopted, the suspects are the Services with the most rules. A full
+//!      restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
+//!      Services are suspects.
 //! 3. Partial restores of groups of suspects follow, halved as [`bisect`](super::bisect) decides.
 
 use std::time::Duration;
@@ -21,18 +25,18 @@ use super::kernel_state::ReadScope;
 use super::outcome::{Attempt, Failure, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
-use super::trial_restore::NodeFault;
+use super::trial_restore::{NodeFault, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{Options, owner};
 use crate::tracker::{AppliedChanges, OverrideClaims};
 
-/// Maximum number of full restores that are repeated because the failure named a line. Further
-/// failing Services are left to the bisection, whose restores are smaller.
+/// Maximum number of full restores in step 1. Further Services whose lines are named are left to
+/// the bisection, whose restores are smaller.
 const MOST_NAMED_LINES: usize = 4;
 
-/// Number of Services with the most rules that the first full restore leaves out: a Service that
-/// takes too long or too much memory is among them.
+/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
+/// adopted: a Service whose rules take too long or too much memory is among them.
 const HEAVIEST: usize = 16;
 
 /// Time after which a search restores no further group: the changes applied by then are marked as
@@ -42,6 +46,13 @@ const LONGEST_SEARCH: Duration = Duration::from_secs(300);
 /// Minimum time from a search that found the node at fault to the next one: syncs that fail
 /// meanwhile are only retried.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
+
+/// Service of a rejected line.
+struct NamedService {
+    name: ServiceName,
+    /// Error message that names the line, on one line.
+    error: String,
+}
 
 /// Result of an adoption of the rules in the kernel before the first applied sync.
 enum AdoptionResult {
@@ -75,16 +86,9 @@ impl<I: Iptables> Syncer<I> {
         }
         let mut search = SearchResult::default();
         let failures = attempts.iter().rev();
-        let failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
-        let suspect = failures.into_iter().find_map(|failure| {
-            let name = self.named_service(failure, options)?;
-            Some((name, failure.on_one_line()))
-        });
-        if self
-            .run_search(suspect, options, &mut search)
-            .await
-            .is_err()
-        {
+        let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
+        let named = failures.find_map(|failure| self.named_service(failure, options));
+        if self.run_search(named, options, &mut search).await.is_err() {
             search.is_node_fault = true;
             let now = (self.clock)();
             self.search_after = Some(now + AFTER_NODE_FAULT);
@@ -93,7 +97,6 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         self.release_held_back();
-        self.deadline = None;
         for quarantined in &mut search.quarantined {
             let fallback = self.quarantine.fallback(&quarantined.name);
             quarantined.fallback = fallback.unwrap_or(quarantined.fallback);
@@ -113,27 +116,25 @@ impl<I: Iptables> Syncer<I> {
         self.mark_applied(options, &search.unresolved)
     }
 
+    /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
     async fn run_search(
         &mut self,
-        mut suspect: Option<(ServiceName, String)>,
+        mut named: Option<NamedService>,
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         let started = (self.clock)();
         for _ in 0..MOST_NAMED_LINES {
-            let Some((name, error)) = suspect.take() else {
+            let Some(NamedService { name, error }) = named.take() else {
                 break;
             };
             self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
-            match self.full_restore(options, search).await? {
-                Ok(()) => return Ok(()),
-                Err(failure) => {
-                    let named = self.named_service(&failure, options);
-                    suspect = named.map(|name| (name, failure.on_one_line()));
-                }
+            match self.try_all(options, search).await? {
+                TrialResult::Applied => return Ok(()),
+                TrialResult::Failed(_, failure) => named = self.named_service(&failure, options),
             }
         }
-        let suspects = self.leave_out_suspects(options, search).await?;
+        let suspects = self.hold_back_suspects(options, search).await?;
         let evidence = if self.applied.chains().next().is_some() {
             NodeEvidence::HasServiceRules
         } else {
@@ -146,12 +147,13 @@ impl<I: Iptables> Syncer<I> {
                 break;
             }
             let before = search.restores;
-            match self.apply(&group, options, search).await? {
+            match self.try_changes(&group, options, search).await? {
                 // No restore was needed: this shows nothing about the node.
-                Ok(()) if search.restores == before => {}
-                Ok(()) => bisection.succeeded(),
-                Err((cause, failure)) => {
+                TrialResult::Applied if search.restores == before => {}
+                TrialResult::Applied => bisection.succeeded(),
+                TrialResult::Failed(cause, failure) => {
                     let named = self.named_service(&failure, options);
+                    let named = named.map(|named| named.name);
                     if let Some(failing) = bisection.failed(group, named) {
                         self.put_in_quarantine(&failing, cause, failure.on_one_line(), search);
                     }
@@ -166,8 +168,9 @@ impl<I: Iptables> Syncer<I> {
         self.finish(options, search).await
     }
 
-    /// Brings the kernel into a known state without the suspects (step 2); returns them.
-    async fn leave_out_suspects(
+    /// Brings the kernel into a known state without the changes of the suspects (step 2); returns
+    /// the suspects.
+    async fn hold_back_suspects(
         &mut self,
         options: &mut Options,
         search: &mut SearchResult,
@@ -182,10 +185,8 @@ impl<I: Iptables> Syncer<I> {
                 return Err(NodeFault);
             }
             self.hold_back(&dirty);
-            return match self.full_restore(options, search).await? {
-                Ok(()) => Ok(dirty),
-                Err(_) => Err(NodeFault),
-            };
+            self.try_all(options, search).await?.or_node_fault()?;
+            return Ok(dirty);
         }
         let is_bare = match self.adopt_kernel_rules(options).await? {
             AdoptionResult::Adopted(differing) => {
@@ -202,15 +203,16 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         let mut heaviest = self.by_weight(all.clone());
         let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        // Leaving out all Services would delete the rules of an earlier process, if it left any.
-        let may_leave_out_all = is_bare && heaviest.len() < all.len();
-        for left_out in [Some(heaviest), may_leave_out_all.then_some(all)]
+        // A restore without all Services would delete the rules of an earlier process, if there are
+        // any.
+        let can_hold_back_all = is_bare && heaviest.len() < all.len();
+        for suspects in [Some(heaviest), can_hold_back_all.then_some(all)]
             .into_iter()
             .flatten()
         {
-            self.hold_back(&left_out);
-            if self.full_restore(options, search).await?.is_ok() {
-                return Ok(left_out);
+            self.hold_back(&suspects);
+            if self.try_all(options, search).await?.is_applied() {
+                return Ok(suspects);
             }
         }
         Err(NodeFault)
@@ -235,8 +237,8 @@ impl<I: Iptables> Syncer<I> {
         ))
     }
 
-    /// Makes sure that the applied state describes the kernel, after a restore that may have been
-    /// applied in part: adopts or restores all rules if it does not.
+    /// Makes sure that the applied state describes the kernel after a trial. If a failed one was
+    /// applied in part, adopts or restores all rules.
     pub(super) async fn ensure_kernel_known(
         &mut self,
         options: &mut Options,
@@ -251,16 +253,24 @@ impl<I: Iptables> Syncer<I> {
                 AdoptionResult::Declined { .. } => Err(NodeFault),
             };
         }
-        if self.full_restore(options, search).await?.is_ok() {
+        self.restore_all(options, search).await
+    }
+
+    /// Makes a full restore, and a second one without the rules of newly quarantined Services if
+    /// the first one fails: their reject rules may be the cause.
+    async fn restore_all(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        if self.try_all(options, search).await?.is_applied() {
             return Ok(());
         }
         self.lower_fallbacks(search);
-        let restored = self.full_restore(options, search).await?;
-        restored.map_err(|_| NodeFault)
+        self.try_all(options, search).await?.or_node_fault()
     }
 
-    /// Leaves out the newly quarantined Services that were to get reject rules: these may be what
-    /// fails.
+    /// Takes the reject rules from the newly quarantined Services without endpoints.
     fn lower_fallbacks(&mut self, search: &SearchResult) {
         for name in self.quarantined_without_endpoints(search) {
             self.lower_fallback(&name);
@@ -276,8 +286,8 @@ impl<I: Iptables> Syncer<I> {
             .unwrap_or_default();
         let state = self.quarantine.lower(name, &rendered);
         let claims = match self.quarantine.fallback(name) {
-            // A Service without rules keeps its frontends: no other Service may take them over.
-            Some(Fallback::LeftOut) => OverrideClaims::Wanted,
+            // A Service without rules keeps its frontends, so that no other Service gets them.
+            Some(Fallback::NoRules) => OverrideClaims::Wanted,
             _ => OverrideClaims::Rendered,
         };
         self.tracker.render_as(name, state, claims);
@@ -306,18 +316,16 @@ impl<I: Iptables> Syncer<I> {
     ) -> Result<(), NodeFault> {
         if search.is_adopted {
             // An unfinished search leaves stale chains to the next full restore.
-            if !search.unresolved.is_empty() || self.full_restore(options, search).await?.is_ok() {
+            if !search.unresolved.is_empty() {
                 return Ok(());
             }
-            self.lower_fallbacks(search);
-            let restored = self.full_restore(options, search).await?;
-            return restored.map_err(|_| NodeFault);
+            return self.restore_all(options, search).await;
         }
         let without_endpoints = self.quarantined_without_endpoints(search);
-        let applied = self
-            .apply_as_rendered(&without_endpoints, options, search)
+        let trial = self
+            .try_as_rendered(&without_endpoints, options, search)
             .await?;
-        if applied.is_err() {
+        if !trial.is_applied() {
             self.lower_fallbacks(search);
         }
         self.ensure_kernel_known(options, search).await
@@ -345,6 +353,7 @@ impl<I: Iptables> Syncer<I> {
         let state = self.quarantine.add(name, applied, wanted, now);
         self.tracker
             .render_as(name, state, OverrideClaims::Rendered);
+        // The rest of the search may lower the fallback, so its end sets it here.
         search.quarantined.push(Quarantined {
             name: name.clone(),
             cause,
@@ -354,16 +363,18 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the Service that the rejected line belongs to, if the failure names a line.
-    fn named_service(&self, failure: &Failure, options: &Options) -> Option<ServiceName> {
+    fn named_service(&self, failure: &Failure, options: &Options) -> Option<NamedService> {
         let Failure::Restore(_, Some(excerpt)) = failure else {
             return None;
         };
         let mut lines = excerpt.lines.iter();
         let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        owner(line, &self.rendered_services(), self.context(options))
+        let name = owner(line, &self.rendered_services(), self.context(options))?;
+        let error = failure.on_one_line();
+        Some(NamedService { name, error })
     }
 
-    /// Sorts Services by their approximate number of rules, the most at the end.
+    /// Sorts Services by their approximate number of rules, those with the most at the end.
     fn by_weight(&self, mut names: Vec<ServiceName>) -> Vec<ServiceName> {
         names.sort_by_cached_key(|name| (self.tracker.get(name).map_or(0, weight), name.clone()));
         names

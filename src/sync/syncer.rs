@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
+use super::drift::FixedChain;
 use super::node_environment::NodeEnvironment;
 use super::outcome::{Attempt, Failure, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
-use super::repair_backoff::FixedChain;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
@@ -43,38 +43,38 @@ pub struct Syncer<I> {
     pub(super) iptables: I,
     pub(super) config: SyncerOptions,
     pub(super) clock: Clock,
-    /// Rules that the kernel should hold: those last written, corrected by what comparisons found.
+    /// Rules that the kernel holds: those last written, corrected by what comparisons found.
     /// Meaningless while `applied_options` is `None`.
     pub(super) applied: AppliedState,
     pub(super) history: SyncHistory,
     /// Render options of the rules in the kernel; `None` while the state of the kernel is unknown.
     pub(super) applied_options: Option<Options>,
-    /// Tables that the last read for a full sync or an adoption could not read.
+    /// Tables that could not be read for the last full sync or adoption.
     pub(super) unreadable_tables: BTreeSet<Table>,
     /// Number of reads of the kernel in a row that failed transiently.
     pub(super) transient_failures: u32,
-    /// State of the kernel after a flush of the nat table that the last check found, so that the
-    /// next full sync need not read it; `None`: it has to.
+    /// State of the kernel after a flush of the nat table that the last check found, which spares
+    /// the next full sync a read; `None`: that sync reads the kernel.
     pub(super) after_flush: Option<LiveChains>,
     /// Fixed chains that the next sync rewrites.
-    pub(super) repairs: BTreeSet<FixedChain>,
+    pub(super) fixed_chains_to_repair: BTreeSet<FixedChain>,
     /// Missing jumps that the next sync restores.
-    pub(super) lost_jumps: Vec<&'static Jump>,
+    pub(super) jumps_to_repair: Vec<&'static Jump>,
     /// Services that the next sync compares with the applied state although they have not changed
     /// in the cluster.
     pub(super) services_to_repair: BTreeSet<ServiceName>,
-    /// Rest of a payload that is in the applied state, but was not written because another program
-    /// held the xtables lock. The next partial restore begins with it.
+    /// Rest of a payload that is in the applied state, but was not written, for example because
+    /// another program held the xtables lock. The next partial restore begins with it.
     pub(super) unwritten: Vec<u8>,
-    /// Counters that the last full sync or adoption could create; `None` before the first one.
+    /// nfacct counters that the last full sync or adoption could create; `None` before the first
+    /// one.
     pub(super) counters: Option<Counters>,
     /// Quarantined Services.
     pub(super) quarantine: Quarantine,
-    /// Deadline of restores during a search for failing Services; `None`: the usual one.
-    pub(super) deadline: Option<Duration>,
     /// Duration of the last successful restore, full or partial.
     pub(super) restore_took: Duration,
-    /// Earliest time of the next search, after one that found the node at fault.
+    /// Earliest time of the next search, after one that found the node at fault: its restores would
+    /// only fail again.
     pub(super) search_after: Option<Instant>,
 }
 
@@ -93,13 +93,12 @@ impl<I: Iptables> Syncer<I> {
             unreadable_tables: BTreeSet::new(),
             transient_failures: 0,
             after_flush: None,
-            repairs: BTreeSet::new(),
-            lost_jumps: Vec::new(),
+            fixed_chains_to_repair: BTreeSet::new(),
+            jumps_to_repair: Vec::new(),
             services_to_repair: BTreeSet::new(),
             unwritten: Vec::new(),
             counters: None,
             quarantine: Quarantine::default(),
-            deadline: None,
             restore_took: Duration::ZERO,
             search_after: None,
         }
@@ -112,10 +111,10 @@ impl<I: Iptables> Syncer<I> {
 
     /// Returns the time of the next retry of a Service in quarantine, if there is one.
     pub fn next_retry(&self) -> Option<Instant> {
-        self.quarantine.next_try()
+        self.quarantine.next_retry()
     }
 
-    /// Reports whether the rest of an earlier payload is still to be written.
+    /// Reports whether the rest of an earlier payload was not written yet.
     pub(super) const fn has_unwritten(&self) -> bool {
         !self.unwritten.is_empty()
     }
@@ -125,12 +124,12 @@ impl<I: Iptables> Syncer<I> {
         self.history.force_full(reason);
     }
 
-    /// Reports whether the last full sync or a later check could not read a table.
+    /// Reports whether the last full sync could not read a table, or a check could not print nat.
     pub(super) fn has_unreadable_tables(&self) -> bool {
         !self.unreadable_tables.is_empty() || !self.applied.can_list_nat()
     }
 
-    /// Notes that an iptables binary cannot print all rules of this table.
+    /// Notes that an iptables binary cannot print all rules of a table.
     pub(super) fn mark_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.applied.set_nat_unprintable();
@@ -150,7 +149,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Returns the addresses of NodePorts at the last applied sync, even while the state of the
     /// kernel is unknown; `None` before the first applied sync.
-    pub fn node_port_addresses(&self) -> Option<&NodePortAddresses> {
+    pub fn last_node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.last_options.as_ref()?;
         Some(&options.node_port_addresses)
     }
@@ -159,7 +158,7 @@ impl<I: Iptables> Syncer<I> {
     /// the last applied sync.
     pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {
         let (environment, node) = (&self.config.environment, self.tracker.node());
-        self.node_port_addresses().is_some_and(|known| {
+        self.last_node_port_addresses().is_some_and(|known| {
             *known
                 != environment
                     .options(node, node_addresses)
@@ -199,7 +198,7 @@ impl<I: Iptables> Syncer<I> {
         let mut outcome = Outcome {
             attempts,
             search,
-            retry: None,
+            quarantine_retry: None,
             applied,
             dirty,
             rules: self.applied.rules(),
@@ -272,7 +271,7 @@ impl<I: Iptables> Syncer<I> {
         let started = (self.clock)();
         let mut attempt = match scope {
             Scope::Adoption => self.adopt(options).await,
-            Scope::Full(reason) => self.full(reason, options).await,
+            Scope::Full(reason) => self.full(reason, options, None).await,
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
@@ -291,7 +290,7 @@ impl<I: Iptables> Syncer<I> {
                     Scope::Partial => self.note_took(attempt.stats, took),
                 }
             }
-            Err(failure) => self.failed(attempt.scope, failure, ended),
+            Err(failure) => self.note_failure(attempt.scope, failure, ended),
         }
         attempt
     }
@@ -303,14 +302,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Notes the consequences of a failed attempt: the next sync is full if the state of the kernel
-    /// is unknown; a periodic full sync that changed nothing is postponed.
-    fn failed(&mut self, scope: Scope, failure: &Failure, now: Instant) {
+    /// Notes a failed attempt: the next sync is full if the state of the kernel is unknown, and a
+    /// periodic full sync that changed nothing is postponed.
+    fn note_failure(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.is_retriable());
         let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
-        // The kernel is in an unknown state. Before the first applied sync a failed read is no
-        // reason for a full sync: the next attempt may still adopt.
+        // Before the first applied sync a failed read is no reason for a full sync: the next
+        // attempt may still adopt.
         let has_applied = self.history.has_applied();
         if self.applied_options.is_none() && (is_restore_failure || has_applied) {
             self.history.force_full(FullReason::Failed);

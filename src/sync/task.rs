@@ -25,21 +25,21 @@ use crate::watch::ChangeReceiver;
 /// Event that wakes the task.
 enum TaskEvent {
     /// The cluster changed; contains all new changes.
-    Changed(Vec<Change>),
+    ClusterChanged(Vec<Change>),
     /// A sync is due.
-    Due,
+    SyncDue,
     /// A periodic check of the guarded chains is due.
-    Check,
+    CheckDue,
     /// Another program changed rules.
     RulesChanged(ForeignChange),
     /// A verification of all rules is due.
-    Verify,
+    VerificationDue,
     /// The delayed repair of rules that another program keeps changing is due.
-    Repair,
+    RepairDue,
     /// Another read of rules that could not be read is due.
-    Reread,
+    RereadDue,
     /// The retry of a Service in quarantine is due.
-    Retry,
+    QuarantineRetryDue,
     /// The process shuts down, or the source of changes has ended.
     Shutdown,
 }
@@ -85,19 +85,19 @@ impl<I: Iptables> Task<I> {
                 None => self.next_event(&detection).await,
             };
             match event {
-                TaskEvent::Changed(changes) => self.intake().take(changes),
-                TaskEvent::Due => self.sync(&mut problems, &mut detection).await,
-                TaskEvent::Check => self.check(&mut detection).await,
+                TaskEvent::ClusterChanged(changes) => self.intake().take(changes),
+                TaskEvent::SyncDue => self.sync(&mut problems, &mut detection).await,
+                TaskEvent::CheckDue => self.check(&mut detection).await,
                 TaskEvent::RulesChanged(change) => {
                     self.rules_changed(&mut detection, &change).await;
                 }
-                TaskEvent::Verify => self.verify(&mut detection).await,
-                TaskEvent::Repair => {
+                TaskEvent::VerificationDue => self.verify(&mut detection).await,
+                TaskEvent::RepairDue => {
                     detection.repair_at = None;
                     self.request_sync();
                 }
-                TaskEvent::Reread => self.reread(&mut detection).await,
-                TaskEvent::Retry => self.intake().request_sync(),
+                TaskEvent::RereadDue => self.reread(&mut detection).await,
+                TaskEvent::QuarantineRetryDue => self.request_sync(),
                 TaskEvent::Shutdown => return,
             }
         }
@@ -106,27 +106,29 @@ impl<I: Iptables> Task<I> {
     /// Waits for the next event. A due sync comes before further changes, so that frequent changes
     /// cannot delay it.
     async fn next_event(&mut self, detection: &DriftDetection) -> TaskEvent {
-        let due = self.pacer.next_due().map(Instant::from_std);
+        let sync = self.pacer.next_due().map(Instant::from_std);
         let check = detection.guarded_chains.next_check().map(Instant::from_std);
         let verify = detection.verifications.next().map(Instant::from_std);
         let repair = detection.repair_at.map(Instant::from_std);
         let reread = detection.reread_at.map(Instant::from_std);
         let next_change_check = detection.next_change_check.map(Instant::from_std);
-        // The next sync includes a due retry, so it needs no request if a sync is pending.
+        // A sync includes a due retry, so the retry needs no event if a sync is pending anyway.
         let is_sync_pending = self.pacer.awaits_sync();
-        let retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
-        let retry = retry.map(Instant::from_std);
+        let quarantine_retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
+        let quarantine_retry = quarantine_retry.map(Instant::from_std);
         tokio::select! {
             biased;
             () = self.stop.cancelled() => TaskEvent::Shutdown,
-            () = until(due) => TaskEvent::Due,
-            changes = self.changes.recv() => changes.map_or(TaskEvent::Shutdown, TaskEvent::Changed),
+            () = until(sync) => TaskEvent::SyncDue,
+            changes = self.changes.recv() => {
+                changes.map_or(TaskEvent::Shutdown, TaskEvent::ClusterChanged)
+            }
             // These come before changes by other programs, which may arrive without a pause.
-            () = until(repair) => TaskEvent::Repair,
-            () = until(check) => TaskEvent::Check,
-            () = until(verify) => TaskEvent::Verify,
-            () = until(reread) => TaskEvent::Reread,
-            () = until(retry) => TaskEvent::Retry,
+            () = until(repair) => TaskEvent::RepairDue,
+            () = until(check) => TaskEvent::CheckDue,
+            () = until(verify) => TaskEvent::VerificationDue,
+            () = until(reread) => TaskEvent::RereadDue,
+            () = until(quarantine_retry) => TaskEvent::QuarantineRetryDue,
             change = changed(&self.syncer.iptables, next_change_check) => TaskEvent::RulesChanged(change),
         }
     }
@@ -155,7 +157,7 @@ impl<I: Iptables> Task<I> {
 
     async fn sync(&mut self, problems: &mut ServiceProblems, detection: &mut DriftDetection) {
         let node_addresses = self.node_addresses();
-        let before = self.node_port_addresses();
+        let addresses_before = self.applied_node_port_addresses();
         self.reporter.began();
         let (started, used) = (Instant::now().into_std(), thread_cpu());
         let outcome = self.syncer.once(&node_addresses).await;
@@ -165,37 +167,51 @@ impl<I: Iptables> Task<I> {
             ended,
             cpu: thread_cpu().saturating_sub(used),
         };
+        let is_applied = outcome.result() == SyncResult::Applied;
+        let failures = self.pacer.failures();
         self.pacer.finished(&ran, outcome.result());
         detection.guarded_chains.synced();
-        let tracker = &self.syncer.tracker;
-        self.reporter.finished(&outcome, tracker, ended);
-        let applied = &outcome.applied.before;
-        let found = problems.update(applied, tracker);
-        self.reporter.problems(&found, problems);
-        if let Some(addresses) = self.syncer.node_port_addresses() {
-            self.reporter
-                .health_check_ports(&outcome, tracker, addresses);
+        self.report_sync(&outcome, problems, ended);
+        if is_applied && failures > 0 {
+            self.reporter.recovered(failures);
         }
-        if outcome.result() == SyncResult::Applied
-            && let Some(first) = self.first_applied.take()
-        {
+        if is_applied && let Some(first) = self.first_applied.take() {
             // An error means that no receiver waits for it.
             let _ = first.send(());
         }
-        let had_drift = outcome.result() == SyncResult::Applied && detection.repaired(ended);
+        let had_drift = is_applied && detection.repaired(ended);
         self.report_repair(detection);
-        if outcome.result() == SyncResult::Applied
-            && outcome
-                .attempts
-                .iter()
-                .any(|attempt| attempt.result.is_err())
-        {
+        let has_failed = |attempt: &Attempt| attempt.result.is_err();
+        if is_applied && outcome.attempts.iter().any(has_failed) {
             detection.verifications.request(ended);
         }
-        let have_addresses_changed = before.is_some() && before != self.node_port_addresses();
-        // While a jump or a chain was missing, packets did not traverse the rules.
-        let were_rules_missing = have_addresses_changed || had_drift;
+        let addresses = self.applied_node_port_addresses();
+        let have_addresses_changed = addresses_before.is_some() && addresses_before != addresses;
+        let was_flushed = |attempt: &Attempt| {
+            attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
+        };
+        // While rules were missing, packets did not traverse them.
+        let were_rules_missing =
+            have_addresses_changed || had_drift || outcome.attempts.iter().any(was_flushed);
         self.request_sweep(&outcome, were_rules_missing);
+    }
+
+    /// Reports the end of a sync to logs, metrics, health, Events and the servers of health check
+    /// node ports.
+    fn report_sync(
+        &self,
+        outcome: &Outcome,
+        problems: &mut ServiceProblems,
+        ended: std::time::Instant,
+    ) {
+        let tracker = &self.syncer.tracker;
+        self.reporter.finished(outcome, tracker, ended);
+        let found = problems.update(&outcome.applied.before, tracker);
+        self.reporter.problems(&found, problems);
+        if let Some(addresses) = self.syncer.last_node_port_addresses() {
+            self.reporter
+                .health_check_ports(outcome, tracker, addresses);
+        }
     }
 
     /// Reports the repair of changed rules, once all of them are repaired.
@@ -207,7 +223,7 @@ impl<I: Iptables> Task<I> {
 
     /// Returns the addresses of NodePorts in the rules in the kernel; `None` while its state is
     /// unknown.
-    fn node_port_addresses(&self) -> Option<NodePortAddresses> {
+    fn applied_node_port_addresses(&self) -> Option<NodePortAddresses> {
         let applied_options = self.syncer.applied_options();
         applied_options.map(|options| options.node_port_addresses.clone())
     }
@@ -219,14 +235,10 @@ impl<I: Iptables> Task<I> {
             return;
         };
         let services = self.syncer.rendered_services();
-        let were_missing = |attempt: &Attempt| {
-            attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
-        };
-        let changed = &outcome.applied.before;
-        let candidates = if were_rules_missing || outcome.attempts.iter().any(were_missing) {
+        let candidates = if were_rules_missing {
             conntrack::all_candidates(&services, options)
         } else {
-            conntrack::stale_candidates(changed, &services, options)
+            conntrack::stale_candidates(&outcome.applied.before, &services, options)
         };
         sweeper.request(
             self.reporter.family,

@@ -1,4 +1,5 @@
-//! Runs checks and verifications of the rules in the kernel, for the task of an IP family.
+//! Runs checks and verifications of the rules in the kernel, and requests the syncs that repair
+//! differences.
 //!
 //! Kept separate from [`task`](super::task), which decides what runs next.
 
@@ -20,13 +21,13 @@ use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
 /// due syncs interrupted checks at once, none would end under continuous changes.
 const CHECK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reaction of a reading to a change by another program.
+/// Reaction of a reading to a change of chains known by name, by another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnChange {
     /// Continues; the change is checked after the reading.
-    ReadOn,
+    Continue,
     /// Ends the reading. It is restarted after a short check of the changed chains.
-    EndReading,
+    Interrupt,
 }
 
 /// End of a reading.
@@ -40,7 +41,8 @@ enum ReadingEnd {
 }
 
 impl ReadingEnd {
-    /// Returns the part of a reading of `extent` that can be compared after it ended in this way.
+    /// Returns what can be compared of a reading of `extent` that ended in this way, `after` this
+    /// time.
     fn result(
         self,
         reading: Reading,
@@ -59,18 +61,18 @@ impl ReadingEnd {
     }
 }
 
-/// Cause of an incomplete comparison.
+/// Reason that a comparison ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// Another program changed rules; its change is checked first.
     RulesChanged,
     /// The process shuts down.
-    Stopped,
+    Shutdown,
 }
 
 impl<I: Iptables> Task<I> {
-    /// Runs the periodic check: of the guarded chains as far as changes are not detected otherwise,
-    /// and of the addresses of NodePorts, whose change requests a sync.
+    /// Runs the periodic check of the guarded chains whose changes are not detected otherwise.
+    /// Requests a sync if the addresses of NodePorts changed.
     pub(super) async fn check(&mut self, detection: &mut DriftDetection) {
         let extent = detection.periodic(self.syncer.iptables.change_detection());
         let findings = if extent.is_empty() || self.syncer.applied_options().is_none() {
@@ -94,8 +96,8 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Compares the chains that another program touched. If they are not known by name, compares
-    /// the guarded chains, which a flush affects as well, and schedules a verification.
+    /// Compares the chains that another program changed. If they are not known by name, compares
+    /// the guarded chains, which a flush affects in any case, and schedules a verification.
     pub(super) async fn rules_changed(
         &mut self,
         detection: &mut DriftDetection,
@@ -111,11 +113,11 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = CheckTrigger::Change(change.source);
-        // With detection by table sizes no change is exact, so none interrupts a reading: the
-        // verification runs at once instead of being scheduled.
-        let is_verified_next =
+        // With detection by table sizes, changed chains are never known by name, so no change
+        // interrupts a reading: all rules are verified at once instead.
+        let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
-        if is_verified_next {
+        if is_verification_later {
             extent.depth = ComparisonDepth::Named;
         }
         let compared = self
@@ -123,7 +125,7 @@ impl<I: Iptables> Task<I> {
             .await;
         let now = Instant::now().into_std();
         detection.compared_change(started, now);
-        if is_verified_next && compared.is_ok_and(|findings| findings.gone.is_none()) {
+        if is_verification_later && compared.is_ok_and(|findings| findings.gone.is_none()) {
             detection.verifications.changed(change, now);
         }
     }
@@ -186,9 +188,9 @@ impl<I: Iptables> Task<I> {
         }
         let is_verification = change.is_none() && extent.depth == ComparisonDepth::Whole;
         let on_change = if is_verification && detection.verifications.may_be_interrupted() {
-            OnChange::EndReading
+            OnChange::Interrupt
         } else {
-            OnChange::ReadOn
+            OnChange::Continue
         };
         let mut reading = self.read(detection, extent, on_change).await?;
         let unreadable = detection.guarded_chains.unreadable();
@@ -204,39 +206,52 @@ impl<I: Iptables> Task<I> {
             &change.programs
         });
         drift.programs.clone_from(programs);
+        let (depth, failure) = (extent.depth, reading.failure.as_ref());
         let now = Instant::now().into_std();
-        detection.has_read_all = reading.failure.is_none() && reading.to_reread.is_empty();
-        detection.postpone(std::mem::take(&mut reading.to_reread), now);
-        let wait = detection.repair_delay(std::mem::take(&mut drift.keys), now);
-        let failed_readings =
-            detection.count_failed_readings(extent.depth, reading.failure.as_ref());
-        self.reporter.compared(&Compared {
+        let compared = Compared {
             trigger,
-            depth: extent.depth,
+            depth,
             drift: &drift,
-            failure: reading.failure.as_ref(),
-            failed_readings,
-            wait,
-            delayed: detection.backoff.delayed(),
-        });
-        // If single guarded rules are missing, rules of Services may be missing as well. Events
-        // name all changed chains, and lost events are followed by a verification anyway.
-        let may_miss_rules = !matches!(
-            trigger,
-            CheckTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
-        );
-        if reading.check.is_incomplete() && may_miss_rules && extent.depth == ComparisonDepth::Named
-        {
-            detection.verifications.request(now);
-        }
+            failure,
+            failed_readings: detection.count_failed_readings(depth, failure),
+            repair_delay: detection.repair_delay(&drift.repair_keys, now),
+            delayed_chains: detection.backoff.delayed(),
+        };
+        self.handle_result(detection, &compared, &reading.check, now);
+        detection.has_read_all = failure.is_none() && reading.to_reread.is_empty();
+        detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(found_at);
-            self.request_repair(detection, now, wait);
         }
         if reading.is_interrupted {
             return Err(Interruption::RulesChanged);
         }
         Ok(reading.check)
+    }
+
+    /// Reports the result of a comparison, and requests the verification or the sync that follows
+    /// from it.
+    fn handle_result(
+        &mut self,
+        detection: &mut DriftDetection,
+        compared: &Compared<'_>,
+        check: &GuardedChainFindings,
+        now: std::time::Instant,
+    ) {
+        self.reporter.compared(compared);
+        // If single guarded rules are missing, rules of Services may be missing as well. Events
+        // name all changed chains, and lost events are followed by a verification anyway.
+        let may_miss_rules = !matches!(
+            compared.trigger,
+            CheckTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
+        );
+        let is_partial = compared.depth == ComparisonDepth::Named;
+        if check.is_incomplete() && may_miss_rules && is_partial {
+            detection.verifications.request(now);
+        }
+        if !compared.drift.is_empty() {
+            self.request_repair(detection, now, compared.repair_delay);
+        }
     }
 
     /// Requests a sync that repairs differences, after this delay.
@@ -281,7 +296,7 @@ impl<I: Iptables> Task<I> {
         let mut reading = Reading::default();
         let checked = SetOnce::new();
         let not_before = detection.next_change_check.map(Instant::from_std);
-        let may_be_interrupted = on_change == OnChange::EndReading;
+        let may_be_interrupted = on_change == OnChange::Interrupt;
         let end = {
             let work = async {
                 let guarded_chains = &mut detection.guarded_chains;
@@ -304,12 +319,12 @@ impl<I: Iptables> Task<I> {
                 let takes_changes = may_be_interrupted && detection.pending_change.is_none();
                 tokio::select! {
                     biased;
-                    () = self.stop.cancelled() => return Err(Interruption::Stopped),
+                    () = self.stop.cancelled() => return Err(Interruption::Shutdown),
                     () = &mut work => break ReadingEnd::Complete,
                     () = until(patience) => break ReadingEnd::Abandoned,
                     changes = self.changes.recv() => match changes {
                         Some(changes) => intake.take(changes),
-                        None => return Err(Interruption::Stopped),
+                        None => return Err(Interruption::Shutdown),
                     },
                     change = changed_after(&checked, iptables, not_before), if takes_changes => {
                         let touched = Extent::touched_and_recorded(&change, options, applied);
@@ -335,12 +350,13 @@ async fn changed_after(
 }
 
 /// Keeps a change until after the reading, unless `touched`, its extent, is empty: on some nodes
-/// changes of other chains are frequent. Returns whether the reading ends because of it.
+/// changes of other chains are frequent. Returns whether the reading ends because of it. Only a
+/// change of chains known by name ends it: its check is short.
 fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, touched: &Extent) -> bool {
-    let ends_reading = change.is_exact();
     if touched.is_empty() {
         return false;
     }
+    let ends_reading = change.is_exact();
     *pending = Some(change);
     ends_reading
 }

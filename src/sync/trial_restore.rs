@@ -1,13 +1,14 @@
-//! Restores of the search for Services that make restores fail, and retries of quarantined ones.
+//! Trial restores: restores of the search for Services that make restores fail, and retries of
+//! quarantined Services.
 //!
-//! A failure is returned to the caller, and no other restore follows it. The deadline is shorter
-//! than usual, so that a restore that hangs does not take five minutes in each step.
+//! The caller decides what follows a trial that failed. The deadline of a trial is shorter than
+//! usual, so that a restore that hangs does not take five minutes in each step.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::decide::FullReason;
-use super::outcome::{Failure, Outcome, QuarantineRetry, SearchResult};
+use super::outcome::{Failure, Outcome, QuarantineRetry, RetryResult, SearchResult};
 use super::quarantine::QuarantineCause;
 use super::syncer::Syncer;
 use crate::host::{Iptables, is_untouched};
@@ -16,27 +17,51 @@ use crate::render::{Options, PartialRestore};
 use crate::rules::Text;
 use crate::tracker::OverrideClaims;
 
-/// Minimum deadline of a restore of the search.
+/// Minimum deadline of a trial restore.
 const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 
-/// Deadline as a multiple of the duration of the last successful restore.
+/// Deadline of a trial restore as a multiple of the duration of the last successful restore.
 const DEADLINE_FACTOR: u32 = 10;
+
+/// Result of a trial restore.
+pub(super) enum TrialResult {
+    /// The rules were applied, or nothing had to be written.
+    Applied,
+    /// The restore failed in a way that a Service can cause.
+    Failed(QuarantineCause, Failure),
+}
 
 /// Error that ends a search or a retry: the node makes restores fail, not a Service.
 pub(super) struct NodeFault;
 
+impl TrialResult {
+    /// Reports whether the rules were applied.
+    pub(super) const fn is_applied(&self) -> bool {
+        matches!(self, Self::Applied)
+    }
+
+    /// Turns a failure into a fault of the node, after a trial without the Services that may be the
+    /// cause.
+    pub(super) fn or_node_fault(self) -> Result<(), NodeFault> {
+        match self {
+            Self::Applied => Ok(()),
+            Self::Failed(..) => Err(NodeFault),
+        }
+    }
+}
+
 impl<I: Iptables> Syncer<I> {
     /// Makes a full restore of all Services as rendered: in the state of their override, or in
-    /// their state in the cluster. The inner result is that of the restore.
-    pub(super) async fn full_restore(
+    /// their state in the cluster.
+    pub(super) async fn try_all(
         &mut self,
         options: &mut Options,
         search: &mut SearchResult,
-    ) -> Result<Result<(), Failure>, NodeFault> {
+    ) -> Result<TrialResult, NodeFault> {
         let before = self.history.full_took;
-        self.deadline = (before > Duration::ZERO).then(|| deadline(before));
+        let deadline = (before > Duration::ZERO).then(|| deadline(before));
         let started = (self.clock)();
-        let attempt = self.full(FullReason::Failed, options).await;
+        let attempt = self.full(FullReason::Failed, options, deadline).await;
         let now = (self.clock)();
         let Err(failure) = attempt.result else {
             search.restores += 1;
@@ -44,16 +69,16 @@ impl<I: Iptables> Syncer<I> {
             self.restore_took = self.history.full_took;
             self.history.succeeded(now);
             self.tracker.mark_lost_frontends_applied();
-            return Ok(Ok(()));
+            return Ok(TrialResult::Applied);
         };
-        match &failure {
-            Failure::Restore(error, _) if QuarantineCause::of(error).is_some() => {
-                search.restores += 1;
-                search.failed += 1;
-                Ok(Err(failure))
-            }
-            _ => Err(NodeFault),
-        }
+        let cause = match &failure {
+            Failure::Restore(error, _) => QuarantineCause::of(error),
+            Failure::Read(_) => None,
+        };
+        let cause = cause.ok_or(NodeFault)?;
+        search.restores += 1;
+        search.failed += 1;
+        Ok(TrialResult::Failed(cause, failure))
     }
 
     /// Renders these Services as last applied during the search: without rules if none were
@@ -84,33 +109,33 @@ impl<I: Iptables> Syncer<I> {
 
     /// Makes a partial restore of Services in their state in the cluster, without their overrides.
     /// If it fails, the overrides return.
-    pub(super) async fn apply(
+    pub(super) async fn try_changes(
         &mut self,
         names: &[ServiceName],
         options: &Options,
         search: &mut SearchResult,
-    ) -> Result<Result<(), (QuarantineCause, Failure)>, NodeFault> {
-        let held = names.iter().map(|name| self.tracker.remove_override(name));
-        let held: Vec<_> = held.collect();
-        let applied = self.apply_as_rendered(names, options, search).await;
-        if !matches!(applied, Ok(Ok(()))) {
-            for (name, state) in names.iter().zip(held) {
+    ) -> Result<TrialResult, NodeFault> {
+        let overrides = names.iter().map(|name| self.tracker.remove_override(name));
+        let overrides: Vec<_> = overrides.collect();
+        let trial = self.try_as_rendered(names, options, search).await;
+        if !trial.as_ref().is_ok_and(TrialResult::is_applied) {
+            for (name, state) in names.iter().zip(overrides) {
                 if let Some(state) = state {
                     self.tracker.put_back(name, state);
                 }
             }
         }
-        applied
+        trial
     }
 
     /// Makes a partial restore of Services as rendered, and of those that lose a frontend to them
     /// or gain one from them: no frontend may have the rules of two Services.
-    pub(super) async fn apply_as_rendered(
+    pub(super) async fn try_as_rendered(
         &mut self,
         names: &[ServiceName],
         options: &Options,
         search: &mut SearchResult,
-    ) -> Result<Result<(), (QuarantineCause, Failure)>, NodeFault> {
+    ) -> Result<TrialResult, NodeFault> {
         let names: BTreeSet<_> = names
             .iter()
             .chain(self.tracker.with_changed_losses())
@@ -120,18 +145,19 @@ impl<I: Iptables> Syncer<I> {
         let partial = self.render_and_record(&names, PartialRestore::ChangedChains, options);
         if partial.text.is_empty() {
             self.tracker.mark_lost_frontends_applied();
-            return Ok(Ok(()));
+            return Ok(TrialResult::Applied);
         }
-        self.deadline = Some(deadline(self.restore_took));
+        let payload = || Text::new(&partial.text);
+        let deadline = Some(deadline(self.restore_took));
         let started = (self.clock)();
-        let restored = self.restore_payload(&mut Text::new(&partial.text)).await;
+        let restored = self.restore_payload(&mut payload(), deadline).await;
         let Err(error) = restored else {
             search.restores += 1;
             self.restore_took = (self.clock)().saturating_duration_since(started);
             self.tracker.mark_lost_frontends_applied();
-            return Ok(Ok(()));
+            return Ok(TrialResult::Applied);
         };
-        if is_untouched(&error, &mut Text::new(&partial.text)) {
+        if is_untouched(&error, &mut payload()) {
             self.applied.put_back(saved);
         } else {
             self.forget_kernel();
@@ -139,14 +165,14 @@ impl<I: Iptables> Syncer<I> {
         let cause = QuarantineCause::of(&error).ok_or(NodeFault)?;
         search.restores += 1;
         search.failed += 1;
-        let failure = Failure::of_restore(error, &mut Text::new(&partial.text));
-        Ok(Err((cause, failure)))
+        let failure = Failure::of_restore(error, &mut payload());
+        Ok(TrialResult::Failed(cause, failure))
     }
 
     /// Retries one Service in quarantine that is due, with a restore of its own. Each sync retries
     /// at most one, so that other changes are applied between two retries that hang.
     pub(super) async fn retry_quarantined(&mut self, outcome: &mut Outcome, options: &mut Options) {
-        if self.quarantine.next_try().is_none() {
+        if self.quarantine.next_retry().is_none() {
             return;
         }
         let tracker = &self.tracker;
@@ -155,50 +181,52 @@ impl<I: Iptables> Syncer<I> {
         let Some(name) = self.quarantine.due(started) else {
             return;
         };
-        let tried = self.tracker.get(&name).cloned().unwrap_or_default();
+        let retried = self.tracker.get(&name).cloned().unwrap_or_default();
+        // Only counts restores: a retry puts no Service into quarantine.
+        let mut counted = SearchResult::default();
         let names = [name.clone()];
-        let mut search = SearchResult::default();
-        let applied = self.apply(&names, options, &mut search).await;
-        let is_kernel_unknown = self
-            .ensure_kernel_known(options, &mut search)
-            .await
-            .is_err();
+        let trial = self.try_changes(&names, options, &mut counted).await;
+        let known = self.ensure_kernel_known(options, &mut counted).await;
+        let is_kernel_unknown = known.is_err();
         if is_kernel_unknown {
             self.history.force_full(FullReason::Failed);
         }
-        self.deadline = None;
         let now = (self.clock)();
-        let took = now.saturating_duration_since(started);
-        let result = match applied {
-            Ok(Ok(())) => {
-                let was_in = self.quarantine.remove(&name, now);
-                // Other Services are dirty only if they lost a frontend to it or gained one.
-                let quarantine = &self.quarantine;
-                let applied = self
-                    .tracker
-                    .mark_applied_where(|name| !quarantine.has(name));
-                outcome.applied.triggers.extend(applied.triggers);
-                outcome.applied.before.extend(applied.before);
-                Ok(was_in)
-            }
-            Ok(Err((_, failure))) => Err(Some(failure)),
-            Err(NodeFault) => Err(None),
+        let result = match trial {
+            Ok(TrialResult::Applied) => RetryResult::Released(self.release(&name, outcome, now)),
+            Ok(TrialResult::Failed(_, failure)) => RetryResult::Failed(failure),
+            Err(NodeFault) => RetryResult::NodeFault,
         };
-        if result.is_err() {
-            self.quarantine.failed(&name, tried, took, now);
+        if !matches!(result, RetryResult::Released(_)) {
+            let took = now.saturating_duration_since(started);
+            self.quarantine.failed(&name, retried, took, now);
         }
         (outcome.rules, outcome.totals) = (self.applied.rules(), self.applied.totals());
-        outcome.retry = Some(QuarantineRetry {
+        outcome.quarantine_retry = Some(QuarantineRetry {
             name,
-            restores: search.restores,
-            failed: search.failed,
+            restores: counted.restores,
+            failed: counted.failed,
             result,
             is_kernel_unknown,
         });
     }
+
+    /// Releases a Service from quarantine after its rules were applied; returns the time that it
+    /// spent there.
+    fn release(&mut self, name: &ServiceName, outcome: &mut Outcome, now: Instant) -> Duration {
+        let spent = self.quarantine.remove(name, now);
+        // Other Services are dirty only if they lost a frontend to it or gained one.
+        let quarantine = &self.quarantine;
+        let applied = self
+            .tracker
+            .mark_applied_where(|name| !quarantine.has(name));
+        outcome.applied.triggers.extend(applied.triggers);
+        outcome.applied.before.extend(applied.before);
+        spent
+    }
 }
 
-/// Returns the deadline of a restore of the search; the usual deadline holds as well.
+/// Returns the deadline of a trial restore; the usual deadline holds as well.
 fn deadline(last_took: Duration) -> Duration {
     SHORTEST_DEADLINE.max(last_took.saturating_mul(DEADLINE_FACTOR))
 }

@@ -315,7 +315,7 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &again);
     let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    assert_eq!(extent.services.len(), 1);
+    assert_eq!(extent.service_chains.len(), 1);
     let drift = compare(&mut syncer, &extent).await;
     assert!(drift.is_empty(), "{drift:?}");
     syncer.once(&[]).await;
@@ -325,7 +325,7 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
     let change = edit(syncer.iptables(), Table::Nat, &both);
     let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    assert_eq!(extent.services.len(), 2);
+    assert_eq!(extent.service_chains.len(), 2);
     let drift = compare(&mut syncer, &extent).await;
     let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
     assert_eq!(named, [&*other]);

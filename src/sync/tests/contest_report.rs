@@ -29,8 +29,8 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
         drift,
         failure: None,
         failed_readings: 0,
-        wait,
-        delayed: 1,
+        repair_delay: wait,
+        delayed_chains: 1,
     });
     let notes = events.queued_events().into_iter().map(|event| match event {
         Event::RulesContested(note) => note,
@@ -102,8 +102,8 @@ fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
                 drift: &drift,
                 failure: Some(&failure),
                 failed_readings,
-                wait: NOW,
-                delayed: 0,
+                repair_delay: NOW,
+                delayed_chains: 0,
             });
         }
     });

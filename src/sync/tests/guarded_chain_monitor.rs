@@ -19,7 +19,10 @@ async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
         let next = guarded_chains.next_check().unwrap();
         waits.push(next - now);
         now = next;
-        let result = guarded_chains.check(&kernel, *written, &TABLES, now).await;
+        let result = match written {
+            Some(options) => guarded_chains.check(&kernel, options, &TABLES, now).await,
+            None => GuardedChainFindings::default(),
+        };
         guarded_chains.schedule(&result, now);
         assert_eq!(result.gone.is_some(), written.is_some());
     }
@@ -58,7 +61,7 @@ async fn a_dry_run_never_checks() {
     let mut guarded_chains = GuardedChainMonitor::new(None, now);
     assert_eq!(guarded_chains.next_check(), None);
     let result = guarded_chains
-        .check(&Fake::default(), Some(&options), &TABLES, now)
+        .check(&Fake::default(), &options, &TABLES, now)
         .await;
     guarded_chains.schedule(&result, now);
     assert_eq!(guarded_chains.next_check(), None);

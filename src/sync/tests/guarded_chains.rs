@@ -40,10 +40,10 @@ impl CheckedKernel {
 
     async fn check(&mut self) -> GuardedChainFindings {
         let at = self.guarded_chains.next_check().unwrap();
-        let (kernel, applied_options) = (self.syncer.iptables(), self.syncer.applied_options());
+        let (kernel, options) = (self.syncer.iptables(), self.syncer.applied_options());
         let findings = self
             .guarded_chains
-            .check(kernel, applied_options, &TABLES, at)
+            .check(kernel, options.unwrap(), &TABLES, at)
             .await;
         self.guarded_chains.schedule(&findings, at);
         findings
@@ -122,7 +122,7 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
             panic!("{command}: {findings:?}");
         };
         assert_eq!((findings.gone, edited.is_back), (None, false), "{command}");
-        checked.syncer.repairs.insert(edited.chain);
+        checked.syncer.fixed_chains_to_repair.insert(edited.chain);
         let outcome = checked.syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
         let payloads = checked.kernel().take_payloads();

@@ -60,19 +60,19 @@ fn a_changed_service_is_tried_again_soon() {
     let at = |second| zero + seconds(second);
     quarantine.add(&name("a"), None, state(1), zero);
     quarantine.failed(&name("a"), state(1), Duration::ZERO, at(100));
-    assert_eq!(quarantine.next_try(), Some(at(120)));
+    assert_eq!(quarantine.next_retry(), Some(at(120)));
     let changed = state(2);
     quarantine.note_changes(|_| Some(&changed));
-    assert_eq!(quarantine.next_try(), Some(at(110)));
+    assert_eq!(quarantine.next_retry(), Some(at(110)));
     quarantine.note_changes(|_| None);
-    assert_eq!(quarantine.next_try(), Some(at(110)));
+    assert_eq!(quarantine.next_retry(), Some(at(110)));
     let same = state(1);
     quarantine.note_changes(|_| Some(&same));
-    assert_eq!(quarantine.next_try(), Some(at(120)));
+    assert_eq!(quarantine.next_retry(), Some(at(120)));
     // One that hangs takes a third of the time at most.
     quarantine.failed(&name("a"), state(1), seconds(30), at(200));
     quarantine.note_changes(|_| Some(&changed));
-    assert_eq!(quarantine.next_try(), Some(at(260)));
+    assert_eq!(quarantine.next_retry(), Some(at(260)));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn each_form_is_followed_by_a_smaller_one() {
     assert_eq!(quarantine.lower(&old, &state(1)), state(1));
     assert_eq!(quarantine.fallback(&old), Some(Fallback::NoEndpoints));
     assert_eq!(quarantine.lower(&new, &rendered), ServiceState::default());
-    assert_eq!(quarantine.fallback(&new), Some(Fallback::LeftOut));
+    assert_eq!(quarantine.fallback(&new), Some(Fallback::NoRules));
 }
 
 /// The frontend was lost to another Service, which does not fix the quarantined one.
@@ -120,5 +120,5 @@ fn a_lost_frontend_is_not_a_change() {
     quarantine.note_changes(|_| Some(&is_same));
     quarantine.failed(&name("a"), lost, Duration::ZERO, zero + seconds(10));
     quarantine.note_changes(|_| Some(&is_same));
-    assert_eq!(quarantine.next_try(), Some(zero + seconds(30)));
+    assert_eq!(quarantine.next_retry(), Some(zero + seconds(30)));
 }

@@ -85,7 +85,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
     Outcome {
         attempts,
         search: None,
-        retry: None,
+        quarantine_retry: None,
         quarantined: Vec::new(),
         applied: AppliedChanges::default(),
         dirty: 1,
@@ -184,17 +184,19 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
             consequences(attempts, None),
             [
                 partial,
-                "changes are delayed, so removed endpoints still get traffic; retrying"
+                "changes are delayed, so removed endpoints still get traffic; retrying. The node is \
+                 likely at fault: check the iptables binaries, their privileges, kernel modules and \
+                 memory"
             ]
         );
     }
     let stays = "the rules in the kernel stay, so removed endpoints still get traffic; retrying";
     assert_eq!(consequences(vec![(full, unreadable())], None), [stays]);
     let locked = restore_failed().unwrap_err();
-    assert_eq!(
-        consequences(vec![(Scope::Partial, locked)], None),
-        ["no change is lost; retrying"]
-    );
+    let held = "changes are delayed while another program holds the xtables lock, so removed \
+                endpoints still get traffic; retrying. If it keeps the lock, find it: \
+                `fuser -v /run/xtables.lock`";
+    assert_eq!(consequences(vec![(Scope::Partial, locked)], None), [held]);
 }
 
 #[test]
@@ -278,7 +280,7 @@ fn pending_changes_are_counted_per_family() {
     assert_eq!(take(0, &set), "1 3 0 2");
     assert_eq!(take(1, &set), "2 4 0 2");
     // The machine turns out to do without one.
-    reported.reporters[1].given_up();
+    reported.reporters[1].family_disabled();
     let pending = reported.series("_changes_pending");
     assert!(
         pending[0].ends_with(" 1") && pending[1].ends_with(" 0"),

@@ -140,7 +140,7 @@ async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
 /// A sync that retries no quarantined Service.
 async fn sync_untried(syncer: &mut Syncer<Fake>) -> Outcome {
     let outcome = syncer.once(&[]).await;
-    assert!(outcome.retry.is_none(), "{outcome:?}");
+    assert!(outcome.quarantine_retry.is_none(), "{outcome:?}");
     outcome
 }
 
@@ -209,7 +209,11 @@ async fn a_quarantined_service_is_retried_alone() {
             syncer.iptables().take_payloads();
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Applied);
-            assert_eq!(outcome.retry.is_some(), is_due, "{how:?} {seconds}");
+            assert_eq!(
+                outcome.quarantine_retry.is_some(),
+                is_due,
+                "{how:?} {seconds}"
+            );
             let payloads = syncer.iptables().take_payloads();
             // After a kill it is not known what the kernel holds.
             let expected = usize::from(is_due) + usize::from(is_due && how == Poison::Kill);
@@ -230,8 +234,8 @@ async fn a_corrected_service_is_released_from_quarantine() {
         sync_untried(&mut syncer).await;
         wait(10);
         let outcome = syncer.once(&[]).await;
-        let retry = outcome.retry.unwrap();
-        assert!(matches!(retry.result, Ok(was) if was.as_secs() == 10));
+        let retry = outcome.quarantine_retry.unwrap();
+        assert!(matches!(retry.result, RetryResult::Released(was) if was.as_secs() == 10));
         assert!(outcome.quarantined.is_empty());
         // Its stale connections are looked for from the state that was last applied.
         let (applied, before) = &outcome.applied.before[0];
@@ -316,7 +320,7 @@ async fn a_service_that_fails_in_every_form_is_left_out() {
         );
         assert_eq!(outcome.quarantined, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
-        assert_eq!(blamed.fallback, Fallback::LeftOut);
+        assert_eq!(blamed.fallback, Fallback::NoRules);
         let expected = rules_of([endpoint(3, 2)]).await;
         assert_rules(&syncer, &expected);
     }

@@ -148,7 +148,7 @@ async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
         let written = syncer
             .applied_options()
             .map(|options| &options.node_port_addresses);
-        assert_eq!(written, syncer.node_port_addresses());
+        assert_eq!(written, syncer.last_node_port_addresses());
         match written {
             Some(NodePortAddresses::Only(ips)) => ips.len(),
             other => panic!("{other:?}"),
