@@ -37,4 +37,4 @@ pub(crate) use shared_chains::{
     KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS,
 };
 pub use shared_chains::{JUMPS, KUBE_PROXY_CANARY};
-pub(crate) use tree_chain::{Destination, Prefix, tree_of};
+pub(crate) use tree_chain::{DispatchDestination, Prefix, tree_of};

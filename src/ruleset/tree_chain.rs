@@ -38,9 +38,9 @@ pub(crate) const STRIDE: u8 = 3;
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
 const HASH_CHARS: usize = 14;
 
-/// Destination that a dispatch rule matches, by which a tree arranges it.
+/// DispatchDestination that a dispatch rule matches, by which a tree arranges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Destination {
+pub(crate) enum DispatchDestination {
     /// Several destinations: the rule stays in the dispatch chain itself.
     Several,
     /// One address.
@@ -79,12 +79,14 @@ pub(crate) struct Prefix {
 
 impl Prefix {
     /// Returns the prefix of one destination; `None` for several.
-    pub(crate) fn of(destination: Destination) -> Option<Self> {
+    pub(crate) fn of(destination: DispatchDestination) -> Option<Self> {
         let (space, bits) = match destination {
-            Destination::Several => return None,
-            Destination::Address(IpAddr::V4(ip)) => (Space::Ipv4, u128::from(ip.to_bits()) << 96),
-            Destination::Address(IpAddr::V6(ip)) => (Space::Ipv6, ip.to_bits()),
-            Destination::Port(protocol, port) => {
+            DispatchDestination::Several => return None,
+            DispatchDestination::Address(IpAddr::V4(ip)) => {
+                (Space::Ipv4, u128::from(ip.to_bits()) << 96)
+            }
+            DispatchDestination::Address(IpAddr::V6(ip)) => (Space::Ipv6, ip.to_bits()),
+            DispatchDestination::Port(protocol, port) => {
                 let protocol = u128::from(protocol_bits(protocol)) << (128 - STRIDE);
                 let port = u128::from(port.get()) << (128 - STRIDE - 16);
                 (Space::Ports, protocol | port)
@@ -273,12 +275,12 @@ mod tests {
     use super::*;
 
     fn address(text: &str) -> Prefix {
-        Prefix::of(Destination::Address(text.parse().unwrap())).unwrap()
+        Prefix::of(DispatchDestination::Address(text.parse().unwrap())).unwrap()
     }
 
     fn node_port(protocol: Protocol, number: u16) -> Prefix {
         let port = Port::new(number).unwrap();
-        Prefix::of(Destination::Port(protocol, port)).unwrap()
+        Prefix::of(DispatchDestination::Port(protocol, port)).unwrap()
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::render::service::{
     self, DispatchKey, DispatchRule, ServiceRules, ServiceTotals, TextDigest,
 };
 use crate::rules::Table;
-use crate::ruleset::{Destination, DispatchChain, ServiceChain, tree_of};
+use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain, tree_of};
 
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl AppliedState {
             };
             let rules = third_party.into_iter().map(|rule| DispatchRule {
                 key,
-                destination: Destination::Several,
+                destination: DispatchDestination::Several,
                 text: rule.text,
             });
             drift.services.insert(self.add_leftovers(rules.collect()));

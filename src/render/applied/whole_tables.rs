@@ -27,7 +27,8 @@ use crate::render::service::{
 use crate::render::tree::WriteExtent;
 use crate::rules::Table;
 use crate::ruleset::{
-    Destination, DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain, tree_of,
+    DispatchChain, DispatchDestination, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain,
+    tree_of,
 };
 
 /// Divisor of the number of rendered Service chains: at least half of them must have the rendered
@@ -321,7 +322,7 @@ impl LiveComparison {
         for (chain, unmatched) in std::mem::take(&mut self.dispatch) {
             rules.extend(unmatched.rest().map(|rule| DispatchRule {
                 key: DispatchKey { chain, port: None },
-                destination: Destination::Several,
+                destination: DispatchDestination::Several,
                 text: rule.text,
             }));
         }

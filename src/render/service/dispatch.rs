@@ -10,7 +10,7 @@ use super::service_rules::ServiceRules;
 use crate::model::{ExternalIps, Service};
 use crate::net::Protocol;
 use crate::render::options::{Counter, Options};
-use crate::ruleset::{ChainKind, Destination, DispatchChain, PortComment};
+use crate::ruleset::{ChainKind, DispatchChain, DispatchDestination, PortComment};
 
 /// Writes the rules of the nat table: jumps to the Service's chains.
 ///
@@ -20,7 +20,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
     {
-        let to = Destination::Address(service.cluster_ip);
+        let to = DispatchDestination::Address(service.cluster_ip);
         rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
             rule.comment(PortComment::ClusterIp.for_port(name))
                 .protocol(port.protocol)
@@ -50,7 +50,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     ];
     for (comment, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
-            let to = Destination::Address(*ip);
+            let to = DispatchDestination::Address(*ip);
             rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
@@ -71,7 +71,7 @@ fn write_node_port(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options)
     let Some(node_port) = plan.node_port() else {
         return;
     };
-    let to = Destination::Port(port.protocol, node_port);
+    let to = DispatchDestination::Port(port.protocol, node_port);
     if options.counts_localhost_node_ports() {
         // Has the same target as the next rule. Its nfacct counter shows whether clients still
         // depend on NodePorts on 127.0.0.1.
@@ -101,7 +101,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
     if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
     {
-        let to = Destination::Address(service.cluster_ip);
+        let to = DispatchDestination::Address(service.cluster_ip);
         rules.dispatch_rule(DispatchChain::FilterServices, to, |rule| {
             rule.comment(blocking.reason.for_port(name))
                 .protocol(port.protocol)
@@ -114,7 +114,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         let comment = PortComment::NotAccepted(plan.chain(ChainKind::Firewall));
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-            let to = Destination::Address(*ip);
+            let to = DispatchDestination::Address(*ip);
             rules.dispatch_rule(DispatchChain::FilterProxyFirewall, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
@@ -128,7 +128,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         write_external_blocking_rules(rules, plan, blocking, options);
     }
     if let Some(health) = plan.health_check() {
-        let to = Destination::Port(Protocol::Tcp, health);
+        let to = DispatchDestination::Port(Protocol::Tcp, health);
         rules.dispatch_rule(DispatchChain::FilterNodePorts, to, |rule| {
             rule.comment(PortComment::HealthCheck.for_port(name))
                 .protocol(Protocol::Tcp)
@@ -158,7 +158,7 @@ fn write_external_blocking_rules(
     let external = external_ips(service, options).iter();
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-        let to = Destination::Address(*ip);
+        let to = DispatchDestination::Address(*ip);
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .protocol(port.protocol)
@@ -169,7 +169,7 @@ fn write_external_blocking_rules(
     }
     if let Some(node_port) = plan.node_port() {
         // All addresses of the node.
-        let to = Destination::Several;
+        let to = DispatchDestination::Several;
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")

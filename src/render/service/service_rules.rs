@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::ops::{AddAssign, Range, SubAssign};
 
 use super::writer::RuleWriter;
-use crate::ruleset::{Destination, DispatchChain, ServiceChain};
+use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
 /// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep the order in
 /// which they were rendered; rules with different keys may stand in any order.
@@ -26,7 +26,7 @@ pub(crate) struct DispatchKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DispatchRule {
     pub(crate) key: DispatchKey,
-    pub(crate) destination: Destination,
+    pub(crate) destination: DispatchDestination,
     /// A blank, the rule without `-A CHAIN`, and a newline.
     pub(crate) text: Box<[u8]>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct ServiceRules {
     text: Vec<u8>,
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
-    dispatch: Vec<(DispatchKey, Destination, Range<usize>)>,
+    dispatch: Vec<(DispatchKey, DispatchDestination, Range<usize>)>,
     /// Position of the last begun port.
     port: Option<u16>,
     totals: ServiceTotals,
@@ -123,7 +123,7 @@ impl ServiceRules {
     pub(super) fn dispatch_rule(
         &mut self,
         chain: DispatchChain,
-        destination: Destination,
+        destination: DispatchDestination,
         write: impl FnOnce(RuleWriter<'_>),
     ) {
         let start = self.text.len();

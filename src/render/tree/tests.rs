@@ -8,7 +8,7 @@ use super::{DispatchTree, TreeChanges, WriteExtent};
 use crate::model::ServiceName;
 use crate::net::Protocol;
 use crate::render::service::{DispatchKey, DispatchRule};
-use crate::ruleset::{Destination, DispatchChain};
+use crate::ruleset::{DispatchChain, DispatchDestination};
 
 const KEY: DispatchKey = DispatchKey {
     chain: DispatchChain::NatServices,
@@ -44,7 +44,7 @@ impl Scene {
         );
         let rule = DispatchRule {
             key: KEY,
-            destination: Destination::Address(ip),
+            destination: DispatchDestination::Address(ip),
             text: text.into_bytes().into(),
         };
         self.tree.replace(&name, &[], std::slice::from_ref(&rule));
@@ -168,7 +168,7 @@ fn rules_of_other_protocols_have_other_ranges() {
             let name = ServiceName::new("ns", &format!("{protocol}-{number}"));
             let rule = DispatchRule {
                 key,
-                destination: Destination::Port(protocol, number.try_into().unwrap()),
+                destination: DispatchDestination::Port(protocol, number.try_into().unwrap()),
                 text: format!(" -p {protocol} --dport {number}\n")
                     .into_bytes()
                     .into(),
