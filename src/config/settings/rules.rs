@@ -142,9 +142,6 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         Setting::flag("service-dispatch", Word(WordTable::ServiceDispatches))
             .default("flat")
             .help("Arrangement of the rules that send packets to Services")
-            .more(
-                "In a tree the first packet of a connection meets about as many rules with 50,000 \
-                 Services as with 100.",
-            ),
+            .more("First packets meet few rules in a tree, even with 50,000 Services."),
     ],
 };
