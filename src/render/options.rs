@@ -189,8 +189,8 @@ impl ServiceDispatch {
         filter: Some(1_000),
     };
 
-    /// A tree where it saves a noticeable time: the 300 rules that a packet meets at most without
-    /// one cost 4 us on nft, of 23 us that a connection takes to establish.
+    /// A tree where it saves a noticeable time: on nft a rule costs about 14 ns, and so 300 rules
+    /// 4 us, of 23 us that a connection takes to establish.
     pub const AUTO: Self = Self {
         nat: Some(300),
         filter: Some(1_000),

@@ -8,8 +8,8 @@
 //!
 //! | dispatch chain           | tree chain                                              |
 //! |--------------------------|---------------------------------------------------------|
-//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKMRS/111` |
-//! | `KUBE-NODEPORTS`         | `KUBE-SVC-tcp/30720-32767`                              |
+//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKM/111`   |
+//! | `KUBE-NODEPORTS`         | `KUBE-SVC-tcp/30720-31743`                              |
 //! | `KUBE-EXTERNAL-SERVICES` | `KUBE-EXT-192.0.2.0/24`                                 |
 //! | `KUBE-PROXY-FIREWALL`    | `KUBE-FW-192.0.2.0/24`                                  |
 //!
@@ -31,8 +31,8 @@ use crate::rules::Table;
 
 /// Bits by which the prefixes of an inner chain are longer than its own: at most eight jumps.
 ///
-/// With two more bits a packet meets as many rules and fewer chains, but each change writes twice
-/// the text.
+/// A chain is written whole. With four bits it could have sixteen rules of about 165 bytes, and one
+/// change would write more than 2 KB.
 pub(crate) const STRIDE: u8 = 3;
 
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.

@@ -12,8 +12,8 @@ use crate::ruleset::Prefix;
 
 /// Maximum rules of a leaf; with more it is split.
 ///
-/// A packet that reaches the leaf meets half of them on average. Leaves of four rules make twice
-/// the chains, and those of sixteen twice the text of a change.
+/// A leaf is written whole: with eight rules of about 165 bytes, a change that splits it writes less
+/// than 2 KB.
 pub(super) const LEAF_RULES: usize = 8;
 
 /// Maximum tree chains that a packet traverses one in another. The nft backend allows 16 nested
