@@ -7,7 +7,7 @@ use crate::rules::{COUNTER_TEST_CHAIN, RuleSet, Table};
 
 /// Reports whether a kube-proxy in mode iptables, or this program, makes a chain of this name in
 /// this table: a Service chain of any release, a tree chain, or a shared chain of the current one.
-/// Chains that kubelet makes and owns are none of them: [`KUBE_FIREWALL`] and [`KUBE_MARK_DROP`].
+/// Chains that kubelet makes and owns are none of them: `KUBE-FIREWALL` and `KUBE-MARK-DROP`.
 pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
     let is_known = match table {
         Table::Filter => FILTER_CHAINS.contains(&name) || tree_of(table, name).is_some(),

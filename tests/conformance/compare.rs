@@ -121,7 +121,9 @@ impl Rules {
     pub fn differences(&self, other: &Self) -> String {
         if self.has_trees || other.has_trees {
             let mut both = [self, other].map(|rules| rules.clone().with_sorted_dispatch());
-            both.iter_mut().for_each(|rules| rules.has_trees = false);
+            for rules in &mut both {
+                rules.has_trees = false;
+            }
             return both[0].differences(&both[1]);
         }
         let mut names: Vec<&Name> = self.chains.keys().chain(other.chains.keys()).collect();

@@ -12,8 +12,8 @@ use crate::ruleset::Prefix;
 
 /// Maximum rules of a leaf; with more it is split.
 ///
-/// A leaf is written whole: with eight rules of about 165 bytes, a change that splits it writes less
-/// than 2 KB.
+/// A leaf is written whole: with eight rules of about 165 bytes, a change that splits it writes
+/// less than 2 KB.
 pub(super) const LEAF_RULES: usize = 8;
 
 /// Maximum tree chains that a packet traverses one in another. The nft backend allows 16 nested
