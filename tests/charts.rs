@@ -354,7 +354,7 @@ fn the_schema_has_every_field_of_the_configuration() {
 }
 
 /// Each flag that the chart allows.
-const EXTRA: [&str; 10] = [
+const EXTRA: [&str; 11] = [
     "--config-reload=exit",
     "--config-reload-window=10m",
     "--iptables-backend=nft",
@@ -362,6 +362,7 @@ const EXTRA: [&str; 10] = [
     "--logging-format=text",
     "--master=https://10.0.0.1:6443",
     "--partial-restore=kep-3453",
+    "--service-dispatch=auto",
     "--sync-cpu-budget=20",
     "--v=4",
     "--verify-interval=1m30s",
