@@ -62,10 +62,8 @@ impl AppliedState {
     /// tree chains.
     pub fn dispatch_chains(&self) -> impl Iterator<Item = (Table, Box<str>)> {
         let all = DispatchChain::ALL.into_iter();
-        let tree_chains = self.trees.iter().flat_map(|(dispatch, tree)| {
-            let names = tree.names();
-            names.map(|name| (dispatch.table(), name.into()))
-        });
+        let tree_chains = self.tree_chains();
+        let tree_chains = tree_chains.map(|(table, name)| (table, name.into()));
         all.map(|chain| (chain.table(), chain.name().into()))
             .chain(tree_chains)
     }

@@ -61,19 +61,22 @@ impl AppliedState {
 
     /// Returns all tree chains in the kernel, also those to be deleted.
     pub(super) fn all_tree_chains(&self) -> BTreeSet<(Table, Box<str>)> {
-        let used = self.trees.iter().flat_map(|(dispatch, tree)| {
-            let names = tree.names();
-            names.map(|name| (dispatch.table(), name.into()))
-        });
+        let used = self.tree_chains();
+        let used = used.map(|(table, name)| (table, name.into()));
         used.chain(self.unused_tree_chains.iter().cloned())
             .collect()
     }
 
+    /// Returns the tree chains in use, with their tables.
+    pub(super) fn tree_chains(&self) -> impl Iterator<Item = (Table, &str)> {
+        let trees = self.trees.iter();
+        trees.flat_map(|(dispatch, tree)| tree.names().map(|name| (dispatch.table(), name)))
+    }
+
     /// Returns the names of the tree chains of a table.
     pub(crate) fn tree_chain_names(&self, table: Table) -> BTreeSet<&str> {
-        let trees = self.trees.iter();
-        let of_table = trees.filter(|(dispatch, _)| dispatch.table() == table);
-        of_table.flat_map(|(_, tree)| tree.names()).collect()
+        let of_table = self.tree_chains().filter(|(of, _)| *of == table);
+        of_table.map(|(_, name)| name).collect()
     }
 
     /// Makes a tree of a dispatch chain, of which these tree chains are in the kernel, with unknown

@@ -223,9 +223,11 @@ impl Changes {
                 self.write_node_ports_jumps(&mut body, extent, old, new);
             }
         }
-        // A tree that was made just now may have a chain that was unused before.
-        let used = applied.tree_chain_names(table);
-        unused.retain(|name| !used.contains(&**name));
+        if !unused.is_empty() {
+            // A tree that was made just now may have a chain that was unused before.
+            let used = applied.tree_chain_names(table);
+            unused.retain(|name| !used.contains(&**name));
+        }
         // All are emptied before the first chain is deleted: they lead to chains of Services.
         for name in &unused {
             write_chain_declarations(&mut body, &[name]);
