@@ -1,11 +1,17 @@
-//! Reads values that Services and EndpointSlices both have: names, protocols, port numbers, and
-//! texts that many objects repeat.
+//! Reads the values of fields: names, protocols, port numbers, the addresses and source ranges of
+//! a Service, and texts that many objects repeat. A value that is not valid becomes a diagnostic.
+//!
+//! An invalid source range must not admit clients that it was meant to keep out.
+//!
+//! Upstream: pkg/proxy/util/utils.go, `GetClusterIPByFamily`, `MapIPsByIPFamily` (v1.36)
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::diagnostic::{DiagnosticList, quoted};
-use crate::net::{Port, Protocol};
+use super::diagnostic::{DiagnosticList, UNROUTABLE_ADDRESS, quoted};
+use super::object::{ServiceObject, ServiceSpec};
+use crate::net::{IpFamily, IpNet, Port, Protocol, is_unroutable, parse_cidr, parse_ip};
 
 /// Reports whether `text` is usable as the name of a namespace, a Service or a port, and adds a
 /// diagnostic if it is not.
@@ -97,6 +103,148 @@ impl Interner {
 
 /// Minimum size for that, in texts: below it the search costs more than the memory it frees.
 const SMALLEST_SWEEP: usize = 256;
+
+/// Returns the cluster IP of `family`: by index of `ipFamilies`, or the only one.
+///
+/// Differs from upstream: with an address that is not valid, or not of the family that it is
+/// listed for, there are no rules in that family; kube-proxy writes a rule that makes the whole
+/// restore fail.
+pub(super) fn cluster_ip(
+    spec: &ServiceSpec,
+    family: IpFamily,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Option<IpAddr> {
+    if spec.ip_families.is_empty() {
+        let text = &spec.cluster_ip;
+        let ip = parse_ip(text);
+        // Reported for one family only, since it is one field.
+        if ip.is_none() && family == IpFamily::V4 {
+            diagnostics.note(
+                "spec.clusterIP",
+                format!("{} is not a valid address", quoted(text)),
+            );
+        }
+        return ip.filter(|&ip| IpFamily::of(ip) == family);
+    }
+    let mut listed = spec.ip_families.iter().zip(&spec.cluster_ips).enumerate();
+    let (index, (_, text)) = listed
+        .find(|(_, (listed, _))| *listed == family.as_str())
+        .filter(|(_, (_, text))| !text.is_empty())?;
+    let ip = parse_ip(text).filter(|&ip| IpFamily::of(ip) == family);
+    if ip.is_none() {
+        let problem = format!("{} is not a valid {family} address", quoted(text));
+        diagnostics.note(format!("spec.clusterIPs[{index}]"), problem);
+    }
+    ip
+}
+
+/// Returns the source ranges of a family; none, which admits all clients, if one of them covers
+/// all addresses. `0.0.0.0/0` does not admit IPv6 clients.
+pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
+    let ranges: Vec<IpNet> = ranges
+        .iter()
+        .copied()
+        .filter(|&range| IpFamily::of_cidr(range) == family)
+        .collect();
+    if ranges.iter().any(|range| range.prefix_len() == 0) {
+        return Box::default();
+    }
+    ranges.into()
+}
+
+/// Returns the external IPs of both families.
+///
+/// Differs from upstream: an address that the API rejects, such as a loopback address, is skipped.
+pub(super) fn external_ips(
+    spec: &ServiceSpec,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpAddr> {
+    let mut ips = Vec::with_capacity(spec.external_ips.len());
+    for (index, text) in spec.external_ips.iter().enumerate() {
+        match parse_ip(text) {
+            Some(ip) if is_unroutable(ip) => diagnostics.note(
+                format!("spec.externalIPs[{index}]"),
+                format!("{} {UNROUTABLE_ADDRESS}; it is skipped", quoted(text)),
+            ),
+            Some(ip) => ips.push(ip),
+            None if text.trim().is_empty() => {}
+            None => diagnostics.note(
+                format!("spec.externalIPs[{index}]"),
+                format!("{} is not a valid address; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ips
+}
+
+/// Returns the load balancer addresses that packets have as destination. With `ipMode: Proxy` the
+/// load balancer sends to NodePorts. KEP: kep.k8s.io/1860
+pub(super) fn load_balancer_ips(
+    object: &ServiceObject,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpAddr> {
+    let mut ips = Vec::new();
+    for (index, ingress) in object.status.load_balancer.ingress.iter().enumerate() {
+        let text = &ingress.ip;
+        if text.is_empty() || ingress.ip_mode.as_deref().is_some_and(|mode| mode != "VIP") {
+            continue;
+        }
+        match parse_ip(text) {
+            Some(ip) => ips.push(ip),
+            None => diagnostics.note(
+                format!("status.loadBalancer.ingress[{index}].ip"),
+                format!("{} is not a valid address; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ips
+}
+
+/// Returns the valid source ranges of both families.
+pub(super) fn source_ranges(
+    spec: &ServiceSpec,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<IpNet> {
+    let mut ranges = Vec::new();
+    for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
+        match parse_cidr(text.trim()) {
+            Some(range) => ranges.push(range),
+            None if text.trim().is_empty() => {}
+            None => diagnostics.note(
+                format!("spec.loadBalancerSourceRanges[{index}]"),
+                format!("{} is not a valid network; it is skipped", quoted(text)),
+            ),
+        }
+    }
+    ranges
+}
+
+/// Reports whether a source range is given and not valid.
+pub(super) fn is_invalid(range: &str) -> bool {
+    !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
+}
+
+/// Drops the load balancer addresses of each family without a valid source range, for a Service
+/// with invalid ones: an invalid range must not admit all clients.
+///
+/// Differs from upstream: kube-proxy then admits all clients.
+pub(super) fn drop_unguarded(
+    ips: &mut Vec<IpAddr>,
+    ranges: &[IpNet],
+    diagnostics: &mut DiagnosticList<'_>,
+) {
+    let is_guarded = |ip: &IpAddr| {
+        let mut families = ranges.iter().map(|range| IpFamily::of_cidr(*range));
+        families.any(|family| family == IpFamily::of(*ip))
+    };
+    let before = ips.len();
+    ips.retain(is_guarded);
+    if ips.len() < before {
+        let problem = "invalid ranges leave an IP family without a source range; its load balancer \
+                       addresses are skipped";
+        diagnostics.note("spec.loadBalancerSourceRanges", problem);
+    }
+}
 
 #[cfg(test)]
 mod tests {

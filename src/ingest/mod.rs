@@ -14,7 +14,6 @@ mod metadata;
 mod node;
 mod object;
 mod service;
-mod service_address;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! Reduces a Service to its state in each family.
 //!
-//! Its addresses and source ranges are read in [`service_address`](super::service_address). An
-//! invalid port is skipped, not the object.
+//! Its addresses and source ranges are read in [`field`](super::field). An invalid port is skipped,
+//! not the object.
 //!
 //! # Source
 //!
@@ -14,12 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::diagnostic::{Diagnostic, DiagnosticList};
-use super::field::{self, Interner};
-use super::object::{ServiceObject, ServicePortObject, ServiceSpec};
-use super::service_address::{
-    cluster_ip, drop_unguarded, external_ips, is_invalid, load_balancer_ips, ranges_of,
-    source_ranges,
+use super::field::{
+    self, Interner, cluster_ip, drop_unguarded, external_ips, is_invalid, load_balancer_ips,
+    ranges_of, source_ranges,
 };
+use super::object::{ServiceObject, ServicePortObject, ServiceSpec};
 use crate::model::{
     Kind, MOST_RULES_WITHOUT_ENDPOINTS, Service, ServiceName, ServicePort, TrafficPolicy,
 };

@@ -9,16 +9,12 @@
 //!
 //! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpoint.go (v1.36)
 
-mod frontend;
-mod name;
 mod object;
 mod state;
 
-pub use frontend::ExternalIps;
-pub(crate) use frontend::{Frontend, FrontendRank, LostFrontend, PortFrontend};
-pub(crate) use name::ServicePortName;
-pub use name::{ServiceName, SliceName};
-pub use object::{Change, Endpoint, Kind, Node, NodeHint, Service, ServicePort, Slice};
-pub use object::{SlicePort, TrafficPolicy};
+pub use object::{Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort};
+pub(crate) use object::{ServicePortName, SourceChange};
+pub use object::{Slice, SliceName, SlicePort, TrafficPolicy};
 pub(crate) use state::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, ServiceState};
-pub use state::{NamespaceLimits, Services};
+pub use state::{ExternalIps, NamespaceLimits, Services};
+pub(crate) use state::{Frontend, FrontendRank, LostFrontend, PortFrontend};

@@ -1,13 +1,14 @@
-//! Services, EndpointSlices and the Node in one family, and changes of them.
+//! Services, EndpointSlices and the Node in one family, their names, and changes of them.
 //!
 //! [`tracker`](crate::tracker) combines a Service with its slices;
-//! [`select`](crate::select) chooses among the endpoints.
+//! [`select`](crate::select) chooses among the endpoints. The spelling of a service port's name is
+//! an interface: names of chains are hashes of it, and it is in the comments of rules.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::name::{ServiceName, SliceName};
 use crate::net::{IpNet, Port, Protocol};
 
 /// Endpoints that traffic is sent to.
@@ -166,7 +167,7 @@ pub struct Node {
 }
 
 /// Kind of the objects that are listed and watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `v1` Services.
     Service,
@@ -177,6 +178,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Service, Self::EndpointSlice, Self::Node];
+
     /// Returns the `kind` of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -195,17 +199,30 @@ pub enum Change {
     /// New state of a slice; `None`: it is gone. The time is its annotation
     /// `endpoints.kubernetes.io/last-change-trigger-time`.
     Slice(SliceName, Option<Box<Slice>>, Option<SystemTime>),
+    /// New state of this node; `None`: the Node object is gone.
+    Node(Option<Box<Node>>),
+    /// The list of this kind is complete.
+    Listed(Kind),
+}
+
+/// Change as a source reports it. A list leaves out the objects that are gone; the queue of changes
+/// adds their removals.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum SourceChange {
+    /// A list of this kind begins: the objects up to [`Change::Listed`] are all that exist.
+    Listing(Kind),
+    /// Change of an object, or the end of a list.
+    Change(Change),
     /// The Service exists and cannot be decoded: its last known state is kept.
     ServiceKept(ServiceName),
     /// The slice exists and cannot be decoded: its last known state is kept.
     SliceKept(SliceName),
-    /// New state of this node; `None`: the Node object is gone.
-    Node(Option<Box<Node>>),
-    /// A list of this kind begins: the objects up to [`Change::Listed`] are all that exist.
-    Listing(Kind),
-    /// The list of this kind is complete: objects that were not in it since [`Change::Listing`]
-    /// are gone.
-    Listed(Kind),
+}
+
+impl From<Change> for SourceChange {
+    fn from(change: Change) -> Self {
+        Self::Change(change)
+    }
 }
 
 #[cfg(test)]
@@ -223,5 +240,100 @@ impl Service {
             health_check_node_port: None,
             ports,
         }
+    }
+}
+
+/// Namespace and name of a Service. Cheap to clone; ordered as text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceName(Arc<str>);
+
+impl ServiceName {
+    /// Joins namespace and name.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// Returns `namespace/name`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the part before the slash.
+    pub fn namespace(&self) -> &str {
+        self.0
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// Returns the part after the slash.
+    pub fn name(&self) -> &str {
+        self.0.split_once('/').map_or(&self.0, |(_, name)| name)
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Service, port name and protocol: the owner of chains.
+///
+/// [`Display`](fmt::Display) writes `namespace/name:port`, or `namespace/name` without a port
+/// name. The protocol is not part of it: a TCP and a UDP port can have the same spelling.
+///
+/// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.36)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServicePortName<'a> {
+    /// Service.
+    pub service: &'a ServiceName,
+    /// Name of the port; empty without one.
+    pub port: &'a str,
+    /// Distinguishes ports of the same name.
+    pub protocol: Protocol,
+}
+
+impl fmt::Display for ServicePortName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.service.as_str())?;
+        if !self.port.is_empty() {
+            f.write_str(":")?;
+            f.write_str(self.port)?;
+        }
+        Ok(())
+    }
+}
+
+/// Namespace and name of an EndpointSlice. Cheap to clone; ordered as text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SliceName(Arc<str>);
+
+impl SliceName {
+    /// Joins namespace and name.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// Returns `namespace/name`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SliceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for SliceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }

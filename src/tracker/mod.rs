@@ -17,7 +17,6 @@
 mod allowances;
 mod dirty;
 mod frontends;
-mod listing;
 mod overrides;
 mod queue;
 mod track;

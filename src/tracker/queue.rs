@@ -7,8 +7,8 @@
 //!
 //! - The changes that are taken lead to the same state of a tracker as all events one by one.
 //! - Memory is linear in the number of objects: those that exist, and those whose removal waits.
-//! - Lists are resolved here: the tracker gets a removal of each object that was not in the list,
-//!   and [`Change::Listed`], never [`Change::Listing`].
+//! - Lists are resolved here: a list may be repeated at any time, and until it is complete the
+//!   objects before it stay. The tracker gets a removal of each object that was not in it.
 
 use std::hash::Hash;
 use std::time::SystemTime;
@@ -16,8 +16,10 @@ use std::time::SystemTime;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use super::listing::ListNumber;
-use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName};
+use crate::model::{Change, Kind, Node, Service, ServiceName, Slice, SliceName, SourceChange};
+
+/// Number of a list. Each object has that of the list in which it was last seen.
+type ListNumber = u32;
 
 /// Changes of one family that wait for the tracker.
 #[derive(Debug, Default)]
@@ -44,8 +46,18 @@ impl ChangeQueue {
     /// Adds a change in place of an earlier one of the same object. Returns the kind of the object
     /// that changed, for counting; `None` for the Node and for marks of lists, and for the removal
     /// of a slice that this family never had.
-    pub(crate) fn push(&mut self, change: Change) -> Option<Kind> {
+    pub(crate) fn push(&mut self, change: SourceChange) -> Option<Kind> {
         self.arrived += 1;
+        match change {
+            SourceChange::Listing(kind) => self.begin(kind),
+            SourceChange::Change(change) => return self.push_change(change),
+            SourceChange::ServiceKept(name) => self.services.keep(&name),
+            SourceChange::SliceKept(name) => self.slices.keep(&name),
+        }
+        None
+    }
+
+    fn push_change(&mut self, change: Change) -> Option<Kind> {
         let at = self.arrived;
         match change {
             Change::Service(name, service) => {
@@ -64,10 +76,7 @@ impl ChangeQueue {
                 let was_known = self.slices.remove(at, &name);
                 return was_known.then_some(Kind::EndpointSlice);
             }
-            Change::ServiceKept(name) => self.services.keep(&name),
-            Change::SliceKept(name) => self.slices.keep(&name),
             Change::Node(node) => self.node.push(at, node),
-            Change::Listing(kind) => self.begin(kind),
             Change::Listed(kind) => self.complete(kind),
         }
         None

@@ -9,7 +9,6 @@ use hashbrown::HashMap;
 use super::allowances::{Allowances, Size};
 use super::dirty::{AppliedChanges, Dirty, UnappliedObjects};
 use super::frontends::Frontends;
-use super::listing::{ListNumber, Listings};
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
     Services, Slice, SliceName,
@@ -19,7 +18,8 @@ use crate::model::{
 #[derive(Debug)]
 pub struct Tracker {
     pub(super) services: BTreeMap<ServiceName, Tracked>,
-    slices: HashMap<SliceName, KnownSlice>,
+    /// Service of each known slice.
+    slices: HashMap<SliceName, ServiceName>,
     node: Option<Node>,
     pub(super) dirty: Dirty,
     pub(super) frontends: Frontends,
@@ -30,23 +30,16 @@ pub struct Tracker {
     pub(super) allowances: Allowances,
     /// Zone of the rules in the kernel.
     applied_zone: Option<Arc<str>>,
-    listings: Listings,
+    /// Kinds of which a list is complete. Before that, an object may be unknown and exist.
+    listed: BTreeSet<Kind>,
     started: SystemTime,
 }
 
-/// Known Service, with the list in which it was last seen.
+/// Known Service.
 #[derive(Debug, Default)]
 pub(super) struct Tracked {
     pub(super) state: ServiceState,
     pub(super) size: Size,
-    seen: ListNumber,
-}
-
-/// Service of a known slice, with the list in which the slice was last seen.
-#[derive(Debug)]
-struct KnownSlice {
-    service: ServiceName,
-    seen: ListNumber,
 }
 
 /// State of a Service that is rendered in place of that of the cluster.
@@ -82,7 +75,7 @@ impl Tracker {
             changed_losses: BTreeSet::new(),
             allowances: Allowances::new(NamespaceLimits::DEFAULT),
             applied_zone: None,
-            listings: Listings::default(),
+            listed: BTreeSet::new(),
             started,
         }
     }
@@ -107,18 +100,15 @@ impl Tracker {
             Change::Service(name, service) => self.set_service(&name, service.map(Arc::from)),
             Change::Slice(name, Some(slice), trigger) => self.set_slice(&name, *slice, trigger),
             Change::Slice(name, None, _) => self.remove_slice(&name),
-            Change::ServiceKept(name) => self.keep_service(&name),
-            Change::SliceKept(name) => self.keep_slice(&name),
             Change::Node(node) => self.set_node(node.map(|node| *node)),
-            Change::Listing(kind) => self.listings.begin(kind),
-            Change::Listed(kind) => self.sweep(kind),
+            Change::Listed(kind) => self.listed(kind),
         }
     }
 
     /// Reports whether every kind has been listed once. An earlier sync would delete rules of
     /// objects that are not known yet.
     pub fn is_synced(&self) -> bool {
-        self.listings.all_complete()
+        Kind::ALL.iter().all(|kind| self.listed.contains(kind))
     }
 
     /// Reports whether there is anything to sync.
@@ -149,12 +139,6 @@ impl Tracker {
     /// Returns the Service that has a frontend.
     pub fn frontend_owner(&self, frontend: &Frontend) -> Option<&ServiceName> {
         self.frontends.owner(frontend)
-    }
-
-    /// Reports whether a Service of this family has the slice.
-    #[cfg(test)]
-    pub(super) fn has_slice(&self, name: &SliceName) -> bool {
-        self.slices.contains_key(name)
     }
 
     /// Returns the names of the dirty Services, sorted.
@@ -204,9 +188,7 @@ impl Tracker {
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {
-        let seen = self.listings.current(Kind::Service);
         let tracked = self.services.entry(name.clone()).or_default();
-        tracked.seen = seen;
         if tracked.state.service == service {
             self.forget_if_empty(name);
             return;
@@ -231,31 +213,12 @@ impl Tracker {
         self.forget_if_empty(name);
     }
 
-    fn keep_service(&mut self, name: &ServiceName) {
-        let seen = self.listings.current(Kind::Service);
-        if let Some(tracked) = self.services.get_mut(name) {
-            tracked.seen = seen;
-        }
-    }
-
-    fn keep_slice(&mut self, name: &SliceName) {
-        let seen = self.listings.current(Kind::EndpointSlice);
-        if let Some(known) = self.slices.get_mut(name) {
-            known.seen = seen;
-        }
-    }
-
     fn set_slice(&mut self, name: &SliceName, slice: Slice, trigger: Option<SystemTime>) {
-        let seen = self.listings.current(Kind::EndpointSlice);
         let service = slice.service.clone();
-        let known = KnownSlice {
-            service: service.clone(),
-            seen,
-        };
-        if let Some(previous) = self.slices.insert(name.clone(), known)
-            && previous.service != service
+        if let Some(previous) = self.slices.insert(name.clone(), service.clone())
+            && previous != service
         {
-            self.drop_slice(&previous.service, name);
+            self.drop_slice(&previous, name);
         }
         let is_change = self.replace_slice(&service, name, Some(Arc::new(slice)));
         if let Some(at) = trigger.filter(|at| is_change && *at > self.started) {
@@ -264,8 +227,8 @@ impl Tracker {
     }
 
     fn remove_slice(&mut self, name: &SliceName) {
-        if let Some(known) = self.slices.remove(name) {
-            self.drop_slice(&known.service, name);
+        if let Some(service) = self.slices.remove(name) {
+            self.drop_slice(&service, name);
         }
     }
 
@@ -360,25 +323,10 @@ impl Tracker {
         self.node.as_ref().and_then(|node| node.zone.as_ref())
     }
 
-    fn sweep(&mut self, kind: Kind) {
-        self.listings.complete(kind);
-        let list = self.listings.current(kind);
-        match kind {
-            Kind::Service => {
-                let is_gone = |t: &Tracked| t.state.service.is_some() && t.seen != list;
-                let gone = self.services.iter().filter(|(_, tracked)| is_gone(tracked));
-                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                    self.set_service(&name, None);
-                }
-            }
-            Kind::EndpointSlice => {
-                let gone = self.slices.iter().filter(|(_, known)| known.seen != list);
-                for name in gone.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                    self.remove_slice(&name);
-                }
-            }
-            Kind::Node => {}
-        }
+    /// Notes that all objects of a kind are known. Which Services exceed a limit depends on the
+    /// order of the changes, so it is decided anew.
+    fn listed(&mut self, kind: Kind) {
+        self.listed.insert(kind);
         let changed = self.allowances.choose_again();
         self.allow(&changed);
     }

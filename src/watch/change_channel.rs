@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::model::{Change, Kind, Node};
+use crate::model::{Change, Kind, Node, SourceChange};
 use crate::net::{IpFamily, PerFamily};
 use crate::telemetry::SyncMetrics;
 use crate::tracker::ChangeQueue;
@@ -51,14 +51,17 @@ pub struct ChangeReceivers {
 
 impl ChangeSenders {
     /// Sends a change of an object of one family.
-    pub(crate) fn send(&self, family: IpFamily, change: Change) {
-        self.families.get(family).send(change);
+    pub(crate) fn send(&self, family: IpFamily, change: impl Into<SourceChange>) {
+        self.families.get(family).send(change.into());
     }
 
     /// Sends a change that concerns both families: of a list, of the Node, or of an object whose
     /// family is not known.
-    pub(super) fn send_both(&mut self, change: &Change) {
-        self.record_node(change);
+    pub(super) fn send_both(&mut self, change: impl Into<SourceChange>) {
+        let change = change.into();
+        if let SourceChange::Change(change) = &change {
+            self.record_node(change);
+        }
         for family in IpFamily::ALL {
             self.send(family, change.clone());
         }
@@ -109,7 +112,7 @@ impl Channel {
 impl ChangeSender {
     /// Queues a change. Drops it if there is no receiver, because the family is disabled on this
     /// node.
-    fn send(&self, change: Change) {
+    fn send(&self, change: SourceChange) {
         let mut state = self.channel.state();
         if state.has_no_receiver {
             return;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::change_channel::ChangeSenders;
 use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ServiceObject};
-use crate::model::{Change, Kind, ServiceName, SliceName};
+use crate::model::{Change, Kind, ServiceName, SliceName, SourceChange};
 
 /// Event of a source about objects of one kind, like `watcher::Event` of kube-rs. Events come in
 /// the order of the source.
@@ -75,7 +75,7 @@ impl Ingester {
                 self.reported
                     .forget(Kind::Service, &metadata.namespace, &metadata.name);
                 let name = ServiceName::new(&metadata.namespace, &metadata.name);
-                self.changes.send_both(&Change::Service(name, None));
+                self.changes.send_both(Change::Service(name, None));
             }
         }
     }
@@ -93,7 +93,7 @@ impl Ingester {
                 self.reported
                     .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
                 let name = SliceName::new(&metadata.namespace, &metadata.name);
-                self.changes.send_both(&Change::Slice(name, None, None));
+                self.changes.send_both(Change::Slice(name, None, None));
             }
         }
     }
@@ -109,7 +109,7 @@ impl Ingester {
                 // The Node may have been deleted while there was no watch.
                 if !self.has_node {
                     self.log_missing_node();
-                    self.changes.send_both(&Change::Node(None));
+                    self.changes.send_both(Change::Node(None));
                 }
                 self.finish_list(Kind::Node);
             }
@@ -123,7 +123,7 @@ impl Ingester {
                 let metadata = &object.metadata;
                 self.reported
                     .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
-                self.changes.send_both(&Change::Node(Some(Box::new(node))));
+                self.changes.send_both(Change::Node(Some(Box::new(node))));
             }
             SourceEvent::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
@@ -137,7 +137,7 @@ impl Ingester {
                     "this Node was deleted: zone hints of EndpointSlices and node addresses are no \
                      longer used",
                 );
-                self.changes.send_both(&Change::Node(None));
+                self.changes.send_both(Change::Node(None));
             }
         }
     }
@@ -149,11 +149,11 @@ impl Ingester {
         match kind {
             Kind::Service => {
                 self.changes
-                    .send_both(&Change::ServiceKept(ServiceName::new(namespace, name)));
+                    .send_both(SourceChange::ServiceKept(ServiceName::new(namespace, name)));
             }
             Kind::EndpointSlice => {
                 self.changes
-                    .send_both(&Change::SliceKept(SliceName::new(namespace, name)));
+                    .send_both(SourceChange::SliceKept(SliceName::new(namespace, name)));
             }
             // Without a name it may be the Node of this host, since no other one was requested.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
@@ -162,12 +162,12 @@ impl Ingester {
 
     fn begin_list(&mut self, kind: Kind) {
         self.reported.begin_list(kind);
-        self.changes.send_both(&Change::Listing(kind));
+        self.changes.send_both(SourceChange::Listing(kind));
     }
 
     fn finish_list(&mut self, kind: Kind) {
         self.reported.finish_list(kind);
-        self.changes.send_both(&Change::Listed(kind));
+        self.changes.send_both(Change::Listed(kind));
     }
 
     /// Reports whether the name is that of this node. Another Node must not replace the zone and

@@ -282,20 +282,17 @@ impl World {
     /// The watch broke: everything is listed anew, and some of it has gone unnoticed.
     fn relist(&mut self, dice: &mut Dice) -> Vec<Change> {
         let kind = dice.pick(&[Kind::Service, Kind::EndpointSlice, Kind::Node]);
-        let mut changes = vec![Change::Listing(kind)];
-        if dice.chance(20) {
-            // The first attempt broke off: it confirmed something and counts for nothing.
-            let all = self.listing();
-            let heard: Vec<_> = all.into_iter().filter(|c| kind_of(c) == kind).collect();
-            changes.extend(heard.into_iter().take(3));
-            changes.push(Change::Listing(kind));
-        }
+        let mut changes = Vec::new();
         for _ in 0..dice.below(4) {
-            match kind {
-                Kind::Service => drop(remove(&mut self.services, dice)),
-                Kind::EndpointSlice => drop(remove(&mut self.slices, dice)),
-                Kind::Node => {}
-            }
+            changes.extend(match kind {
+                Kind::Service => {
+                    remove(&mut self.services, dice).map(|(name, _)| Change::Service(name, None))
+                }
+                Kind::EndpointSlice => {
+                    remove(&mut self.slices, dice).map(|(name, _)| Change::Slice(name, None, None))
+                }
+                Kind::Node => None,
+            });
         }
         let mut listed = self.listing();
         listed.retain(|change| kind_of(change) == kind);
@@ -310,9 +307,6 @@ impl World {
 pub(crate) fn tracker(changes: impl IntoIterator<Item = Change>) -> Tracker {
     const KINDS: [Kind; 3] = [Kind::Service, Kind::EndpointSlice, Kind::Node];
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
-    for kind in KINDS {
-        tracker.apply(Change::Listing(kind));
-    }
     for change in changes {
         tracker.apply(change);
     }
@@ -329,10 +323,10 @@ pub(crate) fn trigger() -> SystemTime {
 
 const fn kind_of(change: &Change) -> Kind {
     match change {
-        Change::Service(..) | Change::ServiceKept(_) => Kind::Service,
-        Change::Slice(..) | Change::SliceKept(_) => Kind::EndpointSlice,
+        Change::Service(..) => Kind::Service,
+        Change::Slice(..) => Kind::EndpointSlice,
         Change::Node(_) => Kind::Node,
-        Change::Listing(kind) | Change::Listed(kind) => *kind,
+        Change::Listed(kind) => *kind,
     }
 }
 
@@ -348,8 +342,8 @@ fn any_key<K: Ord + Clone, V>(map: &BTreeMap<K, V>, dice: &mut Dice) -> Option<K
     map.keys().nth(at).cloned()
 }
 
-fn remove<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, dice: &mut Dice) -> Option<V> {
-    any_key(map, dice).and_then(|key| map.remove(&key))
+fn remove<K: Ord + Clone, V>(map: &mut BTreeMap<K, V>, dice: &mut Dice) -> Option<(K, V)> {
+    any_key(map, dice).and_then(|key| map.remove_entry(&key))
 }
 
 fn service_name(index: usize) -> ServiceName {

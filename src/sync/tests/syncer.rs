@@ -41,9 +41,6 @@ pub(super) fn syncer(clock: Clock, node_port_source: NodePortSource) -> Syncer<F
         full_sync_interval: PERIOD,
     };
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-        tracker.apply(Change::Listing(kind));
-    }
     tracker.apply(service(1, true));
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
         tracker.apply(Change::Listed(kind));

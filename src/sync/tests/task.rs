@@ -20,7 +20,7 @@ use crate::host::{
     ChangeSource, CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison,
     RestoreError, Restored, RunError,
 };
-use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
+use crate::model::{Change, Kind, Service, ServiceName, ServicePort, SourceChange};
 use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
 use crate::rules::{Backend, Payload, Table};
@@ -204,7 +204,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
     match step {
         Listed => {
             for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
-                changes.send(IpFamily::V4, Change::Listing(kind));
+                changes.send(IpFamily::V4, SourceChange::Listing(kind));
                 changes.send(IpFamily::V4, Change::Listed(kind));
             }
         }

@@ -115,46 +115,6 @@ fn slices_are_kept_by_name_whatever_order_they_come_in() {
     assert_eq!(names, ["ns/s1", "ns/s2", "ns/s3"]);
 }
 
-#[test]
-fn a_new_list_sweeps_what_it_does_not_confirm() {
-    let history = || {
-        [
-            service("a", 80),
-            service("b", 80),
-            slice("s", "c", &["10.0.0.1"], None),
-        ]
-    };
-    let relist = |changes: Vec<Change>| {
-        let mut tracker = applied(history());
-        tell(&mut tracker, changes);
-        shown(tracker.dirty()).join(" ")
-    };
-    let (a, b) = (|| service("a", 80), || service("b", 80));
-    let one = || slice("s", "c", &["10.0.0.1"], None);
-    assert_eq!(relist(list(Kind::Service, [a(), b()])), "");
-    assert_eq!(relist(list(Kind::Service, [a()])), "b");
-    assert_eq!(relist(list(Kind::Service, [])), "a b");
-    assert_eq!(
-        relist(list(Kind::Service, [a(), b(), service("d", 1)])),
-        "d"
-    );
-    assert_eq!(relist(list(Kind::EndpointSlice, [one()])), "");
-    assert_eq!(relist(list(Kind::EndpointSlice, [])), "c");
-    assert_eq!(
-        relist(vec![Change::Listing(Kind::Service), a()]),
-        "",
-        "not complete yet"
-    );
-    let broken_off = [Change::Listing(Kind::Service), a(), b()];
-    let then = list(Kind::Service, [b()]);
-    assert_eq!(relist(broken_off.into_iter().chain(then).collect()), "a");
-    // What is removed while the list runs stays removed; what is added stays.
-    assert_eq!(
-        relist(list(Kind::Service, [a(), b(), no_service("a")])),
-        "a"
-    );
-}
-
 /// After each of the changes, so many Services and so many slices wait.
 #[track_caller]
 fn waits<const H: usize>(history: [Change; H], changes: &[(Change, usize, usize)]) {
@@ -209,14 +169,9 @@ fn nothing_may_be_synced_before_every_kind_has_listed() {
     let mut tracker = Tracker::new(STARTED);
     for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
         assert!(!tracker.is_synced());
-        tell(&mut tracker, list(kind, []));
+        tracker.apply(Change::Listed(kind));
     }
     assert!(tracker.is_synced());
-    tracker.apply(Change::Listing(Kind::Service));
-    assert!(
-        tracker.is_synced(),
-        "a repeated list does not take back what was known"
-    );
 }
 
 #[test]

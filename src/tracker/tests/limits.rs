@@ -86,8 +86,7 @@ fn the_largest_services_of_a_namespace_over_the_limit_are_rejected() {
 fn of_equally_large_services_the_last_by_name_is_rejected() {
     for sizes in [[("a", 11), ("b", 11)], [("b", 11), ("a", 11)]] {
         let mut tracker = tracker();
-        let mut changes = vec![Change::Listing(Kind::Service)];
-        changes.append(&mut services(&sizes));
+        let mut changes = services(&sizes);
         changes.push(Change::Listed(Kind::Service));
         tell(&mut tracker, changes);
         assert_eq!(rejected(&tracker), ["b"]);
@@ -169,7 +168,6 @@ fn after_a_list_the_choice_depends_on_the_objects_alone() {
         let mut changes = changes.clone();
         changes.rotate_left(rotated);
         let mut tracker = tracker();
-        tracker.apply(Change::Listing(Kind::EndpointSlice));
         tell(&mut tracker, changes);
         tracker.apply(Change::Listed(Kind::EndpointSlice));
         assert_eq!(rejected(&tracker), ["b"], "rotated by {rotated}");

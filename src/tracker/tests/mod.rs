@@ -80,13 +80,6 @@ fn zone(zone: Option<&str>) -> Change {
     })))
 }
 
-fn list(kind: Kind, changes: impl IntoIterator<Item = Change>) -> Vec<Change> {
-    let mut all = vec![Change::Listing(kind)];
-    all.extend(changes);
-    all.push(Change::Listed(kind));
-    all
-}
-
 fn tell(tracker: &mut Tracker, changes: impl IntoIterator<Item = Change>) {
     for change in changes {
         tracker.apply(change);

@@ -4,19 +4,29 @@ use proptest::collection::vec;
 use proptest::prelude::any;
 use proptest::proptest;
 
+use std::collections::BTreeMap;
+
 use super::*;
-use crate::model::{ServiceState, Services};
+use crate::model::{ServiceState, Services, SourceChange};
 use crate::tracker::ChangeQueue;
 
 /// What is taken after `before` was taken and `changes` have been added.
 fn taken(before: impl IntoIterator<Item = Change>, changes: &[Change]) -> Vec<Change> {
+    let changes = changes.iter().cloned();
+    taken_from_source(before, changes.map(SourceChange::from))
+}
+
+fn taken_from_source(
+    before: impl IntoIterator<Item = Change>,
+    changes: impl IntoIterator<Item = SourceChange>,
+) -> Vec<Change> {
     let mut queue = ChangeQueue::default();
     for change in before {
-        queue.push(change);
+        queue.push(change.into());
     }
     queue.take();
     for change in changes {
-        queue.push(change.clone());
+        queue.push(change);
     }
     let taken = queue.take();
     assert!(queue.is_empty() && queue.take().is_empty(), "taken once");
@@ -50,24 +60,45 @@ fn objects_that_come_and_go_leave_nothing() {
     assert_eq!(taken([a.clone()], &[no_service("a"), a.clone()]), [a]);
 }
 
+fn list(kind: Kind, changes: impl IntoIterator<Item = SourceChange>) -> Vec<SourceChange> {
+    let mut all = vec![SourceChange::Listing(kind)];
+    all.extend(changes);
+    all.push(Change::Listed(kind).into());
+    all
+}
+
 #[test]
 fn a_list_is_taken_as_the_changes_that_it_means() {
     let kind = Kind::Service;
-    let listed = list(kind, [service("a", 81)]);
+    let [a, b] = [service("a", 81), service("b", 80)].map(SourceChange::from);
     let before = [service("a", 80), service("b", 80)];
-    let means = [service("a", 81), no_service("b"), Change::Listed(kind)];
-    assert_eq!(taken(before.clone(), &listed), means);
+    let means = |list: Vec<SourceChange>| taken_from_source(before.clone(), list);
+    let listed = || Change::Listed(kind);
+    let only_a = [service("a", 81), no_service("b"), listed()];
+    assert_eq!(means(list(kind, [a.clone()])), only_a);
     // An unreadable object exists, and an unfinished list counts for nothing.
-    let kept = list(kind, [Change::ServiceKept(name("b")), service("a", 81)]);
-    let means = [service("a", 81), Change::Listed(kind)];
-    assert_eq!(taken(before.clone(), &kept), means);
-    let cut = [Change::Listing(kind), service("b", 80)];
-    let means = [service("b", 80), service("a", 81), Change::Listed(kind)];
+    let kept = list(kind, [SourceChange::ServiceKept(name("b")), a.clone()]);
+    assert_eq!(means(kept.clone()), [service("a", 81), listed()]);
+    let cut = [SourceChange::Listing(kind), b.clone()];
+    assert_eq!(means(cut.to_vec()), [service("b", 80)], "not complete yet");
     let twice = [&cut[..], &kept].concat();
-    assert_eq!(taken(before.clone(), &twice), means);
-    let again = [list(kind, []), list(kind, before.clone())].concat();
-    let means = [service("a", 80), service("b", 80), Change::Listed(kind)];
-    assert_eq!(taken(before, &again), means);
+    let both = [service("b", 80), service("a", 81), listed()];
+    assert_eq!(means(twice), both);
+    let of_a_again = [&cut[..], &list(kind, [a.clone()])].concat();
+    assert_eq!(
+        means(of_a_again),
+        [service("a", 81), no_service("b"), listed()]
+    );
+    let again = [list(kind, []), list(kind, [a.clone(), b])].concat();
+    assert_eq!(means(again), [service("a", 81), service("b", 80), listed()]);
+    // What is removed while the list runs stays removed.
+    let removed = list(kind, [a, no_service("a").into()]);
+    assert_eq!(means(removed), [no_service("a"), no_service("b"), listed()]);
+    // A list of one kind says nothing about another one.
+    let slices = list(Kind::EndpointSlice, []);
+    let s = slice("s", "c", &["10.0.0.1"], None);
+    let of_slices = [no_slice("s"), Change::Listed(Kind::EndpointSlice)];
+    assert_eq!(taken_from_source([service("a", 80), s], slices), of_slices);
 }
 
 #[test]
@@ -95,12 +126,18 @@ fn latency_is_measured_from_the_oldest_change_that_waits() {
 }
 
 /// A change out of a number, of few objects, so that they meet.
-fn change(number: u64) -> Change {
+fn change(number: u64) -> SourceChange {
     let pick = |at: u32, of: u64| usize::try_from((number >> at) % of).unwrap();
     let (of, called) = (["a", "b", "c"][pick(8, 3)], ["s", "t", "u"][pick(16, 3)]);
     let kind = [Kind::Service, Kind::EndpointSlice, Kind::Node][pick(24, 3)];
     let version = u16::try_from(pick(32, 3)).unwrap();
-    match pick(0, 12) {
+    let nodes = [
+        zone(None),
+        zone(Some("a")),
+        zone(Some("b")),
+        Change::Node(None),
+    ];
+    let change = match pick(0, 12) {
         0..=1 => service(of, 80 + version),
         2 => no_service(of),
         3..=5 => {
@@ -108,17 +145,64 @@ fn change(number: u64) -> Change {
             slice(called, of, &[["10.0.0.1", "10.0.0.2"][pick(40, 2)]], second)
         }
         6 => no_slice(called),
-        7 => Change::ServiceKept(name(of)),
-        8 => Change::SliceKept(SliceName::new("ns", called)),
-        9 => [
-            zone(None),
-            zone(Some("a")),
-            zone(Some("b")),
-            Change::Node(None),
-        ][pick(40, 4)]
-        .clone(),
-        10 => Change::Listing(kind),
+        7 => return SourceChange::ServiceKept(name(of)),
+        8 => return SourceChange::SliceKept(SliceName::new("ns", called)),
+        9 => nodes[pick(40, 4)].clone(),
+        10 => return SourceChange::Listing(kind),
         _ => Change::Listed(kind),
+    };
+    change.into()
+}
+
+/// A tracker that has every change at once, and what a list does to it.
+struct Reference {
+    tracker: Tracker,
+    /// Objects that exist, and whether the last list that began has had them.
+    services: BTreeMap<ServiceName, bool>,
+    slices: BTreeMap<SliceName, bool>,
+}
+
+impl Reference {
+    fn apply(&mut self, change: SourceChange) {
+        match change {
+            SourceChange::Listing(Kind::Service) => {
+                self.services.values_mut().for_each(|seen| *seen = false);
+            }
+            SourceChange::Listing(Kind::EndpointSlice) => {
+                self.slices.values_mut().for_each(|seen| *seen = false);
+            }
+            SourceChange::Listing(Kind::Node) => {}
+            SourceChange::ServiceKept(name) => {
+                self.services.entry(name).and_modify(|seen| *seen = true);
+            }
+            SourceChange::SliceKept(name) => {
+                self.slices.entry(name).and_modify(|seen| *seen = true);
+            }
+            SourceChange::Change(change) => {
+                self.note(&change);
+                self.tracker.apply(change);
+            }
+        }
+    }
+
+    fn note(&mut self, change: &Change) {
+        match change {
+            Change::Service(name, Some(_)) => drop(self.services.insert(name.clone(), true)),
+            Change::Service(name, None) => drop(self.services.remove(name)),
+            Change::Slice(name, Some(_), _) => drop(self.slices.insert(name.clone(), true)),
+            Change::Slice(name, None, _) => drop(self.slices.remove(name)),
+            Change::Listed(Kind::Service) => {
+                for (name, _) in self.services.extract_if(.., |_, seen| !*seen) {
+                    self.tracker.apply(Change::Service(name, None));
+                }
+            }
+            Change::Listed(Kind::EndpointSlice) => {
+                for (name, _) in self.slices.extract_if(.., |_, seen| !*seen) {
+                    self.tracker.apply(Change::Slice(name, None, None));
+                }
+            }
+            Change::Listed(Kind::Node) | Change::Node(_) => {}
+        }
     }
 }
 
@@ -133,20 +217,28 @@ proptest! {
     #[test]
     fn what_is_taken_ends_where_every_event_ends(numbers in vec(any::<u64>(), 0..120)) {
         let mut queue = ChangeQueue::default();
-        let [mut whole, mut queued] = [(); 2].map(|()| Tracker::new(STARTED));
+        let mut queued = Tracker::new(STARTED);
+        let mut reference = Reference {
+            tracker: Tracker::new(STARTED),
+            services: BTreeMap::new(),
+            slices: BTreeMap::new(),
+        };
         for number in numbers.into_iter().chain([0]) {
             let change = change(number);
             let is_counted = match &change {
-                Change::Service(..) => Some(Kind::Service),
-                Change::Slice(name, None, _) if !whole.has_slice(name) => None,
-                Change::Slice(..) => Some(Kind::EndpointSlice),
+                SourceChange::Change(Change::Service(..)) => Some(Kind::Service),
+                SourceChange::Change(Change::Slice(name, slice, _)) => {
+                    let is_known = slice.is_some() || reference.slices.contains_key(name);
+                    is_known.then_some(Kind::EndpointSlice)
+                }
                 _ => None,
             };
             assert_eq!(queue.push(change.clone()), is_counted);
-            whole.apply(change);
+            reference.apply(change);
+            let whole = &mut reference.tracker;
             if number.is_multiple_of(7) {
                 tell(&mut queued, queue.take());
-                assert_eq!(states(&whole), states(&queued));
+                assert_eq!(states(whole), states(&queued));
                 assert_eq!(whole.node(), queued.node());
                 assert_eq!(whole.is_synced(), queued.is_synced());
                 assert!(whole.dirty().eq(queued.dirty()));

@@ -73,17 +73,17 @@ fn the_node_of_the_first_list_is_sent_once() {
         })
     };
     let (mut senders, mut receivers) = change_channels(None);
-    senders.send_both(&Change::Node(Some(node("a"))));
-    senders.send_both(&Change::Listed(Kind::Service));
+    senders.send_both(Change::Node(Some(node("a"))));
+    senders.send_both(Change::Listed(Kind::Service));
     assert!(receivers.first_node.try_recv().is_err());
-    senders.send_both(&Change::Node(Some(node("b"))));
-    senders.send_both(&Change::Listed(Kind::Node));
+    senders.send_both(Change::Node(Some(node("b"))));
+    senders.send_both(Change::Listed(Kind::Node));
     assert_eq!(receivers.first_node.try_recv(), Ok(Some(node("b"))));
-    senders.send_both(&Change::Node(Some(node("c"))));
-    senders.send_both(&Change::Listed(Kind::Node));
+    senders.send_both(Change::Node(Some(node("c"))));
+    senders.send_both(Change::Listed(Kind::Node));
 
     let (mut senders, mut receivers) = change_channels(None);
-    senders.send_both(&Change::Node(None));
-    senders.send_both(&Change::Listed(Kind::Node));
+    senders.send_both(Change::Node(None));
+    senders.send_both(Change::Listed(Kind::Node));
     assert_eq!(receivers.first_node.try_recv(), Ok(None));
 }

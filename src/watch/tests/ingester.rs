@@ -54,12 +54,9 @@ impl Collected {
 /// Returns one word for a change.
 pub(super) fn word(change: &Change) -> String {
     let (what, is_set) = match change {
-        Change::ServiceKept(name) => (format!("kept {name}"), true),
-        Change::SliceKept(name) => (format!("kept {name}"), true),
         Change::Service(name, service) => (name.to_string(), service.is_some()),
         Change::Slice(name, slice, _) => (name.to_string(), slice.is_some()),
         Change::Node(node) => ("node".to_owned(), node.is_some()),
-        Change::Listing(kind) => return format!("[{}", kind.as_str()),
         Change::Listed(kind) => return format!("{}]", kind.as_str()),
     };
     format!("{}{what}", if is_set { '+' } else { '-' })
