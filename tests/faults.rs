@@ -186,7 +186,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a proxied load balancer address is captured",
-        "src/ingest/service_address.rs",
+        "src/ingest/field.rs",
         "is_some_and(|mode| mode != \"VIP\")",
         "is_some_and(|mode| mode == \"Nobody\")",
     ),

@@ -58,12 +58,15 @@ impl Reporter {
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
         let causes = QuarantineCause::ALL.map(QuarantineCause::as_str);
-        self.metrics.serving(self.family, &reasons, &causes);
+        self.metrics.restores.serving(self.family, &reasons);
+        self.metrics.quarantine.serving(self.family, &causes);
         for table in Table::ALL {
-            self.metrics.unreadable(self.family, table.as_str(), false);
+            self.metrics
+                .drift
+                .unreadable(self.family, table.as_str(), false);
         }
         let triggers = CheckTrigger::ALL.map(CheckTrigger::as_str);
-        self.metrics.checking(self.family, &triggers);
+        self.metrics.drift.checking(self.family, &triggers);
         self.metrics.queued(self.family, wall_clock());
     }
 
@@ -121,7 +124,9 @@ impl Reporter {
         self.quarantine(outcome);
         self.pending(tracker);
         let conflicts = tracker.frontend_conflicts();
-        self.metrics.frontend_conflicts(self.family, conflicts);
+        self.metrics
+            .restores
+            .frontend_conflicts(self.family, conflicts);
         let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
         self.health
             .update(|health| health.conflicts(self.family, conflicts));
@@ -177,22 +182,26 @@ impl Reporter {
         };
         self.metrics.synced(self.family, kind, attempt.took);
         if let Scope::Full(reason) = attempt.scope {
-            self.metrics.full_sync(self.family, reason.as_str());
+            self.metrics
+                .restores
+                .full_sync(self.family, reason.as_str());
         }
-        self.metrics.lock_waited(self.family, lock_wait(attempt));
+        self.metrics
+            .restores
+            .lock_waited(self.family, lock_wait(attempt));
         log_notices(self.family, attempt);
         match &attempt.result {
             Ok(()) => {
                 // Without a payload no process was started.
                 if attempt.stats.bytes > 0 {
-                    self.metrics.restored(kind, attempt.stats.bytes);
+                    self.metrics.restores.restored(kind, attempt.stats.bytes);
                 }
                 self.rule_counts(outcome, attempt.stats.rules);
                 log_success(self.family, attempt, outcome.dirty, self.mode);
             }
             Err(failure) => {
                 if let Failure::Restore(..) = failure {
-                    self.metrics.restore_failed(self.family, kind);
+                    self.metrics.restores.restore_failed(self.family, kind);
                 }
                 log_failure(self.family, attempt, failure, next);
             }

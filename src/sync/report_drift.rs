@@ -20,18 +20,23 @@ impl Reporter {
     pub(super) fn compared(&self, compared: &Compared<'_>) {
         let (family, drift) = (self.family, compared.drift);
         let trigger = compared.trigger.as_str();
-        self.metrics.checked(family, trigger, drift.is_empty());
+        self.metrics
+            .drift
+            .checked(family, trigger, drift.is_empty());
         if compared.depth == ComparisonDepth::Whole {
             match compared.failure {
-                None => self.metrics.verified(family, wall_clock()),
-                Some(_) => self.metrics.check_failed(family),
+                None => self.metrics.drift.verified(family, wall_clock()),
+                Some(_) => self.metrics.drift.check_failed(family),
             }
         }
         for ((table, kind), chains) in &drift.counts {
             self.metrics
+                .drift
                 .drifted(family, table.as_str(), kind.as_str(), *chains);
         }
-        self.metrics.contested(family, compared.delayed_chains);
+        self.metrics
+            .drift
+            .contested(family, compared.delayed_chains);
         if !drift.is_empty() && !compared.repair_delay.is_zero() {
             let note = contest_note(family, &self.node_name, drift);
             self.recorder.record(Event::RulesContested(note));
@@ -44,7 +49,7 @@ impl Reporter {
 
     /// Reports the repair of rules that another program changed.
     pub(super) fn repaired(&self, after: Duration) {
-        self.metrics.repaired(self.family, after);
+        self.metrics.drift.repaired(self.family, after);
         info!(family = %self.family, after_ms = milliseconds(after), "rules restored");
     }
 
@@ -56,13 +61,16 @@ impl Reporter {
         for table in Table::ALL {
             let is_unreadable = unreadable.contains(&table);
             self.metrics
+                .drift
                 .unreadable(self.family, table.as_str(), is_unreadable);
         }
         for DueRewrite {
             chain: (table, _), ..
         } in &findings.edited
         {
-            self.metrics.chain_repaired(self.family, table.as_str());
+            self.metrics
+                .drift
+                .chain_repaired(self.family, table.as_str());
         }
         log_checked(self.family, findings);
     }

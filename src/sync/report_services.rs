@@ -23,6 +23,7 @@ impl Reporter {
         }
         for (limit, services) in all.over_limits() {
             self.metrics
+                .restores
                 .over_limit(self.family, limit.as_str(), services);
         }
     }
@@ -31,9 +32,11 @@ impl Reporter {
     pub(super) fn quarantine(&self, outcome: &Outcome) {
         if let Some(search) = &outcome.search {
             self.metrics
+                .quarantine
                 .isolated(self.family, search.restores, search.failed);
             for quarantined in &search.quarantined {
                 self.metrics
+                    .quarantine
                     .quarantined(self.family, quarantined.cause.as_str());
                 let note = quarantine_note(self.family, &self.node_name, quarantined);
                 self.recorder
@@ -43,6 +46,7 @@ impl Reporter {
         }
         if let Some(retry) = &outcome.quarantine_retry {
             self.metrics
+                .quarantine
                 .isolated(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
@@ -52,7 +56,9 @@ impl Reporter {
             self.rule_counts(outcome, outcome.rules);
         }
         let names = &outcome.quarantined;
-        self.metrics.in_quarantine(self.family, names.len());
+        self.metrics
+            .quarantine
+            .in_quarantine(self.family, names.len());
         let names = QuarantinedServices::new(names);
         self.health
             .update(|health| health.quarantined(self.family, names));

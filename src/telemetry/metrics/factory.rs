@@ -1,11 +1,18 @@
 //! Factory of metrics: makes them with the prefix and stability note of their group, and registers
 //! them.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use prometheus::core::Collector;
 use prometheus::{
     GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, Result,
 };
+
+use crate::net::IpFamily;
+
+/// Labels of metrics of one family.
+pub(super) const FAMILY: &[&str] = &["ip_family"];
 
 /// Makes metrics of one prefix and registers them.
 pub(super) struct MetricFactory<'a> {
@@ -96,4 +103,25 @@ impl<'a> MetricFactory<'a> {
         self.registry.register(Box::new(metric.clone()))?;
         Ok(metric)
     }
+}
+
+/// Records a duration in seconds.
+pub(super) fn observe(histogram: &HistogramVec, family: IpFamily, value: Duration) {
+    histogram
+        .with_label_values(&[family.as_str()])
+        .observe(value.as_secs_f64());
+}
+
+/// Sets a Unix time.
+pub(super) fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime) {
+    // A clock before 1970 counts as 1970.
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    gauges
+        .with_label_values(&[family.as_str()])
+        .set(since.as_secs_f64());
+}
+
+/// Returns the value of a gauge.
+pub(super) fn gauge(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }

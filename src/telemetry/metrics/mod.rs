@@ -4,13 +4,14 @@
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
 mod build;
+mod drift;
 mod factory;
 mod files;
 mod health;
 mod process;
 mod requests;
+mod restores;
 mod sync;
-mod sync_families;
 mod watch;
 
 use prometheus::{Registry, Result};
@@ -21,7 +22,8 @@ pub(crate) use health::HealthMetrics;
 pub(crate) use process::KernelCounts;
 pub(super) use process::{START, start_time};
 pub(crate) use requests::RequestMetrics;
-pub(crate) use sync::{LocalPolicy, SyncKind, SyncMetrics};
+pub(crate) use restores::SyncKind;
+pub(crate) use sync::{LocalPolicy, SyncMetrics};
 pub(crate) use watch::{WatchAges, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.

@@ -1,4 +1,4 @@
-//! Metrics of syncs, as one method for each thing that a sync reports.
+//! Metrics of syncs: their duration, the changes before them, and the rules after them.
 //!
 //! Callers name no metric. No clock is read here: times are arguments.
 //!
@@ -6,33 +6,19 @@
 //!
 //! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime};
 
-use prometheus::{GaugeVec, HistogramVec, Registry, Result};
-
-use crate::net::IpFamily;
-
-use super::sync_families::{
-    ChangeMetrics, DriftMetrics, QuarantineMetrics, RestoreMetrics, RuleMetrics, TimingMetrics,
+use prometheus::{
+    GaugeVec, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result,
+    exponential_buckets,
 };
 
-/// Kind of a sync or restore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncKind {
-    /// Writes all rules.
-    Full,
-    /// Writes changed rules.
-    Partial,
-}
-
-impl SyncKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Partial => "partial",
-        }
-    }
-}
+use super::drift::DriftMetrics;
+use super::factory::{FAMILY, MetricFactory, gauge, observe, set_timestamp};
+use super::restores::{QuarantineMetrics, RestoreMetrics, SyncKind};
+use crate::net::{IpFamily, PerFamily};
 
 /// Traffic policy that leaves a service port without endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +35,12 @@ pub struct SyncMetrics {
     timings: TimingMetrics,
     changes: ChangeMetrics,
     rules: RuleMetrics,
-    restores: RestoreMetrics,
-    quarantine: QuarantineMetrics,
-    drift: DriftMetrics,
+    /// Metrics of restores.
+    pub restores: RestoreMetrics,
+    /// Metrics of Services that make restores fail.
+    pub quarantine: QuarantineMetrics,
+    /// Metrics of rules that other programs change.
+    pub drift: DriftMetrics,
 }
 
 impl SyncMetrics {
@@ -77,143 +66,6 @@ impl SyncMetrics {
         }
     }
 
-    /// Creates the series of a family that is served, for all reasons of full syncs and causes of
-    /// failed restores: Prometheus does not see the appearance of a series at 1 as an increase.
-    pub fn serving(&self, family: IpFamily, reasons: &[&str], causes: &[&str]) {
-        for cause in causes {
-            let labels = [family.as_str(), cause];
-            self.quarantine.services.with_label_values(&labels);
-        }
-        for result in ["applied", "failed"] {
-            let labels = [family.as_str(), result];
-            self.quarantine.restores.with_label_values(&labels);
-        }
-        self.in_quarantine(family, 0);
-        for reason in reasons {
-            let labels = [family.as_str(), reason];
-            self.restores.full_syncs.with_label_values(&labels);
-        }
-    }
-
-    /// Counts a full sync, successful or not, by the reason for which it was full.
-    pub fn full_sync(&self, family: IpFamily, reason: &str) {
-        let labels = [family.as_str(), reason];
-        self.restores.full_syncs.with_label_values(&labels).inc();
-    }
-
-    /// Sets whether the last check of the rules could not read this table.
-    pub fn unreadable(&self, family: IpFamily, table: &str, is_unreadable: bool) {
-        self.restores
-            .unreadable
-            .with_label_values(&[family.as_str(), table])
-            .set(i64::from(is_unreadable));
-    }
-
-    /// Sets the number of Services over this limit.
-    pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
-        self.restores
-            .over_limit
-            .with_label_values(&[family.as_str(), limit])
-            .set(gauge(services));
-    }
-
-    /// Sets the number of frontends that several service ports claim.
-    pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
-        self.restores
-            .conflicts
-            .with_label_values(&[family.as_str()])
-            .set(gauge(conflicts));
-    }
-
-    /// Counts a fixed chain of this table that is rewritten because of third-party rules in it.
-    pub fn chain_repaired(&self, family: IpFamily, table: &str) {
-        let labels = [family.as_str(), table];
-        self.restores.repairs.with_label_values(&labels).inc();
-    }
-
-    /// Creates the series of checks of a family that is served, for all triggers.
-    pub fn checking(&self, family: IpFamily, triggers: &[&str]) {
-        for trigger in triggers {
-            self.drift
-                .checks
-                .with_label_values(&[family.as_str(), trigger]);
-        }
-        self.drift.failed.with_label_values(&[family.as_str()]);
-        self.contested(family, 0);
-    }
-
-    /// Counts a check of the rules; `is_clean`: it found the applied ones.
-    pub fn checked(&self, family: IpFamily, trigger: &str, is_clean: bool) {
-        let labels = [family.as_str(), trigger];
-        self.drift.checks.with_label_values(&labels).inc();
-        self.drift
-            .is_clean
-            .with_label_values(&[family.as_str()])
-            .set(i64::from(is_clean));
-    }
-
-    /// Counts a comparison of all rules that could not read a table.
-    pub fn check_failed(&self, family: IpFamily) {
-        let label = [family.as_str()];
-        self.drift.failed.with_label_values(&label).inc();
-    }
-
-    /// Sets the time of the last comparison of all rules.
-    pub fn verified(&self, family: IpFamily, at: SystemTime) {
-        set_timestamp(&self.drift.verified, family, at);
-    }
-
-    /// Counts chains of a table that hold other rules than were applied.
-    pub fn drifted(&self, family: IpFamily, table: &str, kind: &str, chains: usize) {
-        self.drift
-            .chains
-            .with_label_values(&[family.as_str(), table, kind])
-            .inc_by(chains as u64);
-    }
-
-    /// Records the time from finding changed rules to having repaired them.
-    pub fn repaired(&self, family: IpFamily, after: Duration) {
-        observe(&self.drift.repaired, family, after);
-        self.drift
-            .is_clean
-            .with_label_values(&[family.as_str()])
-            .set(1);
-    }
-
-    /// Sets the number of chains that another program changes repeatedly.
-    pub fn contested(&self, family: IpFamily, chains: usize) {
-        self.drift
-            .contested
-            .with_label_values(&[family.as_str()])
-            .set(gauge(chains));
-    }
-
-    /// Counts a Service that is put into quarantine, by the cause of its failed restore.
-    pub fn quarantined(&self, family: IpFamily, cause: &str) {
-        let labels = [family.as_str(), cause];
-        self.quarantine.services.with_label_values(&labels).inc();
-    }
-
-    /// Sets the number of Services in quarantine.
-    pub fn in_quarantine(&self, family: IpFamily, services: usize) {
-        let gauges = &self.quarantine.now;
-        gauges
-            .with_label_values(&[family.as_str()])
-            .set(gauge(services));
-    }
-
-    /// Counts restores made to find or retry Services that make restores fail; `failed` of them
-    /// failed.
-    pub fn isolated(&self, family: IpFamily, restores: usize, failed: usize) {
-        let applied = restores.saturating_sub(failed);
-        for (result, restores) in [("applied", applied), ("failed", failed)] {
-            self.quarantine
-                .restores
-                .with_label_values(&[family.as_str(), result])
-                .inc_by(restores as u64);
-        }
-    }
-
     /// Sets the time of the last successful sync.
     pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
         set_timestamp(&self.timings.last, family, at);
@@ -224,50 +76,18 @@ impl SyncMetrics {
         set_timestamp(&self.timings.last_queued, family, at);
     }
 
-    /// Counts a failed restore.
-    pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
-        let label = [family.as_str()];
-        self.restores.failures.with_label_values(&label).inc();
-        if kind == SyncKind::Partial {
-            self.restores
-                .partial_failures
-                .with_label_values(&label)
-                .inc();
-        }
-    }
-
-    /// Records the payload size of a successful restore.
-    pub fn restored(&self, kind: SyncKind, bytes: u64) {
-        #[expect(clippy::cast_precision_loss, reason = "exact up to petabytes")]
-        let bytes = bytes as f64;
-        self.restores
-            .payload_bytes
-            .with_label_values(&[kind.as_str()])
-            .observe(bytes);
-    }
-
-    /// Adds time that a restore waited for the xtables lock, whether it got the lock or not.
-    pub fn lock_waited(&self, family: IpFamily, wait: Duration) {
-        self.restores
-            .lock_wait
-            .with_label_values(&[family.as_str()])
-            .inc_by(wait.as_secs_f64());
-    }
-
-    /// Sets the number of rules that the proxy owns in a table, and that the last payload wrote.
-    /// `table` is `filter` or `nat`.
-    pub fn rules(&self, family: IpFamily, table: &str, total: usize, last: usize) {
-        let labels = [table, family.as_str()];
-        self.rules
-            .total
-            .with_label_values(&labels)
-            .set(gauge(total));
-        self.rules.last.with_label_values(&labels).set(gauge(last));
-    }
-
     /// Records the time from the trigger of an endpoint change to its rules in the kernel.
     pub fn programmed(&self, family: IpFamily, latency: Duration) {
         observe(&self.timings.programming, family, latency);
+    }
+
+    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
+    pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
+        observe(&self.timings.conntrack, family, took);
+        self.timings
+            .conntrack_deleted
+            .with_label_values(&[family.as_str()])
+            .inc_by(deleted);
     }
 
     /// Counts a change of an `EndpointSlice`.
@@ -290,6 +110,17 @@ impl SyncMetrics {
         self.changes.endpoints_pending.set(family, gauge(slices));
     }
 
+    /// Sets the number of rules that the proxy owns in a table, and that the last payload wrote.
+    /// `table` is `filter` or `nat`.
+    pub fn rules(&self, family: IpFamily, table: &str, total: usize, last: usize) {
+        let labels = [table, family.as_str()];
+        self.rules
+            .total
+            .with_label_values(&labels)
+            .set(gauge(total));
+        self.rules.last.with_label_values(&labels).set(gauge(last));
+    }
+
     /// Sets the number of service ports that have endpoints, but none that the local policy
     /// allows.
     pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
@@ -302,33 +133,163 @@ impl SyncMetrics {
             .with_label_values(&[policy, family.as_str()])
             .set(gauge(ports));
     }
+}
 
-    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
-    pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
-        observe(&self.timings.conntrack, family, took);
-        self.restores
-            .conntrack_deleted
-            .with_label_values(&[family.as_str()])
-            .inc_by(deleted);
+/// Durations and times of syncs.
+#[derive(Debug, Clone)]
+struct TimingMetrics {
+    all: HistogramVec,
+    full: HistogramVec,
+    partial: HistogramVec,
+    programming: HistogramVec,
+    conntrack: HistogramVec,
+    conntrack_deleted: IntCounterVec,
+    last: GaugeVec,
+    last_queued: GaugeVec,
+}
+
+impl TimingMetrics {
+    fn register(registry: &Registry) -> Result<Self> {
+        let up = MetricFactory::upstream(registry);
+        let buckets = exponential_buckets(0.001, 2.0, 15)?;
+        let durations = |name, help| up.histograms(name, help, FAMILY, buckets.clone());
+        Ok(Self {
+            all: durations(
+                "sync_proxy_rules_duration_seconds",
+                "Duration of syncs in seconds, including failed ones",
+            )?,
+            full: durations(
+                "sync_full_proxy_rules_duration_seconds",
+                "Duration of full syncs in seconds, which write all rules",
+            )?,
+            partial: durations(
+                "sync_partial_proxy_rules_duration_seconds",
+                "Duration of partial syncs in seconds, which write changed rules",
+            )?,
+            programming: up.histograms(
+                "network_programming_duration_seconds",
+                "Time in seconds from an endpoint change in the cluster to its rules in the kernel",
+                FAMILY,
+                programming_buckets(),
+            )?,
+            conntrack: durations(
+                "conntrack_reconciler_sync_duration_seconds",
+                "Duration of conntrack cleanups in seconds",
+            )?,
+            conntrack_deleted: up.counters(
+                "conntrack_reconciler_deleted_entries_total",
+                "Number of conntrack entries deleted because their endpoint is gone",
+                FAMILY,
+            )?,
+            last: up.timestamps(
+                "sync_proxy_rules_last_timestamp_seconds",
+                "Unix time of the last successful sync",
+            )?,
+            last_queued: up.timestamps(
+                "sync_proxy_rules_last_queued_timestamp_seconds",
+                "Unix time at which a sync was last queued",
+            )?,
+        })
     }
 }
 
-fn observe(histogram: &HistogramVec, family: IpFamily, value: Duration) {
-    histogram
-        .with_label_values(&[family.as_str()])
-        .observe(value.as_secs_f64());
+/// Changes of objects. Upstream labels none of these metrics.
+#[derive(Debug, Clone)]
+struct ChangeMetrics {
+    endpoints_pending: FamilySum,
+    endpoints: IntCounter,
+    services_pending: FamilySum,
+    services: IntCounter,
 }
 
-fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime) {
-    // A clock before 1970 counts as 1970.
-    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
-    gauges
-        .with_label_values(&[family.as_str()])
-        .set(since.as_secs_f64());
+impl ChangeMetrics {
+    fn register(registry: &Registry) -> Result<Self> {
+        let up = MetricFactory::upstream(registry);
+        Ok(Self {
+            endpoints_pending: FamilySum::new(up.gauge(
+                "sync_proxy_rules_endpoint_changes_pending",
+                "Number of EndpointSlices whose changes are not in the kernel yet",
+            )?),
+            endpoints: up.counter(
+                "sync_proxy_rules_endpoint_changes_total",
+                "Number of EndpointSlice changes received",
+            )?,
+            services_pending: FamilySum::new(up.gauge(
+                "sync_proxy_rules_service_changes_pending",
+                "Number of Services whose changes are not in the kernel yet",
+            )?),
+            services: up.counter(
+                "sync_proxy_rules_service_changes_total",
+                "Number of Service changes received",
+            )?,
+        })
+    }
 }
 
-fn gauge(value: usize) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+/// Numbers of rules and of service ports that lack local endpoints.
+#[derive(Debug, Clone)]
+struct RuleMetrics {
+    total: IntGaugeVec,
+    last: IntGaugeVec,
+    no_local_endpoints: IntGaugeVec,
+}
+
+impl RuleMetrics {
+    fn register(registry: &Registry) -> Result<Self> {
+        let up = MetricFactory::upstream(registry);
+        Ok(Self {
+            total: up.gauges(
+                "sync_proxy_rules_iptables_total",
+                "Number of iptables rules owned by the proxy",
+                &["table", "ip_family"],
+            )?,
+            last: up.gauges(
+                "sync_proxy_rules_iptables_last",
+                "Number of iptables rules written by the last sync",
+                &["table", "ip_family"],
+            )?,
+            no_local_endpoints: up.gauges(
+                "sync_proxy_rules_no_local_endpoints_total",
+                "Number of service ports with traffic policy Local and endpoints on other nodes only",
+                &["traffic_policy", "ip_family"],
+            )?,
+        })
+    }
+}
+
+/// Returns upstream's buckets, in seconds. The first one, 0, is an accident of its code that
+/// dashboards know.
+fn programming_buckets() -> Vec<f64> {
+    let whole = (1..60)
+        .chain((60..120).step_by(5))
+        .chain((120..=300).step_by(30));
+    let start = [0.0, 0.25, 0.5].into_iter();
+    start.chain(whole.map(f64::from)).collect()
+}
+
+/// Gauge without a family label: the sum of both families. Each family sets its share
+/// independently. Clones share the gauge and the shares.
+#[derive(Debug, Clone)]
+struct FamilySum {
+    sum: IntGauge,
+    shares: Arc<PerFamily<AtomicI64>>,
+}
+
+impl FamilySum {
+    fn new(sum: IntGauge) -> Self {
+        let shares = PerFamily::from_fn(|_| AtomicI64::new(0));
+        Self {
+            sum,
+            shares: Arc::new(shares),
+        }
+    }
+
+    /// Sets the share of a family. If both families set theirs at once, the sum is right after
+    /// both calls.
+    fn set(&self, family: IpFamily, share: i64) {
+        let before = self.shares.get(family).swap(share, Ordering::Relaxed);
+        self.sum.add(share - before);
+    }
 }
 
 #[cfg(test)]

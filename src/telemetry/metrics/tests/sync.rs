@@ -7,7 +7,7 @@ use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
 use super::super::{KernelCounts, Metrics};
-use super::{LocalPolicy, SyncKind};
+use super::{LocalPolicy, SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
 /// Series that kube-proxy v1.36.3 served for one family, without their values.
@@ -20,28 +20,29 @@ fn used() -> Metrics {
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
     sync.synced(v4, SyncKind::Full, second);
     sync.synced(v4, SyncKind::Partial, Duration::from_millis(3));
-    sync.serving(v4, &["first", "flushed"], &["refused"]);
-    sync.full_sync(v4, "first");
+    sync.restores.serving(v4, &["first", "flushed"]);
+    sync.quarantine.serving(v4, &["refused"]);
+    sync.restores.full_sync(v4, "first");
     sync.succeeded(v4, UNIX_EPOCH + Duration::from_millis(1500));
     sync.queued(v4, UNIX_EPOCH + second);
-    sync.restore_failed(v4, SyncKind::Full);
-    sync.restore_failed(v4, SyncKind::Partial);
-    sync.restored(SyncKind::Partial, 1000);
-    sync.unreadable(IpFamily::V4, "filter", true);
-    sync.chain_repaired(IpFamily::V4, "nat");
-    sync.quarantined(v4, "refused");
-    sync.in_quarantine(v4, 2);
-    sync.isolated(v4, 5, 2);
-    sync.frontend_conflicts(IpFamily::V4, 2);
-    sync.over_limit(v4, "namespace_endpoints", 3);
-    sync.checking(v4, &["event", "period"]);
-    sync.checked(v4, "event", false);
-    sync.check_failed(v4);
-    sync.verified(v4, UNIX_EPOCH + second);
-    sync.drifted(v4, "nat", "jump", 1);
-    sync.repaired(v4, second);
-    sync.contested(v4, 1);
-    sync.lock_waited(v4, Duration::from_millis(250));
+    sync.restores.restore_failed(v4, SyncKind::Full);
+    sync.restores.restore_failed(v4, SyncKind::Partial);
+    sync.restores.restored(SyncKind::Partial, 1000);
+    sync.drift.unreadable(IpFamily::V4, "filter", true);
+    sync.drift.chain_repaired(IpFamily::V4, "nat");
+    sync.quarantine.quarantined(v4, "refused");
+    sync.quarantine.in_quarantine(v4, 2);
+    sync.quarantine.isolated(v4, 5, 2);
+    sync.restores.frontend_conflicts(IpFamily::V4, 2);
+    sync.restores.over_limit(v4, "namespace_endpoints", 3);
+    sync.drift.checking(v4, &["event", "period"]);
+    sync.drift.checked(v4, "event", false);
+    sync.drift.check_failed(v4);
+    sync.drift.verified(v4, UNIX_EPOCH + second);
+    sync.drift.drifted(v4, "nat", "jump", 1);
+    sync.drift.repaired(v4, second);
+    sync.drift.contested(v4, 1);
+    sync.restores.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.programmed(v4, second);
     (0..6).for_each(|_| sync.endpoint_change());
@@ -274,4 +275,9 @@ fn unreadable_packet_counts_have_no_sample() {
         counts,
         ["kubeproxy_iptables_localhost_nodeports_accepted_packets_total 0"]
     );
+}
+
+#[test]
+fn programming_buckets_are_counted() {
+    assert_eq!(programming_buckets().len(), 1 + 2 + 59 + 12 + 7);
 }

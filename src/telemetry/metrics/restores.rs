@@ -1,0 +1,216 @@
+//! Metrics of restores and full syncs, and of the Services that make restores fail.
+//!
+//! # Source
+//!
+//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
+
+use std::time::Duration;
+
+use prometheus::core::{AtomicF64, GenericCounterVec};
+use prometheus::{
+    HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, exponential_buckets,
+};
+
+use super::factory::{FAMILY, MetricFactory, gauge};
+use crate::net::IpFamily;
+
+/// Kind of a sync or restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncKind {
+    /// Writes all rules.
+    Full,
+    /// Writes changed rules.
+    Partial,
+}
+
+impl SyncKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+/// Restores, full syncs and their findings.
+#[derive(Debug, Clone)]
+pub struct RestoreMetrics {
+    failures: IntCounterVec,
+    partial_failures: IntCounterVec,
+    full_syncs: IntCounterVec,
+    conflicts: IntGaugeVec,
+    over_limit: IntGaugeVec,
+    payload_bytes: HistogramVec,
+    lock_wait: GenericCounterVec<AtomicF64>,
+}
+
+impl RestoreMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let (up, own) = (
+            MetricFactory::upstream(registry),
+            MetricFactory::own(registry),
+        );
+        let lock_wait = Opts::new(
+            "deltaproxy_restore_lock_wait_seconds_total",
+            "Time in seconds that restores were observed waiting for the xtables lock",
+        );
+        Ok(Self {
+            failures: up.counters(
+                "sync_proxy_rules_iptables_restore_failures_total",
+                "Number of failed restores",
+                FAMILY,
+            )?,
+            partial_failures: up.counters(
+                "sync_proxy_rules_iptables_partial_restore_failures_total",
+                "Number of failed partial restores; a full one follows unless the lock was held",
+                FAMILY,
+            )?,
+            full_syncs: own.counters(
+                "full_syncs_total",
+                "Number of full syncs by reason; flushed: another program removed or changed rules",
+                &["ip_family", "reason"],
+            )?,
+            conflicts: own.gauges(
+                "frontend_conflicts",
+                "Number of addresses and ports that several Services claim; one of them gets each",
+                FAMILY,
+            )?,
+            over_limit: own.gauges(
+                "services_over_limit",
+                "Number of Services that lack rules because of a limit of the Service or its namespace",
+                &["ip_family", "limit"],
+            )?,
+            // 256 bytes, for one small chain, to 256 MiB, beyond any full payload.
+            payload_bytes: own.histograms(
+                "restore_payload_bytes",
+                "Size of iptables-restore payloads in bytes",
+                &["scope"],
+                exponential_buckets(256.0, 4.0, 11)?,
+            )?,
+            lock_wait: own.add(GenericCounterVec::new(lock_wait, FAMILY)?)?,
+        })
+    }
+
+    /// Creates the series of a family that is served, for all reasons of full syncs: Prometheus
+    /// does not see the appearance of a series at 1 as an increase.
+    pub fn serving(&self, family: IpFamily, reasons: &[&str]) {
+        for reason in reasons {
+            let labels = [family.as_str(), reason];
+            self.full_syncs.with_label_values(&labels);
+        }
+    }
+
+    /// Counts a full sync, successful or not, by the reason for which it was full.
+    pub fn full_sync(&self, family: IpFamily, reason: &str) {
+        let labels = [family.as_str(), reason];
+        self.full_syncs.with_label_values(&labels).inc();
+    }
+
+    /// Sets the number of Services over this limit.
+    pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
+        self.over_limit
+            .with_label_values(&[family.as_str(), limit])
+            .set(gauge(services));
+    }
+
+    /// Sets the number of frontends that several service ports claim.
+    pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
+        self.conflicts
+            .with_label_values(&[family.as_str()])
+            .set(gauge(conflicts));
+    }
+
+    /// Counts a failed restore.
+    pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
+        let label = [family.as_str()];
+        self.failures.with_label_values(&label).inc();
+        if kind == SyncKind::Partial {
+            self.partial_failures.with_label_values(&label).inc();
+        }
+    }
+
+    /// Records the payload size of a successful restore.
+    pub fn restored(&self, kind: SyncKind, bytes: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "exact up to petabytes")]
+        let bytes = bytes as f64;
+        self.payload_bytes
+            .with_label_values(&[kind.as_str()])
+            .observe(bytes);
+    }
+
+    /// Adds time that a restore waited for the xtables lock, whether it got the lock or not.
+    pub fn lock_waited(&self, family: IpFamily, wait: Duration) {
+        self.lock_wait
+            .with_label_values(&[family.as_str()])
+            .inc_by(wait.as_secs_f64());
+    }
+}
+
+/// Services that make restores fail.
+#[derive(Debug, Clone)]
+pub struct QuarantineMetrics {
+    now: IntGaugeVec,
+    services: IntCounterVec,
+    restores: IntCounterVec,
+}
+
+impl QuarantineMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::own(registry);
+        Ok(Self {
+            now: own.gauges(
+                "quarantined_services",
+                "Number of Services whose changes are not applied because they make restores fail",
+                FAMILY,
+            )?,
+            services: own.counters(
+                "quarantines_total",
+                "Number of Services put into quarantine, by cause of their failed restore",
+                &["ip_family", "cause"],
+            )?,
+            restores: own.counters(
+                "isolation_restores_total",
+                "Number of restores made to find Services that make restores fail, and to retry them",
+                &["ip_family", "result"],
+            )?,
+        })
+    }
+
+    /// Creates the series of a family that is served, for all causes of failed restores.
+    pub fn serving(&self, family: IpFamily, causes: &[&str]) {
+        for cause in causes {
+            let labels = [family.as_str(), cause];
+            self.services.with_label_values(&labels);
+        }
+        for result in ["applied", "failed"] {
+            let labels = [family.as_str(), result];
+            self.restores.with_label_values(&labels);
+        }
+        self.in_quarantine(family, 0);
+    }
+
+    /// Counts a Service that is put into quarantine, by the cause of its failed restore.
+    pub fn quarantined(&self, family: IpFamily, cause: &str) {
+        let labels = [family.as_str(), cause];
+        self.services.with_label_values(&labels).inc();
+    }
+
+    /// Sets the number of Services in quarantine.
+    pub fn in_quarantine(&self, family: IpFamily, services: usize) {
+        let gauges = &self.now;
+        gauges
+            .with_label_values(&[family.as_str()])
+            .set(gauge(services));
+    }
+
+    /// Counts restores made to find or retry Services that make restores fail; `failed` of them
+    /// failed.
+    pub fn isolated(&self, family: IpFamily, restores: usize, failed: usize) {
+        let applied = restores.saturating_sub(failed);
+        for (result, restores) in [("applied", applied), ("failed", failed)] {
+            self.restores
+                .with_label_values(&[family.as_str(), result])
+                .inc_by(restores as u64);
+        }
+    }
+}
