@@ -16,6 +16,8 @@ use crate::ruleset::ChainKind;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Drawing {
     pub(super) title: String,
+    /// Lines about Services that request the destination and do not have it.
+    pub(super) conflicts: Vec<String>,
     pub(super) routes: Vec<Route>,
 }
 
@@ -65,6 +67,7 @@ pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
     };
     let of = |explanation: &Explanation<'_>| Drawing {
         title: title(explanation),
+        conflicts: reason_text::conflicts(&explanation.conflicts),
         routes: explanation
             .paths
             .iter()
@@ -285,6 +288,8 @@ fn result_node(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Graph {
     pub(super) title: String,
+    /// Lines below the title, as in [`Drawing::conflicts`].
+    pub(super) conflicts: Vec<String>,
     /// Nodes in the order in which packets reach them.
     pub(super) nodes: Vec<GraphNode>,
     pub(super) edges: Vec<Edge>,
@@ -304,6 +309,7 @@ pub(super) fn graphs(explanations: &[Explanation<'_>]) -> Vec<Graph> {
     for drawing in drawings(explanations) {
         let mut graph = Graph {
             title: drawing.title,
+            conflicts: drawing.conflicts,
             nodes: Vec::new(),
             edges: Vec::new(),
         };
@@ -332,6 +338,12 @@ pub(super) fn graphs(explanations: &[Explanation<'_>]) -> Vec<Graph> {
 }
 
 impl Graph {
+    /// Returns the title and the lines below it.
+    pub(super) fn heading(&self) -> impl Iterator<Item = &str> {
+        let conflicts = self.conflicts.iter().map(String::as_str);
+        std::iter::once(self.title.as_str()).chain(conflicts)
+    }
+
     fn connect(&mut self, known: &mut BTreeSet<Edge>, edge: Edge) {
         if known.insert(edge.clone()) {
             self.edges.push(edge);

@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::explanation::Explanation;
 use super::graph::{Edge, Graph, GraphNode, Hop, NodeKind, drawings, graphs};
+use super::path_text::WARNING;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -26,6 +27,8 @@ const GAP: usize = 16;
 const MARGIN: usize = 20;
 /// Height of the title, in pixels.
 const TITLE: usize = 30;
+/// Height of a line below the title, in pixels.
+const LINE: usize = 18;
 
 /// Renders a tree for each destination, with colors.
 pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
@@ -34,6 +37,9 @@ pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
         let blank = if index == 0 { "" } else { "\n" };
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{blank}{BOLD}{}{BOLD:#}", drawing.title);
+        for line in &drawing.conflicts {
+            let _ = writeln!(text, "{WARNING}{line}{WARNING:#}");
+        }
         let count = drawing.routes.len();
         for (number, route) in drawing.routes.iter().enumerate() {
             let (branch, below) = tree_lines(number + 1 == count);
@@ -98,12 +104,9 @@ pub(crate) fn dot(explanations: &[Explanation<'_>]) -> String {
         "digraph explain {\n  rankdir=LR;\n  node [shape=box, fontname=monospace];\n  edge [fontname=monospace];\n",
     );
     for (number, graph) in graphs(explanations).into_iter().enumerate() {
+        let label = quoted(&graph.heading().collect::<Vec<_>>().join("\n"));
         // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "  subgraph cluster{number} {{\n    label={};",
-            quoted(&graph.title)
-        );
+        let _ = writeln!(text, "  subgraph cluster{number} {{\n    label={label};");
         for (index, node) in graph.nodes.iter().enumerate() {
             let label = match node.note.as_str() {
                 "" => node.title.clone(),
@@ -150,9 +153,10 @@ pub(crate) fn svg(explanations: &[Explanation<'_>]) -> String {
         let _ = write!(body, "<g transform=\"translate(0,{top})\">");
         layout.draw(&graph, &mut body);
         body.push_str("</g>\n");
+        let heading = graph.heading().map(|line| line.chars().count()).max();
         width = width
             .max(layout.width)
-            .max(2 * MARGIN + graph.title.chars().count() * (LETTER + 1));
+            .max(2 * MARGIN + heading.unwrap_or_default() * (LETTER + 1));
         top += layout.height;
     }
     format!(
@@ -191,6 +195,7 @@ impl SvgLayout {
         };
         let tallest = (0..count).map(|layer| members(layer).count()).max();
         let tallest = tallest.unwrap_or_default();
+        let heading = TITLE + graph.conflicts.len() * LINE;
         let mut boxes = vec![SvgBox::default(); graph.nodes.len()];
         let mut left = MARGIN;
         for layer in 0..count {
@@ -201,7 +206,7 @@ impl SvgLayout {
                 if let Some(frame) = boxes.get_mut(number) {
                     *frame = SvgBox {
                         left,
-                        top: TITLE + GAP + spare + row * (HEIGHT + GAP),
+                        top: heading + GAP + spare + row * (HEIGHT + GAP),
                         width,
                     };
                 }
@@ -214,7 +219,7 @@ impl SvgLayout {
         Self {
             boxes,
             width: left,
-            height: TITLE + 2 * GAP + tallest * (HEIGHT + GAP),
+            height: heading + 2 * GAP + tallest * (HEIGHT + GAP),
         }
     }
 
@@ -224,6 +229,13 @@ impl SvgLayout {
             out,
             "<text x=\"{MARGIN}\" y=\"{TITLE}\" font-size=\"14\" font-weight=\"bold\">{title}</text>"
         );
+        for (number, line) in graph.conflicts.iter().enumerate() {
+            let (y, line) = (TITLE + (number + 1) * LINE, escaped(line));
+            let _ = writeln!(
+                out,
+                "<text x=\"{MARGIN}\" y=\"{y}\" fill=\"#b00\">{line}</text>"
+            );
+        }
         for edge in &graph.edges {
             self.edge(edge, out);
         }

@@ -3,7 +3,7 @@
 use super::explanation::Explanation;
 use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource};
 use super::reason::{BlockReason, MasqueradeReason, exemption};
-use crate::inspect::catalog::{FrontendKind, RulesetGap};
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
 use crate::rules::{Network, ReplyLoss, Step, Table, Target};
 use crate::ruleset::is_service_chain;
 
@@ -199,4 +199,25 @@ pub(super) fn block_reason(
 
 fn no_local(side: &str) -> String {
     format!("{side}TrafficPolicy is Local and no endpoint is on this node")
+}
+
+/// Maximum conflicts that are shown of a destination.
+const MAX_CONFLICTS: usize = 4;
+
+/// Returns a line for each of the first [`MAX_CONFLICTS`] conflicts, and one for the others.
+pub(super) fn conflicts(conflicts: &[FrontendConflict]) -> Vec<String> {
+    let shown = conflicts.iter().take(MAX_CONFLICTS).map(|conflict| {
+        let FrontendConflict {
+            loser, kind, owner, ..
+        } = conflict;
+        let rules = match conflict.rules {
+            LoserRules::Absent => format!("declares it as {kind} and has no rules for it"),
+            LoserRules::Shadowed => format!("has rules for it as {kind} that no packet reaches"),
+        };
+        let loser = &loser.name;
+        format!("conflict: `{loser}` {rules}: Service `{owner}` comes first")
+    });
+    let more = conflicts.len().saturating_sub(MAX_CONFLICTS);
+    let more = (more > 0).then(|| format!("conflict: {more} more service ports declare it"));
+    shown.chain(more).collect()
 }

@@ -11,8 +11,7 @@ use anstyle::{AnsiColor, Style};
 use super::explanation::Explanation;
 use super::path::{PacketPath, PathResult, SharedRules};
 use super::path_text::{DIM, Detail, PathText, WARNING};
-use super::summary;
-use crate::inspect::catalog::{FrontendConflict, LoserRules};
+use super::{reason_text, summary};
 
 const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -20,9 +19,6 @@ const BAD: Style = AnsiColor::Red.on_default();
 
 /// Maximum destinations of which the rules are shown without `--verbose`.
 const MAX_DESTINATIONS: usize = 2;
-
-/// Maximum conflicts that are shown of a destination.
-const MAX_CONFLICTS: usize = 4;
 
 /// Renders explanations as text with colors.
 pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
@@ -98,7 +94,9 @@ impl ExplanationText {
                 "{WARNING}unsure: the rules in {tables} were not read, and may drop packets{WARNING:#}"
             )?;
         }
-        self.conflicts(&explanation.conflicts)?;
+        for line in reason_text::conflicts(&explanation.conflicts) {
+            writeln!(self.paths.text, "{WARNING}{line}{WARNING:#}")?;
+        }
         for suggestion in &explanation.suggestions {
             writeln!(self.paths.text, "{WARNING}hint: {suggestion}{WARNING:#}")?;
         }
@@ -106,32 +104,6 @@ impl ExplanationText {
             self.path(explanation, path)?;
         }
         Ok(())
-    }
-
-    fn conflicts(&mut self, conflicts: &[FrontendConflict]) -> fmt::Result {
-        for conflict in conflicts.iter().take(MAX_CONFLICTS) {
-            let FrontendConflict {
-                loser, kind, owner, ..
-            } = conflict;
-            let rules = match conflict.rules {
-                LoserRules::Absent => format!("declares it as {kind} and has no rules for it"),
-                LoserRules::Shadowed => {
-                    format!("has rules for it as {kind} that no packet reaches")
-                }
-            };
-            writeln!(
-                self.paths.text,
-                "{WARNING}conflict: `{}` {rules}: Service `{owner}` comes first{WARNING:#}",
-                loser.name
-            )?;
-        }
-        match conflicts.len().checked_sub(MAX_CONFLICTS) {
-            None | Some(0) => Ok(()),
-            Some(more) => writeln!(
-                self.paths.text,
-                "{WARNING}conflict: {more} more service ports declare it{WARNING:#}"
-            ),
-        }
     }
 
     /// Writes a note unless an earlier destination has it.

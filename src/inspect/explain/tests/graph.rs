@@ -1,6 +1,6 @@
 //! Graphs of packets that are lost after the choice of an endpoint.
 
-use super::{SAVED, rendered};
+use super::{SAVED, assert_contains, rendered};
 use crate::inspect::explain::{dot, svg, tree};
 
 const CLOSED: &str = "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n";
@@ -40,4 +40,22 @@ fn shares_of_equal_branches_are_added_up() {
     let saved = format!("*filter\n:FORWARD ACCEPT [0:0]\n{rules}COMMIT\n");
     let text = rendered(&saved, "192.0.2.1:80", tree);
     assert_eq!(text.matches("── rejected").count(), 1, "{text}");
+}
+
+#[test]
+fn a_conflict_is_marked_in_each_format() {
+    let shadowed = "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/copy external IP\" \
+                    -m tcp --dport 80 -j KUBE-SVC-API\n-A KUBE-SERVICES -m addrtype";
+    let saved = SAVED.replace("-A KUBE-SERVICES -m addrtype", shadowed);
+    let conflict = "conflict: `shop/copy` has rules for it as external IP that no packet reaches: \
+                    Service `shop/web` comes first";
+    for draw in [tree, dot, svg] {
+        assert_contains(&rendered(&saved, "10.96.0.10:80", draw), &[conflict]);
+        let other = rendered(&saved, "10.96.0.1:443", draw);
+        assert!(!other.contains("conflict"), "{other}");
+    }
+    // The boxes of an SVG are below the line.
+    let text = rendered(&saved, "10.96.0.10:80", svg);
+    assert_contains(&text, &["y=\"48\" fill=\"#b00\"", "y=\"64\" width"]);
+    assert!(!text.contains("y=\"46\""), "{text}");
 }
