@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
-const BEFORE: &str = include_str!("golden/diff/before.yaml");
+pub(crate) const BEFORE: &str = include_str!("golden/diff/before.yaml");
 const AFTER: &str = include_str!("golden/diff/after.yaml");
 
 #[expect(clippy::disallowed_methods, reason = "this test runs the program")]
@@ -51,7 +51,7 @@ impl Scene {
         self.command(args).output().unwrap()
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.args([
             "--hostname-override",

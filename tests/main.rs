@@ -49,6 +49,7 @@ mod diff;
 mod diff_dumps;
 mod diff_external;
 mod diff_fields;
+mod diff_incomplete;
 mod diff_live;
 mod diff_manifests;
 mod diff_properties;

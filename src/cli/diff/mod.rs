@@ -4,11 +4,11 @@
 //! the exit code.
 
 mod desired;
+mod load;
 mod objects;
 mod output;
 mod sides;
 
-use self::sides::Sides;
 use super::arguments::RuleSettings;
 use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
 use super::terminal;
@@ -22,7 +22,7 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
-    let sides = Sides::load(args, &settings, report)?.only(&selected, args, &settings)?;
+    let sides = load::load(args, &settings, report)?.only(&selected, args, &settings)?;
     let reviews = sides.reviews();
     let fields = sides.fields(&reviews);
     let is_different = |review: &Review<'_>| {

@@ -1,0 +1,226 @@
+//! Loads both sides of a comparison, and the restore that turns one into the other.
+//!
+//! The live side comes from the kernel, a dump or older objects; the restore depends on which.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::super::arguments::{RuleSettings, given_once};
+use super::super::exit::ErrorReport;
+use super::super::restore::{NextRestore, RenderSide};
+use super::super::snapshot::{self, RuleOrigin};
+use super::super::terminal::escaped;
+use super::desired::Desired;
+use super::objects::ComparedObjects;
+use super::sides::Sides;
+use crate::config::{DiffArgs, Source, SourceArgs, Unusable};
+use crate::inspect::diff::{PlannedRestore, RestoreScope, restore_comments};
+use crate::net::{IpFamily, PerFamily};
+use crate::render::{AppliedState, PartialRestore};
+use crate::rules::{RuleSet, Table};
+use crate::ruleset::flattened;
+use crate::sync::FullReason;
+use crate::watch::manifests;
+
+/// Loads both sides as the flags select them.
+pub(super) fn load(
+    args: &DiffArgs,
+    settings: &RuleSettings<'_>,
+    report: &ErrorReport,
+) -> anyhow::Result<Sides> {
+    check_stdin(args)?;
+    match given_once("from-manifests", &args.from_manifests)? {
+        Some(path) => of_manifests(args, settings, path, report),
+        None => of_host(args, settings, report),
+    }
+}
+
+fn check_stdin(args: &DiffArgs) -> Result<(), Unusable> {
+    let saved = args.from_save.iter().map(|path| ("from-save", path));
+    let before = args.from_manifests.iter();
+    let named = saved.chain(before.map(|path| ("from-manifests", path)));
+    let after = args.source.manifests.iter().map(|path| ("manifests", path));
+    let mut readers = named
+        .chain(after)
+        .filter(|(_, path)| path.as_os_str() == "-");
+    match (readers.next(), readers.next()) {
+        (Some((first, _)), Some((second, _))) => {
+            let problem = format!("stdin can be read only once, and --{first} reads it");
+            Err(Unusable::of_flag(second, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Loads the rules of a kernel or a dump, and the objects to compare them with.
+fn of_host(
+    args: &DiffArgs,
+    settings: &RuleSettings<'_>,
+    report: &ErrorReport,
+) -> anyhow::Result<Sides> {
+    let mut host = if args.from_save.is_empty() {
+        let config = settings.rendering(&args.source)?;
+        snapshot::live(config.backend)?
+    } else {
+        snapshot::saved(&args.from_save, report)?
+    };
+    // Before any problem of the objects, which may be due to it.
+    if let Some(absence) = host.absence() {
+        tracing::warn!("{}", escaped(&absence));
+    }
+    let desired = Desired::for_host(settings, &args.source, &host, report)?;
+    let names = [host.origin.to_string(), name_of(&args.source)];
+    let mut right = PerFamily::from_fn(|_| RuleSet::default());
+    let mut restores = PerFamily::from_fn(|_| None);
+    let mut altered_comments = PerFamily::default();
+    for family in host.families.iter().copied() {
+        let side = desired.side(family);
+        let missing = host.missing_tables.get(family);
+        let missing = missing | host.unreadable_tables.get(family);
+        let right = right.get_mut(family);
+        *right = side.rules()?.0;
+        for table in &missing {
+            right.clear(*table);
+        }
+        *altered_comments.get_mut(family) = restore_comments(host.rules.get_mut(family), right);
+        // A restore depends on the live rules of all tables that Services use.
+        if !missing.iter().any(|table| *table != Table::Mangle) {
+            *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
+        }
+    }
+    Ok(Sides {
+        absence_reason: match host.origin {
+            RuleOrigin::Saved(_) => "no dump of it was given",
+            RuleOrigin::Live(_) | RuleOrigin::Desired => "this kernel does not support it",
+        },
+        left: host.rules.map(|_, rules| flattened(rules)),
+        right: right.map(|_, rules| flattened(rules)),
+        chosen: None,
+        families: host.families,
+        missing_tables: host.missing_tables,
+        unreadable_tables: host.unreadable_tables,
+        families_with_legacy: host.families_with_legacy,
+        altered_comments,
+        names,
+        restores,
+        objects: ComparedObjects::default(),
+        incomplete: BTreeSet::new(),
+    })
+}
+
+/// Loads two sets of objects: the restore is that of a daemon that has applied the first one.
+fn of_manifests(
+    args: &DiffArgs,
+    settings: &RuleSettings<'_>,
+    before: &Path,
+    report: &ErrorReport,
+) -> anyhow::Result<Sides> {
+    let config = settings.rendering(&args.source)?;
+    let config = config.with_load_balancers(args.preview.manifests_load_balancer_cidr);
+    let Source::Manifests {
+        path,
+        ranges,
+        validation,
+    } = &config.source
+    else {
+        anyhow::bail!("--from-manifests requires --manifests");
+    };
+    let options = config.manifest_options(ranges);
+    let names = [format!("`{}`", before.display()), name_of(&args.source)];
+    let pair = manifests::load_pair([before, path], &options, *validation)?;
+    report.print(&pair.before.errors);
+    report.print(&pair.after.errors);
+    let objects = ComparedObjects::of(&pair, ranges);
+    let incomplete = pair.incomplete_services.iter();
+    let incomplete = incomplete.map(|one| (one.namespace.clone(), one.name.clone()));
+    let incomplete = incomplete.collect();
+    let before = Desired::of_manifests(&config, pair.before)?;
+    let after = Desired::of_manifests(&config, pair.after)?;
+    let mut left = PerFamily::from_fn(|_| RuleSet::default());
+    let mut right = PerFamily::from_fn(|_| RuleSet::default());
+    let mut restores = PerFamily::from_fn(|_| None);
+    for family in IpFamily::ALL {
+        let (old, new) = (before.side(family), after.side(family));
+        let (rules, ledger) = old.rules()?;
+        let restore = next_restore((old, new), (&rules, ledger))?;
+        *restores.get_mut(family) = Some(restore);
+        *left.get_mut(family) = rules;
+        *right.get_mut(family) = new.rules()?.0;
+    }
+    Ok(Sides {
+        left: left.map(|_, rules| flattened(rules)),
+        right: right.map(|_, rules| flattened(rules)),
+        chosen: None,
+        families: IpFamily::ALL.into(),
+        absence_reason: "",
+        missing_tables: PerFamily::default(),
+        unreadable_tables: PerFamily::default(),
+        families_with_legacy: BTreeSet::new(),
+        altered_comments: PerFamily::default(),
+        names,
+        restores,
+        objects,
+        incomplete,
+    })
+}
+
+/// Returns the name of a source of objects.
+fn name_of(source: &SourceArgs) -> String {
+    match &source.manifests {
+        Some(path) => format!("`{}`", path.display()),
+        None => "the cluster".to_owned(),
+    }
+}
+
+/// Returns the restore of a daemon that starts on a host with the `live` rules.
+fn first_restore(side: RenderSide<'_>, live: &RuleSet) -> anyhow::Result<PlannedRestore> {
+    full(side, live, FullReason::First.as_str())
+}
+
+/// Returns the restore of a daemon when objects change.
+fn next_restore(
+    (before, after): (RenderSide<'_>, RenderSide<'_>),
+    (live, ledger): (&RuleSet, AppliedState),
+) -> anyhow::Result<PlannedRestore> {
+    let (services, partial) = match after.after(before, ledger, PartialRestore::ChangedChains) {
+        NextRestore::Full(why) => return full(after, live, why.as_str()),
+        NextRestore::Partial(services, partial) => (services, partial),
+    };
+    Ok(PlannedRestore {
+        scope: RestoreScope::Partial,
+        reason: match services {
+            0 => "node port addresses changed",
+            _ => "services changed",
+        },
+        services: Some(services),
+        chains: partial.stats.chains,
+        lines: count_lines(&partial.text),
+        bytes: partial.stats.bytes,
+        payload: Some(String::from_utf8_lossy(&partial.text).into_owned()),
+    })
+}
+
+fn full(
+    side: RenderSide<'_>,
+    live: &RuleSet,
+    reason: &'static str,
+) -> anyhow::Result<PlannedRestore> {
+    let mut lines = 0;
+    let stats = side.full(live, |piece| {
+        lines += count_lines(piece);
+        Ok(())
+    })?;
+    Ok(PlannedRestore {
+        scope: RestoreScope::Full,
+        reason,
+        services: None,
+        chains: stats.chains,
+        lines,
+        bytes: stats.bytes,
+        payload: None,
+    })
+}
+
+fn count_lines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
+}
