@@ -1,9 +1,15 @@
 //! `diff` of live rules against manifests of which a part cannot be used, and of Services whose
 //! Pods are unknown: what is unknown is named, and is not shown as a change.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "failing is a test's job"
+)]
 
 use std::fs;
+
+use serde_json::{Value, json};
 
 use crate::diff::{BEFORE, Scene, text};
 
@@ -19,6 +25,128 @@ fn divided(edit: impl Fn(&str) -> Option<String>) -> Scene {
         }
     }
     scene
+}
+
+/// Compares the dump with the manifests. Returns code, stdout and stderr.
+fn compared(scene: &Scene, more: &[&str]) -> (i32, String, String) {
+    let args = ["diff", "--from-save", "ipv4", "--manifests", "m"];
+    let output = scene.run(&[&args, more].concat());
+    let code = output.status.code().unwrap();
+    (code, text(&output.stdout), text(&output.stderr))
+}
+
+fn is_of_web(document: &str) -> bool {
+    document.contains("name: web")
+}
+
+/// Syntax error before the objects, so that the whole text is known.
+fn broken(document: &str) -> String {
+    format!("x: ]\n---\n{document}")
+}
+
+#[test]
+fn an_invalid_service_is_not_shown_as_removed_from_live_rules() {
+    let scene = divided(|document| {
+        // The Service is invalid, and of another one the endpoints.
+        let edited = document.replace("type: NodePort", "type: NodePrt");
+        Some(edited.replace("port: 53}]\nendpoints", "port: none}]\nendpoints"))
+    });
+    let (code, said, errors) = compared(&scene, &[]);
+    let summary = "\nno differences; 2 service ports not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    assert_eq!(code, 2, "{said}");
+    let named = "error: not compared, because their manifests have errors: \
+                 kube-system/dns:dns/udp, shop/web:http/tcp\n";
+    assert!(errors.ends_with(named), "{errors}");
+    let (_, said, _) = compared(&scene, &["-o", "json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let port = json!({"family": "IPv4", "namespace": "shop", "port": "http", "protocol": "tcp",
+                      "service": "web"});
+    assert_eq!(said["notCompared"]["servicePorts"][1], port);
+    assert_eq!(said["restores"], json!([]));
+    // Of a Service that is selected, everything is known.
+    let (code, said, errors) = compared(&scene, &["old"]);
+    assert!(said.ends_with("\nno differences\n"), "{said}");
+    assert!(!errors.contains("not compared"), "{errors}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn an_undecodable_service_is_not_shown_as_removed_from_live_rules() {
+    let scene = divided(|document| Some(document.replace("port: 80,", "port: [],")));
+    let (code, said, errors) = compared(&scene, &["--lenient"]);
+    let summary = "\nno differences; 1 service port not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    assert!(errors.contains("errors: shop/web:http/tcp\n"), "{errors}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn services_of_an_invalid_file_are_not_shown_as_removed_from_live_rules() {
+    // Services and endpoints of two others are removed.
+    let scene = divided(|document| match document {
+        web if is_of_web(web) => Some(broken(web)),
+        old if old.contains("name: old") => None,
+        slice if slice.contains("name: dns-1") => None,
+        other => Some(other.to_owned()),
+    });
+    let (code, said, errors) = compared(&scene, &[]);
+    assert!(
+        said.contains("\nshop/old/tcp disappears (IPv4)\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("\nkube-system/dns:dns/udp changes (IPv4)\n"),
+        "{said}"
+    );
+    assert!(
+        !said.contains("shop/web") && !said.contains("restore"),
+        "{said}"
+    );
+    let summary = "\n1 service port changes, 0 added, 1 removed; ";
+    assert!(said.contains(summary), "{said}");
+    assert!(said.ends_with("; 1 service port not compared\n"), "{said}");
+    assert!(errors.ends_with("errors: shop/web:http/tcp\n"), "{errors}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn endpoints_of_an_invalid_file_are_not_shown_as_removed_from_live_rules() {
+    let is_slice = |document: &str| document.contains("name: web-1");
+    let scene = divided(|document| match document {
+        slice if is_slice(slice) => Some(broken(slice)),
+        other => Some(other.to_owned()),
+    });
+    let (_, said, _) = compared(&scene, &[]);
+    let summary = "\nno differences; 1 service port not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    // A file without Services has no part in it.
+    let deployment = "kind: Deployment\nmetadata: {name: web}\nx: ]\n---\nkind: Pod\n";
+    let scene = divided(|document| match document {
+        slice if is_slice(slice) => Some(deployment.to_owned()),
+        other => Some(other.to_owned()),
+    });
+    let (_, said, _) = compared(&scene, &[]);
+    assert!(
+        said.contains("\nshop/web:http/tcp changes (IPv4)\n"),
+        "{said}"
+    );
+}
+
+/// A text that ends too early, or that is a template, may have had any Service.
+#[test]
+fn services_that_an_invalid_file_may_have_are_not_shown_as_removed_from_live_rules() {
+    for unknown in ["kind: [\n", "name: {{ .Values.name }}\n---\nkind: Pod\n"] {
+        let scene = divided(|document| match document {
+            web if is_of_web(web) => Some(unknown.to_owned()),
+            other => Some(other.to_owned()),
+        });
+        let (code, said, errors) = compared(&scene, &[]);
+        let summary = "\nno differences; 1 service port not compared\n";
+        assert!(said.ends_with(summary), "{unknown}: {said}");
+        assert!(errors.ends_with("errors: shop/web:http/tcp\n"), "{errors}");
+        assert_eq!(code, 2);
+    }
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn tracker(
     family: IpFamily,
     report: &ErrorReport,
 ) -> anyhow::Result<Tracker> {
-    let trackers = snapshot::trackers(config, report)?;
+    let trackers = snapshot::objects(config, report)?.trackers;
     Ok(match family {
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,

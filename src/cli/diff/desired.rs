@@ -14,12 +14,14 @@ use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
 use crate::tracker::Tracker;
-use crate::watch::manifests::Manifests;
+use crate::watch::manifests::{IncompleteServices, Manifests};
 
 /// Objects and render options of both families.
 pub(super) struct Desired {
     pub(super) trackers: PerFamily<Tracker>,
     pub(super) options: PerFamily<Options>,
+    /// Services that lack a part because of errors, unless that is known only of both sides.
+    pub(super) incomplete: IncompleteServices,
 }
 
 impl Desired {
@@ -40,9 +42,12 @@ impl Desired {
         report: &ErrorReport,
     ) -> anyhow::Result<Self> {
         let config = settings.rendering(source)?;
-        let trackers = snapshot::trackers(&config, report)?;
-        check_node(&config, &trackers)?;
-        Self::new(&config, trackers, host)
+        let objects = snapshot::objects(&config, report)?;
+        check_node(&config, &objects.trackers)?;
+        Ok(Self {
+            incomplete: objects.incomplete,
+            ..Self::new(&config, objects.trackers, host)?
+        })
     }
 
     fn new(
@@ -61,7 +66,11 @@ impl Desired {
                 of_family.backend = backend;
             }
         }
-        Ok(Self { trackers, options })
+        Ok(Self {
+            trackers,
+            options,
+            incomplete: IncompleteServices::default(),
+        })
     }
 
     pub(super) fn side(&self, family: IpFamily) -> RenderSide<'_> {

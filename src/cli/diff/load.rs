@@ -104,7 +104,7 @@ fn of_host(
         names,
         restores,
         objects: ComparedObjects::default(),
-        incomplete: BTreeSet::new(),
+        incomplete: desired.incomplete,
     })
 }
 
@@ -131,9 +131,6 @@ fn of_manifests(
     report.print(&pair.before.errors);
     report.print(&pair.after.errors);
     let objects = ComparedObjects::of(&pair, ranges);
-    let incomplete = pair.incomplete_services.iter();
-    let incomplete = incomplete.map(|one| (one.namespace.clone(), one.name.clone()));
-    let incomplete = incomplete.collect();
     let before = Desired::of_manifests(&config, pair.before)?;
     let after = Desired::of_manifests(&config, pair.after)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
@@ -160,7 +157,7 @@ fn of_manifests(
         names,
         restores,
         objects,
-        incomplete,
+        incomplete: pair.incomplete_services,
     })
 }
 

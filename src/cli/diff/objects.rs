@@ -56,8 +56,8 @@ fn is_incomplete(object: &RawObject, pair: &ManifestPair) -> bool {
         }
         RawKind::Ingested(Kind::Node) | RawKind::Pod | RawKind::Other => None,
     };
-    let mut incomplete = pair.incomplete_services.iter();
-    incomplete.any(|one| one.namespace == object.namespace && Some(&*one.name) == service)
+    let incomplete = &pair.incomplete_services;
+    service.is_some_and(|service| incomplete.contains(&object.namespace, service))
 }
 
 fn selector_change(matches: &TemplateMatches) -> SelectorChange {

@@ -8,10 +8,11 @@ use super::super::snapshot::missing;
 use super::objects::ComparedObjects;
 use crate::config::DiffArgs;
 use crate::inspect::catalog::PortQuery;
-use crate::inspect::diff::{FieldReview, PlannedRestore, PortSelection, Review, compare};
+use crate::inspect::diff::{self, FieldReview, PlannedRestore, PortSelection, Review, compare};
 use crate::inspect::explain::ServiceWithoutRules;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet, Table};
+use crate::watch::manifests::IncompleteServices;
 
 /// Live rules on the left and desired rules on the right.
 pub(super) struct Sides {
@@ -34,8 +35,8 @@ pub(super) struct Sides {
     pub(super) restores: PerFamily<Option<PlannedRestore>>,
     /// Objects of both sides, if both are manifests.
     pub(super) objects: ComparedObjects,
-    /// Namespaces and names of Services that a side has only in part, as objects are invalid.
-    pub(super) incomplete: BTreeSet<(String, String)>,
+    /// Services that a side has only in part, as objects have errors.
+    pub(super) incomplete: IncompleteServices,
 }
 
 impl Sides {
@@ -67,7 +68,7 @@ impl Sides {
     }
 
     /// Prints errors about live rules that cannot be read, and what is not compared because of
-    /// them.
+    /// them or of errors in manifests.
     pub(super) fn report_not_compared(&self, reviews: &[Review<'_>], report: &ErrorReport) {
         let [live, _] = &self.names;
         for family in self.families() {
@@ -81,6 +82,9 @@ impl Sides {
         }
         for text in reviews.iter().filter_map(Review::not_compared_text) {
             report.print_one(&format_args!("{live}: {text}"));
+        }
+        if let Some(text) = diff::incomplete_text(reviews) {
+            report.print_one(&text);
         }
     }
 
@@ -142,7 +146,13 @@ impl Sides {
             let legacy = Some(Backend::Legacy);
             let has_legacy = self.families_with_legacy.contains(&family);
             review.not_compared.backend = legacy.filter(|_| has_legacy);
-            let review = review.without_incomplete(&self.incomplete);
+            let review = if self.incomplete.is_empty() {
+                review
+            } else {
+                let is_incomplete =
+                    |namespace: &_, name: &_| self.incomplete.contains(namespace, name);
+                review.without_incomplete(is_incomplete)
+            };
             match &self.chosen {
                 Some(chosen) => review.only(chosen),
                 None => review,

@@ -20,7 +20,9 @@ use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Option
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
-use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
+use crate::watch::manifests::{
+    self, AssumedValueKind, IncompleteServices, ManifestRanges, Manifests,
+};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
@@ -30,7 +32,11 @@ pub(in crate::cli) fn render(
     config: &RenderConfig,
     report: &ErrorReport,
 ) -> anyhow::Result<RuleSnapshot> {
-    let (trackers, service_types) = read_objects(config, report)?;
+    let DesiredObjects {
+        trackers,
+        service_types,
+        ..
+    } = objects(config, report)?;
     if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
         tracing::warn!("{}", missing::unknown_node(&config.node_name));
     }
@@ -78,25 +84,31 @@ pub(in crate::cli) fn full(
     (text, payload.finish().0)
 }
 
-/// Returns trackers with all objects; warns of objects that are missing.
-pub(in crate::cli) fn trackers(
-    config: &RenderConfig,
-    report: &ErrorReport,
-) -> anyhow::Result<PerFamily<Tracker>> {
-    Ok(read_objects(config, report)?.0)
+/// Objects of manifests or a cluster.
+pub(in crate::cli) struct DesiredObjects {
+    /// All of them.
+    pub(in crate::cli) trackers: PerFamily<Tracker>,
+    service_types: ServiceTypes,
+    /// Services of manifests that lack a part because of errors.
+    pub(in crate::cli) incomplete: IncompleteServices,
 }
 
-fn read_objects(
+/// Reads all objects; warns of objects that are missing.
+pub(in crate::cli) fn objects(
     config: &RenderConfig,
     report: &ErrorReport,
-) -> anyhow::Result<(PerFamily<Tracker>, ServiceTypes)> {
+) -> anyhow::Result<DesiredObjects> {
     let progress = Progress::start(match &config.source {
         Source::Manifests { .. } => "reading manifests",
         Source::Cluster(_) => "listing objects of the API server",
     });
-    let (objects, types) = changes(config, report)?;
+    let (objects, service_types, incomplete) = changes(config, report)?;
     drop(progress);
-    Ok((track(config, objects), types))
+    Ok(DesiredObjects {
+        trackers: track(config, objects),
+        service_types,
+        incomplete,
+    })
 }
 
 /// Returns trackers with all objects of manifests that were read before.
@@ -151,7 +163,11 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
 fn changes(
     config: &RenderConfig,
     report: &ErrorReport,
-) -> anyhow::Result<((ObjectChanges, OtherNodes), ServiceTypes)> {
+) -> anyhow::Result<(
+    (ObjectChanges, OtherNodes),
+    ServiceTypes,
+    IncompleteServices,
+)> {
     match &config.source {
         Source::Manifests {
             path,
@@ -159,18 +175,21 @@ fn changes(
             validation,
         } => {
             let options = config.manifest_options(ranges);
-            let manifests = manifests::load(path, &options, *validation)?;
+            let mut manifests = manifests::load(path, &options, *validation)?;
             report.print(&manifests.errors);
             warn_of_load_balancers(&manifests, ranges);
             warn_of_missing_addresses(&manifests);
             let types = ServiceTypes::read(manifests.services.iter().map(|one| &**one));
-            Ok((changes_of(manifests, &config.node_name), types))
+            let incomplete = std::mem::take(&mut manifests.incomplete);
+            let changes = changes_of(manifests, &config.node_name);
+            Ok((changes, types, incomplete))
         }
         Source::Cluster(options) => {
             let (senders, receivers) = change_channels(None);
             let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
             let types = list(options, &config.node_name, &mut ingester)?;
-            Ok(((taken(receivers), OtherNodes::Unknown), types))
+            let changes = (taken(receivers), OtherNodes::Unknown);
+            Ok((changes, types, IncompleteServices::default()))
         }
     }
 }

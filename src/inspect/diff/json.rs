@@ -57,8 +57,7 @@ fn ports_not_compared<'r>(review: &'r Review<'_>) -> impl Iterator<Item = PortNo
     let family = review.family.as_str();
     review
         .not_compared
-        .ports
-        .iter()
+        .all_ports()
         .map(move |port| PortNotCompared {
             namespace: port.namespace(),
             service: port.service(),

@@ -58,3 +58,4 @@ pub(crate) use selection::PortSelection;
 pub(crate) use selector::SelectorChange;
 pub use text::text;
 pub use unified::{RulesetText, unified};
+pub(crate) use unreadable::incomplete_text;

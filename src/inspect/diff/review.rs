@@ -99,10 +99,19 @@ pub struct NotSelected {
 pub struct NotCompared<'a> {
     /// Chains with live rules that cannot be read, if it depends on these whether they differ.
     pub chains: Vec<UnreadableChain<'a>>,
-    /// Service ports that have rules in these chains, or objects that are invalid.
+    /// Service ports that have rules in these chains.
     pub ports: BTreeSet<PortName>,
+    /// Service ports with objects that have errors.
+    pub incomplete: BTreeSet<PortName>,
     /// Backend with further rules, which the save program reports and does not list.
     pub backend: Option<Backend>,
+}
+
+impl NotCompared<'_> {
+    /// Returns all service ports without a result.
+    pub(super) fn all_ports(&self) -> impl Iterator<Item = &PortName> {
+        self.ports.union(&self.incomplete)
+    }
 }
 
 /// Chain with live rules that cannot be read.
@@ -253,7 +262,8 @@ impl<'r> FromIterator<&'r Review<'r>> for Summary {
         summary.count_ports(&reviews);
         let unselected = reviews.iter().flat_map(|review| &review.not_selected.ports);
         summary.unselected_ports = unselected.collect::<BTreeSet<_>>().len();
-        let ports = reviews.iter().flat_map(|review| &review.not_compared.ports);
+        let ports = reviews.iter();
+        let ports = ports.flat_map(|review| review.not_compared.all_ports());
         summary.not_compared = ports.collect::<BTreeSet<_>>().len();
         for review in reviews {
             summary.unselected_chains += review.not_selected.chains;

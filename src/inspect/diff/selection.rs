@@ -70,9 +70,9 @@ impl Review<'_> {
         let (ports, others): (Vec<_>, Vec<_>) =
             ports.partition(|port| selection.ports.contains(&port.name));
         let mut not_compared = self.not_compared;
-        not_compared
-            .ports
-            .retain(|port| selection.ports.contains(port));
+        for ports in [&mut not_compared.ports, &mut not_compared.incomplete] {
+            ports.retain(|port| selection.ports.contains(port));
+        }
         // In a dispatch chain, the unreadable rules may be those of a selected service port.
         not_compared.chains.retain(|one| {
             let is_dispatch = ChainRole::of(one.table, one.chain) == ChainRole::Dispatch;

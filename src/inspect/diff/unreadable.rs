@@ -49,26 +49,22 @@ impl<'a> Review<'a> {
         self.not_compared = NotCompared {
             chains: chains.into_iter().collect(),
             ports,
-            backend: None,
+            ..NotCompared::default()
         };
         self
     }
 
-    /// Sets aside the service ports of Services, given by namespace and name, that a side has only
-    /// in part. Drops the restore, which is for all.
+    /// Sets aside the service ports of Services that a side has only in part, as `is_incomplete`
+    /// reports by namespace and name. Drops the restore, which is for all.
     #[must_use]
-    pub fn without_incomplete(mut self, services: &BTreeSet<(String, String)>) -> Self {
-        if services.is_empty() {
-            return self;
-        }
+    pub fn without_incomplete(mut self, is_incomplete: impl Fn(&str, &str) -> bool) -> Self {
         let is_incomplete = |port: &mut PortReview<'a>| {
-            let name = (port.name.namespace(), port.name.service());
-            let mut services = services.iter();
-            services.any(|(namespace, service)| name == (namespace.as_str(), service.as_str()))
+            let name = &port.name;
+            is_incomplete(name.namespace(), name.service())
         };
         let incomplete = self.ports.extract_if(.., is_incomplete);
         let names = incomplete.map(|port| port.name);
-        self.not_compared.ports.extend(names);
+        self.not_compared.incomplete.extend(names);
         Self {
             restore: None,
             ..self
@@ -119,6 +115,15 @@ impl fmt::Display for NotComparedText<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the error about service ports that are not compared because of errors in manifests.
+pub(crate) fn incomplete_text(reviews: &[Review<'_>]) -> Option<String> {
+    let ports = reviews.iter().flat_map(|one| &one.not_compared.incomplete);
+    let ports: BTreeSet<_> = ports.collect();
+    let names = listed(ports.iter().map(ToString::to_string));
+    (!ports.is_empty())
+        .then(|| format!("not compared, because their manifests have errors: {names}"))
 }
 
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {

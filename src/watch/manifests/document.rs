@@ -82,19 +82,24 @@ pub(super) struct InvalidObject {
 
 impl InvalidObject {
     fn new(kind: &str, object: &Value, problems: Vec<FieldProblem>) -> Self {
-        let place = if kind == Kind::Service.as_str() {
-            "/metadata/name"
-        } else {
-            "/metadata/labels/kubernetes.io~1service-name"
-        };
-        let service = object.pointer(place).and_then(Value::as_str);
         Self {
             kind: kind.to_owned(),
             name: NamespacedName::of(object),
-            service: service.map(str::to_owned),
+            service: service_of(kind, object),
             problems,
         }
     }
+}
+
+/// Returns the name of the Service that an object is, or that it has endpoints of.
+fn service_of(kind: &str, object: &Value) -> Option<String> {
+    let place = if kind == Kind::Service.as_str() {
+        "/metadata/name"
+    } else {
+        "/metadata/labels/kubernetes.io~1service-name"
+    };
+    let service = object.pointer(place).and_then(Value::as_str);
+    service.map(str::to_owned)
 }
 
 /// Decodes an object of a kind. Only a syntax error fails: an object with a field of a wrong type
@@ -171,6 +176,8 @@ pub(super) struct UndecodableObject {
     pub(super) namespace: String,
     /// Empty if it has none.
     pub(super) name: String,
+    /// Name of the Service that it is, or that it has endpoints of.
+    pub(super) service: Option<String>,
     pub(super) reason: String,
 }
 
@@ -181,6 +188,7 @@ impl UndecodableObject {
             kind,
             namespace,
             name,
+            service: service_of(kind.as_str(), object),
             reason: error.to_string(),
         }
     }

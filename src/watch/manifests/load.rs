@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
+use super::incomplete::{IncompleteServices, UnusableText};
 use super::kustomization;
 use super::locate::Locator;
 use super::merge::{Manifests, merge};
@@ -50,7 +51,9 @@ pub(crate) fn load(
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
     let loaded = read(path, options.checks(validation))?;
-    let manifests = merge(loaded.contents(), options);
+    let mut manifests = merge(loaded.contents(), options);
+    let files = loaded.contents().map(|(_, content)| content);
+    manifests.incomplete = IncompleteServices::of(files, loaded.unusable.clone());
     Ok(loaded.add_notes_and_errors(manifests))
 }
 
@@ -70,6 +73,8 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
         }
     } else {
         let found = find(path)?;
+        let unknown = found.unusable.iter().map(|_| UnusableText::unknown());
+        loaded.unusable = unknown.collect();
         loaded.errors = found.unusable;
         for file in found.files {
             let text = if file == path {
@@ -106,6 +111,8 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
 pub(super) struct LoadedManifests {
     pub(super) files: Vec<LoadedFile>,
     pub(super) errors: Vec<ManifestError>,
+    /// Files that are not among [`Self::files`].
+    pub(super) unusable: Vec<UnusableText>,
     notes: Vec<String>,
 }
 
@@ -122,19 +129,24 @@ type ObjectIndex = (usize, usize);
 
 impl LoadedManifests {
     fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, checks: ObjectChecks) {
-        let read = text
-            .map_err(|error| ManifestError::new(path, &error))
-            .and_then(|text| match parse(&text, checks) {
-                Ok(content) => Ok((text, content)),
-                Err(error) => Err(ManifestError::in_file(path, error)),
-            });
-        match read {
-            Ok((text, content)) => self.files.push(LoadedFile {
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => {
+                self.unusable.push(UnusableText::unknown());
+                self.errors.push(ManifestError::new(path, &error));
+                return;
+            }
+        };
+        match parse(&text, checks) {
+            Ok(content) => self.files.push(LoadedFile {
                 path: path.to_owned(),
                 text,
                 content,
             }),
-            Err(error) => self.errors.push(error),
+            Err(error) => {
+                self.unusable.push(UnusableText::of(&text, error.line));
+                self.errors.push(ManifestError::in_file(path, error));
+            }
         }
     }
 
@@ -151,8 +163,12 @@ impl LoadedManifests {
             .collect();
         let is_patch =
             |file: &mut LoadedFile| patches.contains_key(&kustomization::normalized(&file.path));
-        let removed = self.files.extract_if(.., is_patch);
-        let errors = removed.filter_map(|file| {
+        let removed: Vec<LoadedFile> = self.files.extract_if(.., is_patch).collect();
+        let unusable = removed
+            .iter()
+            .map(|file| UnusableText::of(&file.text, None));
+        self.unusable.extend(unusable);
+        let errors = removed.into_iter().filter_map(|file| {
             let kustomization = patches
                 .get(&kustomization::normalized(&file.path))?
                 .display();

@@ -12,6 +12,7 @@ use super::assumption::Assumption;
 use super::document::{InvalidObject, NamespacedName, UndecodableObject};
 use super::files::ManifestError;
 use super::fill_in::{OtherState, fill_in};
+use super::incomplete::IncompleteServices;
 use super::parse::FileContent;
 use super::validation::FieldProblem;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
@@ -43,6 +44,9 @@ pub(crate) struct Manifests {
     pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
+    /// Services of which parts are missing because of errors. Empty for the daemon, and for two
+    /// states of the same manifests.
+    pub incomplete: IncompleteServices,
     /// Files and objects that a command does not use.
     pub errors: Vec<ManifestError>,
 }

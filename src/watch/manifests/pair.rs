@@ -11,12 +11,12 @@ use super::document::NamespacedName;
 use super::endpoints::{OtherStateObjects, assume_endpoints, slices_by_service};
 use super::files::ManifestErrorScope;
 use super::fill_in::OtherState;
+use super::incomplete::{IncompleteServices, invalid_services, service_names, slice_services};
 use super::load::{LoadedFile, LoadedManifests, ManifestErrors, read};
 use super::merge::{Manifests, merge_files};
 use super::raw::RawObject;
 use super::template_matches::{TemplateMatches, template_matches};
 use super::{ManifestOptions, Validation};
-use crate::ingest::Metadata;
 
 /// Two states of the same objects.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct ManifestPair {
     /// Services that have Pods in one state only, by the templates of the manifests. Sorted.
     pub template_matches: Vec<TemplateMatches>,
     /// Services of which a state lacks the object or an EndpointSlice, because of errors.
-    pub incomplete_services: BTreeSet<NamespacedName>,
+    pub incomplete_services: IncompleteServices,
 }
 
 /// Reads the manifests at two paths. Addresses and node ports that are not set are the same in both
@@ -80,22 +80,13 @@ pub(crate) fn load_pair(
 type LoadedState<'a> = (&'a LoadedManifests, &'a Path);
 
 /// Returns the Services of which a state lacks the object or an EndpointSlice, because of errors.
-fn incomplete_services(
-    earlier: LoadedState<'_>,
-    later: LoadedState<'_>,
-) -> BTreeSet<NamespacedName> {
+fn incomplete_services(earlier: LoadedState<'_>, later: LoadedState<'_>) -> IncompleteServices {
     let states = [earlier, later].into_iter();
     let files = states.flat_map(|(state, _)| &state.files);
-    let invalid = files.flat_map(|file| &file.content.invalid);
-    let invalid = invalid.filter_map(|(_, object)| {
-        Some(NamespacedName {
-            namespace: object.name.namespace.clone(),
-            name: object.service.clone()?,
-        })
-    });
+    let invalid = files.flat_map(|file| invalid_services(&file.content));
     let lost = [(earlier, later), (later, earlier)].into_iter();
     let lost = lost.flat_map(|(state, other)| services_of_unusable_files(state, other));
-    invalid.chain(lost).collect()
+    IncompleteServices::of_names(invalid.chain(lost).collect())
 }
 
 /// Returns the Services of those files of `other` that cannot be used in a state. A file is the
@@ -113,19 +104,6 @@ fn services_of_unusable_files(
         below.is_ok_and(|below| unusable.contains(below))
     };
     let files = other.files.iter().filter(is_unusable);
-    files.flat_map(service_names).collect()
-}
-
-/// Returns the names of the Services that a file has, or endpoints of.
-fn service_names(file: &LoadedFile) -> impl Iterator<Item = NamespacedName> {
-    let named = |metadata: &Metadata, service: &str| NamespacedName {
-        namespace: metadata.namespace.clone(),
-        name: service.to_owned(),
-    };
-    let services = file.content.services.iter().map(|one| &one.metadata);
-    let services = services.map(move |one| named(one, &one.name));
-    let slices = file.content.endpoint_slices.iter().map(|one| &one.metadata);
-    let of_slices =
-        slices.filter_map(move |one| Some(named(one, &one.label("kubernetes.io/service-name")?)));
-    services.chain(of_slices)
+    let names = |content| service_names(content).chain(slice_services(content));
+    files.map(|file| &file.content).flat_map(names).collect()
 }

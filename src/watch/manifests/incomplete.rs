@@ -1,0 +1,147 @@
+//! Services of which manifests lack a part because of errors.
+//!
+//! Their author meant them to be there: a comparison must not show them as removed.
+
+use std::collections::BTreeSet;
+
+use super::document::NamespacedName;
+use super::parse::{FileContent, is_template};
+use super::text;
+use crate::ingest::{Metadata, SERVICE_NAME_LABEL};
+
+/// Services of which manifests lack the object or an EndpointSlice, because of errors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct IncompleteServices {
+    /// Services that have an object with errors.
+    named: BTreeSet<NamespacedName>,
+    /// Files that may have had objects of further Services.
+    unusable: Vec<UnusableText>,
+    /// Services that have an object and an EndpointSlice without errors.
+    complete: BTreeSet<NamespacedName>,
+}
+
+impl IncompleteServices {
+    /// Takes the Services that are known to be incomplete.
+    pub(super) fn of_names(named: BTreeSet<NamespacedName>) -> Self {
+        Self {
+            named,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the incomplete Services of manifests, of which nothing is known but their files.
+    pub(super) fn of<'c>(
+        files: impl Iterator<Item = &'c FileContent> + Clone,
+        unusable: Vec<UnusableText>,
+    ) -> Self {
+        let services = files.clone().flat_map(service_names);
+        let with_slices: BTreeSet<_> = files.clone().flat_map(slice_services).collect();
+        Self {
+            named: files.flat_map(invalid_services).collect(),
+            unusable,
+            complete: services.filter(|one| with_slices.contains(one)).collect(),
+        }
+    }
+
+    /// Reports whether no Service is incomplete.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty() && self.unusable.is_empty()
+    }
+
+    /// Reports whether a Service is incomplete, or may be.
+    pub(crate) fn contains(&self, namespace: &str, service: &str) -> bool {
+        let name = NamespacedName {
+            namespace: namespace.to_owned(),
+            name: service.to_owned(),
+        };
+        let is_complete = self.complete.contains(&name);
+        let mut unusable = self.unusable.iter();
+        self.named.contains(&name)
+            || unusable.any(|text| text.names(service) || text.is_partial && !is_complete)
+    }
+}
+
+/// Words of a file that cannot be used.
+#[derive(Debug, Clone)]
+pub(super) struct UnusableText {
+    /// Words, among them the names of all objects; empty without Services and EndpointSlices.
+    words: BTreeSet<String>,
+    /// The file may have objects that its text does not name.
+    is_partial: bool,
+}
+
+impl UnusableText {
+    /// Returns the words of a file whose text is unknown.
+    pub(super) const fn unknown() -> Self {
+        Self {
+            words: BTreeSet::new(),
+            is_partial: true,
+        }
+    }
+
+    /// Reads the words of a text. `error_line` is the line of its syntax error, counted from 1: one
+    /// at the end shows that the text ends too early. The names in a Helm template are unknown.
+    pub(super) fn of(text: &[u8], error_line: Option<u64>) -> Self {
+        let Some(text) = text::decode(text) else {
+            return Self::unknown();
+        };
+        let is_in_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let words = text.split(|letter| !is_in_word(letter));
+        let mut words: BTreeSet<String> = words.map(str::to_owned).collect();
+        let kinds = [
+            "Service",
+            "ServiceList",
+            "EndpointSlice",
+            "EndpointSliceList",
+        ];
+        if !kinds.into_iter().any(|kind| words.contains(kind)) {
+            words.clear();
+        }
+        let lines = text.lines().count() as u64;
+        Self {
+            words,
+            is_partial: error_line.is_some_and(|line| line >= lines) || is_template(&text),
+        }
+    }
+
+    fn names(&self, service: &str) -> bool {
+        self.words.contains(service)
+    }
+}
+
+/// Returns the Services that have an invalid or undecodable object in a file.
+pub(super) fn invalid_services(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+    let invalid = file.invalid.iter().map(|(_, object)| {
+        let namespace = &object.name.namespace;
+        (namespace, &object.service)
+    });
+    let undecodable = file.undecodable.iter();
+    let undecodable = undecodable.map(|object| (&object.namespace, &object.service));
+    invalid
+        .chain(undecodable)
+        .filter_map(|(namespace, service)| {
+            Some(NamespacedName {
+                namespace: namespace.clone(),
+                name: service.clone()?,
+            })
+        })
+}
+
+/// Returns the names of the Services in a file.
+pub(super) fn service_names(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+    let services = file.services.iter().map(|one| &one.metadata);
+    services.map(|metadata| named(metadata, &metadata.name))
+}
+
+/// Returns the names of the Services that a file has endpoints of.
+pub(super) fn slice_services(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+    let slices = file.endpoint_slices.iter().map(|one| &one.metadata);
+    slices.filter_map(|metadata| Some(named(metadata, &metadata.label(SERVICE_NAME_LABEL)?)))
+}
+
+fn named(metadata: &Metadata, service: &str) -> NamespacedName {
+    NamespacedName {
+        namespace: metadata.namespace.clone(),
+        name: service.to_owned(),
+    }
+}
