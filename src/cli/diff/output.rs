@@ -31,7 +31,6 @@ use super::super::terminal;
 use super::sides::Sides;
 use crate::config::{DiffArgs, DiffFormat, environment};
 use crate::inspect::diff::{self, FieldReview, FieldRole, Review, RulesetText};
-use crate::net::IpFamily;
 
 /// Prints the differences in the format that flags and environment select.
 pub(super) fn print(
@@ -68,8 +67,8 @@ pub(super) fn print(
             serde_json::to_writer_pretty(&mut *out, &diff::json(reviews, fields))?;
             Ok(writeln!(out)?)
         }),
-        (DiffFormat::Unified, None) => print_text(|text| write_unified(text, sides)),
-        (DiffFormat::Unified, Some(program)) => show(program, sides),
+        (DiffFormat::Unified, None) => print_text(|text| write_unified(text, sides, reviews)),
+        (DiffFormat::Unified, Some(program)) => show(program, sides, reviews),
     }
 }
 
@@ -100,9 +99,9 @@ fn print_text(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<
 }
 
 /// Writes the output of `diff -u`.
-fn write_unified(text: &mut String, sides: &Sides) -> fmt::Result {
-    for family in sides.families() {
-        let [left, right] = sides_as_text(sides, family);
+fn write_unified(text: &mut String, sides: &Sides, reviews: &[Review<'_>]) -> fmt::Result {
+    for review in reviews {
+        let (family, [left, right]) = (review.family, sides_as_text(sides, review));
         // The same paths as for a program, so that `patch -p0` finds the files.
         let [old, new] = NAMES.map(|side| format!("{side}/{family}"));
         diff::unified(text, (&old, &new), &left, &right)?;
@@ -110,13 +109,16 @@ fn write_unified(text: &mut String, sides: &Sides) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the live and the desired rules as text, limited to the selected service ports.
-fn sides_as_text(sides: &Sides, family: IpFamily) -> [RulesetText<'_>; 2] {
+/// Returns the live and the desired rules as text, limited to the selected service ports and
+/// without what is not compared.
+fn sides_as_text<'s>(sides: &'s Sides, review: &Review<'_>) -> [RulesetText<'s>; 2] {
+    let family = review.family;
     let (left, right) = (sides.left.get(family), sides.right.get(family));
     let both = [
         RulesetText::of(left, right, right),
         RulesetText::of(right, left, right),
     ];
+    let both = both.map(|text| text.compared(&review.not_compared, [left, right]));
     match &sides.chosen {
         Some(chosen) => both.map(|text| text.only(chosen)),
         None => both,
@@ -132,7 +134,7 @@ const NAMES: [&str; 2] = ["LIVE", "DESIRED"];
 ///
 /// If the program does not exist, ends with more than 1 because it could not compare, or is ended
 /// by a signal that ends this process as well.
-fn show(program: &str, sides: &Sides) -> anyhow::Result<()> {
+fn show(program: &str, sides: &Sides, reviews: &[Review<'_>]) -> anyhow::Result<()> {
     let (name, parameters) = words(program)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -140,7 +142,8 @@ fn show(program: &str, sides: &Sides) -> anyhow::Result<()> {
     let status = runtime.block_on(async {
         // From here on, signals end this process only after the directories are deleted.
         let interrupts = Interrupts::new()?;
-        let directory = directory(sides).context("cannot write the files for the external diff")?;
+        let directory =
+            directory(sides, reviews).context("cannot write the files for the external diff")?;
         #[expect(
             clippy::disallowed_methods,
             reason = "the user's program is not one of iptables'"
@@ -184,7 +187,7 @@ fn is_broken_pipe(status: ExitStatus) -> bool {
 
 /// Writes both sides to a directory that only this user can read: rules reveal the clients that
 /// are allowed.
-fn directory(sides: &Sides) -> io::Result<TempDir> {
+fn directory(sides: &Sides, reviews: &[Review<'_>]) -> io::Result<TempDir> {
     let directory = tempfile::Builder::new()
         .prefix("deltaproxy-diff-")
         .permissions(Permissions::from_mode(0o700))
@@ -193,9 +196,9 @@ fn directory(sides: &Sides) -> io::Result<TempDir> {
     for path in &paths {
         DirBuilder::new().mode(0o700).create(path)?;
     }
-    for family in sides.families() {
-        for (path, text) in paths.iter().zip(sides_as_text(sides, family)) {
-            write_file(&path.join(family.as_str()), &text.to_string())?;
+    for review in reviews {
+        for (path, text) in paths.iter().zip(sides_as_text(sides, review)) {
+            write_file(&path.join(review.family.as_str()), &text.to_string())?;
         }
     }
     Ok(directory)

@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::chain_role::ChainRole;
 use super::edit::Edit;
 use super::review::{ChainReview, NotCompared, PortReview, Review, UnreadableChain};
+use super::unified::RulesetText;
+use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{RuleSet, Table};
 
@@ -69,6 +72,40 @@ impl<'a> Review<'a> {
             restore: None,
             ..self
         }
+    }
+}
+
+impl RulesetText<'_> {
+    /// Leaves out what is not compared of the two sides: service ports, with their chains on either
+    /// side, and chains and rules that cannot be read.
+    #[must_use]
+    pub(crate) fn compared(mut self, not_compared: &NotCompared<'_>, sides: [&RuleSet; 2]) -> Self {
+        let ports: BTreeSet<&PortName> = not_compared.all_ports().collect();
+        if ports.is_empty() && not_compared.chains.is_empty() {
+            return self;
+        }
+        let keys: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
+        let catalogs = sides.map(Catalog::read);
+        let owners = catalogs.iter().flat_map(Catalog::owners);
+        let of_ports = owners.filter(|(_, port)| ports.contains(port));
+        let of_ports: BTreeSet<&str> = of_ports.map(|(chain, _)| chain).collect();
+        let unreadable = not_compared.chains.iter();
+        let unreadable: BTreeSet<_> = unreadable.map(|one| (one.table, one.chain)).collect();
+        self.chains.retain_mut(|chain| {
+            let is_readable = !unreadable.contains(&(chain.table, chain.name));
+            match ChainRole::of(chain.table, chain.name) {
+                ChainRole::ServicePort => !of_ports.contains(chain.name),
+                ChainRole::Dispatch => {
+                    chain.lists.retain(|(key, _)| !keys.contains(key));
+                    for (_, rules) in &mut chain.lists {
+                        rules.retain(|rule| is_readable || !rule.is_unparsed());
+                    }
+                    true
+                }
+                ChainRole::Fixed | ChainRole::BuiltIn | ChainRole::ThirdParty => is_readable,
+            }
+        });
+        self
     }
 }
 
