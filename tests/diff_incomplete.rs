@@ -218,3 +218,97 @@ fn a_node_without_a_proxy_is_named_before_the_manifests_are_read() {
         assert!(errors.contains("warning: no EndpointSlices"), "{errors}");
     }
 }
+
+/// Service with a selector and a named target port.
+fn service(name: &str, target: &str) -> String {
+    format!(
+        "kind: Service\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{selector: {{app: \
+         {name}}}, ports: [{{port: 80, targetPort: {target}}}]}}\n"
+    )
+}
+
+/// Deployment with a named container port.
+fn deployment(name: &str, port: &str) -> String {
+    format!(
+        "kind: Deployment\napiVersion: apps/v1\nmetadata: {{name: {name}}}\nspec: {{template: \
+         {{metadata: {{labels: {{app: {name}}}}}, spec: {{containers: [{{ports: [{{name: {port}, \
+         containerPort: 8080}}]}}]}}}}}}\n"
+    )
+}
+
+/// Compares the files of two states. Returns stdout.
+fn compared_states(before: &[(&str, String)], after: &[(&str, String)]) -> String {
+    let scene = Scene::new();
+    for (state, files) in [("before", before), ("after", after)] {
+        fs::create_dir(scene.path(state)).unwrap();
+        for (name, text) in files {
+            fs::write(scene.path(state).join(name), text).unwrap();
+        }
+    }
+    let args = ["diff", "--from-manifests", "before", "--manifests", "after"];
+    text(&scene.run(&args).stdout)
+}
+
+#[test]
+fn a_pod_template_in_an_invalid_file_does_not_change_its_service() {
+    let service = ("service.yaml", service("web", "http"));
+    let valid = ("web.yaml", deployment("web", "http"));
+    let invalid = ("web.yaml", broken(&valid.1));
+    let other_side = "  numbers of named ports from the other side, as the file with the Pod \
+                      template has an error: default/web http=8080\n";
+    for invalid_first in [false, true] {
+        let states = [&valid, &invalid].map(|file| [service.clone(), file.clone()]);
+        let [one, other] = &states;
+        let said = if invalid_first {
+            compared_states(other, one)
+        } else {
+            compared_states(one, other)
+        };
+        assert!(said.contains(other_side), "{said}");
+        assert!(said.ends_with("\nno differences\n"), "{said}");
+    }
+    // Neither side has the number.
+    let both = [service.clone(), invalid.clone()];
+    let said = compared_states(&both, &both);
+    let unknown = "  numbers of named ports, as the Pod template may be in a file with an error: \
+                   default/web http=51179\n";
+    assert!(said.contains(unknown), "{said}");
+    // The file is new on the side that cannot read it.
+    let moved = [service.clone(), ("moved.yaml", invalid.1.clone())];
+    let said = compared_states(&[service.clone(), valid.clone()], &moved);
+    assert!(!said.contains("loses its endpoints"), "{said}");
+    assert!(said.contains(unknown), "{said}");
+    // In a valid file, it is a difference.
+    let moved = [service.clone(), ("web.yaml", deployment("other", "http"))];
+    let said = compared_states(&[service.clone(), valid.clone()], &moved);
+    assert!(said.contains("loses its endpoints"), "{said}");
+}
+
+#[test]
+fn a_target_port_that_no_container_has_is_named() {
+    let files = [
+        ("service.yaml", service("web", "https")),
+        ("web.yaml", deployment("web", "http")),
+        ("no-pods.yaml", service("no-pods", "https")),
+    ];
+    let said = compared_states(&files, &files);
+    let lacking = "  numbers of named ports that no container of the matching Pod templates has, so \
+                   that the proxy would have no endpoints: default/web https=";
+    let absent = "  numbers of named ports that no Pod template has: default/no-pods https=";
+    for line in [lacking, absent] {
+        assert_eq!(said.matches(line).count(), 1, "{line}: {said}");
+    }
+    assert_eq!(said.matches("default/web https=").count(), 1, "{said}");
+}
+
+/// Each Service is named: an assumed number hides a mistake.
+#[test]
+fn every_named_port_without_a_number_is_named() {
+    let services: Vec<String> = (0..6).map(|n| service(&format!("s{n}"), "http")).collect();
+    let files = [("services.yaml", services.join("---\n"))];
+    let said = compared_states(&files, &files);
+    for number in 0..6 {
+        let name = format!("default/s{number} http=");
+        assert_eq!(said.matches(&name).count(), 1, "{name}: {said}");
+    }
+}

@@ -29,15 +29,19 @@ pub(crate) enum AssumedValueKind {
     LoadBalancerIp,
     /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a target port that is a name which no Pod template has.
+    /// Number of a target port that is a name, from a Pod template of the other side.
+    NamedPortOfOtherSide,
+    /// Number of a target port that is a name, and whose Pod template may be in a file with an
+    /// error.
+    NamedPortInUnusableFile,
+    /// Number of a target port that is a name which no container of the matching Pod templates has.
+    NamedPortOfNoContainer,
+    /// Number of a target port that is a name, without a matching Pod template.
     NamedPort,
 }
 
-/// Maximum values that a line names.
-const MAX_VALUES: usize = 3;
-
-/// Returns a line for each kind of value: the range of the values, and the first [`MAX_VALUES`] of
-/// them with their Services.
+/// Returns a line for each kind of value: the range of the values, and the first of them with their
+/// Services.
 pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
     let mut by_kind: BTreeMap<AssumedValueKind, Vec<&Assumption>> = BTreeMap::new();
     for one in assumptions {
@@ -46,11 +50,11 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
     let line = |(kind, mut values): (AssumedValueKind, Vec<&Assumption>)| {
         values.sort_unstable();
         values.dedup();
-        let shown = values.iter().take(MAX_VALUES);
+        let shown = values.iter().take(kind.max_values());
         let shown: Vec<_> = shown
             .map(|one| format!("{} {}", one.service, one.value))
             .collect();
-        let more = match values.len().saturating_sub(MAX_VALUES) {
+        let more = match values.len().saturating_sub(kind.max_values()) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
@@ -60,6 +64,22 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
 }
 
 impl AssumedValueKind {
+    /// Returns the maximum values that a line names. Each named port may be a mistake of its
+    /// author; the other values only have to be recognized.
+    const fn max_values(self) -> usize {
+        match self {
+            Self::ClusterIp
+            | Self::NodePort
+            | Self::HealthCheckNodePort
+            | Self::LoadBalancerIp
+            | Self::Endpoints => 3,
+            Self::NamedPortOfOtherSide
+            | Self::NamedPortInUnusableFile
+            | Self::NamedPortOfNoContainer
+            | Self::NamedPort => 20,
+        }
+    }
+
     fn description(self, ranges: &ManifestRanges) -> String {
         match self {
             Self::ClusterIp => format!("cluster IPs from {}", pair(ranges.services)),
@@ -74,6 +94,18 @@ impl AssumedValueKind {
             Self::Endpoints => {
                 "two endpoints for each selector, the first one on this node".to_owned()
             }
+            Self::NamedPortOfOtherSide => {
+                "numbers of named ports from the other side, as the file \
+                                           with the Pod template has an error"
+                    .to_owned()
+            }
+            Self::NamedPortInUnusableFile => "numbers of named ports, as the Pod template may be \
+                                              in a file with an error"
+                .to_owned(),
+            Self::NamedPortOfNoContainer => "numbers of named ports that no container of the \
+                                             matching Pod templates has, so that the proxy would \
+                                             have no endpoints"
+                .to_owned(),
             Self::NamedPort => "numbers of named ports that no Pod template has".to_owned(),
         }
     }

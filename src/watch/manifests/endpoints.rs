@@ -3,7 +3,7 @@
 //! A controller creates EndpointSlices in a cluster, and manifests seldom have them. Without
 //! endpoints, a Service has only a rule that rejects, and most changes of it would not show.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::assumption::{AssumedValueKind, Assumption};
 use super::merge::Manifests;
-use super::pod_templates::{Labels, PodTemplates, labels};
+use super::pod_templates::{Labels, NamedPortNumbers, StateTemplates, labels};
 use super::pools::{Slots, hash};
 use super::raw::{RawKey, RawObject};
 use crate::ingest::{
@@ -70,12 +70,11 @@ impl<'a> OtherStateObjects<'a> {
 /// state, if a controller would keep them, or else slices of two assumed endpoints.
 pub(super) fn assume_endpoints(
     manifests: &mut Manifests,
-    raw: &BTreeMap<RawKey, RawObject>,
+    (raw, templates): (&BTreeMap<RawKey, RawObject>, &StateTemplates),
     other: &OtherStateObjects<'_>,
     node_name: &str,
 ) {
     let known = slices_by_service(manifests);
-    let templates = PodTemplates::of(raw.values());
     let mut slices = Vec::new();
     for service in &manifests.services {
         let metadata = &service.metadata;
@@ -99,7 +98,7 @@ pub(super) fn assume_endpoints(
             node_name,
             assumptions: &mut manifests.assumptions,
         };
-        slices.extend(endpoints.slices(&raw.value, &templates));
+        slices.extend(endpoints.slices(&raw.value, templates));
     }
     manifests.endpoint_slices.extend(slices);
 }
@@ -115,7 +114,7 @@ struct AssumedEndpoints<'a> {
 impl AssumedEndpoints<'_> {
     /// Returns the EndpointSlices of each IP family. There is one for each number of a named port,
     /// as Pods that have different numbers for it are in different slices.
-    fn slices(&mut self, raw: &Value, templates: &PodTemplates) -> Vec<Arc<EndpointSliceObject>> {
+    fn slices(&mut self, raw: &Value, templates: &StateTemplates) -> Vec<Arc<EndpointSliceObject>> {
         let raw_ports = raw.pointer("/spec/ports").and_then(Value::as_array);
         let targets = raw_ports.into_iter().flatten();
         let targets = targets.map(|port| port.get("targetPort"));
@@ -193,7 +192,7 @@ impl AssumedEndpoints<'_> {
         &mut self,
         port: &ServicePortObject,
         target: Option<&Value>,
-        templates: &PodTemplates,
+        templates: &StateTemplates,
     ) -> Vec<u16> {
         let Metadata {
             namespace, name, ..
@@ -204,17 +203,30 @@ impl AssumedEndpoints<'_> {
             return target.or_else(|| number(port.port)).into_iter().collect();
         };
         let pods = (namespace.as_str(), &self.selector);
-        let numbers: BTreeSet<u16> = templates.numbers(pods, (target, protocol(port)));
-        if !numbers.is_empty() {
-            return numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
-        }
-        let assumed = assumed_number(target);
-        self.assumptions.push(Assumption {
-            kind: AssumedValueKind::NamedPort,
-            service: format!("{namespace}/{name}"),
-            value: format!("{target}={assumed}"),
+        let (kind, numbers) = match templates.numbers(pods, (target, protocol(port))) {
+            NamedPortNumbers::Known(numbers) => (None, numbers),
+            NamedPortNumbers::OfOtherState(numbers) => {
+                (Some(AssumedValueKind::NamedPortOfOtherSide), numbers)
+            }
+            unknown => {
+                let kind = match unknown {
+                    NamedPortNumbers::NotInTemplates => AssumedValueKind::NamedPortOfNoContainer,
+                    NamedPortNumbers::InUnusableFile => AssumedValueKind::NamedPortInUnusableFile,
+                    _ => AssumedValueKind::NamedPort,
+                };
+                (Some(kind), [assumed_number(target)].into())
+            }
+        };
+        let numbers: Vec<u16> = numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
+        let assumptions = kind.into_iter().flat_map(|kind| {
+            numbers.iter().map(move |number| Assumption {
+                kind,
+                service: format!("{namespace}/{name}"),
+                value: format!("{target}={number}"),
+            })
         });
-        vec![assumed]
+        self.assumptions.extend(assumptions);
+        numbers
     }
 }
 

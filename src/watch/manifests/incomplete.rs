@@ -68,6 +68,8 @@ pub(super) struct UnusableText {
     words: BTreeSet<String>,
     /// The file may have objects that its text does not name.
     is_partial: bool,
+    /// The file may have Pod templates.
+    pub(super) may_have_templates: bool,
 }
 
 impl UnusableText {
@@ -76,6 +78,7 @@ impl UnusableText {
         Self {
             words: BTreeSet::new(),
             is_partial: true,
+            may_have_templates: true,
         }
     }
 
@@ -88,6 +91,9 @@ impl UnusableText {
         let is_in_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
         let words = text.split(|letter| !is_in_word(letter));
         let mut words: BTreeSet<String> = words.map(str::to_owned).collect();
+        let lines = text.lines().count() as u64;
+        let is_partial = error_line.is_some_and(|line| line >= lines) || is_template(&text);
+        let may_have_templates = is_partial || words.contains("containers");
         let kinds = [
             "Service",
             "ServiceList",
@@ -97,10 +103,10 @@ impl UnusableText {
         if !kinds.into_iter().any(|kind| words.contains(kind)) {
             words.clear();
         }
-        let lines = text.lines().count() as u64;
         Self {
             words,
-            is_partial: error_line.is_some_and(|line| line >= lines) || is_template(&text),
+            is_partial,
+            may_have_templates,
         }
     }
 

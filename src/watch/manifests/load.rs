@@ -52,8 +52,9 @@ pub(crate) fn load(
 ) -> Result<Manifests, ManifestErrors> {
     let loaded = read(path, options.checks(validation))?;
     let mut manifests = merge(loaded.contents(), options);
+    let unusable = [&loaded.unusable[..], &loaded.patches].concat();
     let files = loaded.contents().map(|(_, content)| content);
-    manifests.incomplete = IncompleteServices::of(files, loaded.unusable.clone());
+    manifests.incomplete = IncompleteServices::of(files, unusable);
     Ok(loaded.add_notes_and_errors(manifests))
 }
 
@@ -111,8 +112,10 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
 pub(super) struct LoadedManifests {
     pub(super) files: Vec<LoadedFile>,
     pub(super) errors: Vec<ManifestError>,
-    /// Files that are not among [`Self::files`].
+    /// Files that cannot be read or parsed.
     pub(super) unusable: Vec<UnusableText>,
+    /// Files that kustomizations name as patches.
+    pub(super) patches: Vec<UnusableText>,
     notes: Vec<String>,
 }
 
@@ -164,10 +167,10 @@ impl LoadedManifests {
         let is_patch =
             |file: &mut LoadedFile| patches.contains_key(&kustomization::normalized(&file.path));
         let removed: Vec<LoadedFile> = self.files.extract_if(.., is_patch).collect();
-        let unusable = removed
+        let texts = removed
             .iter()
             .map(|file| UnusableText::of(&file.text, None));
-        self.unusable.extend(unusable);
+        self.patches.extend(texts);
         let errors = removed.into_iter().filter_map(|file| {
             let kustomization = patches
                 .get(&kustomization::normalized(&file.path))?
@@ -263,12 +266,7 @@ impl LoadedManifests {
 
     /// Returns all objects with all of their fields.
     pub(super) fn raw_objects(&self) -> BTreeMap<RawKey, RawObject> {
-        let mut objects = BTreeMap::new();
-        for file in &self.files {
-            let text = text::decode(&file.text).unwrap_or_default();
-            add_raw(&text, file.content.format, &mut objects);
-        }
-        objects
+        raw_objects(&self.files)
     }
 
     /// Adds the notes and errors of the files to the merged manifests.
@@ -281,6 +279,18 @@ impl LoadedManifests {
         manifests.errors = self.errors;
         manifests
     }
+}
+
+/// Returns all objects of files with all of their fields.
+pub(super) fn raw_objects<'f>(
+    files: impl IntoIterator<Item = &'f LoadedFile>,
+) -> BTreeMap<RawKey, RawObject> {
+    let mut objects = BTreeMap::new();
+    for file in files {
+        let text = text::decode(&file.text).unwrap_or_default();
+        add_raw(&text, file.content.format, &mut objects);
+    }
+    objects
 }
 
 /// Returns the text of a problem. For a value that is a Helm template, that is the problem.

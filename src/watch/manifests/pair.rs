@@ -4,7 +4,7 @@
 //! appear changed. A Service of which a state lacks a part because of errors must not appear to be
 //! removed: its author meant it to be there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::document::NamespacedName;
@@ -12,9 +12,10 @@ use super::endpoints::{OtherStateObjects, assume_endpoints, slices_by_service};
 use super::files::ManifestErrorScope;
 use super::fill_in::OtherState;
 use super::incomplete::{IncompleteServices, invalid_services, service_names, slice_services};
-use super::load::{LoadedFile, LoadedManifests, ManifestErrors, read};
+use super::load::{LoadedFile, LoadedManifests, ManifestErrors, raw_objects, read};
 use super::merge::{Manifests, merge_files};
-use super::raw::RawObject;
+use super::pod_templates::StateTemplates;
+use super::raw::{RawKey, RawObject};
 use super::template_matches::{TemplateMatches, template_matches};
 use super::{ManifestOptions, Validation};
 
@@ -49,7 +50,14 @@ pub(crate) fn load_pair(
         read(earlier_path, options.checks(validation))?,
         read(later_path, options.checks(validation))?,
     ];
+    let [loaded_before, loaded_after] = &files;
+    let (earlier, later) = ((loaded_before, earlier_path), (loaded_after, later_path));
     let raw = files.each_ref().map(LoadedManifests::raw_objects);
+    let templates = [
+        known_templates(earlier, &raw[0], later),
+        known_templates(later, &raw[1], earlier),
+    ];
+    let incomplete_services = incomplete_services(earlier, later);
     let [before, after] = files
         .each_ref()
         .map(|files| merge_files(files.contents(), &options.node_name));
@@ -61,15 +69,14 @@ pub(crate) fn load_pair(
     let [raw_before, raw_after] = &raw;
     let other = |raw, slices| OtherStateObjects { raw, slices };
     let node = &options.node_name;
-    assume_endpoints(&mut before, raw_before, &other(raw_after, &of_after), node);
-    assume_endpoints(&mut after, raw_after, &other(raw_before, &of_before), node);
+    let [old_templates, new_templates] = &templates;
+    let (earlier, later) = ((raw_before, old_templates), (raw_after, new_templates));
+    assume_endpoints(&mut before, earlier, &other(raw_after, &of_after), node);
+    assume_endpoints(&mut after, later, &other(raw_before, &of_before), node);
     let [files_before, files_after] = files;
     Ok(ManifestPair {
-        template_matches: template_matches(raw_before, raw_after),
-        incomplete_services: incomplete_services(
-            (&files_before, earlier_path),
-            (&files_after, later_path),
-        ),
+        template_matches: template_matches([raw_before, raw_after], [old_templates, new_templates]),
+        incomplete_services,
         before: files_before.add_notes_and_errors(before),
         after: files_after.add_notes_and_errors(after),
         objects: raw.map(|raw| raw.into_values().collect()),
@@ -89,21 +96,43 @@ fn incomplete_services(earlier: LoadedState<'_>, later: LoadedState<'_>) -> Inco
     IncompleteServices::of_names(invalid.chain(lost).collect())
 }
 
-/// Returns the Services of those files of `other` that cannot be used in a state. A file is the
-/// same if its path below that of its state is.
+/// Returns the Services of those files of `other` that cannot be used in a state.
 fn services_of_unusable_files(
-    (state, path): LoadedState<'_>,
-    (other, other_path): LoadedState<'_>,
+    state: LoadedState<'_>,
+    other: LoadedState<'_>,
 ) -> Vec<NamespacedName> {
+    let files = files_unusable_in(state, other).map(|file| &file.content);
+    let names = |content| service_names(content).chain(slice_services(content));
+    files.flat_map(names).collect()
+}
+
+/// Returns the Pod templates that are known of a state. A file that cannot be used probably has
+/// those that the other state has in it.
+fn known_templates(
+    state: LoadedState<'_>,
+    raw: &BTreeMap<RawKey, RawObject>,
+    other: LoadedState<'_>,
+) -> StateTemplates {
+    let mut unusable = state.0.unusable.iter();
+    StateTemplates::new(
+        raw,
+        &raw_objects(files_unusable_in(state, other)),
+        unusable.any(|text| text.may_have_templates),
+    )
+}
+
+/// Returns the files of `other` that cannot be used in a state. A file is the same if its path
+/// below that of its state is.
+fn files_unusable_in<'a>(
+    (state, path): LoadedState<'a>,
+    (other, other_path): LoadedState<'a>,
+) -> impl Iterator<Item = &'a LoadedFile> {
     let errors = state.errors.iter();
     let of_files = errors.filter(|error| error.scope == ManifestErrorScope::File);
     let unusable = of_files.filter_map(|error| error.file.strip_prefix(path).ok());
     let unusable: BTreeSet<&Path> = unusable.collect();
-    let is_unusable = |file: &&LoadedFile| {
+    other.files.iter().filter(move |file| {
         let below = file.path.strip_prefix(other_path);
         below.is_ok_and(|below| unusable.contains(below))
-    };
-    let files = other.files.iter().filter(is_unusable);
-    let names = |content| service_names(content).chain(slice_services(content));
-    files.map(|file| &file.content).flat_map(names).collect()
+    })
 }

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::raw::{RawKind, RawObject};
+use super::raw::{RawKey, RawKind, RawObject};
 
 /// Labels of a selector or of a Pod.
 pub(super) type Labels = BTreeMap<String, String>;
 
 /// Pods, and templates of Pods in objects of any kind.
 #[derive(Debug, Default)]
-pub(super) struct PodTemplates {
+struct PodTemplates {
     templates: Vec<PodTemplate>,
 }
 
@@ -27,14 +27,86 @@ struct PodTemplate {
     ports: Vec<(String, String, u16)>,
 }
 
+/// Pod templates that are known of one state of manifests.
+#[derive(Debug)]
+pub(super) struct StateTemplates {
+    own: PodTemplates,
+    /// Templates of the other state in files that cannot be used in this one.
+    of_other_state: PodTemplates,
+    /// A file that cannot be used may have further templates.
+    is_partial: bool,
+}
+
+/// Numbers that Pod templates have for a named port.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NamedPortNumbers {
+    /// Numbers of templates of the same state. At least one.
+    Known(BTreeSet<u16>),
+    /// Numbers of templates of the other state. At least one.
+    OfOtherState(BTreeSet<u16>),
+    /// The templates that match have no such name.
+    NotInTemplates,
+    /// No template matches, and a file that cannot be used may have one.
+    InUnusableFile,
+    /// No template matches.
+    NoTemplate,
+}
+
+impl StateTemplates {
+    /// Takes the templates of a state, those of the other state in files that cannot be used in
+    /// this one, and whether such files may have more.
+    pub(super) fn new(
+        own: &BTreeMap<RawKey, RawObject>,
+        of_other_state: &BTreeMap<RawKey, RawObject>,
+        is_partial: bool,
+    ) -> Self {
+        // An object that was moved to another file is known.
+        let lost = of_other_state.iter();
+        let lost = lost.filter(|(key, _)| !own.contains_key(key));
+        Self {
+            own: PodTemplates::of(own.values()),
+            of_other_state: PodTemplates::of(lost.map(|(_, object)| object)),
+            is_partial,
+        }
+    }
+
+    /// Returns the number of templates that a selector matches; `None` if it is unknown whether
+    /// there is any, because a file cannot be used.
+    pub(super) fn count(&self, namespace: &str, selector: &Labels) -> Option<usize> {
+        let states = [&self.own, &self.of_other_state].into_iter();
+        let count = states.map(|one| one.count(namespace, selector)).sum();
+        (count > 0 || !self.is_partial).then_some(count)
+    }
+
+    /// Returns the numbers that templates which a selector matches have for a named port.
+    pub(super) fn numbers(
+        &self,
+        (namespace, selector): (&str, &Labels),
+        port: (&str, &str),
+    ) -> NamedPortNumbers {
+        let known = self.own.numbers((namespace, selector), port);
+        if !known.is_empty() {
+            return NamedPortNumbers::Known(known);
+        }
+        let of_other_state = self.of_other_state.numbers((namespace, selector), port);
+        if !of_other_state.is_empty() {
+            return NamedPortNumbers::OfOtherState(of_other_state);
+        }
+        match self.count(namespace, selector) {
+            None => NamedPortNumbers::InUnusableFile,
+            Some(0) => NamedPortNumbers::NoTemplate,
+            Some(_) => NamedPortNumbers::NotInTemplates,
+        }
+    }
+}
+
 impl PodTemplates {
-    pub(super) fn of<'o>(objects: impl Iterator<Item = &'o RawObject>) -> Self {
+    fn of<'o>(objects: impl Iterator<Item = &'o RawObject>) -> Self {
         let templates = objects.filter_map(PodTemplate::of).collect();
         Self { templates }
     }
 
-    /// Returns the number of templates that a selector matches.
-    pub(super) fn count(&self, namespace: &str, selector: &Labels) -> usize {
+    fn count(&self, namespace: &str, selector: &Labels) -> usize {
         self.matching(namespace, selector).count()
     }
 
@@ -49,8 +121,7 @@ impl PodTemplates {
         })
     }
 
-    /// Returns the numbers that templates which a selector matches have for a named port.
-    pub(super) fn numbers(
+    fn numbers(
         &self,
         (namespace, selector): (&str, &Labels),
         (name, protocol): (&str, &str),

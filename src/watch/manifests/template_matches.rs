@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pod_templates::{Labels, PodTemplates, labels};
+use super::pod_templates::{Labels, StateTemplates, labels};
 use super::raw::{RawKey, RawKind, RawObject};
 use crate::model::Kind;
 
@@ -22,13 +22,12 @@ pub(crate) struct TemplateMatches {
     pub after: usize,
 }
 
-/// Returns the Services of both states whose selectors match templates in one of them only, sorted
-/// by name.
+/// Returns the Services of both states whose selectors match templates in one of them only, as far
+/// as these are known. Sorted by name.
 pub(super) fn template_matches(
-    before: &BTreeMap<RawKey, RawObject>,
-    after: &BTreeMap<RawKey, RawObject>,
+    [before, after]: [&BTreeMap<RawKey, RawObject>; 2],
+    [old_templates, new_templates]: [&StateTemplates; 2],
 ) -> Vec<TemplateMatches> {
-    let templates = [before, after].map(|state| PodTemplates::of(state.values()));
     let services = before.iter().filter_map(|(key, old)| {
         let is_service = old.kind == RawKind::Ingested(Kind::Service);
         Some((old, after.get(key)?)).filter(|_| is_service)
@@ -36,12 +35,11 @@ pub(super) fn template_matches(
     let matches = services.filter_map(|(old, new)| {
         let [old_selector, new_selector] = [old, new].map(selector);
         let (old_selector, new_selector) = (old_selector?, new_selector?);
-        let [old_templates, new_templates] = &templates;
         let matches = TemplateMatches {
             namespace: new.namespace.clone(),
             service: new.name.clone(),
-            before: old_templates.count(&old.namespace, &old_selector),
-            after: new_templates.count(&new.namespace, &new_selector),
+            before: old_templates.count(&old.namespace, &old_selector)?,
+            after: new_templates.count(&new.namespace, &new_selector)?,
         };
         Some(matches).filter(|one| (one.before == 0) != (one.after == 0))
     });
