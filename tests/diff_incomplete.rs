@@ -149,6 +149,25 @@ fn services_that_an_invalid_file_may_have_are_not_shown_as_removed_from_live_rul
     }
 }
 
+/// The daemon, and `--lenient`, use Services without their patches.
+#[test]
+fn a_patched_service_is_compared_only_if_patches_are_ignored() {
+    let scene = divided(|document| Some(document.replace("nodePort: 30080", "nodePort: 30081")));
+    let patch = "kind: Service\napiVersion: v1\nmetadata: {name: web, namespace: shop}\n";
+    fs::write(scene.path("m/patch.yaml"), patch).unwrap();
+    let kustomization = "patches: [{path: patch.yaml}]\n";
+    fs::write(scene.path("m/kustomization.yaml"), kustomization).unwrap();
+    let (code, said, errors) = compared(&scene, &[]);
+    let summary = "\nno differences; 1 service port not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    assert!(errors.contains("is a patch of"), "{errors}");
+    assert_eq!(code, 2);
+    let (code, said, errors) = compared(&scene, &["--lenient"]);
+    let changes = "\nshop/web:http/tcp changes (IPv4)\n";
+    assert!(said.contains(changes), "{said}");
+    assert_eq!((code, errors.as_str()), (1, ""));
+}
+
 #[test]
 fn a_unified_diff_leaves_out_what_is_not_compared() {
     let scene = divided(|document| match document {

@@ -100,6 +100,8 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
         }
         ObjectChecks::Lenient => {
             loaded.notes = notes::kustomizations(loaded.contents()).collect();
+            // The daemon uses the objects as they are without patches, so nothing is missing.
+            loaded.patches.clear();
             let patches = patches.iter().map(ToString::to_string);
             loaded.notes.extend(patches);
         }
