@@ -20,21 +20,19 @@
 //!   restore on, with or without Services.
 //! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
 
-mod comment;
 mod recognition;
 mod service_chain;
 mod shared_chains;
 mod tree_chain;
 
-pub(crate) use comment::{NODE_PORTS_COMMENT, PortComment};
 pub use recognition::inline_trees;
 pub(crate) use recognition::{flattened, has_trees, is_proxy_chain};
 pub use service_chain::is_service_chain;
-pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, ServiceChain};
+pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, PortComment, ServiceChain};
 pub(crate) use shared_chains::{
-    DispatchChain, FILTER_CHAINS, IPVS_CHAINS, Jump, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL,
-    KUBE_FORWARD, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
-    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS,
+    DispatchChain, DispatchDestination, FILTER_CHAINS, IPVS_CHAINS, Jump, KUBE_EXTERNAL_SERVICES,
+    KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
+    KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS, NODE_PORTS_COMMENT,
 };
 pub use shared_chains::{JUMPS, KUBE_PROXY_CANARY};
-pub(crate) use tree_chain::{DispatchDestination, Prefix, tree_of};
+pub(crate) use tree_chain::{Prefix, tree_of};

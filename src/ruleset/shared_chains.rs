@@ -1,6 +1,9 @@
 //! Names of the shared chains (dispatch chains, fixed chains and canaries) and of the chains that
 //! only other proxies have, and the entry jumps to them.
 
+use std::net::IpAddr;
+
+use crate::net::{Port, Protocol};
 use crate::rules::Table;
 
 /// Dispatch chain of both tables: virtual IPs in nat, cluster IPs without endpoints in filter.
@@ -55,6 +58,10 @@ pub(crate) const NAT_CHAINS: [&str; 4] = [
     KUBE_POSTROUTING,
     KUBE_MARK_MASQ,
 ];
+
+/// Comment of the jumps to `KUBE-NODEPORTS`.
+pub(crate) const NODE_PORTS_COMMENT: &str =
+    "kubernetes service nodeports; NOTE: this must be the last rule in this chain";
 
 /// Chains of the nat table that only a proxy in mode ipvs has.
 ///
@@ -112,6 +119,17 @@ impl DispatchChain {
         let mut all = Self::ALL.into_iter();
         all.find(|chain| (chain.table(), chain.name()) == (table, name))
     }
+}
+
+/// Destination that a rule of a dispatch chain matches. A tree arranges the rules by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum DispatchDestination {
+    /// More than one destination: the rule stays in the dispatch chain itself.
+    Several,
+    /// One address.
+    Address(IpAddr),
+    /// One port on all addresses of the node.
+    Port(Protocol, Port),
 }
 
 /// Entry jump: from a built-in chain to a chain of the proxy.

@@ -25,8 +25,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 
-use super::shared_chains::DispatchChain;
-use crate::net::{Port, Protocol};
+use super::shared_chains::{DispatchChain, DispatchDestination};
+use crate::net::Protocol;
 use crate::rules::Table;
 
 /// Bits by which the prefixes of an inner chain are longer than its own: at most eight jumps.
@@ -37,17 +37,6 @@ pub(crate) const STRIDE: u8 = 3;
 
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
 const HASH_CHARS: usize = 14;
-
-/// DispatchDestination that a dispatch rule matches, by which a tree arranges it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum DispatchDestination {
-    /// Several destinations: the rule stays in the dispatch chain itself.
-    Several,
-    /// One address.
-    Address(IpAddr),
-    /// One port on all addresses of the node.
-    Port(Protocol, Port),
-}
 
 /// Kind of the destinations of one dispatch chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,6 +262,7 @@ const fn is_by_port(dispatch: DispatchChain) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::Port;
 
     fn address(text: &str) -> Prefix {
         Prefix::of(DispatchDestination::Address(text.parse().unwrap())).unwrap()
