@@ -48,7 +48,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a probability is wrong",
-        "src/render/service/writer.rs",
+        "src/render/service/chains.rs",
         "let remaining = of.saturating_sub(position);",
         "let remaining = of;",
     ),
@@ -108,7 +108,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a terminating duplicate wins",
-        "src/select/groups.rs",
+        "src/select/endpoints.rs",
         "if is_same && !later.endpoint.is_terminating {",
         "if is_same {",
     ),
@@ -120,19 +120,19 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "zone hints come before node hints",
-        "src/select/traffic.rs",
+        "src/select/endpoints.rs",
         "_ if tally.all_have_node && tally.some_names_node => Self::SameNode,",
         "_ if tally.all_have_node && tally.some_names_node && !tally.all_have_zone => Self::SameNode,",
     ),
     fault(
         "whoever serves is a fallback",
-        "src/select/traffic.rs",
+        "src/select/endpoints.rs",
         "endpoint.is_serving && endpoint.is_terminating",
         "endpoint.is_serving",
     ),
     fault(
         "terminating endpoints never serve locally",
-        "src/select/traffic.rs",
+        "src/select/endpoints.rs",
         "            is_fallback(endpoint)\n        };",
         "            false\n        };",
     ),

@@ -2,6 +2,7 @@
 //!
 //! `config` resolves them from flags; here is only what changes a rule.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -132,6 +133,18 @@ pub enum LocalDetector {
     InterfacePrefix(Arc<str>),
     /// No match: no network of this family is configured.
     Absent,
+}
+
+/// Writes the match as rules have it; nothing if the detector is absent.
+impl fmt::Display for LocalDetector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cidr(net) => write!(f, "-s {net}"),
+            Self::Bridge(name) => write!(f, "-i {name}"),
+            Self::InterfacePrefix(prefix) => write!(f, "-i {prefix}+"),
+            Self::Absent => Ok(()),
+        }
+    }
 }
 
 /// Addresses of this node that accept NodePort traffic.

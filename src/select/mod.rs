@@ -7,13 +7,10 @@
 //! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
 mod endpoint_text;
-mod groups;
-mod traffic;
+mod endpoints;
 
 #[cfg(test)]
 mod tests;
 
-pub use groups::EndpointGroups;
-pub(crate) use groups::{MOST_SLICES, PortEndpoints, local_ready};
-pub use traffic::select;
-pub(crate) use traffic::{Candidate, Selection};
+pub(crate) use endpoints::{Candidate, MOST_SLICES, PortEndpoints, Selection, local_ready};
+pub use endpoints::{EndpointGroups, select};

@@ -2,7 +2,6 @@
 
 mod changes;
 mod cost;
-mod dispatch_rules;
 mod full;
 mod partial;
 mod removal;

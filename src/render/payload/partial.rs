@@ -15,9 +15,8 @@
 
 use std::collections::BTreeSet;
 
-use super::changes::{ChainChanges, DispatchChanges};
+use super::changes::{ChainChanges, DispatchChanges, in_order, write_rules};
 use super::cost::{self, DispatchOrder, NatSizes};
-use super::dispatch_rules::{in_order, write_rules};
 use crate::model::{ServiceName, Services};
 use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
 use crate::render::fixed_chains;

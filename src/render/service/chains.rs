@@ -3,9 +3,10 @@
 //!
 //! There are as many `KUBE-SEP` chains as endpoints: nearly all of a ruleset is written here.
 
+use std::fmt::{self, Display};
+
 use super::plan::{Disposition, Plan};
-use super::service_rules::ServiceRules;
-use super::writer::{EvenShare, RuleWriter};
+use super::service_rules::{RuleWriter, ServiceRules};
 use crate::model::TrafficPolicy;
 use crate::render::options::{Comments, LocalDetector, MasqueradePolicy, Options};
 use crate::ruleset::{ChainKind, KUBE_MARK_MASQ, PortComment, ServiceChain};
@@ -276,4 +277,59 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
         .comment(PortComment::DroppedElsewhere.for_port(name))
         .end();
     rules.end_chain();
+}
+
+/// Share that an endpoint gets of the packets that the rules before its own did not match.
+///
+/// Rules are evaluated in order. For all of `n` endpoints to get the same number of packets, the
+/// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without a
+/// match.
+///
+/// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.36)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EvenShare {
+    /// Number of endpoints from this one to the last.
+    remaining: usize,
+}
+
+impl EvenShare {
+    /// Returns the share at `position` among `of`; `None` for the last position.
+    const fn at(position: usize, of: usize) -> Option<Self> {
+        let remaining = of.saturating_sub(position);
+        if remaining > 1 {
+            Some(Self { remaining })
+        } else {
+            None
+        }
+    }
+}
+
+impl Display for EvenShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "no Service has 2^53 endpoints")]
+        let remaining = self.remaining as f64;
+        write!(f, "{:.10}", 1.0 / remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(position: usize, of: usize, expected: &str) {
+        let shown = EvenShare::at(position, of).map(|share| share.to_string());
+        assert_eq!(shown.as_deref().unwrap_or("always"), expected);
+    }
+
+    #[test]
+    fn shares_are_even_and_have_ten_decimals() {
+        check(0, 1, "always");
+        check(0, 2, "0.5000000000");
+        check(0, 3, "0.3333333333");
+        check(1, 3, "0.5000000000");
+        check(2, 3, "always");
+        check(0, 6, "0.1666666667");
+        check(0, 7, "0.1428571429");
+    }
 }

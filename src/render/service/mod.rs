@@ -7,7 +7,6 @@ mod chains;
 mod dispatch;
 mod plan;
 mod service_rules;
-mod writer;
 
 use super::options::{Comments, RenderContext};
 use crate::model::{ServiceName, ServiceState};
@@ -16,10 +15,8 @@ pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{ports, ports_over_limit};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
-    DispatchKey, DispatchRule, RenderedChain, ServiceRules, TextDigest,
-};
-pub(crate) use writer::{
-    RuleWriter, write_chain_declaration, write_chain_declarations, write_line,
+    DispatchKey, DispatchRule, RenderedChain, RuleWriter, ServiceRules, TextDigest,
+    write_chain_declaration, write_chain_declarations, write_line,
 };
 
 /// Replaces `rules` with those of a Service.
