@@ -11,6 +11,7 @@ use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
 use super::settings::LOCAL_MODES;
 use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
+use crate::render::LocalDetector;
 use crate::sync::{LocalMode, NodePortSource};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
@@ -31,10 +32,10 @@ pub(super) fn local_mode(
             .map(LocalMode::ClusterCidr),
         "NodeCIDR" => Some(LocalMode::NodeCidr),
         mode @ "BridgeInterface" => interface(mode, (BRIDGE, &names.bridge_interface), problems)
-            .map(LocalMode::BridgeInterface),
+            .map(|name| LocalMode::Fixed(LocalDetector::Bridge(name))),
         mode @ "InterfaceNamePrefix" => {
             interface(mode, (PREFIX, &names.interface_name_prefix), problems)
-                .map(LocalMode::InterfaceNamePrefix)
+                .map(|prefix| LocalMode::Fixed(LocalDetector::InterfacePrefix(prefix)))
         }
         other => {
             // A network that no mode accepts is reported with the mode, not after it is corrected.

@@ -4,7 +4,6 @@
 //! sync they are combined into render options.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet};
@@ -17,10 +16,8 @@ pub enum LocalMode {
     ClusterCidr(Vec<IpNet>),
     /// `NodeCIDR`: traffic from the first of the Node's `podCIDRs` in the IP family is local.
     NodeCidr,
-    /// `BridgeInterface`: traffic from the bridge with this name is local.
-    BridgeInterface(Arc<str>),
-    /// `InterfaceNamePrefix`: traffic from interfaces with this prefix is local.
-    InterfaceNamePrefix(Arc<str>),
+    /// Other modes: traffic that this match recognizes is local, whatever the Node object says.
+    Fixed(LocalDetector),
 }
 
 /// `--nodeport-addresses`: addresses that accept NodePort traffic.
@@ -103,10 +100,7 @@ impl NodeEnvironment {
         match &self.local_mode {
             LocalMode::ClusterCidr(cidrs) => first(cidrs),
             LocalMode::NodeCidr => first(node.map_or(&[], |node| &node.pod_cidrs)),
-            LocalMode::BridgeInterface(name) => LocalDetector::Bridge(Arc::clone(name)),
-            LocalMode::InterfaceNamePrefix(prefix) => {
-                LocalDetector::InterfacePrefix(Arc::clone(prefix))
-            }
+            LocalMode::Fixed(detector) => detector.clone(),
         }
     }
 

@@ -70,8 +70,8 @@ pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironm
             LocalMode::ClusterCidr(vec![pod_cidr(family)]),
             LocalMode::ClusterCidr(Vec::new()),
             LocalMode::NodeCidr,
-            LocalMode::BridgeInterface("cbr0".into()),
-            LocalMode::InterfaceNamePrefix("veth".into()),
+            LocalMode::Fixed(LocalDetector::Bridge("cbr0".into())),
+            LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into())),
         ]),
         node_port_source: dice.pick(&[
             NodePortSource::All,

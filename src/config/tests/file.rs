@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::host::ConntrackSettings;
 use crate::model::ExternalIps;
-use crate::render::{LocalhostNodePorts, MasqueradePolicy};
+use crate::render::{LocalDetector, LocalhostNodePorts, MasqueradePolicy};
 use crate::sync::{Gap, LocalMode, NodePortSource};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
@@ -105,7 +105,7 @@ fn fields_become_the_options_of_modules() {
         let localhost = environment.fixed.localhost_node_ports;
         assert_eq!(localhost, LocalhostNodePorts::Refused);
         assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
-        let bridge = LocalMode::BridgeInterface("cbr0".into());
+        let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
         assert_eq!(environment.local_mode, bridge);
         assert_eq!(environment.node_port_source, NodePortSource::Primary);
         assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());

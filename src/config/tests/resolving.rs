@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::net::IpFamily;
-use crate::render::{LocalhostNodePorts, MasqueradePolicy, PartialRestore};
+use crate::render::{LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore};
 use crate::sync::{Gap, LocalMode, NodePortSource, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
@@ -118,11 +118,11 @@ fn detection_modes_require_their_flags() {
     assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
     assert_eq!(
         mode("--detect-local-mode=BridgeInterface --pod-bridge-interface=cbr0"),
-        LocalMode::BridgeInterface("cbr0".into())
+        LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()))
     );
     assert_eq!(
         mode("--detect-local-mode=InterfaceNamePrefix --pod-interface-name-prefix=veth"),
-        LocalMode::InterfaceNamePrefix("veth".into())
+        LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into()))
     );
     bad(
         "--detect-local-mode=BridgeInterface",

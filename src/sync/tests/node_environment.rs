@@ -224,12 +224,12 @@ fn local_traffic_is_detected_by_the_first_network_of_the_family() {
         detector(IpFamily::V4, LocalMode::NodeCidr, None),
         LocalDetector::Absent
     );
-    let bridge = LocalMode::BridgeInterface("cbr0".into());
+    let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
     assert_eq!(
         detector(IpFamily::V6, bridge, None),
         LocalDetector::Bridge("cbr0".into())
     );
-    let prefix = LocalMode::InterfaceNamePrefix("veth".into());
+    let prefix = LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into()));
     let expected = LocalDetector::InterfacePrefix("veth".into());
     assert_eq!(detector(IpFamily::V4, prefix, None), expected);
 }

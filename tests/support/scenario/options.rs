@@ -6,7 +6,7 @@ use std::time::Duration;
 use deltaproxy::testing::model::{ExternalIps, NamespaceLimits};
 use deltaproxy::testing::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::testing::render::{
-    self, InvalidPackets, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
+    self, InvalidPackets, LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::testing::rules::Backend;
 use deltaproxy::testing::sync::{LocalMode, NodeEnvironment, NodePortSource, SyncerOptions};
@@ -87,9 +87,11 @@ impl Options {
             ("cluster-cidr", "none") => around.local_mode = LocalMode::ClusterCidr(Vec::new()),
             ("cluster-cidr", _) => around.local_mode = LocalMode::ClusterCidr(cidrs(value)?),
             ("node-cidr", "") => around.local_mode = LocalMode::NodeCidr,
-            ("bridge", _) => around.local_mode = LocalMode::BridgeInterface(value.into()),
+            ("bridge", _) => {
+                around.local_mode = LocalMode::Fixed(LocalDetector::Bridge(value.into()))
+            }
             ("interface-prefix", _) => {
-                around.local_mode = LocalMode::InterfaceNamePrefix(value.into());
+                around.local_mode = LocalMode::Fixed(LocalDetector::InterfacePrefix(value.into()));
             }
             ("masquerade-all", "") => fixed.masquerade.policy = MasqueradePolicy::All,
             ("masquerade-bit", _) => fixed.masquerade.bit = number(value)?,
