@@ -12,7 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    RenderContext, partial,
+    RenderContext, partial_payload,
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
@@ -84,7 +84,7 @@ fn one_endpoint(criterion: &mut Criterion) {
                 }
                 let names: Vec<_> = tracker.dirty().collect();
                 let shape = PartialRestore::ChangedChains;
-                let payload = partial(
+                let payload = partial_payload(
                     &mut applied,
                     &tracker,
                     names.into_iter(),

@@ -62,8 +62,8 @@ pub mod render {
         AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
         Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
-        RuleCounts, ServiceDispatch, ServiceTotals, guarded_chains, inline_trees, is_service_chain,
-        matches_except_kubelet_rules, partial,
+        RuleCounts, ServiceTotals, TreeThresholds, guarded_chains, inline_trees, is_service_chain,
+        matches_except_kubelet_rules, partial_payload,
     };
 }
 /// Items of `rules`.

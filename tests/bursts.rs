@@ -13,7 +13,7 @@ use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, Counters, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, RenderContext, partial,
+    PartialRestore, RenderContext, partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
@@ -73,7 +73,7 @@ impl Settled {
     fn full(&self) -> (String, AppliedState) {
         let mut live = LiveChains::default();
         if self.is_readable {
-            live.read(Table::Nat, "");
+            live.read_table(Table::Nat, "");
         }
         let mut full = FullPayload::new(&self.tracker, self.setting(), &live);
         let mut text = Vec::new();
@@ -100,7 +100,7 @@ impl Settled {
         };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial(&mut self.applied, &self.tracker, names, setting, shape);
+        let partial = partial_payload(&mut self.applied, &self.tracker, names, setting, shape);
         self.take(String::from_utf8(partial.text).unwrap())
     }
 
@@ -254,7 +254,7 @@ fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
 /// A kernel of which this is known of nat.
 fn live(nat: &str) -> LiveChains {
     let mut live = LiveChains::default();
-    live.read(Table::Nat, nat);
+    live.read_table(Table::Nat, nat);
     live
 }
 

@@ -15,7 +15,7 @@ use deltaproxy::testing::model::{Change, Service};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    PayloadStats, RenderContext, partial,
+    PayloadStats, RenderContext, partial_payload,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -71,7 +71,7 @@ impl Settled {
             zone: Some("a"),
         };
         let names: Vec<_> = self.tracker.dirty().collect();
-        let partial = partial(
+        let partial = partial_payload(
             &mut self.applied,
             &self.tracker,
             names.into_iter(),
@@ -102,7 +102,7 @@ fn rules(world: World, filter: u64, nat: u64) {
         (filter, nat),
         "{shown}"
     );
-    assert_eq!(settled.applied.rules(), stats.rules);
+    assert_eq!(settled.applied.rule_counts(), stats.rules);
     let mut kernel = RuleSet::default();
     kernel.apply(&payload).unwrap();
     let jumps: usize = [Table::Filter, Table::Nat]

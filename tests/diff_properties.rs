@@ -16,7 +16,7 @@ use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext,
-    is_service_chain, partial,
+    is_service_chain, partial_payload,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
@@ -114,7 +114,7 @@ impl Rendered {
         let names = self.world.services.keys().chain(after.services.keys());
         let names = names.chain(slices.map(|slice| &slice.service));
         let names: std::collections::BTreeSet<&ServiceName> = names.collect();
-        let partial = partial(
+        let partial = partial_payload(
             &mut applied,
             &tracker,
             names.iter().copied(),
@@ -133,7 +133,7 @@ fn live(rules: &RuleSet) -> LiveChains {
             .lines()
             .next()
             .and_then(|line| line.strip_prefix('*'));
-        live.read(table.and_then(Table::from_name).unwrap(), section);
+        live.read_table(table.and_then(Table::from_name).unwrap(), section);
     }
     live
 }

@@ -104,7 +104,7 @@ const FAULTS: &[Fault] = &[
         "invalid packets are forwarded",
         "src/render/fixed_chains.rs",
         "    if options.invalid_packets == InvalidPackets::Dropped {\n        let rule",
-        "    if options.invalid_packets == InvalidPackets::Forwarded {\n        let rule",
+        "    if options.invalid_packets == InvalidPackets::NotDropped {\n        let rule",
     ),
     fault(
         "a terminating duplicate wins",
@@ -163,8 +163,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "stale dispatch rules are kept",
         "src/render/payload/partial.rs",
-        r#"write_rules(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));"#,
-        r#"write_rules(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule).take(0));"#,
+        r#"write_commands(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));"#,
+        r#"write_commands(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule).take(0));"#,
     ),
     fault(
         "new dispatch rules are in the wrong order",

@@ -55,7 +55,7 @@ fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
     environment.fixed.counters = Counters::NONE;
     let options = SyncerOptions {
         environment,
-        shape: PartialRestore::ChangedChains,
+        partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };
     Syncer::new(exec, world.tracker(), options, now)

@@ -16,7 +16,7 @@ mod laws;
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    FullPayload, LiveChains, PartialRestore, RenderContext, ServiceDispatch,
+    FullPayload, LiveChains, PartialRestore, RenderContext, TreeThresholds,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -53,19 +53,19 @@ proptest! {
         edits in vec(any::<u64>(), EDITS),
         setting: u64,
     ) {
-        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: TreeThresholds::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
     #[test]
     fn changed_chains_of_ipv6_do_so_too(edits in vec(any::<u64>(), EDITS), setting: u64) {
-        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
+        let shape = Shape { partial: PartialRestore::ChangedChains, threshold: NEVER_LARGE, dispatch: TreeThresholds::FLAT };
         Play::of(setting, IpFamily::V6, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
     #[test]
     fn kep_3453_ends_where_a_full_restore_ends(edits in vec(any::<u64>(), EDITS), setting: u64) {
-        let shape = Shape { partial: PartialRestore::Kep3453, threshold: NEVER_LARGE, dispatch: ServiceDispatch::FLAT };
+        let shape = Shape { partial: PartialRestore::Kep3453, threshold: NEVER_LARGE, dispatch: TreeThresholds::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
 
@@ -79,7 +79,7 @@ proptest! {
     ) {
         let family = if is_v6 { IpFamily::V6 } else { IpFamily::V4 };
         let partial = if is_kep { PartialRestore::Kep3453 } else { PartialRestore::ChangedChains };
-        let dispatch = ServiceDispatch { nat: Some(limit), filter: Some(limit) };
+        let dispatch = TreeThresholds { nat: Some(limit), filter: Some(limit) };
         let shape = Shape { partial, threshold: NEVER_LARGE, dispatch };
         Play::of(setting, family, shape).through(&edits).ends_like_a_full_restore(Comments::Compared);
     }
@@ -91,7 +91,7 @@ proptest! {
         is_kep: bool,
     ) {
         let partial = if is_kep { PartialRestore::Kep3453 } else { PartialRestore::ChangedChains };
-        let shape = Shape { partial, threshold: OFTEN_LARGE, dispatch: ServiceDispatch::FLAT };
+        let shape = Shape { partial, threshold: OFTEN_LARGE, dispatch: TreeThresholds::FLAT };
         Play::of(setting, IpFamily::V4, shape).through(&edits).ends_like_a_full_restore(Comments::Ignored);
     }
 }
@@ -191,7 +191,7 @@ fn live(rules: &RuleSet) -> LiveChains {
             .next()
             .and_then(|line| line.strip_prefix('*'));
         let table = table.and_then(Table::from_name).unwrap();
-        live.read(table, section);
+        live.read_table(table, section);
     }
     live
 }

@@ -154,7 +154,7 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
     environment.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
     let options = SyncerOptions {
         environment,
-        shape: PartialRestore::ChangedChains,
+        partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };
     Syncer::new(watched, world.tracker(), options, Instant::now)

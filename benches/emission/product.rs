@@ -4,7 +4,7 @@ use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, Counters, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, RenderContext, partial,
+    PartialRestore, RenderContext, partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -95,7 +95,7 @@ impl Product {
         };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial(&mut self.applied, &self.tracker, names, setting, shape);
+        let partial = partial_payload(&mut self.applied, &self.tracker, names, setting, shape);
         self.tracker.mark_applied();
         String::from_utf8(partial.text).unwrap()
     }

@@ -188,7 +188,7 @@ impl FamilyRunner {
         let backend = environment.fixed.backend;
         let options = SyncerOptions {
             environment,
-            shape: config.partial_restore,
+            partial_restore: config.partial_restore,
             full_sync_interval: FULL_SYNC_PERIOD,
         };
         Task {

@@ -177,7 +177,7 @@ pub(super) fn node_environment(
     fixed.backend = binaries.backend();
     fixed.masquerade.is_random_fully = binaries.version.features().random_fully;
     if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
-        fixed.invalid_packets = InvalidPackets::Forwarded;
+        fixed.invalid_packets = InvalidPackets::NotDropped;
     }
     Ok(environment)
 }

@@ -122,10 +122,10 @@ fn full(side: RenderSide<'_>, live: &RuleSet) -> anyhow::Result<Vec<u8>> {
 fn next(
     before: RenderSide<'_>,
     after: RenderSide<'_>,
-    shape: PartialRestore,
+    partial_restore: PartialRestore,
 ) -> anyhow::Result<Vec<u8>> {
     let (live, ledger) = before.rules()?;
-    match after.after(before, ledger, shape) {
+    match after.after(before, ledger, partial_restore) {
         NextRestore::Full(why) => {
             tracing::warn!("a full restore is required: {}", why.as_str());
             full(after, &live)

@@ -66,7 +66,7 @@ impl<'a> RenderSide<'a> {
         self,
         before: Self,
         mut ledger: AppliedState,
-        shape: PartialRestore,
+        partial_restore: PartialRestore,
     ) -> NextRestore {
         if let Some(why) = RerenderReason::between(before.setting(), self.setting()) {
             return NextRestore::Full(why);
@@ -76,7 +76,8 @@ impl<'a> RenderSide<'a> {
         let changed = all.filter(|(name, _)| old.get(name) != new.get(name));
         let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
         let dirty = names.iter().copied();
-        let partial = render::partial(&mut ledger, new, dirty, self.setting(), shape);
+        let partial =
+            render::partial_payload(&mut ledger, new, dirty, self.setting(), partial_restore);
         NextRestore::Partial(names.len(), partial)
     }
 }
@@ -101,7 +102,7 @@ fn read_live(rules: &RuleSet) -> LiveChains {
                 let _ = writeln!(text, "-A {name} {rule}");
             }
         }
-        live.read(table, &text);
+        live.read_table(table, &text);
     }
     live
 }

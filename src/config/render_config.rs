@@ -91,7 +91,7 @@ pub(super) fn render_config(
         node_name: node_name?,
         environment: PerFamily::from_fn(|family| NodeEnvironment {
             fixed: Options {
-                service_dispatch: rules.service_dispatch(),
+                tree_thresholds: rules.service_dispatch(),
                 ..fixed_options(configuration, bit, backend, family)
             },
             local_mode: local_mode.clone(),
@@ -115,7 +115,7 @@ fn fixed_options(
         options.masquerade.policy = MasqueradePolicy::All;
     }
     if configuration.iptables.localhost_node_ports == Some(false) {
-        options.localhost_node_ports = LocalhostNodePorts::Refused;
+        options.localhost_node_ports = LocalhostNodePorts::Excluded;
     }
     if configuration.feature_gates.get(EXTERNAL_IPS) == Some(&false) {
         options.external_ips = ExternalIps::Ignored;

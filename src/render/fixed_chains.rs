@@ -14,7 +14,7 @@ use crate::ruleset::{
 };
 
 /// Reports whether the proxy has a rule in `KUBE-FIREWALL`.
-pub(super) fn fills_firewall(options: &Options) -> bool {
+pub(super) fn fills_kube_firewall(options: &Options) -> bool {
     options.family == IpFamily::V4 && options.localhost_node_ports == LocalhostNodePorts::Allowed
 }
 
@@ -22,7 +22,7 @@ pub(super) fn fills_firewall(options: &Options) -> bool {
 pub(super) fn rule_counts(options: &Options) -> RuleCounts {
     let invalid = options.invalid_packets == InvalidPackets::Dropped;
     RuleCounts {
-        filter: 2 + u64::from(invalid) + u64::from(fills_firewall(options)),
+        filter: 2 + u64::from(invalid) + u64::from(fills_kube_firewall(options)),
         nat: 4,
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn rule_counts(options: &Options) -> RuleCounts {
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Drop the packets in INVALID state"
 /// and "block incoming localnet connections" (v1.36)
 pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
-    if fills_firewall(options) {
+    if fills_kube_firewall(options) {
         RuleWriter::append(buf, KUBE_FIREWALL)
             .comment("block incoming localnet connections")
             .words("-d 127.0.0.0/8 ! -s 127.0.0.0/8")
@@ -113,7 +113,7 @@ pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
                 .words("-m addrtype --dst-type LOCAL");
             match (options.family, options.localhost_node_ports) {
                 (IpFamily::V6, _) => rule.words("! -d ::1/128"),
-                (IpFamily::V4, LocalhostNodePorts::Refused) => rule.words("! -d 127.0.0.0/8"),
+                (IpFamily::V4, LocalhostNodePorts::Excluded) => rule.words("! -d 127.0.0.0/8"),
                 (IpFamily::V4, LocalhostNodePorts::Allowed) => rule,
             }
             .jump(KUBE_NODEPORTS);

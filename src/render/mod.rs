@@ -12,13 +12,14 @@
 //!
 //! # Terms
 //!
-//! Chains are listed in [`ruleset`](crate::ruleset):
+//! Chains, which [`ruleset`](crate::ruleset) lists:
 //!
-//! - *Service chain* (`KUBE-SVC-*`, `KUBE-SEP-*`, ...): belongs to one service port.
-//! - *Dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, ...): holds rules of all Services.
-//! - *Fixed chain* (`KUBE-FORWARD`, `KUBE-MARK-MASQ`, ...): depends on options alone.
-//! - *Entry jump* ([`JUMPS`]): rule in a built-in chain that leads to a dispatch or fixed chain.
+//! - *Service*, *dispatch*, *fixed* and *tree chain*, *canary*, *entry jump* ([`JUMPS`]), *shared
+//!   chain*: see there. A dispatch chain is *flat*, or the *root* of tree chains (`tree`).
+//! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
+//! - *Rule group*: the rules of one service port in one dispatch chain.
+//! - *Unprintable* rule: only `nft` knows its kind, so iptables binaries fail to list its chain.
 //!
 //! Others:
 //!
@@ -27,14 +28,17 @@
 //! - *Restore*: a run of `iptables-restore --noflush`.
 //! - *Adopted* rules were found in the kernel at the start, and taken over instead of written.
 //! - *Applied* rules were restored by this process, or adopted, and are recorded in
-//!   [`AppliedState`]; *live* rules were read from the kernel.
+//!   [`AppliedState`]; *live* rules were read from the kernel; *desired* ones follow from the
+//!   input.
 //! - *Dirty* Services are those that the next partial payload renders again.
-//! - *Leftover Service*: a made-up Service. Recorded under it are Service chains that no Service
-//!   has (*stale* ones), and rules of dispatch chains that no Service has (stale or third-party).
-//!   A partial payload for which it is dirty deletes them.
+//! - *Stale* chains and rules are of Services that do not exist anymore; *third-party* ones are of
+//!   other programs.
+//! - *Leftover Service*: a name that no Service has. Stale Service chains, and stale or
+//!   third-party rules of flat chains, are recorded under it; a partial payload deletes them if it
+//!   is dirty.
 //!
 //! Rendering cannot fail, and equal input gives equal bytes. Adoption and the comparison with live
-//! rules can be given up: [`DeclineReason`].
+//! rules can be declined: [`DeclineReason`].
 //!
 //! # Source
 //!
@@ -55,21 +59,22 @@ mod tests;
 pub(crate) use crate::ruleset::Jump;
 
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
-pub(crate) use applied::{
-    Adopted, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule, repair,
-    verify_tables,
-};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
     matches_except_kubelet_rules,
 };
+pub(crate) use applied::{
+    ComparedTables, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule,
+    repair_payload, verify_tables,
+};
 pub use options::{
     Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext, ServiceDispatch,
+    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub(crate) use owner::owner;
-pub use payload::{FullPayload, partial};
+pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
 pub(crate) use service::{ports, ports_over_limit};
+pub use tree::TreeThresholds;

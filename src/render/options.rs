@@ -1,19 +1,19 @@
 //! Inputs of rendering besides the Services: options and facts about this node.
 //!
-//! `config` resolves them from flags; here is only what changes a rule.
+//! `config` resolves them from flags. An option that changes no rule is not among them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use super::tree::TreeThresholds;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, IpNet};
-use crate::rules::{Backend, Table};
-use crate::ruleset::DispatchChain;
+use crate::rules::Backend;
 
-/// Maximum number of endpoints, of all Services together, with which the rules of endpoints have
-/// comments. Above it none of these rules has one: comments would be 40 % of the text, and of the
-/// memory of the legacy backend.
+/// Maximum number of endpoints, of all Services together, up to which rules that select an
+/// endpoint or translate to one have comments. With more endpoints none of these rules has a
+/// comment: comments would be 40 % of the text, and of the memory of the legacy backend.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
@@ -45,8 +45,8 @@ pub struct Options {
     pub node_ip: IpAddr,
     /// [`LARGE_CLUSTER_ENDPOINTS`], or fewer in tests.
     pub large_cluster_endpoints: usize,
-    /// Arrangement of the rules in dispatch chains.
-    pub service_dispatch: ServiceDispatch,
+    /// Number of rules above which a dispatch chain is a tree.
+    pub tree_thresholds: TreeThresholds,
 }
 
 impl Options {
@@ -54,7 +54,7 @@ impl Options {
     pub fn defaults(family: IpFamily) -> Self {
         let (node_ip, localhost_node_ports) = match family {
             IpFamily::V4 => (Ipv4Addr::LOCALHOST.into(), LocalhostNodePorts::Allowed),
-            IpFamily::V6 => (Ipv6Addr::LOCALHOST.into(), LocalhostNodePorts::Refused),
+            IpFamily::V6 => (Ipv6Addr::LOCALHOST.into(), LocalhostNodePorts::Excluded),
         };
         Self {
             family,
@@ -72,7 +72,7 @@ impl Options {
             counters: Counters::NONE,
             node_ip,
             large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
-            service_dispatch: ServiceDispatch::FLAT,
+            tree_thresholds: TreeThresholds::FLAT,
         }
     }
 
@@ -162,8 +162,8 @@ pub enum LocalhostNodePorts {
     /// Accepted, for IPv4 only. Requires `route_localnet`, and the rule that keeps other hosts
     /// from reaching localhost through it.
     Allowed,
-    /// Not accepted.
-    Refused,
+    /// Not accepted: the jump to `KUBE-NODEPORTS` excludes loopback addresses.
+    Excluded,
 }
 
 /// Treatment of packets in the conntrack state INVALID. Read from the kernel once, when a process
@@ -174,56 +174,8 @@ pub enum LocalhostNodePorts {
 pub enum InvalidPackets {
     /// Dropped: forwarded without NAT they would make the peer reset a good connection.
     Dropped,
-    /// Forwarded, because `nf_conntrack_tcp_be_liberal` is set.
-    Forwarded,
-}
-
-/// Arrangement of the rules in dispatch chains: `--service-dispatch`. A dispatch chain with more
-/// rules than a limit is a tree; the limits are numbers of rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServiceDispatch {
-    /// Limit in the nat table; `None`: no tree.
-    pub nat: Option<u64>,
-    /// Limit in the filter table. A kube-proxy that takes over deletes no chains of this table, so
-    /// that those of a tree stay: it has to save more rules than in the nat table.
-    pub filter: Option<u64>,
-}
-
-impl ServiceDispatch {
-    /// All rules are in the dispatch chains themselves, as upstream.
-    pub const FLAT: Self = Self {
-        nat: None,
-        filter: None,
-    };
-
-    /// A tree for more rules than one leaf has.
-    pub const TREE: Self = Self {
-        nat: Some(8),
-        filter: Some(1_000),
-    };
-
-    /// A tree where it saves a noticeable time: on nft a rule costs about 14 ns, and so 300 rules
-    /// 4 us, of 23 us that a connection takes to establish.
-    pub const AUTO: Self = Self {
-        nat: Some(300),
-        filter: Some(1_000),
-    };
-
-    /// Reports whether a dispatch chain with this number of rules is a tree. One that is a tree
-    /// already stays so down to half the limit.
-    pub(crate) fn is_tree(self, chain: DispatchChain, rules: u64, was_tree: bool) -> bool {
-        let limit = match chain.table() {
-            Table::Nat => self.nat,
-            Table::Filter | Table::Mangle => self.filter,
-        };
-        limit.is_some_and(|limit| rules > limit || (was_tree && rules > limit / 2))
-    }
-}
-
-impl Default for ServiceDispatch {
-    fn default() -> Self {
-        Self::FLAT
-    }
+    /// No rule drops them, because `nf_conntrack_tcp_be_liberal` is set.
+    NotDropped,
 }
 
 /// Selection of the Service rules that have comments.
@@ -247,13 +199,13 @@ impl Comments {
     }
 }
 
-/// Scope of a partial restore: the chains that it writes.
+/// Extent of a partial restore: the chains that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartialRestore {
     /// Chains whose rules differ from those in the kernel.
     #[default]
     ChangedChains,
-    /// All chains of a changed Service, and every fixed and dispatch chain: upstream's scope.
+    /// All chains of a changed Service, and every fixed and dispatch chain: upstream's extent.
     Kep3453,
 }
 
@@ -340,8 +292,8 @@ pub struct RenderContext<'a> {
     pub zone: Option<&'a str>,
 }
 
-/// Reason for which the rules of all Services have to be rendered and written again, by a full
-/// restore.
+/// Change of an input for which the rules of all Services have to be rendered again. A
+/// [`DeclineReason`](super::DeclineReason) is about the rules in the kernel instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RerenderReason {
     /// The zone of the node changed, and with it the meaning of hints.
@@ -356,8 +308,8 @@ pub(crate) enum RerenderReason {
 
 impl RerenderReason {
     /// Returns the reason for which rules rendered with `old` are wrong with `new`; `None` if they
-    /// are right. The addresses of NodePorts do not count: each makes one rule in a chain that
-    /// partial restores keep up to date.
+    /// are right. The addresses of NodePorts do not count: each has one rule, a jump to
+    /// `KUBE-NODEPORTS`, and every partial payload writes changes of these jumps.
     pub(crate) fn between(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
         let (before, after) = (old.options, new.options);
         if before.local_traffic != after.local_traffic {

@@ -17,12 +17,13 @@ pub(crate) fn owner(
     services: &dyn Services,
     context: RenderContext<'_>,
 ) -> Option<ServiceName> {
-    let commented = service_ports(line).find(|name| services.get(name).is_some());
+    let commented = commented_services(line).find(|name| services.get(name).is_some());
     commented.or_else(|| owner_of_chain(service_chain(line)?, services, context))
 }
 
-/// Returns names in the comment that may be those of service ports.
-fn service_ports(line: &str) -> impl Iterator<Item = ServiceName> {
+/// Returns the Services that the comment of a rule may name: every word in the form of the name of
+/// a service port counts.
+fn commented_services(line: &str) -> impl Iterator<Item = ServiceName> {
     let comment = line.split_once("--comment ").map_or("", |(_, after)| after);
     let (text, is_quoted) = match comment.strip_prefix('"') {
         Some(quoted) => (quoted.split('"').next().unwrap_or_default(), true),
@@ -59,7 +60,7 @@ fn owner_of_chain(
     let mut all = services.all();
     let found = all.find(|(name, state)| {
         service::render(&mut rules, name, state, context, Comments::NotOnEndpoints);
-        rules.chains().any(|entry| entry.chain == chain)
+        rules.chains().any(|rendered| rendered.chain == chain)
     });
     found.map(|(name, _)| name.clone())
 }

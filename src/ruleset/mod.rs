@@ -11,14 +11,14 @@
 //!   belongs to one service port, or to one of its endpoints. All are in the nat table.
 //! - A *dispatch chain* (`KUBE-SERVICES`, `KUBE-NODEPORTS`, `KUBE-EXTERNAL-SERVICES`,
 //!   `KUBE-PROXY-FIREWALL`) holds rules of every Service: it dispatches packets to their chains.
-//! - A *tree chain* (`KUBE-SVC-10.96.0.0/15`) holds the part of a dispatch chain's rules for a
-//!   range of destinations, if the dispatch chain is a tree.
+//! - A *tree chain* (`KUBE-SVC-10.96.0.0/15`) holds the part of a dispatch chain's rules for the
+//!   destinations with one prefix, if the dispatch chain is the root of a tree.
 //! - A *fixed chain* (`KUBE-POSTROUTING`, `KUBE-MARK-MASQ`, `KUBE-FORWARD`, `KUBE-FIREWALL`) has
 //!   rules that depend on options alone.
 //! - A *canary* is an empty chain. If it is missing, another program has deleted chains.
-//! - *Shared chains* are dispatch chains, fixed chains and canaries. They exist from the first full
-//!   restore on, with or without Services.
-//! - An *entry jump* is a rule in a built-in chain that leads to a dispatch or fixed chain.
+//! - *Shared chains* are dispatch chains, fixed chains and canaries. They exist from the first
+//!   full restore on, with or without Services.
+//! - An *entry jump* is a rule in a built-in chain that jumps to a dispatch or fixed chain.
 
 mod recognition;
 mod service_chain;

@@ -26,8 +26,8 @@ pub(crate) fn has_trees(rules: &RuleSet) -> bool {
     })
 }
 
-/// Puts the rules of dispatch trees into their dispatch chains. Packets meet the same rules that
-/// match them, so that the arrangement is no difference.
+/// Puts the rules of dispatch trees into their dispatch chains. The same rules match a packet, so
+/// that the arrangement is not a difference.
 pub(crate) fn flattened(rules: RuleSet) -> RuleSet {
     if has_trees(&rules) {
         inline_trees(&rules)

@@ -34,7 +34,7 @@ pub enum ChainKind {
     /// `KUBE-EXT-`: traffic to external IPs, load balancer addresses and NodePorts.
     External,
     /// `KUBE-FW-`: source ranges of a load balancer.
-    Firewall,
+    SourceRanges,
     /// `KUBE-XLB-`: external traffic under policy Local, until 1.23. Such a chain jumps to chains
     /// of endpoints. If an upgrade leaves it behind, these cannot be deleted when their endpoints
     /// go away, and the restore fails, perhaps weeks later.
@@ -49,7 +49,7 @@ impl ChainKind {
         Self::Cluster,
         Self::Local,
         Self::External,
-        Self::Firewall,
+        Self::SourceRanges,
         Self::RetiredExternal,
     ];
 
@@ -70,7 +70,7 @@ impl ChainKind {
             Self::Cluster => "KUBE-SVC-",
             Self::Local => "KUBE-SVL-",
             Self::External => "KUBE-EXT-",
-            Self::Firewall => "KUBE-FW-",
+            Self::SourceRanges => "KUBE-FW-",
             Self::RetiredExternal => "KUBE-XLB-",
         }
     }

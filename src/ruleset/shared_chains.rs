@@ -124,8 +124,8 @@ impl DispatchChain {
 /// Destination that a rule of a dispatch chain matches. A tree arranges the rules by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DispatchDestination {
-    /// More than one destination: the rule stays in the dispatch chain itself.
-    Several,
+    /// More than one destination, or an unknown one: the rule stays in the dispatch chain itself.
+    NotSingle,
     /// One address.
     Address(IpAddr),
     /// One port on all addresses of the node.

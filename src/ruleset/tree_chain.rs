@@ -1,8 +1,8 @@
 //! Chains of dispatch trees: the destinations that they stand for, and their names.
 //!
-//! In a tree, a dispatch chain holds jumps on prefixes of destinations instead of rules of
-//! Services. A jump leads to an inner chain with longer prefixes, or to a leaf with rules of
-//! Services.
+//! In a tree, a dispatch chain holds jumps for prefixes of destinations instead of rules of
+//! Services. Their targets are inner chains, with jumps for longer prefixes, or leaves, with rules
+//! of Services.
 //!
 //! # Names
 //!
@@ -31,8 +31,8 @@ use crate::rules::Table;
 
 /// Bits by which the prefixes of an inner chain are longer than its own: at most eight jumps.
 ///
-/// A chain is written whole. With four bits it could have sixteen rules of about 165 bytes, and one
-/// change would write more than 2 KB.
+/// A chain is written whole. With four bits it could have sixteen rules of about 165 bytes, and
+/// one change would write more than 2 KB.
 pub(crate) const STRIDE: u8 = 3;
 
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
@@ -57,7 +57,7 @@ impl Space {
     }
 }
 
-/// Range of destinations with the same first bits.
+/// Prefix: all destinations with these first bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Prefix {
     space: Space,
@@ -67,10 +67,10 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix of one destination; `None` for several.
+    /// Returns the prefix that only this destination has; `None` if it is not a single one.
     pub(crate) fn of(destination: DispatchDestination) -> Option<Self> {
         let (space, bits) = match destination {
-            DispatchDestination::Several => return None,
+            DispatchDestination::NotSingle => return None,
             DispatchDestination::Address(IpAddr::V4(ip)) => {
                 (Space::Ipv4, u128::from(ip.to_bits()) << 96)
             }
@@ -94,12 +94,12 @@ impl Prefix {
         }
     }
 
-    /// Returns the prefix one level below `self` that includes a longer one.
-    pub(crate) fn below(self, inner: Self) -> Self {
+    /// Returns the prefix that is [`STRIDE`] bits longer than `self` and includes `inner`.
+    pub(crate) fn child_with(self, inner: Self) -> Self {
         inner.shortened((self.len + STRIDE).min(inner.space.width()))
     }
 
-    /// Returns the longest prefix that both have in common and that ends at a level.
+    /// Returns the longest common prefix whose length is a multiple of [`STRIDE`] bits.
     pub(crate) fn common(self, other: Self) -> Self {
         let equal = (self.bits ^ other.bits).leading_zeros();
         let equal = u8::try_from(equal).unwrap_or(128).min(self.len);
@@ -109,7 +109,7 @@ impl Prefix {
         self.shortened(equal - equal % STRIDE)
     }
 
-    /// Returns the first destination of the range.
+    /// Returns the first destination with the prefix.
     pub(crate) const fn first(self) -> Self {
         Self {
             len: self.space.width(),
@@ -117,7 +117,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the last destination of the range.
+    /// Returns the last destination with the prefix.
     pub(crate) fn last(self) -> Self {
         let unused = u128::MAX.checked_shr(self.space.width().into());
         let within = u128::MAX.checked_shr(self.len.into()).unwrap_or_default();
@@ -128,17 +128,17 @@ impl Prefix {
         }
     }
 
-    /// Reports whether the range is a single destination.
+    /// Reports whether only one destination has the prefix.
     pub(crate) const fn is_single(self) -> bool {
         self.len == self.space.width()
     }
 
-    /// Reports whether the range includes another one.
+    /// Reports whether all destinations of another prefix have this one.
     pub(crate) fn contains(self, other: Self) -> bool {
         other.len >= self.len && other.shortened(self.len).bits == self.bits
     }
 
-    /// Returns the name of the tree chain for this range.
+    /// Returns the name of the tree chain for this prefix.
     pub(crate) fn chain_name(self, dispatch: DispatchChain) -> Box<str> {
         format!("{}{}", tree_prefix(dispatch), ChainSuffix(self)).into()
     }
@@ -162,7 +162,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the protocol, and the first and the last port of the range.
+    /// Returns the protocol, and the first and the last port with the prefix.
     fn ports(self) -> (&'static str, u16, u16) {
         let port = |of: Self| {
             let bits = of.bits >> (128 - STRIDE - 16);
@@ -177,7 +177,7 @@ impl Prefix {
     }
 }
 
-/// Writes the match for the range as rules have it, with a blank before it.
+/// Writes the match for the prefix as rules have it, with a blank before it.
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.space != Space::Ports {
@@ -195,7 +195,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Part of a tree chain's name that stands for the range.
+/// Part of a tree chain's name that stands for the prefix.
 struct ChainSuffix(Prefix);
 
 impl fmt::Display for ChainSuffix {
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(common.to_string(), " -d 10.96.0.0/15");
         let name = common.chain_name(DispatchChain::NatServices);
         assert_eq!(&*name, "KUBE-SVC-10.96.0.0/15");
-        assert_eq!(common.below(one).to_string(), " -d 10.96.0.0/18");
+        assert_eq!(common.child_with(one).to_string(), " -d 10.96.0.0/18");
         assert_eq!(common.last(), address("10.97.255.255"));
         assert_eq!(common.first(), address("10.96.0.0"));
 
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(&*name, "KUBE-SVC-udp/24576-32767");
         let one = node_port(Protocol::Sctp, 65_535);
         assert_eq!(one.to_string(), " -m sctp -p sctp --dport 65535");
-        assert_eq!(one.root().below(one).to_string(), " -p sctp");
+        assert_eq!(one.root().child_with(one).to_string(), " -p sctp");
     }
 
     #[test]

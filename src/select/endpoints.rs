@@ -1,5 +1,5 @@
-//! Groups the endpoints of a Service by port, and applies traffic policies and hints to those of one
-//! port, with terminating endpoints as fallback.
+//! Groups the endpoints of a Service by port, and applies traffic policies and hints to those of
+//! one port, with terminating endpoints as fallback.
 //!
 //! A Service may have 20,000 ports and 10,000 slices: a search through all slices for each port
 //! would take their product, so endpoints are sorted by port first.
@@ -18,7 +18,7 @@ use crate::net::{Port, Protocol};
 /// times the limit of a Service.
 ///
 /// Differs from upstream: kube-proxy uses all slices.
-pub(crate) const MOST_SLICES: usize = 10_000;
+pub(crate) const MAX_SLICES: usize = 10_000;
 
 /// Endpoints of a Service, by the name and protocol of their port.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl<'a> EndpointGroups<'a> {
         };
         let mut groups: Vec<_> = slices
             .iter()
-            .take(MOST_SLICES)
+            .take(MAX_SLICES)
             .flat_map(|(_, slice)| {
                 slice.ports.iter().map(|port| SliceGroup {
                     port: (&port.name, port.protocol),

@@ -12,5 +12,5 @@ mod endpoints;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use endpoints::{Candidate, MOST_SLICES, PortEndpoints, Selection, local_ready};
+pub(crate) use endpoints::{Candidate, MAX_SLICES, PortEndpoints, Selection, local_ready};
 pub use endpoints::{EndpointGroups, select};

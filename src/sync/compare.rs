@@ -15,8 +15,8 @@ use super::syncer::{RenderedServices, Syncer};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
-    self, Adopted, AppliedState, DeclineReason, DispatchRepair, LiveChains, LiveRules, Options,
-    RenderContext,
+    self, AppliedState, ComparedTables, DeclineReason, DispatchRepair, LiveChains, LiveRules,
+    Options, RenderContext,
 };
 use crate::rules::Table;
 use crate::ruleset::KUBE_SERVICES;
@@ -122,7 +122,7 @@ pub(super) async fn read_service_rules(
         }
         // Without the whole tables, dispatch chains are listed one by one: an unprintable rule in
         // another chain does not affect that.
-        dispatch_chains.extend(applied.dispatch_chains());
+        dispatch_chains.extend(applied.dispatch_and_tree_chains());
     }
     for (table, chain) in &dispatch_chains {
         match iptables.list(*table, &[chain]).await {
@@ -306,11 +306,11 @@ impl<I: Iptables> Syncer<I> {
         repair: DispatchRepair,
     ) -> bool {
         let Some(listing) = listing else {
-            return self.applied.rewrite_dispatch(*table, chain);
+            return self.applied.mark_for_rewrite(*table, chain);
         };
         let found = self
             .applied
-            .verify_dispatch((*table, &**chain), listing, repair);
+            .verify_dispatch_chain((*table, &**chain), listing, repair);
         let is_drift = !found.is_empty();
         self.services_to_repair.extend(found.services);
         is_drift
@@ -353,7 +353,7 @@ impl<I: Iptables> Syncer<I> {
 ///
 /// An empty namespace stands for chains and rules that belong to no Service. Stale chains of a
 /// changing Service look like these, so these count only while no Service is changing.
-fn add_differing(verified: &Adopted, changing: &BTreeSet<ServiceName>, drift: &mut Drift) {
+fn add_differing(verified: &ComparedTables, changing: &BTreeSet<ServiceName>, drift: &mut Drift) {
     for name in &verified.differing {
         if name.namespace().is_empty() {
             if changing.is_empty() {

@@ -195,7 +195,7 @@ impl Extent {
     fn add(&mut self, table: Table, chain: &str, options: &Options) {
         if guarded_chains(table, options).contains(&chain) {
             self.tables.insert(table);
-        } else if AppliedState::is_dispatch(table, chain) {
+        } else if AppliedState::is_dispatch_or_tree(table, chain) {
             self.dispatch_chains.insert((table, chain.into()));
         } else if table == Table::Nat && is_service_chain(chain) {
             self.service_chains.insert(chain.into());

@@ -1,5 +1,5 @@
-//! Schedule and findings of the checks of the guarded chains, which are the fixed chains and the
-//! built-in chains with jumps to kube-proxy chains.
+//! Schedule and findings of the checks of the guarded chains: fixed chains, canaries, and built-in
+//! chains with jumps to kube-proxy chains.
 //!
 //! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
 //! A table counts as flushed only if the output of the iptables binary shows it: an unprintable

@@ -86,7 +86,7 @@ pub(super) async fn read_rules(
         let mut read = |line: &str| {
             live.read_line(table, line);
             if let Some(found) = &mut found {
-                found.read(table, line);
+                found.read_line(table, line);
             }
         };
         match iptables.save(table, &mut read).await {
@@ -107,7 +107,7 @@ pub(super) async fn read_rules(
     // A full restore creates KUBE-FIREWALL, as kubelet does: without it there is nothing to adopt,
     // so no process is started to list mangle.
     if let (ReadScope::Adoption(options), Some(_)) = (scope, &found)
-        && rules.live.has_firewall
+        && rules.live.has_kube_firewall
     {
         let guarded = guarded_chains(Table::Mangle, options);
         rules.is_mangle_complete = match iptables.list(Table::Mangle, &guarded).await {
@@ -138,7 +138,7 @@ async fn query_jumps(
     if table == Table::Filter {
         let listed = iptables.list(table, &[KUBE_FIREWALL]).await?;
         if !matches!(listed, ListedChains::Missing) {
-            live.note_firewall();
+            live.note_kube_firewall();
         }
     }
     Ok(())
@@ -189,21 +189,25 @@ pub(super) async fn check_table(
     };
     let mut state = GuardedChainState::of(table, &listing.text, &listing.cut, options);
     if state.is_flushed {
-        let missing = state.missing.into_iter().chain(state.unseen).collect();
+        let missing = state
+            .missing_jumps
+            .into_iter()
+            .chain(state.unlisted_jumps)
+            .collect();
         return Ok(TableCheck::Gone(TableLoss::Flushed { missing }));
     }
-    for jump in state.unseen {
+    for jump in state.unlisted_jumps {
         match iptables.has(table, jump.from, jump.rule).await {
             // The jump counts as present: its chain has an unprintable rule.
             Ok(true) | Err(RunError::Unprintable { .. }) => {}
-            Ok(false) => state.missing.push(jump),
+            Ok(false) => state.missing_jumps.push(jump),
             Err(error) => return Err(error),
         }
     }
     Ok(TableCheck::Present {
-        edited: state.edited,
-        incomplete: state.incomplete,
-        missing: state.missing,
+        edited: state.edited_chains,
+        incomplete: state.incomplete_chains,
+        missing: state.missing_jumps,
         unprintable: listing.unprintable,
     })
 }

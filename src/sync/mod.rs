@@ -12,7 +12,7 @@
 //!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
 //! - Dispatch chain: has rules of many Services, such as `KUBE-SERVICES`.
-//! - Guarded chain: a fixed chain, or a built-in one with jumps to kube-proxy chains.
+//! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: input of rules apart from Services and the zone of the node.
 //! - Frontend: address, port and protocol that a Service claims. Lost frontend: one that another
 //!   Service claims as well and gets.

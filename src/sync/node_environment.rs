@@ -57,7 +57,7 @@ impl NodeEnvironment {
             ..self.fixed.clone()
         };
         if !self.needs_route_localnet() {
-            options.localhost_node_ports = LocalhostNodePorts::Refused;
+            options.localhost_node_ports = LocalhostNodePorts::Excluded;
         }
         options
     }

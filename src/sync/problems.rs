@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::model::{Allowance, Frontend, ServiceName, ServiceState, Services};
 use crate::render::ports_over_limit;
-use crate::select::MOST_SLICES;
+use crate::select::MAX_SLICES;
 use crate::tracker::Tracker;
 
 /// Reason that a Service lacks rules.
@@ -159,7 +159,7 @@ impl ServiceProblems {
 
 fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = ServiceProblem> {
     let ports = Some(ports_over_limit(state)).filter(|ports| *ports > 0);
-    let slices = state.slices.len().checked_sub(MOST_SLICES + 1);
+    let slices = state.slices.len().checked_sub(MAX_SLICES + 1);
     let limits = tracker.limits();
     let namespace = match state.allowance {
         Allowance::Full => None,
@@ -210,8 +210,8 @@ mod tests {
             let found = problems.update(&applied.before, &tracker).into_iter();
             found.map(|(_, problem)| problem).collect::<Vec<_>>()
         };
-        assert_eq!(after(&mut (0..MOST_SLICES).map(|n| slice(n, true))), []);
-        let (one, more) = (MOST_SLICES, MOST_SLICES + 1);
+        assert_eq!(after(&mut (0..MAX_SLICES).map(|n| slice(n, true))), []);
+        let (one, more) = (MAX_SLICES, MAX_SLICES + 1);
         let over = [ServiceProblem::Slices { ignored: 1 }];
         assert_eq!(after(&mut [slice(one, true)].into_iter()), over);
         assert_eq!(after(&mut [slice(more, true)].into_iter()), []);
@@ -260,10 +260,10 @@ mod tests {
         let mut tracker = Tracker::new(std::time::UNIX_EPOCH);
         let mut problems = ServiceProblems::default();
         let mut logged = 0;
-        (0..MOST_SLICES).for_each(|n| tracker.apply(slice(n, true)));
+        (0..MAX_SLICES).for_each(|n| tracker.apply(slice(n, true)));
         for _ in 0..1000 {
             for is_there in [true, false] {
-                tracker.apply(slice(MOST_SLICES, is_there));
+                tracker.apply(slice(MAX_SLICES, is_there));
                 let applied = tracker.mark_applied();
                 logged += problems.update(&applied.before, &tracker).len();
             }

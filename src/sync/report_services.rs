@@ -12,7 +12,7 @@ use crate::events::Event;
 use crate::health::QuarantinedServices;
 use crate::model::MOST_ENDPOINTS;
 use crate::net::IpFamily;
-use crate::select::MOST_SLICES;
+use crate::select::MAX_SLICES;
 
 impl Reporter {
     /// Reports Services that began to lack rules with this sync, and the number of Services over
@@ -72,7 +72,7 @@ fn log_problem(family: IpFamily, (service, problem): &FoundProblem) {
             "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: clients of {ports} of \
              its ports are rejected as if these had no endpoints; split the Service"),
         ServiceProblem::Slices { ignored } => warn!(%family,
-            "Service `{service}` has more than {MOST_SLICES} EndpointSlices: endpoints of the last \
+            "Service `{service}` has more than {MAX_SLICES} EndpointSlices: endpoints of the last \
              {ignored}, by name, get no traffic; split the Service"),
         ServiceProblem::NamespaceEndpoints { limit } => warn!(%family,
             "clients of Service `{service}` are rejected as if it had no endpoints: the Services of \

@@ -16,7 +16,7 @@ use crate::host::{
 };
 use crate::model::{ServiceName, Services};
 use crate::render::{
-    self, Adopted, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains,
+    self, AppliedState, ComparedTables, Counter, Counters, DeclineReason, FullPayload, LiveChains,
     Options, PartialPayload, PartialRestore, RenderContext,
 };
 use crate::rules::{Payload, Table, Text};
@@ -100,7 +100,9 @@ impl<I: Iptables> Syncer<I> {
         // rules of both.
         names.extend(self.tracker.with_changed_losses().cloned());
         let names: Vec<_> = names.into_iter().collect();
-        let written = self.write_changes(&names, self.config.shape, options).await;
+        let written = self
+            .write_changes(&names, self.config.partial_restore, options)
+            .await;
         Attempt::new(Scope::Partial, written)
     }
 
@@ -153,7 +155,7 @@ impl<I: Iptables> Syncer<I> {
         &self,
         rules: &mut KernelRules,
         options: &Options,
-    ) -> Result<Adopted, DeclineReason> {
+    ) -> Result<ComparedTables, DeclineReason> {
         let found = rules.found.take().ok_or(DeclineReason::Unreadable)?;
         let adopted = render::adopt(
             found,
@@ -168,12 +170,17 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_differences(&mut self, adopted: Adopted, options: &Options) -> RestoreResult {
+    async fn write_differences(
+        &mut self,
+        adopted: ComparedTables,
+        options: &Options,
+    ) -> RestoreResult {
         self.applied = adopted.applied;
         self.unwritten.clear();
         // `Kep3453` would also rewrite chains that do not differ.
-        let shape = PartialRestore::ChangedChains;
-        self.write_changes(&adopted.differing, shape, options).await
+        let partial_restore = PartialRestore::ChangedChains;
+        self.write_changes(&adopted.differing, partial_restore, options)
+            .await
     }
 
     async fn write_all(
@@ -217,13 +224,13 @@ impl<I: Iptables> Syncer<I> {
     async fn write_changes(
         &mut self,
         names: &[ServiceName],
-        shape: PartialRestore,
+        partial_restore: PartialRestore,
         options: &Options,
     ) -> RestoreResult {
-        let mut partial = self.render_and_record(names, shape, options);
+        let mut partial = self.render_and_record(names, partial_restore, options);
         let mut text = std::mem::take(&mut self.unwritten);
         let (chains, jumps) = (&self.fixed_chains_to_repair, &self.jumps_to_repair);
-        text.extend(render::repair(chains, jumps, options));
+        text.extend(render::repair_payload(chains, jumps, options));
         self.fixed_chains_to_repair.clear();
         self.jumps_to_repair.clear();
         partial.stats.bytes += text.len() as u64;
@@ -254,13 +261,19 @@ impl<I: Iptables> Syncer<I> {
     pub(super) fn render_and_record(
         &mut self,
         names: &[ServiceName],
-        shape: PartialRestore,
+        partial_restore: PartialRestore,
         options: &Options,
     ) -> PartialPayload {
         let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
         let context = RenderContext { options, zone };
         let services = RenderedServices(&self.tracker);
-        render::partial(&mut self.applied, &services, names.iter(), context, shape)
+        render::partial_payload(
+            &mut self.applied,
+            &services,
+            names.iter(),
+            context,
+            partial_restore,
+        )
     }
 
     /// Restores a payload within this deadline; `None`: the usual one.

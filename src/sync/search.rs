@@ -224,7 +224,7 @@ impl<I: Iptables> Syncer<I> {
         let mut rules = read.map_err(|_| NodeFault)?;
         let Ok(adopted) = self.try_adopt(&mut rules, options) else {
             return Ok(AdoptionResult::Declined {
-                is_bare: rules.live.is_bare(),
+                is_bare: rules.live.has_no_service_chain(),
             });
         };
         self.applied = adopted.applied;

@@ -28,7 +28,7 @@ pub struct SyncerOptions {
     /// Inputs of rules apart from Services.
     pub environment: NodeEnvironment,
     /// Amount of rules that a partial restore writes.
-    pub shape: PartialRestore,
+    pub partial_restore: PartialRestore,
     /// Interval of periodic full syncs.
     pub full_sync_interval: Duration,
 }
@@ -126,7 +126,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reports whether the last full sync could not read a table, or a check could not print nat.
     pub(super) fn has_unreadable_tables(&self) -> bool {
-        !self.unreadable_tables.is_empty() || !self.applied.can_list_nat()
+        !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
     }
 
     /// Notes that an iptables binary cannot print all rules of a table.
@@ -201,7 +201,7 @@ impl<I: Iptables> Syncer<I> {
             quarantine_retry: None,
             applied,
             dirty,
-            rules: self.applied.rules(),
+            rules: self.applied.rule_counts(),
             totals: self.applied.totals(),
             quarantined: Vec::new(),
         };

@@ -141,7 +141,7 @@ impl<I: Iptables> Syncer<I> {
             .chain(self.tracker.with_changed_losses())
             .collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
-        let saved = self.applied.save(&names);
+        let saved = self.applied.snapshot(&names);
         let partial = self.render_and_record(&names, PartialRestore::ChangedChains, options);
         if partial.text.is_empty() {
             self.tracker.mark_lost_frontends_applied();
@@ -158,7 +158,7 @@ impl<I: Iptables> Syncer<I> {
             return Ok(TrialResult::Applied);
         };
         if is_untouched(&error, &mut payload()) {
-            self.applied.put_back(saved);
+            self.applied.revert_to(saved);
         } else {
             self.forget_kernel();
         }
@@ -201,7 +201,7 @@ impl<I: Iptables> Syncer<I> {
             let took = now.saturating_duration_since(started);
             self.quarantine.failed(&name, retried, took, now);
         }
-        (outcome.rules, outcome.totals) = (self.applied.rules(), self.applied.totals());
+        (outcome.rules, outcome.totals) = (self.applied.rule_counts(), self.applied.totals());
         outcome.quarantine_retry = Some(QuarantineRetry {
             name,
             restores: counted.restores,

@@ -63,7 +63,7 @@ impl Rules {
                 node_port_source: NodePortSource::All,
                 bind_address: None,
             },
-            shape: PartialRestore::ChangedChains,
+            partial_restore: PartialRestore::ChangedChains,
             full_sync_interval: Duration::from_secs(3600),
         };
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH);

@@ -278,8 +278,8 @@ pub const TABLE: &[Row] = &[
         "service-dispatch",
         "tree",
         Told(
-            |config| format!("{:?}", config.rules.environment.v4.fixed.service_dispatch),
-            "ServiceDispatch { nat: Some(8), filter: Some(1000) }",
+            |config| format!("{:?}", config.rules.environment.v4.fixed.tree_thresholds),
+            "TreeThresholds { nat: Some(8), filter: Some(1000) }",
         ),
     ),
     row("show-hidden-metrics-for-version", "1.35", Nothing),

@@ -54,7 +54,7 @@ impl Node {
         environment.fixed.counters = Counters::NONE;
         let options = SyncerOptions {
             environment,
-            shape: PartialRestore::ChangedChains,
+            partial_restore: PartialRestore::ChangedChains,
             full_sync_interval: Duration::from_secs(3600),
         };
         Self {

@@ -5,7 +5,7 @@
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext, partial,
+    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext, partial_payload,
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
@@ -96,7 +96,7 @@ impl Play {
         let dirty = self.tracker.dirty();
         let names: Vec<_> = dirty.cloned().collect();
         let shape = PartialRestore::ChangedChains;
-        let payload = partial(applied, &self.tracker, names.iter(), self.setting(), shape);
+        let payload = partial_payload(applied, &self.tracker, names.iter(), self.setting(), shape);
         String::from_utf8(payload.text).unwrap()
     }
 

@@ -123,8 +123,8 @@ proptest! {
     fn any_listing_is_noted(text in texts()) {
         for table in Table::ALL {
             let (mut live, mut found) = (LiveChains::default(), LiveRules::default());
-            live.read(table, &text);
-            text.lines().for_each(|line| found.read(table, line));
+            live.read_table(table, &text);
+            text.lines().for_each(|line| found.read_line(table, line));
             for family in IpFamily::ALL {
                 let options = upstream_options(family);
                 let _ = (matches_except_kubelet_rules(table, &text, &options), guarded_chains(table, &options));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    FullPayload, LiveChains, RenderContext, ServiceDispatch, inline_trees,
+    FullPayload, LiveChains, RenderContext, TreeThresholds, inline_trees,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 
@@ -15,12 +15,12 @@ use crate::second_tracer::save::Save;
 /// Questions for each cluster: the second tracer is slow.
 const MOST_QUESTIONS: usize = 400;
 
-fn rendered(world: &World, setting: u64, dispatch: ServiceDispatch) -> RuleSet {
+fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
     let tracker = world.tracker();
     let node = tracker.node();
     let environment = any_environment(&mut Dice::new(setting), world.family);
     let mut options = environment.options(node, &[]);
-    options.service_dispatch = dispatch;
+    options.tree_thresholds = dispatch;
     let zone = node.and_then(|node| node.zone.as_deref());
     let options = &options;
     let live = LiveChains::default();
@@ -53,11 +53,11 @@ fn packets_end_alike_in_flat_chains_and_in_trees() {
             world.edit(&mut Dice::new(seed * 1_000 + edit));
         }
         let limit = Some(2 + seed % 9);
-        let dispatch = ServiceDispatch {
+        let dispatch = TreeThresholds {
             nat: limit,
             filter: limit,
         };
-        let flat = rendered(&world, seed, ServiceDispatch::FLAT);
+        let flat = rendered(&world, seed, TreeThresholds::FLAT);
         let tree = rendered(&world, seed, dispatch);
         chains += tree_chains(&tree);
         assert_eq!(

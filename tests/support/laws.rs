@@ -20,7 +20,7 @@ use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    Counters, PartialRestore, RuleCounts, ServiceDispatch, ServiceTotals, inline_trees,
+    Counters, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
@@ -45,7 +45,7 @@ pub(crate) struct Shape {
     pub(crate) partial: PartialRestore,
     /// Above how many endpoints a cluster is large.
     pub(crate) threshold: usize,
-    pub(crate) dispatch: ServiceDispatch,
+    pub(crate) dispatch: TreeThresholds,
 }
 
 /// A syncer, its kernel, and the cluster that it follows.
@@ -87,10 +87,10 @@ impl Play {
     pub(crate) fn of(setting: u64, family: IpFamily, shape: Shape) -> Self {
         let mut environment = any_environment(&mut Dice::new(setting), family);
         environment.fixed.large_cluster_endpoints = shape.threshold;
-        environment.fixed.service_dispatch = shape.dispatch;
+        environment.fixed.tree_thresholds = shape.dispatch;
         let options = SyncerOptions {
             environment,
-            shape: shape.partial,
+            partial_restore: shape.partial,
             full_sync_interval: Duration::from_secs(3600),
         };
         let world = World::empty(family);
@@ -190,7 +190,7 @@ impl Play {
             assert!(!self.syncer.tracker.has_pending());
             assert_ordered(&after);
             let is_partial = attempts.len() == 1 && attempts[0].scope == Scope::Partial;
-            if is_partial && self.options.shape == PartialRestore::ChangedChains {
+            if is_partial && self.options.partial_restore == PartialRestore::ChangedChains {
                 for payload in &payloads {
                     assert_minimal(payload, &before, &after);
                 }
@@ -206,7 +206,7 @@ impl Play {
         assert_eq!((end, attempts.len()), (SyncResult::Applied, 1));
         assert_eq!(attempts[0].scope, Scope::Partial);
         let payloads = self.kernel().take_payloads();
-        if self.options.shape == PartialRestore::ChangedChains {
+        if self.options.partial_restore == PartialRestore::ChangedChains {
             assert_eq!(payloads, Vec::<String>::new());
         }
         assert_eq!(self.rules(), before);

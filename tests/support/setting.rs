@@ -56,11 +56,11 @@ pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironm
             is_random_fully: dice.chance(50),
         },
         localhost_node_ports: match family {
-            IpFamily::V4 => dice.pick(&[LocalhostNodePorts::Allowed, LocalhostNodePorts::Refused]),
-            IpFamily::V6 => LocalhostNodePorts::Refused,
+            IpFamily::V4 => dice.pick(&[LocalhostNodePorts::Allowed, LocalhostNodePorts::Excluded]),
+            IpFamily::V6 => LocalhostNodePorts::Excluded,
         },
         external_ips: dice.pick(&[ExternalIps::Served, ExternalIps::Ignored]),
-        invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::Forwarded]),
+        invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::NotDropped]),
         counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)
     };

@@ -115,7 +115,7 @@ fn resolve(
 fn adopt(options: &mut Options, facts: HostSettings) {
     options.masquerade.is_random_fully = facts.is_random_fully;
     options.invalid_packets = match facts.invalid {
-        InvalidPacketHandling::Forwarded => InvalidPackets::Forwarded,
+        InvalidPacketHandling::Forwarded => InvalidPackets::NotDropped,
         InvalidPacketHandling::Dropped | InvalidPacketHandling::Counted => InvalidPackets::Dropped,
     };
     options.counters = Counters::NONE;

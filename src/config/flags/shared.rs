@@ -12,7 +12,7 @@ use crate::config::settings::{BACKENDS, FlagValues, RULES, SERVICE_DISPATCHES, S
 use crate::host::BackendChoice;
 use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::net::{IpNet, PerFamily};
-use crate::render::ServiceDispatch;
+use crate::render::TreeThresholds;
 
 /// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
 macro_rules! group_of_settings {
@@ -107,7 +107,7 @@ impl RulesArgs {
     }
 
     /// Returns the arrangement of the rules in dispatch chains.
-    pub(in crate::config) fn service_dispatch(&self) -> ServiceDispatch {
+    pub(in crate::config) fn service_dispatch(&self) -> TreeThresholds {
         self.flags
             .choice("service-dispatch", SERVICE_DISPATCHES)
             .unwrap_or_default()

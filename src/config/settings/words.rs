@@ -79,21 +79,21 @@ pub(in crate::config) const BACKENDS: &[FlagWord<BackendChoice>] = &[
 ];
 
 /// Words of `--service-dispatch`.
-pub(in crate::config) const SERVICE_DISPATCHES: &[FlagWord<render::ServiceDispatch>] = &[
+pub(in crate::config) const SERVICE_DISPATCHES: &[FlagWord<render::TreeThresholds>] = &[
     FlagWord {
         text: "flat",
         help: "All rules in KUBE-SERVICES and KUBE-NODEPORTS, as kube-proxy",
-        choice: render::ServiceDispatch::FLAT,
+        choice: render::TreeThresholds::FLAT,
     },
     FlagWord {
         text: "tree",
         help: "A tree of chains, in which a packet meets few rules",
-        choice: render::ServiceDispatch::TREE,
+        choice: render::TreeThresholds::TREE,
     },
     FlagWord {
         text: "auto",
         help: "A tree for more than 300 rules",
-        choice: render::ServiceDispatch::AUTO,
+        choice: render::TreeThresholds::AUTO,
     },
 ];
 

@@ -103,7 +103,7 @@ fn fields_become_the_options_of_modules() {
         assert_eq!(environment.fixed.masquerade.bit, 0);
         assert_eq!(environment.fixed.masquerade.policy, MasqueradePolicy::All);
         let localhost = environment.fixed.localhost_node_ports;
-        assert_eq!(localhost, LocalhostNodePorts::Refused);
+        assert_eq!(localhost, LocalhostNodePorts::Excluded);
         assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
         let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
         assert_eq!(environment.local_mode, bridge);

@@ -49,7 +49,7 @@ fn defaults_without_flags_equal_kube_proxy() {
         assert_eq!(environment.bind_address, None);
         let localhost = match family {
             IpFamily::V4 => LocalhostNodePorts::Allowed,
-            IpFamily::V6 => LocalhostNodePorts::Refused,
+            IpFamily::V6 => LocalhostNodePorts::Excluded,
         };
         assert_eq!(environment.fixed.localhost_node_ports, localhost);
     }
@@ -68,7 +68,7 @@ fn bools_are_written_as_go_writes_them() {
     let localhost = |flags| good(flags).rules.environment.v4.fixed.localhost_node_ports;
     assert_eq!(
         localhost("--iptables-localhost-nodeports=false"),
-        LocalhostNodePorts::Refused
+        LocalhostNodePorts::Excluded
     );
     bad("--masquerade-all=maybe", "masquerade-all");
     bad("--masquerade-all true", "true");

@@ -69,7 +69,7 @@ impl Catalog {
                     Some(ChainKind::External | ChainKind::RetiredExternal) => {
                         FrontendKind::External
                     }
-                    Some(ChainKind::Firewall) => FrontendKind::LoadBalancer,
+                    Some(ChainKind::SourceRanges) => FrontendKind::LoadBalancer,
                     Some(ChainKind::Endpoint) | None => continue,
                 },
             };
@@ -367,12 +367,12 @@ fn is_kind(name: &str, kind: ChainKind) -> bool {
 
 /// Reports whether traffic traverses the chain before one that balances over endpoints.
 fn is_before_policy(name: &str) -> bool {
-    is_kind(name, ChainKind::External) || is_kind(name, ChainKind::Firewall)
+    is_kind(name, ChainKind::External) || is_kind(name, ChainKind::SourceRanges)
 }
 
 fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     let chains = view.chains.iter();
-    for name in chains.filter(|name| is_kind(name, ChainKind::Firewall)) {
+    for name in chains.filter(|name| is_kind(name, ChainKind::SourceRanges)) {
         let sources = rules_of(rules, Table::Nat, name).filter_map(|rule| rule.source.as_ref());
         view.source_ranges
             .extend(sources.map(|source| source.value));

@@ -102,7 +102,9 @@ impl BlockReason {
             KUBE_EXTERNAL_SERVICES => Self::NoLocalExternal,
             KUBE_PROXY_FIREWALL => Self::of_firewall(&outcome.steps),
             KUBE_FIREWALL if marked_in(ChainKind::RetiredExternal) => Self::NoLocalExternal,
-            KUBE_FIREWALL if marked_in(ChainKind::Firewall) => Self::of_firewall(&outcome.steps),
+            KUBE_FIREWALL if marked_in(ChainKind::SourceRanges) => {
+                Self::of_firewall(&outcome.steps)
+            }
             KUBE_FIREWALL if last.rule.source.is_some_and(|matched| matched.negated) => {
                 Self::Loopback
             }
@@ -127,7 +129,7 @@ impl BlockReason {
             .filter_map(|step| step.rule.target_chain());
         let mut service_chains = targets.filter(|chain| is_service_chain(chain));
         let last = service_chains.next();
-        let admitted = last.filter(|chain| ChainKind::of(chain) != Some(ChainKind::Firewall));
+        let admitted = last.filter(|chain| ChainKind::of(chain) != Some(ChainKind::SourceRanges));
         admitted.map_or(Self::SourceNotAllowed, |chain| Self::DeadEnd(chain.into()))
     }
 
@@ -192,9 +194,10 @@ impl MasqueradeReason {
             (Some(ChainKind::External | ChainKind::RetiredExternal), _) if matches_node => {
                 Self::FromNode
             }
-            (Some(ChainKind::External | ChainKind::Firewall | ChainKind::RetiredExternal), _) => {
-                Self::External
-            }
+            (
+                Some(ChainKind::External | ChainKind::SourceRanges | ChainKind::RetiredExternal),
+                _,
+            ) => Self::External,
             _ if chain == KUBE_NODEPORTS => Self::External,
             _ if excludes_pods => Self::NotPod,
             (_, Some(PortComment::ExternalIp | PortComment::LoadBalancerIp)) => Self::External,

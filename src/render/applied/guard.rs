@@ -1,8 +1,8 @@
 //! Checks and repairs the *guarded* chains, which every Service depends on: fixed chains,
 //! canaries, and the built-in chains with entry jumps.
 //!
-//! The check is a sample of the table: it does not read the chains that hold rules of Services, but
-//! a flush or deletion of the table also removes rules and chains that it does read.
+//! The check is a sample of the table: it does not read the chains that hold rules of Services,
+//! but a flush or deletion of the table also removes rules and chains that it does read.
 //!
 //! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so
 //! that a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour.
@@ -19,9 +19,9 @@ use crate::ruleset::{
     JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
 };
 
-/// Returns the chains of `table` to list for a check, the proxy's before the built-in ones:
-/// `iptables-nft` aborts at a rule that it cannot print, which another program added with `nft`. If
-/// that rule is in a built-in chain, the proxy's chains have been printed by then.
+/// Returns the guarded chains of `table`, the proxy's before the built-in ones: `iptables-nft`
+/// aborts at an unprintable rule. If that rule is in a built-in chain, the proxy's chains have
+/// been printed by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![KUBE_PROXY_CANARY];
     chains.extend(fixed_chain_names(table, options));
@@ -39,19 +39,19 @@ pub(crate) struct GuardedChainState {
     /// The canary is missing, or all entry jumps: the table was flushed.
     pub is_flushed: bool,
     /// Missing entry jumps.
-    pub missing: Vec<&'static Jump>,
-    /// Fixed chains that lack rules of the proxy.
-    pub incomplete: Vec<&'static str>,
-    /// Fixed chains that hold third-party rules besides the proxy's. For a truncated chain it is
-    /// unknown whether the proxy's rules are complete.
-    pub edited: Vec<&'static str>,
+    pub missing_jumps: Vec<&'static Jump>,
+    /// Fixed chains that lack some of their desired rules.
+    pub incomplete_chains: Vec<&'static str>,
+    /// Fixed chains that hold third-party rules besides the desired ones. For a truncated chain it
+    /// is unknown whether the desired rules are complete.
+    pub edited_chains: Vec<&'static str>,
     /// Entry jumps that were not listed, but may exist: their chain is truncated.
-    pub unseen: Vec<&'static Jump>,
+    pub unlisted_jumps: Vec<&'static Jump>,
 }
 
 impl GuardedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
-    /// writes. A chain in `truncated_chains` was listed only up to a rule that cannot be printed.
+    /// writes. A chain in `truncated_chains` was listed only up to an unprintable rule.
     pub(crate) fn of(
         table: Table,
         listing: &str,
@@ -59,33 +59,38 @@ impl GuardedChainState {
         options: &Options,
     ) -> Self {
         let is_truncated = |chain: &str| truncated_chains.iter().any(|name| name == chain);
-        let written = written(table, options);
+        let desired = desired_rules(table, options);
         let mut state = Self {
             is_flushed: !is_truncated(KUBE_PROXY_CANARY) && !has_canary(listing),
             ..Self::default()
         };
         for chain in fixed_chain_names(table, options) {
-            if matches_except_appended(chain, listing, &written, is_truncated(chain)) {
+            let extra_rules = match *chain {
+                KUBE_FIREWALL => ExtraRules::AllowedAtEnd,
+                // No rule of the proxy is unprintable: a truncated chain has a third-party rule.
+                _ if is_truncated(chain) => ExtraRules::Exist,
+                _ => ExtraRules::Forbidden,
+            };
+            if matches_desired(chain, listing, &desired, extra_rules) {
                 continue;
             }
-            // No rule of the proxy is unprintable: a truncated chain has a third-party rule.
-            if is_truncated(chain) || has_proxy_rules_in_order(chain, listing, &written) {
-                state.edited.push(chain);
+            if is_truncated(chain) || has_desired_in_order(chain, listing, &desired) {
+                state.edited_chains.push(chain);
             } else {
-                state.incomplete.push(chain);
+                state.incomplete_chains.push(chain);
             }
         }
         let mut live = LiveChains::default();
-        live.read(table, listing);
+        live.read_table(table, listing);
         for jump in live.missing_entry_jumps(table) {
             if is_truncated(jump.from) {
-                state.unseen.push(jump);
+                state.unlisted_jumps.push(jump);
             } else {
-                state.missing.push(jump);
+                state.missing_jumps.push(jump);
             }
         }
         let jumps = JUMPS.iter().filter(|jump| jump.table == table).count();
-        state.is_flushed |= jumps > 0 && state.missing.len() == jumps;
+        state.is_flushed |= jumps > 0 && state.missing_jumps.len() == jumps;
         state
     }
 }
@@ -102,7 +107,7 @@ pub fn matches_except_kubelet_rules(table: Table, listing: &str, options: &Optio
 pub(super) fn matches_exactly(table: Table, listing: &str, options: &Options) -> bool {
     let has_others = |chain: &&str| {
         let live = rules_of(chain, listing).count();
-        live > rules_of(chain, &written(table, options)).count()
+        live > rules_of(chain, &desired_rules(table, options)).count()
     };
     matches_except_kubelet_rules(table, listing, options)
         && !fixed_chain_names(table, options).iter().any(has_others)
@@ -110,7 +115,7 @@ pub(super) fn matches_exactly(table: Table, listing: &str, options: &Options) ->
 
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
 /// their chains, and changes nothing else.
-pub(crate) fn repair(
+pub(crate) fn repair_payload(
     chains: &BTreeSet<(Table, &'static str)>,
     jumps: &[&'static Jump],
     options: &Options,
@@ -128,7 +133,7 @@ pub(crate) fn repair(
         }
         write_line(&mut payload, &["*", table.as_str()]);
         write_chain_declarations(&mut payload, &names);
-        for rule in written(table, options).lines() {
+        for rule in desired_rules(table, options).lines() {
             let chain = rule
                 .strip_prefix("-A ")
                 .and_then(|rule| rule.split(' ').next());
@@ -147,8 +152,8 @@ pub(crate) fn repair(
 /// Returns the rule of `KUBE-FIREWALL` that keeps other hosts from reaching localhost, without
 /// `-A KUBE-FIREWALL`; `None` if these options need none.
 pub(crate) fn localnet_drop_rule(options: &Options) -> Option<String> {
-    let written = written(Table::Filter, options);
-    let mut lines = written.lines();
+    let desired = desired_rules(Table::Filter, options);
+    let mut lines = desired.lines();
     let rule = lines.find_map(|line| line.strip_prefix("-A KUBE-FIREWALL "))?;
     Some(rule.to_owned())
 }
@@ -158,25 +163,42 @@ fn has_canary(listing: &str) -> bool {
     listing.lines().any(|line| line == canary)
 }
 
-/// Reports whether a chain holds the written rules and no others. Allows rules after them in
-/// `KUBE-FIREWALL`.
-fn matches_except_appended(chain: &str, listing: &str, written: &str, is_truncated: bool) -> bool {
-    let mut live = rules_of(chain, listing);
-    let has_ours = rules_of(chain, written).all(|rule| live.next() == Some(rule));
-    has_ours && (chain == KUBE_FIREWALL || (!is_truncated && live.next().is_none()))
+/// Third-party rules of a fixed chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExtraRules {
+    /// Allowed after the desired rules.
+    AllowedAtEnd,
+    /// Make the chain different.
+    Forbidden,
+    /// Known to exist, although the listing may not show them: the chain is different.
+    Exist,
 }
 
-/// Reports whether a chain holds all written rules in their order. Allows any rules before,
-/// between and after them.
-fn has_proxy_rules_in_order(chain: &str, listing: &str, written: &str) -> bool {
+/// Reports whether a chain begins with the desired rules, and has no others that matter.
+fn matches_desired(chain: &str, listing: &str, desired: &str, extra_rules: ExtraRules) -> bool {
     let mut live = rules_of(chain, listing);
-    rules_of(chain, written).all(|ours| live.any(|rule| rule == ours))
+    let has_desired = rules_of(chain, desired).all(|rule| live.next() == Some(rule));
+    has_desired
+        && match extra_rules {
+            ExtraRules::AllowedAtEnd => true,
+            ExtraRules::Forbidden => live.next().is_none(),
+            ExtraRules::Exist => false,
+        }
+}
+
+/// Reports whether a chain holds all desired rules in their order. Allows any rules before,
+/// between and after them.
+fn has_desired_in_order(chain: &str, listing: &str, desired: &str) -> bool {
+    let mut live = rules_of(chain, listing);
+    rules_of(chain, desired).all(|rule| live.any(|live| live == rule))
 }
 
 /// Returns the fixed chains of a table.
 fn fixed_chain_names(table: Table, options: &Options) -> &'static [&'static str] {
     match table {
-        Table::Filter if fixed_chains::fills_firewall(options) => &[KUBE_FORWARD, KUBE_FIREWALL],
+        Table::Filter if fixed_chains::fills_kube_firewall(options) => {
+            &[KUBE_FORWARD, KUBE_FIREWALL]
+        }
         Table::Filter => &[KUBE_FORWARD],
         Table::Nat => &[KUBE_POSTROUTING, KUBE_MARK_MASQ],
         Table::Mangle => &[],
@@ -184,7 +206,7 @@ fn fixed_chain_names(table: Table, options: &Options) -> &'static [&'static str]
 }
 
 /// Returns the rules that a full restore writes into the fixed chains.
-fn written(table: Table, options: &Options) -> String {
+fn desired_rules(table: Table, options: &Options) -> String {
     let mut buf = Vec::new();
     match table {
         Table::Filter => fixed_chains::write_filter(&mut buf, options),

@@ -1,7 +1,7 @@
 //! Reads listings of the rules in the kernel, line by line, so that the text of a large cluster's
 //! rules is never whole in memory.
 //!
-//! Two readers of the same lines, since a full restore does not need the rules:
+//! There are two readers of the same lines, because a full restore does not need the rules:
 //!
 //! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps. For
 //!   a full restore.
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::parsed::{LiveTreeChain, ParsedDigest, ParsedHasher, parsed_digest};
+use super::parsed::{ParsedChain, ParsedDigest, ParsedHasher, parsed_digest};
 use super::state::AppliedState;
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
@@ -20,20 +20,22 @@ use crate::ruleset::{
     ServiceChain, is_proxy_chain, is_service_chain, tree_of,
 };
 
-/// Chains and entry jumps in the kernel that a full restore depends on. By default no table has
-/// been read, and none of them is known to exist.
+/// Chains and entry jumps in the kernel that a full restore deletes, keeps or has to insert. The
+/// default value is for a kernel of which no table was read: nothing is known to exist.
 #[derive(Debug, Clone, Default)]
 pub struct LiveChains {
     service_chains: BTreeSet<ServiceChain>,
-    /// Chains with the prefix of a Service chain and a name that current versions do not make. A
-    /// full restore deletes them, as far as third-party rules allow.
-    other_chains: BTreeSet<Box<str>>,
+    /// Service chains whose names [`ServiceChain`] cannot represent: of a kind that only old
+    /// releases write, or with a malformed hash. A full restore deletes them, except those that
+    /// third-party rules reference.
+    unparsed_chains: BTreeSet<Box<str>>,
     /// Tree chains, by table.
     tree_chains: BTreeSet<(Table, Box<str>)>,
-    /// Service chains that third-party rules lead to, or may lead to. The kernel rejects their
+    /// Service chains that third-party rules reference, or may reference. The kernel rejects their
     /// deletion, and with it the whole payload.
     referenced: BTreeSet<Box<str>>,
-    pub(crate) has_firewall: bool,
+    /// The chain `KUBE-FIREWALL` exists.
+    pub(crate) has_kube_firewall: bool,
     /// Tables that were read.
     read: BTreeSet<Table>,
     /// Rules of built-in chains that may be entry jumps, with table and chain.
@@ -44,8 +46,8 @@ pub struct LiveChains {
 
 impl LiveChains {
     /// Reads all of what `iptables-save -t TABLE` printed.
-    pub fn read(&mut self, table: Table, save: &str) {
-        save.lines().for_each(|line| self.read_line(table, line));
+    pub fn read_table(&mut self, table: Table, output: &str) {
+        output.lines().for_each(|line| self.read_line(table, line));
         self.note_read(table);
     }
 
@@ -56,7 +58,7 @@ impl LiveChains {
         Self {
             service_chains: applied.chains().collect(),
             tree_chains: applied.all_tree_chains(),
-            has_firewall: true,
+            has_kube_firewall: true,
             read: Table::ALL.into(),
             queried_jumps: JUMPS.iter().filter(is_there).collect(),
             ..Self::default()
@@ -84,8 +86,8 @@ impl LiveChains {
     }
 
     /// Notes that `KUBE-FIREWALL` exists, in a filter table that cannot be read.
-    pub const fn note_firewall(&mut self) {
-        self.has_firewall = true;
+    pub const fn note_kube_firewall(&mut self) {
+        self.has_kube_firewall = true;
     }
 
     /// Returns the missing entry jumps, in the order in which to insert them at the top.
@@ -95,14 +97,17 @@ impl LiveChains {
             .filter(move |jump| jump.table == table && !self.has(jump))
     }
 
-    /// Returns the Service chains that are not in `wanted`, sorted by name.
-    pub(crate) fn stale_chains(&self, wanted: impl Iterator<Item = ServiceChain>) -> Vec<Box<str>> {
+    /// Returns the Service chains that are not in `desired`, sorted by name.
+    pub(crate) fn stale_chains(
+        &self,
+        desired: impl Iterator<Item = ServiceChain>,
+    ) -> Vec<Box<str>> {
         let mut stale = self.service_chains.clone();
-        for chain in wanted {
+        for chain in desired {
             stale.remove(&chain);
         }
         let stale = stale.into_iter().map(|chain| chain.name().into());
-        let mut names: Vec<Box<str>> = stale.chain(self.other_chains.iter().cloned()).collect();
+        let mut names: Vec<Box<str>> = stale.chain(self.unparsed_chains.iter().cloned()).collect();
         names.sort_unstable();
         names
     }
@@ -129,8 +134,8 @@ impl LiveChains {
         self.read.contains(&table)
     }
 
-    /// Reports whether nat was read and has no chain of a Service.
-    pub fn is_bare(&self) -> bool {
+    /// Reports whether nat was read and has no Service chain.
+    pub(crate) fn has_no_service_chain(&self) -> bool {
         self.is_read(Table::Nat) && self.service_chains.is_empty()
     }
 
@@ -142,9 +147,9 @@ impl LiveChains {
         match table {
             Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
                 Some(chain) => drop(self.service_chains.insert(chain)),
-                None => drop(self.other_chains.insert(name.into())),
+                None => drop(self.unparsed_chains.insert(name.into())),
             },
-            Table::Filter if name == KUBE_FIREWALL => self.has_firewall = true,
+            Table::Filter if name == KUBE_FIREWALL => self.has_kube_firewall = true,
             _ => {}
         }
     }
@@ -160,8 +165,8 @@ impl LiveChains {
             return;
         }
         let Ok(rule) = spec.parse::<Rule>() else {
-            // It may lead to any Service chain that it names: a rejected deletion would make every
-            // full restore fail, while a chain that is kept without need does no harm.
+            // It may reference any Service chain that it names: a rejected deletion would make
+            // every full restore fail, while a chain that is kept without need does no harm.
             let named = spec
                 .split_whitespace()
                 .filter(|word| is_service_chain(word));
@@ -183,11 +188,11 @@ impl LiveChains {
         if self.queried_jumps.contains(&jump) {
             return true;
         }
-        let Ok(wanted) = jump.rule.parse::<Rule>() else {
+        let Ok(desired) = jump.rule.parse::<Rule>() else {
             return false;
         };
         self.jump_rules.iter().any(|(table, from, rule)| {
-            (*table, &**from) == (jump.table, jump.from) && *rule == wanted
+            (*table, &**from) == (jump.table, jump.from) && *rule == desired
         })
     }
 }
@@ -198,21 +203,21 @@ pub struct LiveRules {
     /// Digest of each Service chain; `None` if a rule in it cannot be parsed.
     pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
     /// Rules of the dispatch chains in their order.
-    dispatch: [Vec<LiveRule>; DispatchChain::ALL.len()],
+    dispatch: BTreeMap<DispatchChain, Vec<LiveRule>>,
     /// Tree chains, by table and name.
-    pub(super) tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
+    pub(super) tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
     /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
     /// canaries as `-N` prints them, rules of fixed chains, and entry jumps. Other rules that name
     /// a `KUBE-` chain are among them; the check ignores these.
-    listings: [String; Table::ALL.len()],
-    /// Chains whose names begin with `KUBE-`, without Service chains and canaries: dispatch and
-    /// fixed chains, and chains of kubelet.
-    other_kube_chains: Vec<(Table, Box<str>)>,
+    listings: BTreeMap<Table, String>,
+    /// Chains whose names begin with `KUBE-`, without Service chains, tree chains and canaries:
+    /// dispatch and fixed chains, and chains of kubelet.
+    shared_and_kubelet_chains: Vec<(Table, Box<str>)>,
     /// Service chain that is being read.
     open: Option<(ServiceChain, ParsedHasher)>,
-    /// There is a chain with the prefix of a Service chain and a name that current versions do not
-    /// make. Adoption is then declined; `DeclineReason::UnknownChain` says why.
-    pub(super) has_unknown_chain: bool,
+    /// There is a Service chain whose name [`ServiceChain`] cannot represent. Adoption is then
+    /// declined; `DeclineReason::UnparsedChain` says why.
+    pub(super) has_unparsed_chain: bool,
 }
 
 /// Rule of a dispatch chain.
@@ -226,7 +231,7 @@ pub(super) struct LiveRule {
 
 impl LiveRules {
     /// Reads one line of what `iptables-save -t TABLE` printed.
-    pub fn read(&mut self, table: Table, line: &str) {
+    pub fn read_line(&mut self, table: Table, line: &str) {
         if let Some(header) = line.strip_prefix(':') {
             self.read_chain(table, header.split(' ').next().unwrap_or_default());
         } else if let Some((chain, rule)) = line
@@ -243,14 +248,14 @@ impl LiveRules {
     /// Reads the rules of one dispatch chain from what `-S CHAIN` printed.
     pub(super) fn of_dispatch(dispatch: DispatchChain, listing: &str) -> Vec<LiveRule> {
         let mut live = Self::of_listing(dispatch.table(), listing);
-        std::mem::take(live.rules_mut(dispatch))
+        std::mem::take(live.dispatch_rules_mut(dispatch))
     }
 
     /// Reads the rules of chains from what `-S CHAIN` printed of each.
     pub(super) fn of_listing(table: Table, listing: &str) -> Self {
         let mut live = Self::default();
         for line in listing.lines().filter(|line| line.starts_with("-A ")) {
-            live.read(table, line);
+            live.read_line(table, line);
         }
         live.close();
         live
@@ -258,36 +263,23 @@ impl LiveRules {
 
     /// Reports whether a dispatch or fixed chain exists.
     pub(super) fn has(&self, table: Table, chain: &str) -> bool {
-        let mut chains = self.other_kube_chains.iter();
+        let mut chains = self.shared_and_kubelet_chains.iter();
         chains.any(|(of, name)| *of == table && **name == *chain)
     }
 
     /// Returns the lines of a table that a check of the guarded chains compares. Other rules that
     /// name a `KUBE-` chain are among them; the check ignores these.
     pub(super) fn listing(&self, table: Table) -> &str {
-        let [filter, nat, mangle] = &self.listings;
-        match table {
-            Table::Filter => filter,
-            Table::Nat => nat,
-            Table::Mangle => mangle,
-        }
+        self.listings.get(&table).map_or("", String::as_str)
     }
 
     /// Returns the rules of a dispatch chain, in their order.
-    pub(super) fn rules_mut(&mut self, of: DispatchChain) -> &mut Vec<LiveRule> {
-        let [first, others @ ..] = &mut self.dispatch;
-        let others = DispatchChain::ALL.into_iter().skip(1).zip(others);
-        let mut rules = others.filter_map(|(dispatch, rules)| (dispatch == of).then_some(rules));
-        rules.next().unwrap_or(first)
+    pub(super) fn dispatch_rules_mut(&mut self, dispatch: DispatchChain) -> &mut Vec<LiveRule> {
+        self.dispatch.entry(dispatch).or_default()
     }
 
-    fn list(&mut self, table: Table, line: &str) {
-        let [filter, nat, mangle] = &mut self.listings;
-        let listing = match table {
-            Table::Filter => filter,
-            Table::Nat => nat,
-            Table::Mangle => mangle,
-        };
+    fn append_to_listing(&mut self, table: Table, line: &str) {
+        let listing = self.listings.entry(table).or_default();
         listing.push_str(line);
         listing.push('\n');
     }
@@ -295,16 +287,16 @@ impl LiveRules {
     fn read_chain(&mut self, table: Table, name: &str) {
         if tree_of(table, name).is_some() {
             let chain = (table, name.into());
-            self.tree_chains.insert(chain, LiveTreeChain::default());
+            self.tree_chains.insert(chain, ParsedChain::default());
         } else if table == Table::Nat && is_service_chain(name) {
             match ServiceChain::parse(name) {
                 Some(chain) => drop(self.chains.insert(chain, None)),
-                None => self.has_unknown_chain = true,
+                None => self.has_unparsed_chain = true,
             }
         } else if name == KUBE_PROXY_CANARY {
-            self.list(table, &format!("-N {KUBE_PROXY_CANARY}"));
+            self.append_to_listing(table, &format!("-N {KUBE_PROXY_CANARY}"));
         } else if name.starts_with("KUBE-") {
-            self.other_kube_chains.push((table, name.into()));
+            self.shared_and_kubelet_chains.push((table, name.into()));
         }
     }
 
@@ -319,7 +311,7 @@ impl LiveRules {
             return chain.add(table, rule);
         }
         if let Some(dispatch) = DispatchChain::find(table, chain) {
-            self.rules_mut(dispatch).push(LiveRule {
+            self.dispatch_rules_mut(dispatch).push(LiveRule {
                 digest: parsed_digest([rule]),
                 text: format!(" {rule}\n").into_bytes().into(),
             });
@@ -328,7 +320,7 @@ impl LiveRules {
             || (table == Table::Nat && NAT_CHAINS.contains(&chain))
             || line.contains(" KUBE-")
         {
-            self.list(table, line);
+            self.append_to_listing(table, line);
         }
     }
 
@@ -342,8 +334,8 @@ impl LiveRules {
         }
     }
 
-    /// Ends a Service chain. The listing has the rules of a chain together. If it did not, only the
-    /// later ones would count, and the chain would be written again.
+    /// Ends a Service chain. The listing has the rules of a chain together. If it did not, only
+    /// the later ones would count, and the chain would be written again.
     fn close(&mut self) {
         if let Some((chain, rules)) = self.open.take() {
             self.chains.insert(chain, rules.finish());

@@ -8,10 +8,10 @@ mod state;
 mod trees;
 mod whole_tables;
 
-pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair};
+pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair_payload};
 pub use guard::{guarded_chains, matches_except_kubelet_rules};
 pub use live::{LiveChains, LiveRules};
 pub(crate) use single_chains::DispatchRepair;
 pub(crate) use state::AppliedService;
 pub use state::{AppliedState, PayloadStats, RuleCounts};
-pub(crate) use whole_tables::{Adopted, DeclineReason, adopt, verify_tables};
+pub(crate) use whole_tables::{ComparedTables, DeclineReason, adopt, verify_tables};

@@ -34,17 +34,17 @@ pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Opt
     hasher.finish()
 }
 
-/// Tree chain in the kernel.
+/// Rules of a tree chain or of a root in parsed form, live or rendered.
 #[derive(Debug, Default)]
-pub(super) struct LiveTreeChain {
+pub(super) struct ParsedChain {
     rules: ParsedHasher,
     /// Number of rules, without jumps to other tree chains.
-    pub(super) len: u64,
+    pub(super) rule_count: u64,
     /// Holds jumps to other tree chains.
     pub(super) is_inner: bool,
 }
 
-impl LiveTreeChain {
+impl ParsedChain {
     /// Reads the rules of a chain from what `-S CHAIN` printed, or from rendered lines.
     pub(super) fn of_lines(table: Table, lines: &str) -> Self {
         let mut chain = Self::default();
@@ -67,7 +67,7 @@ impl LiveTreeChain {
         if tree_of(table, target).is_some() {
             self.is_inner = true;
         } else {
-            self.len += 1;
+            self.rule_count += 1;
         }
     }
 }

@@ -1,16 +1,16 @@
-//! Compares single chains in the kernel with the rules that they should hold, and corrects the
-//! applied state where they differ: the next partial payload then restores missing rules and
-//! deletes third-party ones.
+//! Compares single chains in the kernel with their desired rules, and corrects the applied state
+//! where they differ: the next partial payload then restores missing rules and deletes third-party
+//! ones.
 //!
-//! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of one
-//! chain by another program is no reason to read all chains.
+//! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of
+//! one chain by another program is no reason to read all chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 use super::live::{LiveRule, LiveRules, has_same_rules};
-use super::parsed::{LiveTreeChain, ParsedDigest, parsed_digest};
+use super::parsed::{ParsedChain, ParsedDigest, parsed_digest};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, RenderContext};
@@ -32,6 +32,8 @@ pub struct DispatchDrift {
     pub third_party: usize,
     /// The next payload writes the chain whole.
     pub needs_rewrite: bool,
+    /// Tree chain that no rule of the proxy references; the next payload deletes it.
+    pub is_unreferenced: bool,
 }
 
 impl DispatchDrift {
@@ -54,13 +56,13 @@ pub enum DispatchRepair {
 
 impl AppliedState {
     /// Reports whether this is a dispatch chain or a tree chain, by its name alone.
-    pub fn is_dispatch(table: Table, chain: &str) -> bool {
+    pub fn is_dispatch_or_tree(table: Table, chain: &str) -> bool {
         DispatchChain::find(table, chain).is_some() || tree_of(table, chain).is_some()
     }
 
-    /// Returns the tables and names of all dispatch chains, whether they exist or not, and of the
-    /// tree chains.
-    pub fn dispatch_chains(&self) -> impl Iterator<Item = (Table, Box<str>)> {
+    /// Returns the tables and names of all dispatch chains and of the recorded tree chains,
+    /// whether the kernel still has them or not.
+    pub fn dispatch_and_tree_chains(&self) -> impl Iterator<Item = (Table, Box<str>)> {
         let all = DispatchChain::ALL.into_iter();
         let tree_chains = self.tree_chains();
         let tree_chains = tree_chains.map(|(table, name)| (table, name.into()));
@@ -82,8 +84,8 @@ impl AppliedState {
     }
 
     /// Compares these Service chains in the kernel with newly rendered rules of their Services.
-    /// `listing` is what `-S CHAIN` printed of each; `None` if it cannot be printed, and then all
-    /// of them differ.
+    /// `listing` is what `-S CHAIN` printed of each; `None` if they could not be listed, and then
+    /// all of them differ.
     ///
     /// Sets the recorded digest of each chain: to that of the rendered rules if the kernel holds
     /// these, and otherwise to unknown, so that the chain is written as soon as its Service is
@@ -126,18 +128,25 @@ impl AppliedState {
         differing
     }
 
-    /// Notes that the next partial payload has to write a dispatch chain or a tree chain whole, for
-    /// example because the chain is missing. Returns whether the proxy has a chain of this name.
-    pub fn rewrite_dispatch(&mut self, table: Table, chain: &str) -> bool {
-        if let Some(dispatch) = DispatchChain::find(table, chain) {
-            self.chains_to_rewrite.insert(dispatch);
-            return true;
+    /// Marks a dispatch chain or a tree chain, for example a missing one: the next partial payload
+    /// writes it whole. Returns whether the proxy has a chain of this name.
+    pub fn mark_for_rewrite(&mut self, table: Table, chain: &str) -> bool {
+        let root = DispatchChain::find(table, chain);
+        let Some(dispatch) = root.or_else(|| tree_of(table, chain)) else {
+            return false;
+        };
+        match self.trees.get_mut(&dispatch) {
+            Some(tree) => tree.mark_for_rewrite(chain),
+            None if root.is_some() => {
+                self.chains_to_rewrite.insert(dispatch);
+                true
+            }
+            None => false,
         }
-        let tree = tree_of(table, chain).and_then(|dispatch| self.trees.get_mut(&dispatch));
-        tree.is_some_and(|tree| tree.forget(chain))
     }
 
-    /// Compares a chain of a tree with its listing, as `-S CHAIN` prints it.
+    /// Compares a root or a tree chain with its listing, as `-S CHAIN` prints it. One that differs
+    /// is marked for a rewrite, or recorded to be deleted if nothing references it.
     fn verify_tree_chain(
         &mut self,
         dispatch: DispatchChain,
@@ -150,33 +159,41 @@ impl AppliedState {
             .flat_map(|line| [line, "\n"])
             .collect();
         let mut drift = DispatchDrift::default();
-        let Some(expected) = self.expected_in_tree(dispatch, chain) else {
-            // No jump of the proxy leads to it.
+        let Some(desired) = self.desired_in_tree(dispatch, chain) else {
             let unused = (dispatch.table(), chain.into());
-            drift.third_party = 1;
-            drift.needs_rewrite = self.unused_tree_chains.insert(unused);
+            self.unused_tree_chains.insert(unused);
+            drift.is_unreferenced = true;
             return drift;
         };
         if chain == DispatchChain::NatServices.name() && dispatch == DispatchChain::NatServices {
             let mut rules = LiveRules::of_dispatch(dispatch, &lines);
             if remove_node_ports_jumps(&mut rules, &self.node_ports_jumps) {
-                lines = text_of(chain, &rules);
+                lines = lines_of(chain, &rules);
             } else {
                 drift.missing += self.node_ports_jumps.len();
             }
         }
         let table = dispatch.table();
-        let live = LiveTreeChain::of_lines(table, &lines);
-        if drift.missing > 0 || !live.is_same(&LiveTreeChain::of_lines(table, &expected)) {
+        let live = ParsedChain::of_lines(table, &lines);
+        if drift.missing > 0 || !live.is_same(&ParsedChain::of_lines(table, &desired)) {
             drift.needs_rewrite = true;
-            self.rewrite_dispatch(table, chain);
+            self.mark_for_rewrite(table, chain);
         }
         drift
     }
 
-    /// Compares a dispatch chain with its listing, as `-S CHAIN` prints it, and records the rules
-    /// that the kernel holds.
-    pub fn verify_dispatch(
+    /// Compares a dispatch chain or a tree chain with its listing, as `-S CHAIN` prints it, and
+    /// corrects the applied state, so that the next partial payload repairs what differs:
+    ///
+    /// - A flat chain that rules can be inserted into and deleted from: missing rules are recorded
+    ///   as missing, and third-party ones under the leftover Service.
+    /// - A flat chain whose rules are in the wrong order, or that differs under
+    ///   [`DispatchRepair::Chain`], and a chain of a tree: it is marked for a rewrite.
+    /// - A tree chain that nothing references: it is recorded to be deleted.
+    ///
+    /// If the jumps to `KUBE-NODEPORTS` are not the last rules of a flat `KUBE-SERVICES`, they are
+    /// also recorded as missing.
+    pub fn verify_dispatch_chain(
         &mut self,
         (table, chain): (Table, &str),
         listing: &str,
@@ -213,7 +230,7 @@ impl AppliedState {
                 incomplete.insert(name.clone(), kept);
             }
         }
-        let third_party: Vec<_> = unmatched.rest().collect();
+        let third_party: Vec<_> = unmatched.into_unmatched().collect();
         drift.third_party = third_party.len();
         drift.needs_rewrite |= repair == DispatchRepair::Chain && !drift.is_empty();
         if drift.needs_rewrite {
@@ -227,11 +244,11 @@ impl AppliedState {
         if !third_party.is_empty() {
             let key = DispatchKey {
                 chain: dispatch,
-                port: None,
+                port_index: None,
             };
             let rules = third_party.into_iter().map(|rule| DispatchRule {
                 key,
-                destination: DispatchDestination::Several,
+                destination: DispatchDestination::NotSingle,
                 text: rule.text,
             });
             drift.services.insert(self.add_leftovers(rules.collect()));
@@ -263,11 +280,12 @@ fn same_chains(
     let mut rules = ServiceRules::default();
     for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
         render(&mut rules, comments);
-        for entry in rules.chains() {
+        for rendered in rules.chains() {
+            let (chain, text) = (rendered.chain, rules.chain_text(rendered));
             let mut chains = recorded.iter().map(|recorded| recorded.chain);
-            let is_recorded = chains.any(|chain| chain == entry.chain);
-            if is_recorded && has_same_rules(&live.chains, entry.chain, rules.chain_text(entry)) {
-                same.insert(entry.chain, entry.digest);
+            let is_recorded = chains.any(|recorded| recorded == chain);
+            if is_recorded && has_same_rules(&live.chains, chain, text) {
+                same.insert(chain, rendered.digest);
             }
         }
         if same.len() == recorded.len() {
@@ -281,7 +299,7 @@ fn same_chains(
 struct MatchedRules {
     /// Rules found in the compared chain, and all rules of other chains.
     kept: Vec<DispatchRule>,
-    /// Rules of one port stand in their order.
+    /// The rules of each group are in their order.
     is_in_order: bool,
 }
 
@@ -341,7 +359,7 @@ impl UnmatchedRules {
     }
 
     /// Returns the rules that were not matched to a Service.
-    pub(super) fn rest(self) -> impl Iterator<Item = LiveRule> {
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
         self.rules.into_iter().flatten()
     }
 }
@@ -362,8 +380,8 @@ pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u
     true
 }
 
-/// Returns the lines of rules of one chain.
-pub(super) fn text_of(chain: &str, rules: &[LiveRule]) -> String {
+/// Returns the rules of one chain as lines with `-A CHAIN`.
+pub(super) fn lines_of(chain: &str, rules: &[LiveRule]) -> String {
     let rules = rules.iter().map(|rule| String::from_utf8_lossy(&rule.text));
     rules.fold(String::new(), |lines, rule| lines + "-A " + chain + &rule)
 }

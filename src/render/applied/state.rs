@@ -19,11 +19,12 @@ use crate::ruleset::{DispatchChain, ServiceChain};
 ///
 /// # After a restore
 ///
-/// [`partial`](super::super::partial()) updates the state while it renders, before the restore:
+/// [`partial_payload`](super::super::partial_payload) updates the state while it renders, before
+/// the restore:
 ///
 /// - The restore succeeds: the state describes the kernel.
 /// - The restore fails, and the kernel rejected the payload before any change: the caller reverts
-///   the state with [`Self::put_back`], to a copy that [`Self::save`] made before rendering.
+///   the state with [`Self::revert_to`], to a copy that [`Self::snapshot`] made before rendering.
 /// - The restore of a table could not begin, for example because another program holds the lock:
 ///   the caller keeps the state and restores the rest of the text before the next payload.
 /// - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
@@ -34,27 +35,28 @@ pub struct AppliedState {
     /// Jumps to `KUBE-NODEPORTS`, the last rules of `KUBE-SERVICES`.
     pub(crate) node_ports_jumps: Vec<Box<[u8]>>,
     /// Numbers of rules in the fixed chains.
-    pub(crate) fixed_rules: RuleCounts,
-    service_chain_rules: u64,
-    /// Number of rules in each dispatch chain, without the jumps to `KUBE-NODEPORTS`.
-    dispatch_rules: [u64; DispatchChain::ALL.len()],
+    pub(crate) fixed_rule_counts: RuleCounts,
+    /// Number of rules in all Service chains.
+    service_chain_rule_count: u64,
+    /// Number of rules in each dispatch chain, without the jumps to `KUBE-NODEPORTS`; those of a
+    /// tree count for its dispatch chain.
+    dispatch_rule_counts: BTreeMap<DispatchChain, u64>,
     totals: ServiceTotals,
     /// Dispatch chains that the next partial payload writes whole, even without changes.
     pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
     /// Dispatch chains that are trees.
     pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,
-    /// Tree chains in the kernel that no dispatch chain leads to; the next partial payload deletes
-    /// them.
+    /// Tree chains in the kernel that no rule of the proxy references; the next partial payload
+    /// deletes them.
     pub(super) unused_tree_chains: BTreeSet<(Table, Box<str>)>,
-    /// The iptables binaries can print all of nat: no rule in it is of a kind that only `nft`
-    /// knows.
-    pub(crate) can_list_nat: bool,
+    /// The iptables binaries can print all of nat, also with `-S`: no rule in it is unprintable.
+    pub(crate) is_nat_printable: bool,
 }
 
 /// Copy of all that rendering a partial payload for some Services changes in the applied state, to
-/// be put back if the restore changed nothing.
+/// [revert](AppliedState::revert_to) to if the restore changed nothing.
 #[derive(Debug)]
-pub struct SavedServices {
+pub struct AppliedSnapshot {
     services: Vec<(ServiceName, AppliedService)>,
     node_ports_jumps: Vec<Box<[u8]>>,
     chains_to_rewrite: BTreeSet<DispatchChain>,
@@ -76,16 +78,16 @@ pub(crate) struct AppliedService {
 pub(crate) struct RecordedChain {
     pub(crate) chain: ServiceChain,
     pub(super) digest: TextDigest,
-    rules: u32,
+    rule_count: u32,
 }
 
 impl RecordedChain {
     /// Returns a chain that holds the rendered rules.
-    pub(super) const fn of(entry: &RenderedChain) -> Self {
+    pub(super) const fn of(rendered: &RenderedChain) -> Self {
         Self {
-            chain: entry.chain,
-            digest: entry.digest,
-            rules: entry.rules,
+            chain: rendered.chain,
+            digest: rendered.digest,
+            rule_count: rendered.rule_count,
         }
     }
 
@@ -94,7 +96,7 @@ impl RecordedChain {
         Self {
             chain,
             digest: TextDigest::UNKNOWN,
-            rules: 0,
+            rule_count: 0,
         }
     }
 }
@@ -102,31 +104,32 @@ impl RecordedChain {
 impl AppliedState {
     /// Returns the state of a kernel without Services, of which all tables were read.
     pub(super) fn without_services(
-        fixed_rules: RuleCounts,
+        fixed_rule_counts: RuleCounts,
         node_ports_jumps: Vec<Box<[u8]>>,
     ) -> Self {
         Self {
             node_ports_jumps,
-            fixed_rules,
-            can_list_nat: true,
+            fixed_rule_counts,
+            is_nat_printable: true,
             ..Self::default()
         }
     }
 
-    /// Notes that `nat` has a rule that `iptables-restore` cannot print: until a full restore has
-    /// read the table, no payload lists it.
+    /// Notes that nat has an unprintable rule: until a full restore has read the table, no payload
+    /// contains `-S`, which would fail.
     pub fn set_nat_unprintable(&mut self) {
-        self.can_list_nat = false;
+        self.is_nat_printable = false;
     }
 
     /// Returns the numbers of rules of the proxy in the kernel.
-    pub fn rules(&self) -> RuleCounts {
-        let mut counts = self.fixed_rules;
-        counts.nat += self.service_chain_rules + self.node_ports_jumps.len() as u64;
-        for (dispatch, rules) in DispatchChain::ALL.into_iter().zip(self.dispatch_rules) {
-            counts.add(dispatch.table(), rules);
+    pub fn rule_counts(&self) -> RuleCounts {
+        let mut counts = self.fixed_rule_counts;
+        counts.nat += self.service_chain_rule_count + self.node_ports_jumps.len() as u64;
+        for (dispatch, count) in &self.dispatch_rule_counts {
+            counts.add(dispatch.table(), *count);
         }
         for (dispatch, tree) in &self.trees {
+            // One jump to each tree chain.
             counts.add(dispatch.table(), tree.len() as u64);
         }
         counts
@@ -137,9 +140,9 @@ impl AppliedState {
         self.totals
     }
 
-    /// Reports whether all of the nat table can be listed at once.
-    pub const fn can_list_nat(&self) -> bool {
-        self.can_list_nat
+    /// Reports whether nat has no unprintable rule.
+    pub const fn is_nat_printable(&self) -> bool {
+        self.is_nat_printable
     }
 
     /// Returns every chain of every Service.
@@ -157,20 +160,16 @@ impl AppliedState {
     }
 
     /// Returns the number of rules in a dispatch chain, without the jumps to `KUBE-NODEPORTS`.
-    pub(crate) fn dispatch_len(&self, of: DispatchChain) -> u64 {
-        DispatchChain::ALL
-            .into_iter()
-            .zip(self.dispatch_rules)
-            .find_map(|(dispatch, rules)| (dispatch == of).then_some(rules))
+    pub(crate) fn dispatch_rule_count(&self, dispatch: DispatchChain) -> u64 {
+        self.dispatch_rule_counts
+            .get(&dispatch)
+            .copied()
             .unwrap_or_default()
     }
 
-    /// Returns the rules of a dispatch chain, in groups of equal keys and sorted by Service,
-    /// without the jumps to `KUBE-NODEPORTS`.
-    pub(crate) fn dispatch_groups(
-        &self,
-        of: DispatchChain,
-    ) -> impl Iterator<Item = &[DispatchRule]> {
+    /// Returns the rule groups of a dispatch chain, sorted by Service, without the jumps to
+    /// `KUBE-NODEPORTS`.
+    pub(crate) fn rule_groups(&self, of: DispatchChain) -> impl Iterator<Item = &[DispatchRule]> {
         let rules = self.services.values().map(|service| &*service.dispatch);
         let groups = rules.flat_map(|rules| rules.chunk_by(|one, other| one.key == other.key));
         groups.filter(move |rules| rules.first().is_some_and(|rule| rule.key.chain == of))
@@ -182,9 +181,9 @@ impl AppliedState {
     }
 
     /// Copies all that a partial payload for these Services changes.
-    pub fn save(&self, names: &[ServiceName]) -> SavedServices {
+    pub fn snapshot(&self, names: &[ServiceName]) -> AppliedSnapshot {
         let service = |name: &ServiceName| self.services.get(name).cloned().unwrap_or_default();
-        SavedServices {
+        AppliedSnapshot {
             services: names
                 .iter()
                 .map(|name| (name.clone(), service(name)))
@@ -197,14 +196,14 @@ impl AppliedState {
     }
 
     /// Reverts the state to the copy, after a restore that changed nothing in the kernel.
-    pub fn put_back(&mut self, saved: SavedServices) {
-        self.node_ports_jumps = saved.node_ports_jumps;
-        self.chains_to_rewrite = saved.chains_to_rewrite;
-        for (name, service) in saved.services {
+    pub fn revert_to(&mut self, snapshot: AppliedSnapshot) {
+        self.node_ports_jumps = snapshot.node_ports_jumps;
+        self.chains_to_rewrite = snapshot.chains_to_rewrite;
+        for (name, service) in snapshot.services {
             self.insert(&name, service);
         }
-        self.trees = saved.trees;
-        self.unused_tree_chains = saved.unused_tree_chains;
+        self.trees = snapshot.trees;
+        self.unused_tree_chains = snapshot.unused_tree_chains;
     }
 
     pub(super) fn has(&self, name: &ServiceName) -> bool {
@@ -213,7 +212,8 @@ impl AppliedState {
 
     /// Records the rules of a Service; returns those it had before.
     pub(super) fn insert(&mut self, name: &ServiceName, service: AppliedService) -> AppliedService {
-        self.count(&service, u64::wrapping_add);
+        // Before those of `previous` are subtracted, so that no sum falls below zero.
+        self.count_rules(&service, |sum, count| *sum += count);
         self.totals += service.totals;
         if !self.trees.is_empty() {
             let before = self.services.get(name).map(|service| &*service.dispatch);
@@ -227,22 +227,25 @@ impl AppliedState {
             self.services.insert(name.clone(), service)
         };
         let previous = previous.unwrap_or_default();
-        self.count(&previous, u64::wrapping_sub);
+        self.count_rules(&previous, |sum, count| *sum -= count);
         self.totals -= previous.totals;
         previous
     }
 
-    fn count(&mut self, service: &AppliedService, step: fn(u64, u64) -> u64) {
-        let chains = service.chains.iter();
-        let rules = chains.map(|recorded| u64::from(recorded.rules)).sum();
-        self.service_chain_rules = step(self.service_chain_rules, rules);
-        for (dispatch, total) in DispatchChain::ALL.into_iter().zip(&mut self.dispatch_rules) {
-            let rules = service
-                .dispatch
-                .iter()
-                .filter(|rule| rule.key.chain == dispatch)
-                .count();
-            *total = step(*total, rules as u64);
+    /// Updates the numbers of rules for the rules of a Service. `update` adds to a sum or
+    /// subtracts from it.
+    fn count_rules(&mut self, service: &AppliedService, update: fn(&mut u64, u64)) {
+        for recorded in &service.chains {
+            update(
+                &mut self.service_chain_rule_count,
+                recorded.rule_count.into(),
+            );
+        }
+        for rule in &service.dispatch {
+            update(
+                self.dispatch_rule_counts.entry(rule.key.chain).or_default(),
+                1,
+            );
         }
     }
 }
@@ -254,7 +257,7 @@ impl AppliedService {
         Self::new(chains.collect(), dispatch.collect(), rules.totals())
     }
 
-    /// Takes chains in any order; dispatch rules of one key in their order.
+    /// Takes chains in any order; dispatch rules of one group in their order.
     pub(super) fn new(
         mut chains: Vec<RecordedChain>,
         dispatch: Vec<DispatchRule>,
@@ -285,11 +288,12 @@ impl AppliedService {
     }
 }
 
-/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service has.
+/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service of
+/// the cluster has.
 ///
-/// Recorded under it are Service chains that no Service has, and rules of dispatch chains that no
-/// Service has, stale or third-party. Nothing is ever rendered for it, so a partial payload for
-/// which it is dirty deletes all of them.
+/// The applied state records under it the Service chains in the kernel that belong to no Service,
+/// and the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
+/// rendered for it, so a partial payload for which it is dirty deletes all of them.
 pub(super) fn leftover_service() -> ServiceName {
     ServiceName::new("", "")
 }
@@ -310,10 +314,10 @@ impl RuleCounts {
     }
 
     /// Adds rules of one table; those of mangle are not counted.
-    pub(crate) fn add(&mut self, table: Table, rules: u64) {
+    pub(crate) fn add(&mut self, table: Table, count: u64) {
         match table {
-            Table::Filter => self.filter += rules,
-            Table::Nat => self.nat += rules,
+            Table::Filter => self.filter += count,
+            Table::Nat => self.nat += count,
             Table::Mangle => {}
         }
     }

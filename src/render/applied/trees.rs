@@ -1,57 +1,62 @@
-//! Trees of the applied state: made and given up as the number of rules requires, rendered, and
-//! found in the kernel.
+//! Trees of the applied state: a dispatch chain becomes a tree or flat again when its number of
+//! rules crosses a threshold, and trees in the kernel are adopted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{AppliedService, AppliedState};
 use crate::model::ServiceName;
-use crate::render::options::ServiceDispatch;
-use crate::render::tree::{DispatchTree, TreeChanges, WriteExtent};
+use crate::render::tree::{DispatchShape, DispatchTree, TreeChanges, TreeExtent, TreeThresholds};
 use crate::rules::Table;
 use crate::ruleset::DispatchChain;
 
 impl AppliedState {
-    /// Makes trees of dispatch chains of a table that have enough rules, and flat chains of those
-    /// that have too few. The next payload writes them.
-    pub(crate) fn reshape(&mut self, table: Table, mode: ServiceDispatch) {
+    /// Makes trees of the dispatch chains of a table that have enough rules, and flat chains of
+    /// those that have too few. The next payload writes them.
+    pub(crate) fn reshape(&mut self, table: Table, thresholds: TreeThresholds) {
         for dispatch in DispatchChain::ALL {
             if dispatch.table() != table {
                 continue;
             }
-            let was_tree = self.trees.contains_key(&dispatch);
-            let is_tree = mode.is_tree(dispatch, self.dispatch_len(dispatch), was_tree);
-            match (was_tree, is_tree) {
-                (false, true) => self.make_tree(dispatch),
-                (true, false) => self.make_flat(dispatch),
-                (false, false) | (true, true) => {}
+            let before = self.shape(dispatch);
+            let after = thresholds.shape(dispatch, self.dispatch_rule_count(dispatch), before);
+            match (before, after) {
+                (DispatchShape::Flat, DispatchShape::Tree) => self.make_tree(dispatch),
+                (DispatchShape::Tree, DispatchShape::Flat) => self.make_flat(dispatch),
+                (DispatchShape::Flat, DispatchShape::Flat)
+                | (DispatchShape::Tree, DispatchShape::Tree) => {}
             }
         }
     }
 
-    /// Renders the chains of a tree that may differ from those in the kernel, and the dispatch
-    /// chain in any case if it `needs_rewrite`; `None` if the dispatch chain is flat.
-    pub(crate) fn tree_changes(
+    fn shape(&self, dispatch: DispatchChain) -> DispatchShape {
+        if self.trees.contains_key(&dispatch) {
+            DispatchShape::Tree
+        } else {
+            DispatchShape::Flat
+        }
+    }
+
+    /// Renders the chains of a tree that may differ from those in the kernel, and records them as
+    /// if they had been restored, so that the next call does not return them again. `None` if the
+    /// dispatch chain is flat.
+    pub(crate) fn render_and_record_tree(
         &mut self,
         dispatch: DispatchChain,
-        extent: WriteExtent,
-        needs_rewrite: bool,
+        extent: TreeExtent,
     ) -> Option<TreeChanges> {
         let services = &self.services;
         let tree = self.trees.get_mut(&dispatch)?;
-        if needs_rewrite {
-            tree.forget(dispatch.name());
-        }
-        Some(tree.changes(extent, &|name, at| rule_text(services, name, at)))
+        Some(tree.render_and_record(extent, &|name, index| rule_text(services, name, index)))
     }
 
-    /// Returns the rules that a chain of a tree should hold, with `-A CHAIN`; `None` if there is no
-    /// such chain.
-    pub(super) fn expected_in_tree(&self, dispatch: DispatchChain, chain: &str) -> Option<String> {
+    /// Returns the desired rules of a chain of a tree, with `-A CHAIN`; `None` if no tree has such
+    /// a chain.
+    pub(super) fn desired_in_tree(&self, dispatch: DispatchChain, chain: &str) -> Option<String> {
         let tree = self.trees.get(&dispatch)?;
-        tree.expected(chain, &|name, at| rule_text(&self.services, name, at))
+        tree.desired(chain, &|name, index| rule_text(&self.services, name, index))
     }
 
-    /// Takes the tree chains of a table to delete.
+    /// Returns the tree chains of a table that the caller deletes, and records them as deleted.
     pub(crate) fn take_unused_tree_chains(&mut self, table: Table) -> Vec<Box<str>> {
         let all = std::mem::take(&mut self.unused_tree_chains);
         let (unused, rest): (BTreeSet<_>, _) = all.into_iter().partition(|(of, _)| *of == table);
@@ -79,8 +84,8 @@ impl AppliedState {
         of_table.map(|(_, name)| name).collect()
     }
 
-    /// Makes a tree of a dispatch chain, of which these tree chains are in the kernel, with unknown
-    /// rules: each with its name, and whether it holds jumps to others.
+    /// Makes a tree of a dispatch chain whose tree chains were found in the kernel: `chains` has
+    /// their names, and whether each is an inner chain. Their rules are recorded as unknown.
     pub(super) fn adopt_tree<'n>(
         &mut self,
         dispatch: DispatchChain,
@@ -117,9 +122,9 @@ impl AppliedState {
 fn rule_text<'s>(
     services: &'s BTreeMap<ServiceName, AppliedService>,
     name: &ServiceName,
-    at: u32,
+    index: u32,
 ) -> &'s [u8] {
     let service = services.get(name);
-    let rule = service.and_then(|service| service.dispatch.get(at as usize));
+    let rule = service.and_then(|service| service.dispatch.get(index as usize));
     rule.map_or(&[], |rule| &*rule.text)
 }

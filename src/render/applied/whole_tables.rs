@@ -3,8 +3,8 @@
 //! ([`verify_tables`]).
 //!
 //! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in a
-//! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. For a
-//! [`DeclineReason`] the comparison is given up, and a full restore writes everything.
+//! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. For
+//! a [`DeclineReason`] no applied state is made, and a full restore writes everything.
 //!
 //! Differs from upstream: kube-proxy writes everything at every start, which takes minutes in a
 //! large cluster and sets all counters to zero.
@@ -15,8 +15,8 @@ use hashbrown::HashMap;
 
 use super::guard::matches_exactly;
 use super::live::{LiveChains, LiveRules, has_same_rules};
-use super::parsed::{LiveTreeChain, ParsedDigest};
-use super::single_chains::{UnmatchedRules, remove_node_ports_jumps, text_of};
+use super::parsed::{ParsedChain, ParsedDigest};
+use super::single_chains::{UnmatchedRules, lines_of, remove_node_ports_jumps};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
@@ -24,21 +24,21 @@ use crate::render::options::{Comments, Options, RenderContext};
 use crate::render::service::{
     self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
 };
-use crate::render::tree::WriteExtent;
+use crate::render::tree::{DispatchShape, TreeExtent};
 use crate::rules::Table;
 use crate::ruleset::{
     DispatchChain, DispatchDestination, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain,
     tree_of,
 };
 
-/// Divisor of the number of rendered Service chains: at least half of them must have the rendered
-/// rules in the kernel. With fewer, a full restore costs less, because it is streamed, while a
-/// partial payload is whole in memory.
-const LEAST_SHARE_DIVISOR: usize = 2;
+/// Percentage of the rendered Service chains that the kernel must hold with the same rules. With
+/// fewer, a full restore costs less, because it is streamed, while a partial payload is whole in
+/// memory.
+const MIN_SAME_PERCENT: usize = 50;
 
 /// Result of a comparison of the rules in the kernel with the rendered ones.
 #[derive(Debug, Default)]
-pub(crate) struct Adopted {
+pub(crate) struct ComparedTables {
     /// Rules in the kernel, as if they had been restored.
     pub applied: AppliedState,
     /// Services that are dirty because of the comparison: those whose rules differ, and the
@@ -51,7 +51,9 @@ pub(crate) struct Adopted {
     pub lacks_node_ports_jumps: bool,
 }
 
-/// Reason for which a comparison is given up, and a full restore is needed.
+/// Reason for which [`adopt`] or [`verify_tables`] does not take the live rules as the applied
+/// state, so that a full restore has to write all rules. It is about the rules in the kernel; a
+/// [`RerenderReason`](crate::render::RerenderReason) is about a change of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclineReason {
     /// A table could not be read.
@@ -59,11 +61,11 @@ pub enum DeclineReason {
     /// A dispatch chain, fixed chain, canary or entry jump is missing from this table, or a fixed
     /// chain holds other rules. A node without rules is such a case.
     DispatchOrFixedChains(Table),
-    /// There is a chain with the prefix of a Service chain and a name that current versions do not
-    /// make. The applied state cannot record such a name, so no partial payload could delete the
-    /// chain; a full restore deletes it.
-    UnknownChain,
-    /// Third-party rules lead to a stale chain.
+    /// There is a Service chain whose name [`ServiceChain`] cannot represent: of a kind that only
+    /// old releases write, or with a malformed hash. The applied state cannot record it, so no
+    /// partial payload could delete it; a full restore does.
+    UnparsedChain,
+    /// A third-party rule references a stale chain.
     Referenced,
     /// `KUBE-SERVICES` does not end with the jumps to `KUBE-NODEPORTS`.
     NodePorts,
@@ -80,7 +82,7 @@ impl DeclineReason {
                 "a KUBE- chain shared by all Services, or a jump from a built-in chain, is \
                  missing or differs"
             }
-            Self::UnknownChain => "unknown chains have the prefix of a Service chain",
+            Self::UnparsedChain => "unknown chains have the prefix of a Service chain",
             Self::Referenced => "third-party rules lead to stale chains",
             Self::NodePorts => "KUBE-SERVICES does not end with the jumps to KUBE-NODEPORTS",
             Self::Different => "most rules differ",
@@ -91,34 +93,34 @@ impl DeclineReason {
 /// Strictness of a comparison, which depends on its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strictness {
-    /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and third-party rules
-    /// that lead to stale chains, are reasons to give up.
+    /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and stale chains
+    /// that third-party rules reference, are reasons to decline.
     Adoption,
     /// The rules were restored by this process, and other programs may have changed some of them:
-    /// misplaced jumps are appended again, and stale chains that third-party rules lead to are
+    /// misplaced jumps are appended again, and stale chains that third-party rules reference are
     /// kept.
     Verification,
 }
 
 /// Compares the rules in the kernel with those of `services`, which were applied before.
 ///
-/// Services in `changing` do not count towards [`DeclineReason::Different`]. Dispatch chains have
-/// to exist. Rules of fixed chains and entry jumps are not compared:
+/// Services in `dirty` do not count towards [`DeclineReason::Different`]. Dispatch chains have to
+/// exist. Rules of fixed chains and entry jumps are not compared:
 /// [`GuardedChainState`](super::GuardedChainState) does that.
 pub(crate) fn verify_tables(
-    rules: LiveRules,
-    live: &LiveChains,
+    live_rules: LiveRules,
+    live_chains: &LiveChains,
     services: &dyn Services,
     context: RenderContext<'_>,
-    changing: &BTreeSet<ServiceName>,
-) -> Result<Adopted, DeclineReason> {
+    dirty: &BTreeSet<ServiceName>,
+) -> Result<ComparedTables, DeclineReason> {
     for dispatch in DispatchChain::ALL {
-        if !rules.has(dispatch.table(), dispatch.name()) {
+        if !live_rules.has(dispatch.table(), dispatch.name()) {
             return Err(DeclineReason::DispatchOrFixedChains(dispatch.table()));
         }
     }
-    let strictness = Strictness::Verification;
-    let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
+    let options = context.options;
+    let mut comparison = LiveComparison::new(live_rules, options, Strictness::Verification)?;
     let (mut rendered, mut other) = (ServiceRules::default(), ServiceRules::default());
     for (name, state) in services.all() {
         service::render(&mut rendered, name, state, context, Comments::Everywhere);
@@ -133,28 +135,28 @@ pub(crate) fn verify_tables(
                 same = same_otherwise;
             }
         }
-        if !changing.contains(name) {
+        if !dirty.contains(name) {
             comparison.count(&rendered, &same);
         }
         comparison.record(name, &rendered, same);
     }
-    comparison.finish(live, strictness)
+    comparison.finish(live_chains)
 }
 
 /// Compares the rules in the kernel with those of `services`, of which none is known to be
 /// applied.
 pub(crate) fn adopt(
-    rules: LiveRules,
-    live: &LiveChains,
+    live_rules: LiveRules,
+    live_chains: &LiveChains,
     services: &dyn Services,
     context: RenderContext<'_>,
-) -> Result<Adopted, DeclineReason> {
-    check_shared_chains(&rules, context.options)?;
-    if rules.has_unknown_chain {
-        return Err(DeclineReason::UnknownChain);
+) -> Result<ComparedTables, DeclineReason> {
+    check_shared_chains(&live_rules, context.options)?;
+    if live_rules.has_unparsed_chain {
+        return Err(DeclineReason::UnparsedChain);
     }
-    let strictness = Strictness::Adoption;
-    let mut comparison = LiveComparison::new(rules, context.options, strictness)?;
+    let options = context.options;
+    let mut comparison = LiveComparison::new(live_rules, options, Strictness::Adoption)?;
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))
@@ -167,11 +169,11 @@ pub(crate) fn adopt(
         comparison.count(&rendered, &same);
         comparison.record(name, &rendered, same);
     }
-    comparison.finish(live, strictness)
+    comparison.finish(live_chains)
 }
 
-/// Checks the filter and nat tables: that the dispatch chains, fixed chains and canaries exist, and
-/// that the rules of fixed chains and the entry jumps are those that a full restore writes.
+/// Checks the filter and nat tables: that the shared chains exist, and that the rules of fixed
+/// chains and the entry jumps are those that a full restore writes.
 fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
@@ -195,16 +197,17 @@ struct LiveComparison {
     /// Rules of the flat dispatch chains that have not been matched to a Service yet.
     dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
     /// Rules of the dispatch chains that are trees.
-    roots: BTreeMap<DispatchChain, LiveTreeChain>,
+    roots: BTreeMap<DispatchChain, ParsedChain>,
     /// Tree chains in the kernel.
-    tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
+    tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
     applied: AppliedState,
     differing: Vec<ServiceName>,
     /// Number of rendered chains.
-    rendered: usize,
-    /// Number of rendered chains that the kernel has with the same rules.
-    same: usize,
+    rendered_count: usize,
+    /// Number of rendered chains that the kernel holds with the same rules.
+    same_count: usize,
     lacks_node_ports_jumps: bool,
+    strictness: Strictness,
 }
 
 impl LiveComparison {
@@ -214,7 +217,7 @@ impl LiveComparison {
         strictness: Strictness,
     ) -> Result<Self, DeclineReason> {
         let mut jumps = fixed_chains::node_ports_jumps(options);
-        let nat_services = rules.rules_mut(DispatchChain::NatServices);
+        let nat_services = rules.dispatch_rules_mut(DispatchChain::NatServices);
         let lacks_node_ports_jumps = !remove_node_ports_jumps(nat_services, &jumps);
         if lacks_node_ports_jumps {
             if strictness == Strictness::Adoption {
@@ -226,35 +229,41 @@ impl LiveComparison {
         let tree_chains = std::mem::take(&mut rules.tree_chains);
         let (mut dispatch, mut roots) = (BTreeMap::new(), BTreeMap::new());
         for chain in DispatchChain::ALL {
-            let rules = std::mem::take(rules.rules_mut(chain));
-            let root = LiveTreeChain::of_lines(chain.table(), &text_of(chain.name(), &rules));
-            let below = tree_chains.iter();
-            let below = below.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
-            let len = root.len + below.map(|(_, below)| below.len).sum::<u64>();
-            if options.service_dispatch.is_tree(chain, len, root.is_inner) {
-                roots.insert(chain, root);
+            let rules = std::mem::take(rules.dispatch_rules_mut(chain));
+            let root = ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
+            let of_tree = tree_chains.iter();
+            let of_tree = of_tree.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
+            let in_tree = of_tree.map(|(_, chain)| chain.rule_count).sum::<u64>();
+            let before = if root.is_inner {
+                DispatchShape::Tree
             } else {
-                dispatch.insert(chain, UnmatchedRules::new(rules));
+                DispatchShape::Flat
+            };
+            let rule_count = root.rule_count + in_tree;
+            match options.tree_thresholds.shape(chain, rule_count, before) {
+                DispatchShape::Tree => drop(roots.insert(chain, root)),
+                DispatchShape::Flat => drop(dispatch.insert(chain, UnmatchedRules::new(rules))),
             }
         }
-        let fixed_rules = fixed_chains::rule_counts(options);
+        let fixed_rule_counts = fixed_chains::rule_counts(options);
         Ok(Self {
             chains: rules.chains,
             dispatch,
             roots,
             tree_chains,
-            applied: AppliedState::without_services(fixed_rules, jumps),
+            applied: AppliedState::without_services(fixed_rule_counts, jumps),
             differing: Vec::new(),
-            rendered: 0,
-            same: 0,
+            rendered_count: 0,
+            same_count: 0,
             lacks_node_ports_jumps,
+            strictness,
         })
     }
 
     /// Returns the chains of a Service that the kernel has with the rendered rules.
     fn same_chains(&self, rendered: &ServiceRules) -> Vec<RecordedChain> {
-        let is_same = |entry: &&RenderedChain| {
-            has_same_rules(&self.chains, entry.chain, rendered.chain_text(entry))
+        let is_same = |one: &&RenderedChain| {
+            has_same_rules(&self.chains, one.chain, rendered.chain_text(one))
         };
         let same = rendered.chains().filter(is_same);
         same.map(RecordedChain::of).collect()
@@ -262,34 +271,36 @@ impl LiveComparison {
 
     /// Counts chains for the check that most of them are the same.
     fn count(&mut self, rendered: &ServiceRules, same: &[RecordedChain]) {
-        self.rendered += rendered.chains().count();
-        self.same += same.len();
+        self.rendered_count += rendered.chains().count();
+        self.same_count += same.len();
     }
 
-    /// Records the rules of one Service that the kernel has: the chains in `same`, and the dispatch
-    /// rules that are found.
+    /// Records the rules of one Service that the kernel has: the chains in `same`, and the
+    /// dispatch rules that are found.
     fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
         let mut is_same = same.len() == rendered.chains().count();
-        for entry in rendered.chains() {
-            self.chains.remove(&entry.chain);
+        for one in rendered.chains() {
+            self.chains.remove(&one.chain);
         }
+        // With the position of each: in the flat chain in the kernel, or as it was rendered for a
+        // tree, whose chains are compared when the rules of all Services are known. The rules of
+        // one group are in one chain, so that only positions of the same kind are compared.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
-        for (place, rule) in rendered.to_dispatch_rules().enumerate() {
-            let Some(unmatched) = self.dispatch.get_mut(&rule.key.chain) else {
-                // Chains of a tree are compared when the rules of all Services are known.
-                rules.push((place, rule));
+        for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
+            let position = match self.dispatch.get_mut(&rule.key.chain) {
+                Some(flat) => flat.take(&rule.text),
+                None => Some(rendered_position),
+            };
+            let Some(position) = position else {
+                is_same = false;
                 continue;
             };
-            if let Some(at) = unmatched.take(&rule.text) {
-                is_same &= rules
-                    .last()
-                    .is_none_or(|(before, last)| last.key != rule.key || *before < at);
-                rules.push((at, rule));
-            } else {
-                is_same = false;
-            }
+            is_same &= rules
+                .last()
+                .is_none_or(|(before, last)| last.key != rule.key || *before < position);
+            rules.push((position, rule));
         }
-        rules.sort_by_key(|(at, rule)| (rule.key, *at));
+        rules.sort_by_key(|(position, rule)| (rule.key, *position));
         let rules = rules.into_iter().map(|(_, rule)| rule);
         let service = AppliedService::new(same, rules.collect(), rendered.totals());
         self.applied.insert(name, service);
@@ -300,29 +311,28 @@ impl LiveComparison {
 
     /// Records chains and rules that were not matched to a Service under the leftover Service, so
     /// that the next partial payload deletes them.
-    fn finish(
-        mut self,
-        live: &LiveChains,
-        strictness: Strictness,
-    ) -> Result<Adopted, DeclineReason> {
-        if self.same * LEAST_SHARE_DIVISOR < self.rendered {
+    fn finish(mut self, live: &LiveChains) -> Result<ComparedTables, DeclineReason> {
+        if self.same_count * 100 < self.rendered_count * MIN_SAME_PERCENT {
             return Err(DeclineReason::Different);
         }
         let mut stale: Vec<_> = self.chains.keys().copied().collect();
-        match strictness {
+        match self.strictness {
             Strictness::Adoption if stale.iter().any(|chain| !live.can_delete(&chain.name())) => {
                 return Err(DeclineReason::Referenced);
             }
             Strictness::Adoption => {}
-            // A chain that third-party rules lead to cannot be deleted.
+            // The kernel rejects the deletion of a chain that third-party rules reference.
             Strictness::Verification => stale.retain(|chain| live.can_delete(&chain.name())),
         }
         let chains = stale.into_iter().map(RecordedChain::unknown).collect();
         let mut rules = Vec::new();
         for (chain, unmatched) in std::mem::take(&mut self.dispatch) {
-            rules.extend(unmatched.rest().map(|rule| DispatchRule {
-                key: DispatchKey { chain, port: None },
-                destination: DispatchDestination::Several,
+            rules.extend(unmatched.into_unmatched().map(|rule| DispatchRule {
+                key: DispatchKey {
+                    chain,
+                    port_index: None,
+                },
+                destination: DispatchDestination::NotSingle,
                 text: rule.text,
             }));
         }
@@ -333,7 +343,7 @@ impl LiveComparison {
             self.differing.push(leftover);
         }
         let differing_tree_chains = self.compare_trees(live);
-        Ok(Adopted {
+        Ok(ComparedTables {
             applied: self.applied,
             differing: self.differing,
             differing_tree_chains,
@@ -342,19 +352,21 @@ impl LiveComparison {
     }
 
     /// Compares the chains of trees, which depend on the rules of all Services. Those that differ
-    /// are written by the next partial payload, and those that no jump leads to are deleted.
+    /// are written by the next partial payload, and those that no jump references are deleted.
     fn compare_trees(&mut self, live: &LiveChains) -> Vec<(Table, Box<str>)> {
         let mut differing = Vec::new();
         let mut used = BTreeSet::new();
         for (dispatch, root) in &self.roots {
             let table = dispatch.table();
             let chains = self.tree_chains.iter();
-            let below = chains.filter(|((of, name), _)| tree_of(*of, name) == Some(*dispatch));
-            let below = below.map(|((_, name), chain)| (&**name, chain.is_inner));
-            self.applied.adopt_tree(*dispatch, below);
+            let chains = chains.filter(|((of, name), _)| tree_of(*of, name) == Some(*dispatch));
+            let chains = chains.map(|((_, name), chain)| (&**name, chain.is_inner));
+            self.applied.adopt_tree(*dispatch, chains);
+            // Records every chain with its desired rules. Those of which the kernel holds other
+            // rules have to be marked for a rewrite afterwards.
             let changes = self
                 .applied
-                .tree_changes(*dispatch, WriteExtent::Changed, false)
+                .render_and_record_tree(*dispatch, TreeExtent::ChangedChains)
                 .unwrap_or_default();
             let root_text = changes.root.unwrap_or_default();
             let written = changes.written.iter();
@@ -362,14 +374,14 @@ impl LiveComparison {
             for (name, text) in written.chain([(dispatch.name(), &*root_text)]) {
                 let key = (table, name.into());
                 let is_root = name == dispatch.name();
-                let found = if is_root {
+                let live = if is_root {
                     Some(root)
                 } else {
                     self.tree_chains.get(&key)
                 };
-                let wanted = LiveTreeChain::of_lines(table, text);
-                if !found.is_some_and(|found| found.is_same(&wanted)) {
-                    self.applied.rewrite_dispatch(table, name);
+                let desired = ParsedChain::of_lines(table, text);
+                if !live.is_some_and(|live| live.is_same(&desired)) {
+                    self.applied.mark_for_rewrite(table, name);
                     differing.push(key.clone());
                 }
                 used.insert(key);

@@ -1,8 +1,8 @@
 //! Differences between the applied and the rendered rules, collected Service by Service: changed
 //! Service chains, and edits of dispatch chains.
 //!
-//! Kept separate from [`partial`](super::partial()) because the order of lines in the payload is
-//! not the order in which differences are found.
+//! Kept separate from [`partial_payload`](super::partial_payload) because the order of lines in
+//! the payload is not the order in which differences are found.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl ChainChanges {
         self.filled.len() + self.deleted.len()
     }
 
-    /// Writes the filled chains. They come before all rules that lead to them. With
+    /// Writes the filled chains. They come before all jumps to them. With
     /// [`Declarations::First`], the chains to delete are declared here as well, so that all
     /// declarations are sorted together.
     pub(super) fn write_filled(&self, buf: &mut Vec<u8>, declarations: Declarations) {
@@ -64,8 +64,8 @@ impl ChainChanges {
         }
     }
 
-    /// Writes the deletion of stale chains, which comes when no rule of another chain leads to them
-    /// anymore. They refer to each other, so all are emptied before the first is deleted.
+    /// Writes the deletion of stale chains, which comes when no rule of another chain references
+    /// them anymore. They refer to each other, so all are emptied before the first is deleted.
     pub(super) fn write_deleted(&self, buf: &mut Vec<u8>, declarations: Declarations) {
         if declarations == Declarations::Inline {
             for chain in &self.deleted {
@@ -94,18 +94,18 @@ pub(super) struct Edits {
 }
 
 impl DispatchChanges {
-    /// Adds the [fewest edits](fewest_edits) after which the rules of each key are in the rendered
-    /// order.
+    /// Adds the [fewest edits](fewest_edits) after which the rules of each group are in the
+    /// rendered order.
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
         let applied = applied.iter().map(|rule| (rule.key, &*rule.text));
         if applied.clone().eq(rules.dispatch_rules()) {
             return;
         }
-        let (applied, wanted) = (by_key(applied), by_key(rules.dispatch_rules()));
-        let (mut applied, mut wanted) = (&*applied, &*wanted);
-        while let Some(key) = first_key(applied, wanted) {
+        let (applied, desired) = (by_key(applied), by_key(rules.dispatch_rules()));
+        let (mut applied, mut desired) = (&*applied, &*desired);
+        while let Some(key) = first_key(applied, desired) {
             let (removed, added) =
-                fewest_edits(take_rules(&mut applied, key), take_rules(&mut wanted, key));
+                fewest_edits(take_group(&mut applied, key), take_group(&mut desired, key));
             if !removed.is_empty() || !added.is_empty() {
                 let of_chain = self.by_chain.entry(key.chain).or_default();
                 let removed = removed.into_iter().map(|(_, rule)| rule.into());
@@ -124,41 +124,41 @@ impl DispatchChanges {
 /// Dispatch rule, rendered or applied.
 type KeyedRule<'r> = (DispatchKey, &'r [u8]);
 
-/// Returns rules sorted by key; those of one key in their order.
+/// Returns rules sorted by key; those of one group in their order.
 fn by_key<'r>(rules: impl Iterator<Item = KeyedRule<'r>>) -> Vec<KeyedRule<'r>> {
     let mut rules: Vec<_> = rules.collect();
     rules.sort_by_key(|(key, _)| *key);
     rules
 }
 
-fn first_key(applied: &[KeyedRule<'_>], wanted: &[KeyedRule<'_>]) -> Option<DispatchKey> {
-    let first = [applied.first(), wanted.first()].into_iter().flatten();
+fn first_key(applied: &[KeyedRule<'_>], desired: &[KeyedRule<'_>]) -> Option<DispatchKey> {
+    let first = [applied.first(), desired.first()].into_iter().flatten();
     first.map(|(key, _)| *key).min()
 }
 
-/// Removes the rules of `key` from the front, and returns them.
-fn take_rules<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [KeyedRule<'r>] {
+/// Removes the group with this key from the front, and returns it.
+fn take_group<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p [KeyedRule<'r>] {
     let end = rules.partition_point(|(of, _)| *of <= key);
     let (taken, rest) = rules.split_at(end);
     *rules = rest;
     taken
 }
 
-/// Returns the rules to remove, and those to insert at the top, which turn `applied` into `wanted`.
-/// They are the fewest, unless equal rules require that all are removed (see below).
+/// Returns the rules to remove, and those to insert at the top, which turn `applied` into
+/// `desired`. They are the fewest, unless equal rules require that all are removed (see below).
 ///
-/// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the wanted ones.
-/// Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay, `b` is
-/// removed and `x` inserted. From `b c` to `b a c`, only `c` stays, as `a` cannot be inserted
-/// behind `b`. Linear in the number of rules: a Service may have 90,000 external IPs.
+/// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the desired
+/// ones. Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay,
+/// `b` is removed and `x` inserted. From `b c` to `b a c`, only `c` stays, as `a` cannot be
+/// inserted behind `b`. Linear in the number of rules: a Service may have 90,000 external IPs.
 ///
-/// `-D` deletes the first rule with the same text. If only one of two equal rules is to be removed,
-/// the first might be the one to stay, so all rules are removed and inserted again.
-fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
-    if applied == wanted {
+/// `-D` deletes the first rule with the same text. If only one of two equal rules is to be
+/// removed, the first might be the one to stay, so all rules are removed and inserted again.
+fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], desired: &[T]) -> (Vec<T>, Vec<T>) {
+    if applied == desired {
         return (Vec::new(), Vec::new());
     }
-    let (mut removed, mut added) = (applied.to_vec(), wanted.to_vec());
+    let (mut removed, mut added) = (applied.to_vec(), desired.to_vec());
     // Applied rules behind one that stays, which the walk passed.
     let mut skipped = Vec::new();
     while let Some(last) = added.last() {
@@ -169,9 +169,9 @@ fn fewest_edits<T: Eq + Hash + Copy>(applied: &[T], wanted: &[T]) -> (Vec<T>, Ve
         added.pop();
     }
     removed.append(&mut skipped);
-    let stays = wanted.get(added.len()..).unwrap_or_default();
+    let stays = desired.get(added.len()..).unwrap_or_default();
     if intersects(stays, &removed) {
-        return (applied.to_vec(), wanted.to_vec());
+        return (applied.to_vec(), desired.to_vec());
     }
     (removed, added)
 }
@@ -185,7 +185,7 @@ fn intersects<T: Eq + Hash>(one: &[T], other: &[T]) -> bool {
     other.iter().any(|rule| one.contains(rule))
 }
 
-/// Returns groups of rules in this order; those of one group keep theirs.
+/// Returns rule groups in this order; the rules of each keep theirs.
 pub(super) fn in_order<'r>(
     groups: impl Iterator<Item = &'r [DispatchRule]>,
     order: DispatchOrder,
@@ -202,7 +202,8 @@ fn target(rule: &[u8]) -> &[u8] {
     rule.rsplit(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
-pub(super) fn write_rules<'r>(
+/// Writes a command, such as `-A `, for each of these rules of one chain.
+pub(super) fn write_commands<'r>(
     buf: &mut Vec<u8>,
     command: &str,
     chain: &str,
@@ -220,9 +221,9 @@ mod tests {
     use super::*;
 
     /// Applies the edits; returns their number and the chain.
-    fn edited(applied: &str, wanted: &str) -> (usize, String) {
+    fn edited(applied: &str, desired: &str) -> (usize, String) {
         let mut chain: Vec<char> = applied.chars().collect();
-        let (removed, added) = fewest_edits(&chain, &wanted.chars().collect::<Vec<_>>());
+        let (removed, added) = fewest_edits(&chain, &desired.chars().collect::<Vec<_>>());
         for rule in &removed {
             let at = chain.iter().position(|applied| applied == rule).unwrap();
             chain.remove(at);
@@ -239,8 +240,12 @@ mod tests {
             "", "a", "b", "ab", "ba", "aba", "aab", "abc", "cab", "acba", "bb", "abcab",
         ];
         for applied in lists {
-            for wanted in lists {
-                assert_eq!(edited(applied, wanted).1, wanted, "{applied} -> {wanted}");
+            for desired in lists {
+                assert_eq!(
+                    edited(applied, desired).1,
+                    desired,
+                    "{applied} -> {desired}"
+                );
             }
         }
     }

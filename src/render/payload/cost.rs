@@ -12,9 +12,10 @@
 //! - A chain whose name comes before all others is put at the front without a search. So chains
 //!   are best declared in descending order of names, before the first rule.
 //! - The list says which chains to fetch from the kernel. `-S`, a list command, which the program
-//!   accepts in its input, makes it fetch all chains of the table at once, and no list is kept. Its
-//!   output is discarded. It fails if the table has a rule that only `nft` knows.
+//!   accepts in its input, makes it fetch all chains of the table at once, and no list is kept.
+//!   Its output is discarded. It fails if the table has an unprintable rule.
 
+use crate::render::applied::LiveChains;
 use crate::rules::Backend;
 
 /// Position of the chain declarations in a payload.
@@ -47,7 +48,7 @@ pub(super) enum DispatchOrder {
 ///
 /// The limit of 80 lies halfway between 55 and 105. On legacy, with 10,000 Services, up to 4,000
 /// deletions take as long as the whole chain; more were not measured.
-pub(super) const fn most_deletions(backend: Backend) -> usize {
+pub(super) const fn max_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,
         Backend::Legacy => 4_000,
@@ -57,8 +58,8 @@ pub(super) const fn most_deletions(backend: Backend) -> usize {
 /// Returns the order of a dispatch chain that is written whole.
 ///
 /// On nft the target of each rule is put on the chain list (see above): in descending order of
-/// targets the rules of 10,000 Services take 480 ms instead of 696; with 1,000 Services there is no
-/// difference.
+/// targets the rules of 10,000 Services take 480 ms instead of 696; with 1,000 Services there is
+/// no difference.
 pub(super) const fn order(backend: Backend) -> DispatchOrder {
     match backend {
         Backend::Nft => DispatchOrder::ByTarget,
@@ -68,8 +69,8 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 
 /// Maximum chains of a partial payload with inline declarations, on nft.
 ///
-/// Declarations come first in descending order of names, to shorten searches of the chain list (see
-/// above). In a cluster of 10,000 Services, a change of all endpoints of some Services takes:
+/// Declarations come first in descending order of names, to shorten searches of the chain list
+/// (see above). In a cluster of 10,000 Services, a change of all endpoints of some Services takes:
 ///
 /// | changed Services | chains | inline   | declarations first |
 /// |------------------|--------|----------|--------------------|
@@ -77,8 +78,8 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 /// | 1,000            | 11,000 | 1,359 ms | 763 ms             |
 /// | 2,000            | 22,000 | 7,828 ms | 2,112 ms           |
 ///
-/// With fewer than 200 Services, about 2,000 chains, there is no difference, and a declaration next
-/// to its rules is easier to read.
+/// With fewer than 200 Services, about 2,000 chains, there is no difference, and a declaration
+/// next to its rules is easier to read.
 const MAX_INLINE_DECLARATIONS: usize = 2_000;
 
 /// Returns the position of the declarations in a partial payload with this number of chains.
@@ -104,15 +105,17 @@ pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Dec
 /// With 3,000 Services there is hardly a difference.
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
-/// Returns the position of the declarations in a full payload with this number of endpoints.
-/// `is_bare`: the kernel has no Service chain.
-pub(super) const fn full_declarations(
+/// Returns the position of the declarations in a full payload with this number of endpoints, for a
+/// kernel with these chains.
+pub(super) fn full_declarations(
     backend: Backend,
-    is_bare: bool,
+    live: &LiveChains,
     endpoints: usize,
 ) -> Declarations {
     match backend {
-        Backend::Legacy if is_bare && endpoints > MAX_ENDPOINTS_INLINE => Declarations::First,
+        Backend::Legacy if live.has_no_service_chain() && endpoints > MAX_ENDPOINTS_INLINE => {
+            Declarations::First
+        }
         Backend::Nft | Backend::Legacy => Declarations::Inline,
     }
 }
@@ -121,11 +124,11 @@ pub(super) const fn full_declarations(
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NatSizes {
     /// Chains in the payload.
-    pub(super) chains: u64,
+    pub(super) chain_count: u64,
     /// Rules in the payload.
-    pub(super) rules: u64,
+    pub(super) rule_count: u64,
     /// Rules of the proxy in nat before the restore, as the applied state counts them.
-    pub(super) applied_rules: u64,
+    pub(super) applied_rule_count: u64,
 }
 
 impl NatSizes {
@@ -138,8 +141,8 @@ impl NatSizes {
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
             Backend::Nft => {
-                self.chains * (self.chains + self.rules)
-                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rules
+                self.chain_count * (self.chain_count + self.rule_count)
+                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rule_count
             }
             Backend::Legacy => false,
         }

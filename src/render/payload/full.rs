@@ -8,8 +8,8 @@
 //! - filter before nat, because tables change one after the other: if a Service loses its
 //!   endpoints, its REJECT rule is in place before its DNAT rules go away, and no packet leaves
 //!   with an untranslated destination.
-//! - Within nat, each chain declaration stands before the rules of its chain, and every jump leads
-//!   to a chain that exists by then.
+//! - Within nat, each chain declaration stands before the rules of its chain, and the target of
+//!   every jump exists by then.
 //! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost): 10,000 Services take
 //!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
 //! - On legacy, the declarations of many Services stand together, before the first of their rules,
@@ -21,11 +21,11 @@ use super::cost::{self, Declarations};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, RenderContext, ServiceDispatch};
+use crate::render::options::{Comments, RenderContext};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
-use crate::render::tree::WriteExtent;
+use crate::render::tree::{TreeExtent, TreeThresholds};
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
     DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS,
@@ -40,7 +40,8 @@ pub struct FullPayload<'a> {
     context: RenderContext<'a>,
     live: &'a LiveChains,
     next: Part<'a>,
-    /// Endpoints of the Services whose filter rules are written so far.
+    /// Endpoints of the Services whose filter rules are written so far; of all Services from the
+    /// end of the filter table on.
     endpoints: usize,
     rules: ServiceRules,
     applied: AppliedState,
@@ -85,13 +86,13 @@ impl<'a> FullPayload<'a> {
     /// Returns the state of the kernel after the payload is restored, and the size of the payload.
     /// Both are right only if all of it has been written.
     pub fn finish(mut self) -> (AppliedState, PayloadStats) {
-        self.applied.can_list_nat = self.live.is_read(Table::Nat);
+        self.applied.is_nat_printable = self.live.is_read(Table::Nat);
         (self.applied, self.stats)
     }
 
     fn declarations(&self) -> Declarations {
         let backend = self.context.options.backend;
-        cost::full_declarations(backend, self.live.is_bare(), self.endpoints)
+        cost::full_declarations(backend, self.live, self.endpoints)
     }
 
     /// Writes a piece of the next part; returns the part that follows, `None` after the last one.
@@ -121,7 +122,7 @@ impl<'a> FullPayload<'a> {
                 if let Some((name, state)) = services.next() {
                     let comments = self.comments();
                     service::render(&mut self.rules, name, state, self.context, comments);
-                    chains.extend(self.rules.chains().map(|entry| entry.chain));
+                    chains.extend(self.rules.chains().map(|rendered| rendered.chain));
                     Part::NatChains(services, chains)
                 } else {
                     chains.sort_by_cached_key(|chain| chain.sort_key());
@@ -160,9 +161,9 @@ impl<'a> FullPayload<'a> {
         write_line(buf, &["*", Table::Filter.as_str()]);
         write_chain_declarations(buf, &FILTER_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
-        // It has to exist, as entry jumps lead to it. If the proxy has no rule in it, all rules in
-        // an existing one are kubelet's, and a declaration would delete them.
-        if fixed_chains::fills_firewall(self.context.options) || !self.live.has_firewall {
+        // KUBE-FIREWALL has to exist, as entry jumps reference it. If the proxy has no rule in it,
+        // all rules in an existing one are kubelet's, and a declaration would delete them.
+        if fixed_chains::fills_kube_firewall(self.context.options) || !self.live.has_kube_firewall {
             write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
         fixed_chains::write_filter(buf, self.context.options);
@@ -177,9 +178,11 @@ impl<'a> FullPayload<'a> {
     ) {
         service::render_filter(&mut self.rules, name, state, self.context);
         self.endpoints += self.rules.totals().endpoints;
-        if self.is_flat() {
-            write_dispatch_rules(buf, &self.rules, Table::Filter);
+        if self.are_all_flat() {
+            write_flat_rules(buf, &self.rules, Table::Filter);
         } else if self.rules.dispatch_rules().next().is_some() {
+            // The shape of the filter chains depends on the filter rules of all Services. `record`
+            // replaces what a Service had: the nat pass records all of its rules, these included.
             self.applied.record(name, &self.rules);
         }
     }
@@ -194,29 +197,31 @@ impl<'a> FullPayload<'a> {
         write_line(buf, &["COMMIT"]);
     }
 
-    /// Reports whether every dispatch chain holds the rules of Services itself, so that each can be
-    /// written with its Service. The shape of a tree depends on all rules.
-    fn is_flat(&self) -> bool {
-        self.context.options.service_dispatch == ServiceDispatch::FLAT
+    /// Reports whether the options make every dispatch chain flat, so that each rule can be
+    /// written with its Service. The shape of a tree depends on the rules of all Services.
+    fn are_all_flat(&self) -> bool {
+        self.context.options.tree_thresholds == TreeThresholds::FLAT
     }
 
     /// Writes the rules of the dispatch chains of a table, if their shape depends on all rules.
     fn write_dispatch_chains(&mut self, buf: &mut Vec<u8>, table: Table) {
-        if self.is_flat() {
+        if self.are_all_flat() {
             return;
         }
-        let mode = self.context.options.service_dispatch;
-        self.applied.reshape(table, mode);
+        let thresholds = self.context.options.tree_thresholds;
+        self.applied.reshape(table, thresholds);
         let all = DispatchChain::ALL.into_iter();
         for dispatch in all.filter(|dispatch| dispatch.table() == table) {
-            let tree = self.applied.tree_changes(dispatch, WriteExtent::All, false);
+            let tree = self
+                .applied
+                .render_and_record_tree(dispatch, TreeExtent::AllChains);
             if let Some(tree) = tree {
                 tree.write_chains(buf);
                 buf.extend_from_slice(tree.root.unwrap_or_default().as_bytes());
                 self.stats.chains += tree.written.len() as u64;
                 continue;
             }
-            for rule in self.applied.dispatch_groups(dispatch).flatten() {
+            for rule in self.applied.rule_groups(dispatch).flatten() {
                 buf.extend_from_slice(b"-A ");
                 buf.extend_from_slice(dispatch.name().as_bytes());
                 buf.extend_from_slice(&rule.text);
@@ -230,17 +235,17 @@ impl<'a> FullPayload<'a> {
         write_chain_declarations(buf, &NAT_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.context.options);
-        self.applied.fixed_rules = fixed_chains::rule_counts(self.context.options);
+        self.applied.fixed_rule_counts = fixed_chains::rule_counts(self.context.options);
         self.write_entry_jumps(buf, Table::Nat);
     }
 
     /// Writes `-S`, unless `iptables-save` failed for the table: `-S` would fail as well, for
-    /// example on a rule that only `nft` knows, and the restore with it.
+    /// example on an unprintable rule, and the restore with it.
     ///
-    /// Works around a bug of version 1.8.9: after `-S` it takes a built-in chain that does not
-    /// exist in the kernel yet for one that does, and does not create it; the kernel then rejects
-    /// the rules for the chain. A declaration makes the program check again; since it has no
-    /// policy, it changes nothing else.
+    /// The declarations of built-in chains work around a bug of version 1.8.9: after `-S` it
+    /// assumes that every built-in chain exists in the kernel, and does not create a missing one,
+    /// so that the kernel rejects the rules for it. A declaration makes the program check; as it
+    /// has no policy, it changes nothing else.
     fn write_list_command(&self, buf: &mut Vec<u8>) {
         if self.context.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
             return;
@@ -268,21 +273,21 @@ impl<'a> FullPayload<'a> {
     ) {
         let comments = self.comments();
         service::render(&mut self.rules, name, state, self.context, comments);
-        for entry in self.rules.chains() {
+        for rendered in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
-                write_chain_declaration(buf, entry.chain);
+                write_chain_declaration(buf, rendered.chain);
             }
-            buf.extend_from_slice(self.rules.chain_text(entry));
+            buf.extend_from_slice(self.rules.chain_text(rendered));
         }
-        if self.is_flat() {
-            write_dispatch_rules(buf, &self.rules, Table::Nat);
+        if self.are_all_flat() {
+            write_flat_rules(buf, &self.rules, Table::Nat);
         }
         self.applied.record(name, &self.rules);
     }
 
-    /// Returns which rules in nat have comments. Correct from the end of the filter table on, as
-    /// endpoints are counted while it is written.
+    /// Returns which rules in nat have comments. Not to be called before the end of the filter
+    /// table: endpoints are counted while it is written.
     fn comments(&self) -> Comments {
         Comments::for_cluster(self.endpoints, self.context.options)
     }
@@ -301,7 +306,7 @@ impl<'a> FullPayload<'a> {
         write_deletions(buf, &stale, self.live);
         write_line(buf, &["COMMIT"]);
         self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
-        self.stats.rules = self.applied.rules();
+        self.stats.rules = self.applied.rule_counts();
     }
 }
 
@@ -335,8 +340,8 @@ fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
     }
 }
 
-/// Writes the dispatch rules of one table.
-fn write_dispatch_rules(buf: &mut Vec<u8>, rules: &ServiceRules, table: Table) {
+/// Writes the rules of one Service in the flat dispatch chains of a table.
+fn write_flat_rules(buf: &mut Vec<u8>, rules: &ServiceRules, table: Table) {
     for (key, rule) in rules.dispatch_rules() {
         if key.chain.table() != table {
             continue;

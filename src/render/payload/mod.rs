@@ -8,5 +8,5 @@ mod removal;
 
 pub use full::FullPayload;
 pub(crate) use partial::PartialPayload;
-pub use partial::partial;
+pub use partial::partial_payload;
 pub(crate) use removal::Removal;

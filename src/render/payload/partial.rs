@@ -8,21 +8,21 @@
 //! deleted. With very many chains all declarations come first; nat begins with `-S` if the payload
 //! is large in relation to the table. [`cost`](super::cost) decides both.
 //!
-//! A table without changes is left out of the payload. Without any change the payload is empty, and
-//! no process need be started for it.
+//! A table without changes is not in the payload. Without any change the payload is empty, and no
+//! process need be started for it.
 //!
 //! KEP: kep.k8s.io/3453
 
 use std::collections::BTreeSet;
 
-use super::changes::{ChainChanges, DispatchChanges, in_order, write_rules};
+use super::changes::{ChainChanges, DispatchChanges, in_order, write_commands};
 use super::cost::{self, DispatchOrder, NatSizes};
 use crate::model::{ServiceName, Services};
 use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
 use crate::render::service::{self, ServiceRules, write_chain_declarations, write_line};
-use crate::render::tree::WriteExtent;
+use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
@@ -37,10 +37,10 @@ pub struct PartialPayload {
 
 /// Renders the changes of the Services in `dirty`.
 ///
-/// Updates `applied` in advance, as if the payload had been restored already. [`AppliedState`] says
-/// what to do with it after the restore; to be able to revert it, call [`AppliedState::save`]
-/// first.
-pub fn partial<'n>(
+/// Updates `applied` in advance, as if the payload had been restored already. [`AppliedState`]
+/// describes what to do with it after the restore; to be able to revert it, call
+/// [`AppliedState::snapshot`] first.
+pub fn partial_payload<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
@@ -48,7 +48,7 @@ pub fn partial<'n>(
     partial_restore: PartialRestore,
 ) -> PartialPayload {
     let comments = comments_after(applied, services, dirty.clone(), context);
-    let nat_rules = applied.rules().nat;
+    let nat_rule_count = applied.rule_counts().nat;
     let mut changes = Changes::default();
     let mut rules = ServiceRules::default();
     for name in dirty {
@@ -60,12 +60,12 @@ pub fn partial<'n>(
         changes.add(&before, &rules, partial_restore);
     }
     for table in [Table::Filter, Table::Nat] {
-        applied.reshape(table, context.options.service_dispatch);
+        applied.reshape(table, context.options.tree_thresholds);
     }
     let jumps = fixed_chains::node_ports_jumps(context.options);
     let before = PreviousState {
         node_ports_jumps: std::mem::replace(&mut applied.node_ports_jumps, jumps),
-        nat_rules,
+        nat_rule_count,
         chains_to_rewrite: std::mem::take(&mut applied.chains_to_rewrite),
     };
     let context = WriteContext {
@@ -116,13 +116,13 @@ struct Changes {
     stats: PayloadStats,
 }
 
-/// Values of the applied state from before [`partial`] updated it.
+/// Values of the applied state from before [`partial_payload`] updated it.
 struct PreviousState {
     /// Jumps to `KUBE-NODEPORTS`.
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
-    nat_rules: u64,
-    /// Dispatch chains that have to be written whole, even without changes.
+    nat_rule_count: u64,
+    /// Flat dispatch chains that have to be written whole, even without changes.
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
@@ -140,11 +140,14 @@ impl WriteContext<'_> {
     }
 }
 
-/// Extent to which a dispatch chain is written.
+/// Extent of a restore: the rules of one dispatch chain that it writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DispatchExtent {
+    /// None.
     Unchanged,
+    /// The rules that changed, with `-I` and `-D`.
     Edits,
+    /// All, in this order, after the chain was emptied.
     Whole(DispatchOrder),
 }
 
@@ -156,17 +159,18 @@ impl Changes {
         rules: &ServiceRules,
         partial_restore: PartialRestore,
     ) {
-        for entry in rules.chains() {
-            let is_same = before.digest(entry.chain) == Some(entry.digest);
+        for rendered in rules.chains() {
+            let is_same = before.digest(rendered.chain) == Some(rendered.digest);
             if is_same && partial_restore == PartialRestore::ChangedChains {
                 continue;
             }
-            self.stats.rules.add(Table::Nat, u64::from(entry.rules));
-            self.chains.fill(entry.chain, rules.chain_text(entry));
+            let rule_count = u64::from(rendered.rule_count);
+            self.stats.rules.add(Table::Nat, rule_count);
+            self.chains.fill(rendered.chain, rules.chain_text(rendered));
         }
-        let wanted: BTreeSet<_> = rules.chains().map(|entry| entry.chain).collect();
+        let desired: BTreeSet<_> = rules.chains().map(|rendered| rendered.chain).collect();
         let recorded = before.chains.iter().map(|recorded| recorded.chain);
-        let is_stale = |chain: &ServiceChain| !wanted.contains(chain);
+        let is_stale = |chain: &ServiceChain| !desired.contains(chain);
         self.chains.delete(recorded.filter(is_stale));
         self.dispatch.add(&before.dispatch, rules);
     }
@@ -180,7 +184,7 @@ impl Changes {
             let mut body = self.write_table(table, applied, context);
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
-                let can_list = table == Table::Nat && applied.can_list_nat;
+                let can_list = table == Table::Nat && applied.is_nat_printable;
                 if can_list && self.nat_sizes(context.before).is_worth_listing(backend) {
                     write_line(&mut text, &["-S"]);
                 }
@@ -206,17 +210,25 @@ impl Changes {
         let declarations = cost::partial_declarations(backend, self.chains.len());
         let mut unused = applied.take_unused_tree_chains(table);
         if context.partial_restore == PartialRestore::Kep3453 {
-            self.write_fixed(&mut body, table, context.options);
+            self.reset_shared_chains(&mut body, table, context.options);
         }
         if table == Table::Nat {
             self.chains.write_filled(&mut body, declarations);
         }
+        let tree_extent = match context.partial_restore {
+            PartialRestore::Kep3453 => TreeExtent::AllChains,
+            PartialRestore::ChangedChains => TreeExtent::ChangedChains,
+        };
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
-            let (extent, deleted) = self.write_tree(&mut body, dispatch, applied, context);
-            unused.extend(deleted);
-            let extent =
-                extent.unwrap_or_else(|| self.write_flat(&mut body, dispatch, applied, context));
+            let extent = match applied.render_and_record_tree(dispatch, tree_extent) {
+                Some(tree) => {
+                    let extent = self.write_tree(&mut body, dispatch, &tree);
+                    unused.extend(tree.deleted);
+                    extent
+                }
+                None => self.write_flat_chain(&mut body, dispatch, applied, context),
+            };
             if dispatch == DispatchChain::NatServices {
                 let (old, new) = (&context.before.node_ports_jumps, &applied.node_ports_jumps);
                 self.write_node_ports_jumps(&mut body, extent, old, new);
@@ -227,7 +239,7 @@ impl Changes {
             let used = applied.tree_chain_names(table);
             unused.retain(|name| !used.contains(&**name));
         }
-        // All are emptied before the first chain is deleted: they lead to chains of Services.
+        // All are emptied before the first chain is deleted: they jump to chains of Services.
         for name in &unused {
             write_chain_declarations(&mut body, &[name]);
         }
@@ -240,39 +252,30 @@ impl Changes {
         body
     }
 
-    /// Writes the changed chains of a tree, and its dispatch chain if that changed. Returns the
-    /// extent of the dispatch chain, `None` if it is flat, and the chains to delete.
+    /// Writes the changed chains of a tree, and its root if that changed. Returns the extent of
+    /// the root.
     fn write_tree(
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: DispatchChain,
-        applied: &mut AppliedState,
-        context: &WriteContext<'_>,
-    ) -> (Option<DispatchExtent>, Vec<Box<str>>) {
-        let extent = match context.partial_restore {
-            PartialRestore::Kep3453 => WriteExtent::All,
-            PartialRestore::ChangedChains => WriteExtent::Changed,
-        };
-        let Some(tree) = applied.tree_changes(dispatch, extent, context.needs_rewrite(dispatch))
-        else {
-            return (None, Vec::new());
-        };
+        tree: &TreeChanges,
+    ) -> DispatchExtent {
         tree.write_chains(buf);
-        self.stats.rules.add(dispatch.table(), tree.rules());
-        self.stats.chains += tree.chains();
-        let extent = match &tree.root {
+        self.stats.rules.add(dispatch.table(), tree.rule_count());
+        self.stats.chains += tree.chain_count();
+        match &tree.root {
             None => DispatchExtent::Unchanged,
             Some(rules) => {
                 write_chain_declarations(buf, &[dispatch.name()]);
                 buf.extend_from_slice(rules.as_bytes());
                 DispatchExtent::Whole(DispatchOrder::ByService)
             }
-        };
-        (Some(extent), tree.deleted)
+        }
     }
 
-    /// Writes changes of a flat dispatch chain; returns their extent.
-    fn write_flat(
+    /// Writes changes of a flat dispatch chain, after its declaration if it is written whole.
+    /// Returns their extent.
+    fn write_flat_chain(
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: DispatchChain,
@@ -281,8 +284,8 @@ impl Changes {
     ) -> DispatchExtent {
         let backend = context.options.backend;
         let extent = match context.partial_restore {
-            // Upstream writes it whole at every sync, whatever it costs. `write_fixed` has emptied
-            // it already.
+            // Upstream writes it whole at every sync, whatever it costs. `reset_shared_chains` has
+            // emptied it already.
             PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
             PartialRestore::ChangedChains if context.needs_rewrite(dispatch) => {
                 DispatchExtent::Whole(cost::order(backend))
@@ -293,17 +296,17 @@ impl Changes {
         if context.partial_restore == PartialRestore::ChangedChains && is_whole {
             write_chain_declarations(buf, &[dispatch.name()]);
         }
-        self.write_dispatch(buf, dispatch, extent, applied);
+        self.write_flat_rules(buf, dispatch, extent, applied);
         extent
     }
 
     /// Declares, and so empties, the dispatch and fixed chains, and fills the fixed chains again,
     /// as every sync of upstream does.
-    fn write_fixed(&mut self, buf: &mut Vec<u8>, table: Table, options: &Options) {
+    fn reset_shared_chains(&mut self, buf: &mut Vec<u8>, table: Table, options: &Options) {
         match table {
             Table::Filter => {
                 write_chain_declarations(buf, &FILTER_CHAINS);
-                if fixed_chains::fills_firewall(options) {
+                if fixed_chains::fills_kube_firewall(options) {
                     write_chain_declarations(buf, &[KUBE_FIREWALL]);
                 }
                 fixed_chains::write_filter(buf, options);
@@ -322,7 +325,7 @@ impl Changes {
     fn extent(&self, dispatch: DispatchChain, backend: Backend) -> DispatchExtent {
         match self.dispatch.edits(dispatch) {
             None => DispatchExtent::Unchanged,
-            Some(edits) if edits.removed.len() <= cost::most_deletions(backend) => {
+            Some(edits) if edits.removed.len() <= cost::max_deletions(backend) => {
                 DispatchExtent::Edits
             }
             Some(_) => DispatchExtent::Whole(cost::order(backend)),
@@ -331,16 +334,16 @@ impl Changes {
 
     fn nat_sizes(&self, before: &PreviousState) -> NatSizes {
         NatSizes {
-            chains: self.chains.len() as u64,
-            rules: self.stats.rules.nat,
-            applied_rules: before.nat_rules,
+            chain_count: self.chains.len() as u64,
+            rule_count: self.stats.rules.nat,
+            applied_rule_count: before.nat_rule_count,
         }
     }
 
-    /// Writes changes of a dispatch chain. Edits insert new rules at the top, which costs as little
-    /// as at the end, and leaves the jumps to `KUBE-NODEPORTS` last. The new rules keep their
-    /// order.
-    fn write_dispatch(
+    /// Writes the rules of a flat dispatch chain, or the edits of them. Edits insert new rules at
+    /// the top, in their order: that costs as little as at the end, and leaves the jumps to
+    /// `KUBE-NODEPORTS` last.
+    fn write_flat_rules(
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: DispatchChain,
@@ -350,16 +353,17 @@ impl Changes {
         let (chain, table) = (dispatch.name(), dispatch.table());
         match (extent, self.dispatch.edits(dispatch)) {
             (DispatchExtent::Whole(order), _) => {
-                let groups = in_order(applied.dispatch_groups(dispatch), order);
+                let groups = in_order(applied.rule_groups(dispatch), order);
                 let whole = groups.into_iter().flatten().map(|rule| &*rule.text);
-                write_rules(buf, "-A ", chain, whole);
-                self.stats.rules.add(table, applied.dispatch_len(dispatch));
+                write_commands(buf, "-A ", chain, whole);
+                let rule_count = applied.dispatch_rule_count(dispatch);
+                self.stats.rules.add(table, rule_count);
                 self.stats.chains += 1;
             }
             (DispatchExtent::Edits, Some(edits)) => {
-                write_rules(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));
+                write_commands(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));
                 let added = edits.added.iter().rev().map(|rule| &**rule);
-                write_rules(buf, "-I ", chain, added);
+                write_commands(buf, "-I ", chain, added);
                 self.stats.rules.add(table, edits.added.len() as u64);
             }
             (DispatchExtent::Unchanged | DispatchExtent::Edits, _) => {}
@@ -386,7 +390,7 @@ impl Changes {
         }
         self.stats.rules.add(Table::Nat, added.len() as u64);
         let chain = DispatchChain::NatServices.name();
-        write_rules(buf, "-D ", chain, removed.into_iter());
-        write_rules(buf, "-A ", chain, added.into_iter());
+        write_commands(buf, "-D ", chain, removed.into_iter());
+        write_commands(buf, "-A ", chain, added.into_iter());
     }
 }

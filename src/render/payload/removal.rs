@@ -9,8 +9,8 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `cleanupLeftoversForFamily` (v1.36)
 //!
 //! Differs from upstream: entry jumps of older versions and duplicate ones are removed as well. A
-//! chain that a third-party rule leads to is emptied and stays. kube-proxy would try to delete it;
-//! the kernel then rejects the whole payload, and all chains of the table stay as they are.
+//! chain that a third-party rule references is emptied and stays. kube-proxy would try to delete
+//! it; the kernel then rejects the whole payload, and all chains of the table stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -30,7 +30,7 @@ pub(crate) struct Removal {
     pub jumps: usize,
     /// Number of removed chains, without those in `kept`.
     pub chains: usize,
-    /// Chains that are only emptied, because third-party rules lead to them; sorted.
+    /// Chains that are only emptied, because third-party rules reference them; sorted.
     pub kept: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Removal {
     }
 }
 
-/// Chains of a proxy in one table, and the rules that may lead to them.
+/// Chains of a proxy in one table, and the rules that may reference them.
 #[derive(Debug, Default)]
 struct ProxyRules<'s> {
     chains: BTreeSet<&'s str>,
@@ -105,8 +105,8 @@ impl<'s> ProxyRules<'s> {
         tables
     }
 
-    /// Returns the entry jumps of a proxy, and the chains that third-party rules lead to. A rule
-    /// that cannot be parsed leads to every chain that it names.
+    /// Returns the entry jumps of a proxy, and the chains that third-party rules reference. A rule
+    /// that cannot be parsed counts as a reference to every chain that it names.
     fn references(&self, table: Table) -> (Vec<(&'s str, &'s str)>, BTreeSet<&'s str>) {
         let (mut jumps, mut referenced) = (Vec::new(), BTreeSet::new());
         let known = known_entry_jumps(table);

@@ -19,8 +19,8 @@ struct EndpointWithChain<'a> {
     chain: ServiceChain,
 }
 
-/// Writes chains in an order in which every jump leads to a chain that is written already: if
-/// libxtables does not know a chain of that name, it searches for an extension.
+/// Writes each chain after those that it jumps to: if libxtables does not know a chain of that
+/// name, it searches for an extension.
 pub(super) fn write(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
@@ -33,7 +33,7 @@ pub(super) fn write(
     let endpoints = endpoints_with_chains(plan);
     write_endpoints(rules, plan, &endpoints, comments);
     // Without such an endpoint, the internal policy is Local and the port is not accessible from
-    // outside: no rule leads to `KUBE-SVC`.
+    // outside: no rule jumps to `KUBE-SVC`.
     if endpoints
         .iter()
         .any(|endpoint| endpoint.candidate.in_cluster)
@@ -50,8 +50,8 @@ pub(super) fn write(
     if plan.has_external_chain() {
         write_external(rules, plan, options);
     }
-    if plan.has_firewall_chain() {
-        write_firewall(rules, plan, options);
+    if plan.has_source_range_chain() {
+        write_source_ranges(rules, plan, options);
     }
 }
 
@@ -103,8 +103,8 @@ fn write_endpoints(
 }
 
 /// Writes the jumps of a policy chain to its endpoints. With session affinity there are two for
-/// each endpoint: the first ones match clients that the endpoint has served within the timeout. The
-/// others select one of the endpoints with equal probability.
+/// each endpoint: the first ones match clients that the endpoint has served within the timeout.
+/// The others select one of the endpoints with equal probability.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `writeServiceToEndpointRules` (v1.36)
 fn write_endpoint_jumps(
@@ -247,10 +247,10 @@ fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall for load balancer"
 /// (v1.36)
-fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
+fn write_source_ranges(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let name = plan.name;
     let external = plan.chain(ChainKind::External);
-    rules.begin_chain(plan.chain(ChainKind::Firewall));
+    rules.begin_chain(plan.chain(ChainKind::SourceRanges));
     for range in &plan.service.source_ranges {
         rules
             .rule()
@@ -282,8 +282,8 @@ fn write_firewall(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
 /// Share that an endpoint gets of the packets that the rules before its own did not match.
 ///
 /// Rules are evaluated in order. For all of `n` endpoints to get the same number of packets, the
-/// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without a
-/// match.
+/// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without
+/// a match.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.36)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

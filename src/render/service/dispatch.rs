@@ -33,8 +33,8 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
         return;
     }
     let external = plan.chain(ChainKind::External);
-    let load_balancer = if plan.has_firewall_chain() {
-        plan.chain(ChainKind::Firewall)
+    let load_balancer = if plan.has_source_range_chain() {
+        plan.chain(ChainKind::SourceRanges)
     } else {
         external
     };
@@ -110,8 +110,8 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
                 .jump(blocking.target);
         });
     }
-    if plan.has_firewall_chain() {
-        let comment = PortComment::NotAccepted(plan.chain(ChainKind::Firewall));
+    if plan.has_source_range_chain() {
+        let comment = PortComment::NotAccepted(plan.chain(ChainKind::SourceRanges));
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
             let to = DispatchDestination::Address(*ip);
@@ -169,7 +169,7 @@ fn write_external_blocking_rules(
     }
     if let Some(node_port) = plan.node_port() {
         // All addresses of the node.
-        let to = DispatchDestination::Several;
+        let to = DispatchDestination::NotSingle;
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")

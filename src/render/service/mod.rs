@@ -39,9 +39,9 @@ pub(crate) fn render(
 /// Replaces `rules` with those that a Service has in the filter table, which comes before nat in a
 /// full payload.
 ///
-/// [`render`] makes the plans of the Service once more. They are not kept in between, because those
-/// of all Services would take more memory than the payload; planning twice costs a ninth of the
-/// instructions of rendering (ten endpoints for each Service).
+/// [`render`] makes the plans of the Service once more. They are not kept in between, because
+/// those of all Services would take more memory than the payload; planning twice costs a ninth of
+/// the instructions of rendering (ten endpoints for each Service).
 pub(crate) fn render_filter(
     rules: &mut ServiceRules,
     name: &ServiceName,

@@ -22,7 +22,7 @@ use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
 pub(super) struct Plan<'a> {
     pub(super) name: ServicePortName<'a>,
     state: &'a ServiceState,
-    /// Position of the port among those of its Service, counted from 0.
+    /// Index of the port in its Service.
     pub(super) index: u16,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
@@ -108,14 +108,16 @@ impl<'a> Plan<'a> {
     /// Reports whether the port has a `KUBE-EXT` chain. It has one even if traffic from outside is
     /// dropped, because the chain also serves Pods and processes on this node.
     ///
-    /// A port with this chain also has `KUBE-SVC`, under either policy: it is externally accessible
-    /// and has a usable endpoint, so `select` marks at least one endpoint for policy Cluster.
+    /// A port with this chain also has `KUBE-SVC`, under either policy: it is externally
+    /// accessible and has a usable endpoint, so `select` marks at least one endpoint for policy
+    /// Cluster.
     pub(super) fn has_external_chain(&self) -> bool {
         self.selection.has_any && self.service.is_externally_accessible(self.port)
     }
 
-    /// Reports whether load balancer traffic has to pass the source ranges.
-    pub(super) fn has_firewall_chain(&self) -> bool {
+    /// Reports whether the port has a `KUBE-FW` chain, which admits load balancer traffic from the
+    /// source ranges only.
+    pub(super) fn has_source_range_chain(&self) -> bool {
         self.selection.has_any
             && !self.service.load_balancer_ips.is_empty()
             && !self.service.source_ranges.is_empty()
@@ -165,8 +167,9 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Plans each port of a Service; none while only its slices are known, or if the limits of its
-/// namespace ([`NamespaceLimits`](crate::model::NamespaceLimits)) allow it no rules.
+/// Calls `write` with the plan of each port of a Service. There is none while only the slices of
+/// the Service are known, or if the limits of its namespace
+/// ([`NamespaceLimits`](crate::model::NamespaceLimits)) allow it no rules.
 pub(super) fn for_each_plan(
     name: &ServiceName,
     state: &ServiceState,
@@ -185,8 +188,8 @@ pub(super) fn for_each_plan(
     }
 }
 
-/// Returns an upper bound of [`count_endpoints`], without merging slices: an endpoint in several of
-/// them counts several times.
+/// Returns an upper bound of [`count_endpoints`], without merging slices: an endpoint in several
+/// of them counts several times.
 pub(crate) fn endpoints_upper_bound(state: &ServiceState) -> usize {
     let slices = state.slices.iter().map(|(_, slice)| slice);
     let of_service = |service: &Arc<Service>| slices.map(|slice| service.endpoints_in(slice)).sum();
@@ -204,8 +207,8 @@ pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
         .sum()
 }
 
-/// Returns the ports of a Service, each with the endpoints that get rules. A port is treated as one
-/// without endpoints if, with them, the Service would have more than [`MOST_ENDPOINTS`].
+/// Returns the ports of a Service, each with the endpoints that get rules. A port that exceeds
+/// [`MOST_ENDPOINTS`] is treated as one without endpoints.
 pub(crate) fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
@@ -213,8 +216,8 @@ pub(crate) fn ports<'g, 'a>(
     limited(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
 }
 
-/// Returns the number of ports of a Service that are treated as ones without endpoints because of
-/// [`MOST_ENDPOINTS`].
+/// Returns the number of ports of a Service that exceed [`MOST_ENDPOINTS`] and are treated as ones
+/// without endpoints.
 pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
     let Some(service) = &state.service else {
         return 0;
@@ -224,19 +227,20 @@ pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
     limited.filter(|(_, endpoints)| endpoints.is_none()).count()
 }
 
-/// Returns the endpoints of each port; `None` if with them, and those of the ports before, the
-/// Service would have more than [`MOST_ENDPOINTS`].
+/// Returns each port with its endpoints, or with `None` for a port that exceeds the limit: one
+/// whose endpoints, added to those of the earlier ports within the limit, are more than
+/// [`MOST_ENDPOINTS`].
 fn limited<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
 ) -> impl Iterator<Item = (&'a ServicePort, Option<PortEndpoints<'g, 'a>>)> {
-    let mut rest = MOST_ENDPOINTS;
+    let mut unused = MOST_ENDPOINTS;
     service.ports.iter().map(move |port| {
         let endpoints = groups.of_port(port);
-        let Some(left) = rest.checked_sub(endpoints.count()) else {
+        let Some(rest) = unused.checked_sub(endpoints.count()) else {
             return (port, None);
         };
-        rest = left;
+        unused = rest;
         (port, Some(endpoints))
     })
 }

@@ -1,9 +1,9 @@
-//! Rendered rules of one Service (a text with an index of chains and dispatch rules), and the writer
-//! of rules and other lines.
+//! Rendered rules of one Service (a text with an index of chains and dispatch rules), and the
+//! writer of rules and other lines.
 //!
 //! Full and partial payloads are put together from [`ServiceRules`]. One value is reused from
-//! Service to Service, so that its buffers are not allocated again for each. A rule is written part
-//! by part, in the order in which it reads, with typed arguments and without an allocation.
+//! Service to Service, so that its buffers are not allocated again for each. A rule is written
+//! part by part, in the order in which it reads, with typed arguments and without an allocation.
 
 use std::fmt::{self, Display};
 use std::hash::{DefaultHasher, Hasher};
@@ -15,17 +15,17 @@ use crate::net::{IpNet, Port, Protocol};
 use crate::render::options::LocalDetector;
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
-/// Dispatch chain and service port of a dispatch rule. Rules with equal keys keep the order in
-/// which they were rendered; rules with different keys may stand in any order.
+/// Key of a *rule group*: the dispatch rules of one service port in one dispatch chain. Those of
+/// one group keep the order in which they were rendered; groups may stand in any order.
 ///
-/// The order within a service port matters: if an address is both an external IP and a load
+/// The order within a group matters: if an address is both an external IP and a load
 /// balancer's address, the first rule that matches decides whether the source ranges apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DispatchKey {
     pub(crate) chain: DispatchChain,
-    /// Position of the port in its Service, counted from 0; `None` for a rule of the leftover
-    /// Service, which has no ports.
-    pub(crate) port: Option<u16>,
+    /// Index of the port in its Service; `None` for a rule of the leftover Service, which has no
+    /// ports.
+    pub(crate) port_index: Option<u16>,
 }
 
 /// Rule of one Service in a dispatch chain.
@@ -56,12 +56,12 @@ impl TextDigest {
     }
 }
 
-/// Chain of a Service: position of its rules in the text, their number and their digest.
+/// Service chain with rendered rules: their position in the text, their number and their digest.
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedChain {
     pub(crate) chain: ServiceChain,
     text: Range<usize>,
-    pub(crate) rules: u32,
+    pub(crate) rule_count: u32,
     pub(crate) digest: TextDigest,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct ServiceRules {
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
     dispatch: Vec<(DispatchKey, DispatchDestination, Range<usize>)>,
-    /// Position of the last begun port.
-    port: Option<u16>,
+    /// Index of the last begun port.
+    port_index: Option<u16>,
     totals: ServiceTotals,
 }
 
@@ -83,13 +83,13 @@ impl ServiceRules {
         self.text.clear();
         self.chains.clear();
         self.dispatch.clear();
-        self.port = None;
+        self.port_index = None;
         self.totals = ServiceTotals::default();
     }
 
-    /// Begins the rules of the port at this position.
+    /// Begins the rules of the port with this index in its Service.
     pub(super) fn begin_port(&mut self, index: u16, totals: ServiceTotals) {
-        self.port = Some(index);
+        self.port_index = Some(index);
         self.totals += totals;
     }
 
@@ -99,16 +99,16 @@ impl ServiceRules {
         self.chains.push(RenderedChain {
             chain,
             text: start..start,
-            rules: 0,
+            rule_count: 0,
             digest: TextDigest::UNKNOWN,
         });
     }
 
     /// Begins a rule of the last begun chain.
     pub(super) fn rule(&mut self) -> RuleWriter<'_> {
-        let chain = self.chains.last_mut().map(|entry| {
-            entry.rules += 1;
-            entry.chain
+        let chain = self.chains.last_mut().map(|rendered| {
+            rendered.rule_count += 1;
+            rendered.chain
         });
         match chain {
             Some(chain) => RuleWriter::append_to_service_chain(&mut self.text, chain),
@@ -118,10 +118,10 @@ impl ServiceRules {
 
     /// Ends the last begun chain.
     pub(super) fn end_chain(&mut self) {
-        if let Some(entry) = self.chains.last_mut() {
-            entry.text.end = self.text.len();
-            let text = self.text.get(entry.text.clone()).unwrap_or_default();
-            entry.digest = TextDigest::of(text);
+        if let Some(rendered) = self.chains.last_mut() {
+            rendered.text.end = self.text.len();
+            let text = self.text.get(rendered.text.clone()).unwrap_or_default();
+            rendered.digest = TextDigest::of(text);
         }
     }
 
@@ -136,7 +136,7 @@ impl ServiceRules {
         write(RuleWriter::new(&mut self.text));
         let key = DispatchKey {
             chain,
-            port: self.port,
+            port_index: self.port_index,
         };
         self.dispatch
             .push((key, destination, start..self.text.len()));
@@ -168,8 +168,8 @@ impl ServiceRules {
     }
 
     /// Returns the rules of a chain, whole lines.
-    pub(crate) fn chain_text(&self, entry: &RenderedChain) -> &[u8] {
-        self.slice(&entry.text)
+    pub(crate) fn chain_text(&self, rendered: &RenderedChain) -> &[u8] {
+        self.slice(&rendered.text)
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {

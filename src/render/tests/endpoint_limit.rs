@@ -12,7 +12,7 @@ use crate::model::{
 use crate::net::{IpFamily, Port, Protocol};
 use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
 use crate::render::service::{self, ServiceRules, ports_over_limit};
-use crate::render::{AppliedState, partial};
+use crate::render::{AppliedState, partial_payload};
 
 fn endpoint(number: u32) -> Endpoint {
     Endpoint {
@@ -115,7 +115,7 @@ fn endpoints_in_two_slices_count_once_for_the_comments_of_a_partial_restore() {
             zone: None,
         };
         let shape = PartialRestore::ChangedChains;
-        let payload = partial(applied, services, [&cart].into_iter(), context, shape);
+        let payload = partial_payload(applied, services, [&cart].into_iter(), context, shape);
         let text = String::from_utf8(payload.text).unwrap();
         let endpoints = text.lines().filter(|line| line.starts_with("-A KUBE-SEP-"));
         let comments: Vec<bool> = endpoints.map(|line| line.contains("--comment")).collect();

@@ -6,7 +6,7 @@ use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
     Counters, GuardedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
-    guarded_chains, matches_except_kubelet_rules, repair,
+    guarded_chains, matches_except_kubelet_rules, repair_payload,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -15,14 +15,14 @@ fn variants() -> Vec<Options> {
     let mut variants = Vec::new();
     for family in IpFamily::ALL {
         let plain = Options::defaults(family);
-        let (mut counted, mut liberal, mut refused, mut masked) =
+        let (mut counted, mut liberal, mut excluded, mut masked) =
             (plain.clone(), plain.clone(), plain.clone(), plain.clone());
         counted.counters = Counters::ALL;
-        liberal.invalid_packets = InvalidPackets::Forwarded;
-        refused.localhost_node_ports = LocalhostNodePorts::Refused;
+        liberal.invalid_packets = InvalidPackets::NotDropped;
+        excluded.localhost_node_ports = LocalhostNodePorts::Excluded;
         masked.masquerade.bit = 31;
         masked.masquerade.is_random_fully = false;
-        variants.extend([plain, counted, liberal, refused, masked]);
+        variants.extend([plain, counted, liberal, excluded, masked]);
     }
     variants
 }
@@ -110,20 +110,27 @@ fn edited_chains_are_distinguished_from_incomplete_ones() {
                 less.remove(place);
                 let lost = state(&less, &[]);
                 assert_eq!(
-                    lost.missing.len() + lost.incomplete.len(),
+                    lost.missing_jumps.len() + lost.incomplete_chains.len(),
                     1,
                     "without {line}"
                 );
                 // Unless a rule that cannot be printed may stand before it.
                 let hidden = state(&less, &[chain]);
-                assert!(hidden.missing.is_empty() && hidden.incomplete.is_empty());
-                assert_eq!(hidden.edited.len() + hidden.unseen.len(), 1, "{hidden:?}");
+                assert!(hidden.missing_jumps.is_empty() && hidden.incomplete_chains.is_empty());
+                assert_eq!(
+                    hidden.edited_chains.len() + hidden.unlisted_jumps.len(),
+                    1,
+                    "{hidden:?}"
+                );
                 if chain.starts_with("KUBE-") {
                     let mut more = lines.clone();
                     more.insert(place, format!("-A {chain} -s 10.9.9.9/32 -j ACCEPT"));
                     let state = state(&more, &[]);
-                    assert_eq!((state.is_flushed, state.edited), (false, vec![chain]));
-                    assert!(state.incomplete.is_empty());
+                    assert_eq!(
+                        (state.is_flushed, state.edited_chains),
+                        (false, vec![chain])
+                    );
+                    assert!(state.incomplete_chains.is_empty());
                 }
             }
         }
@@ -142,20 +149,20 @@ fn a_repair_writes_the_rules_of_a_full_restore() {
                 let mut damaged = whole.clone();
                 let edit = format!("*{table}\n-F {chain}\n-A {chain} -j RETURN\nCOMMIT\n");
                 damaged.apply(&edit).unwrap();
-                let payload = repair(&[(table, chain)].into(), &[], &options);
+                let payload = repair_payload(&[(table, chain)].into(), &[], &options);
                 damaged.apply(str::from_utf8(&payload).unwrap()).unwrap();
                 assert_eq!(damaged, whole, "{chain}");
             }
         }
     }
-    assert!(repair(&BTreeSet::new(), &[], &Options::defaults(IpFamily::V4)).is_empty());
+    assert!(repair_payload(&BTreeSet::new(), &[], &Options::defaults(IpFamily::V4)).is_empty());
 }
 
 #[test]
 fn rules_of_kubelet_in_its_firewall_chain_are_tolerated() {
     for options in variants()
         .into_iter()
-        .filter(crate::render::fixed_chains::fills_firewall)
+        .filter(crate::render::fixed_chains::fills_kube_firewall)
     {
         let mut lines = listing(&kernel(&options), Table::Filter, &options);
         lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());

@@ -21,7 +21,7 @@ impl Services for KnownServices {
 }
 
 fn options(backend: Backend) -> Options {
-    let localhost_node_ports = LocalhostNodePorts::Refused;
+    let localhost_node_ports = LocalhostNodePorts::Excluded;
     Options {
         backend,
         localhost_node_ports,
@@ -33,7 +33,7 @@ fn options(backend: Backend) -> Options {
 fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<String> {
     let mut live = LiveChains::default();
     for (table, save) in saves {
-        live.read(*table, save);
+        live.read_table(*table, save);
     }
     let (services, options) = (KnownServices(BTreeMap::new()), options(backend));
     let text = payload(&services, &options, &live);

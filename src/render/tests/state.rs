@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::live::KnownServices;
 use crate::net::IpFamily;
-use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partial};
+use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partial_payload};
 use crate::rules::Table;
 
 #[test]
@@ -21,17 +21,17 @@ fn dispatch_chains_to_rewrite_are_put_back_after_a_restore_that_changed_nothing(
         };
         let names = std::iter::empty();
         let partial_restore = PartialRestore::ChangedChains;
-        let payload = partial(applied, &services, names, context, partial_restore);
+        let payload = partial_payload(applied, &services, names, context, partial_restore);
         String::from_utf8(payload.text).unwrap()
     };
     // The jump to KUBE-NODEPORTS.
     render(&mut applied);
     assert_eq!(render(&mut applied), "");
-    applied.rewrite_dispatch(Table::Nat, "KUBE-SERVICES");
-    let saved = applied.save(&[]);
+    applied.mark_for_rewrite(Table::Nat, "KUBE-SERVICES");
+    let saved = applied.snapshot(&[]);
     let rejected = render(&mut applied);
     assert!(rejected.contains(":KUBE-SERVICES - [0:0]"), "{rejected}");
-    applied.put_back(saved);
+    applied.revert_to(saved);
     assert_eq!(render(&mut applied), rejected);
     assert_eq!(render(&mut applied), "");
 }

@@ -1,12 +1,13 @@
-//! Tree of one dispatch chain: its rules, and the chains that the last restores left in the kernel.
+//! Tree of one dispatch chain: its rules, and the chains that the last restores left in the
+//! kernel.
 //!
-//! After a change only the chains on the way to the changed destinations are rendered again, and
-//! those whose text differs are written whole: a chain has few rules.
+//! After a change only the chains whose prefix includes a changed destination are rendered again,
+//! and those whose text differs are written whole: a chain has few rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::rules::{Entry, RulePosition, RulesByDestination, TreeChain, TreeChainKind};
+use super::rules::{ChainPart, RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
 use crate::render::service::{DispatchRule, TextDigest, write_line};
 use crate::ruleset::{DispatchChain, Prefix};
@@ -18,39 +19,41 @@ pub(crate) struct DispatchTree {
     rules: RulesByDestination,
     /// Chains in the kernel by name.
     chains: BTreeMap<Box<str>, RecordedTreeChain>,
-    /// Digest of the rules of the dispatch chain, without jumps to `KUBE-NODEPORTS`.
+    /// Digest of the rules of the root, without jumps to `KUBE-NODEPORTS`.
     root: TextDigest,
-    /// Names of the chains that the dispatch chain jumps to.
-    below_root: Box<[Box<str>]>,
+    /// Names of the tree chains that the root jumps to.
+    root_targets: Box<[Box<str>]>,
     pending: Pending,
 }
 
 /// Tree chain in the kernel.
 #[derive(Debug, Clone)]
 struct RecordedTreeChain {
-    /// Range, kind and level; `None` for a chain of which only the name is known.
+    /// Prefix, kind and depth; `None` for an adopted chain, of which only the name is known.
     shape: Option<TreeChain>,
     /// Holds jumps to other tree chains.
     is_inner: bool,
     digest: TextDigest,
-    /// Names of the chains that it jumps to.
-    below: Box<[Box<str>]>,
+    /// Names of the tree chains that it jumps to.
+    targets: Box<[Box<str>]>,
 }
 
-/// Destinations whose chains may differ from the rules.
+/// Destinations whose chains may differ from the rules, so that the next update renders them.
 #[derive(Debug, Clone)]
 enum Pending {
-    Some(BTreeSet<Prefix>),
+    /// Those whose rules changed.
+    Destinations(BTreeSet<Prefix>),
+    /// All, because chains in the kernel may hold unknown rules.
     All,
 }
 
-/// Extent to which the chains of a tree are written.
+/// Extent of a restore: the chains of a tree that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteExtent {
+pub(crate) enum TreeExtent {
     /// Chains whose rules differ from those in the kernel.
-    Changed,
+    ChangedChains,
     /// Every chain.
-    All,
+    AllChains,
 }
 
 /// Chains of a tree to write and to delete.
@@ -58,9 +61,9 @@ pub(crate) enum WriteExtent {
 pub(crate) struct TreeChanges {
     /// Written chains, each after those that it jumps to: its name, and its rules with `-A NAME`.
     pub(crate) written: Vec<(Box<str>, String)>,
-    /// Rules of the dispatch chain; `None` if they are in the kernel already.
+    /// Rules of the root; `None` if they are in the kernel already.
     pub(crate) root: Option<String>,
-    /// Chains that no jump leads to anymore.
+    /// Chains that no jump references anymore.
     pub(crate) deleted: Vec<Box<str>>,
 }
 
@@ -74,14 +77,14 @@ impl TreeChanges {
     }
 
     /// Returns the number of written rules.
-    pub(crate) fn rules(&self) -> u64 {
+    pub(crate) fn rule_count(&self) -> u64 {
         let texts = self.written.iter().map(|(_, text)| text);
         let lines = texts.chain(&self.root).map(|text| text.lines().count());
         lines.sum::<usize>() as u64
     }
 
     /// Returns the number of written and deleted chains.
-    pub(crate) fn chains(&self) -> u64 {
+    pub(crate) fn chain_count(&self) -> u64 {
         let root = usize::from(self.root.is_some());
         (self.written.len() + self.deleted.len() + root) as u64
     }
@@ -95,12 +98,12 @@ impl DispatchTree {
             rules: RulesByDestination::default(),
             chains: BTreeMap::new(),
             root: TextDigest::UNKNOWN,
-            below_root: Box::default(),
+            root_targets: Box::default(),
             pending: Pending::All,
         }
     }
 
-    /// Replaces the rules of a Service. Rules of other dispatch chains are passed over.
+    /// Replaces the rules of a Service. Rules of other dispatch chains are ignored.
     pub(crate) fn replace(
         &mut self,
         service: &ServiceName,
@@ -110,12 +113,12 @@ impl DispatchTree {
         if before == after {
             return;
         }
-        for (rule, position) in of_chain(self.dispatch, service, before) {
-            self.rules.remove(rule, &position);
+        for (rule, reference) in of_chain(self.dispatch, service, before) {
+            self.rules.remove(rule, &reference);
             self.note_change(rule);
         }
-        for (rule, position) in of_chain(self.dispatch, service, after) {
-            self.rules.add(rule, position);
+        for (rule, reference) in of_chain(self.dispatch, service, after) {
+            self.rules.add(rule, reference);
             self.note_change(rule);
         }
     }
@@ -136,15 +139,15 @@ impl DispatchTree {
             shape: None,
             is_inner,
             digest: TextDigest::UNKNOWN,
-            below: Box::default(),
+            targets: Box::default(),
         };
         self.chains.insert(name.into(), chain);
         self.pending = Pending::All;
     }
 
-    /// Notes that a chain has unknown rules, so that it is written again. Returns whether the tree
-    /// has a chain of this name.
-    pub(crate) fn forget(&mut self, name: &str) -> bool {
+    /// Marks a chain, or the root, to be written with the next changes, because its rules in the
+    /// kernel are unknown. Returns whether the tree has a chain of this name.
+    pub(crate) fn mark_for_rewrite(&mut self, name: &str) -> bool {
         if name == self.dispatch.name() {
             self.root = TextDigest::UNKNOWN;
             return true;
@@ -157,25 +160,30 @@ impl DispatchTree {
         true
     }
 
-    /// Returns the rules that a chain of the tree should hold, with `-A NAME`; `None` if the tree
-    /// has no chain of this name.
-    pub(crate) fn expected(&self, name: &str, text: RuleText<'_, '_>) -> Option<String> {
-        let was_inner = |range: Prefix| is_inner(&self.chains, self.dispatch, range);
+    /// Returns the desired rules of a chain of the tree, with `-A NAME`; `None` if the tree has no
+    /// chain of this name.
+    pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
+        let was_inner = |prefix: Prefix| is_inner(&self.chains, self.dispatch, prefix);
         if name == self.dispatch.name() {
-            let entries = self.rules.of_root(&was_inner);
-            return Some(root_text(&self.rules, self.dispatch, &entries, text));
+            let parts = self.rules.of_root(&was_inner);
+            return Some(root_text(&self.rules, self.dispatch, &parts, text_of));
         }
         let shape = self.chains.get(name)?.shape?;
-        let entries = self.rules.of_chain(shape, &was_inner);
-        Some(entries_text(name, self.dispatch, &entries, text))
+        let parts = self.rules.of_chain(shape, &was_inner);
+        Some(parts_text(name, self.dispatch, &parts, text_of))
     }
 
-    /// Renders the chains that may differ, and records them as if the changes had been restored.
-    pub(crate) fn changes(&mut self, extent: WriteExtent, text: RuleText<'_, '_>) -> TreeChanges {
-        let pending = std::mem::replace(&mut self.pending, Pending::Some(BTreeSet::new()));
+    /// Renders the chains that may differ from those in the kernel, and records them as if they
+    /// had been restored, so that the next call does not return them again.
+    pub(crate) fn render_and_record(
+        &mut self,
+        extent: TreeExtent,
+        text_of: TextOfRule<'_, '_>,
+    ) -> TreeChanges {
+        let pending = std::mem::replace(&mut self.pending, Pending::Destinations(BTreeSet::new()));
         let pending = match extent {
-            WriteExtent::All => Pending::All,
-            WriteExtent::Changed => pending,
+            TreeExtent::AllChains => Pending::All,
+            TreeExtent::ChangedChains => pending,
         };
         let mut update = Update {
             dispatch: self.dispatch,
@@ -183,18 +191,18 @@ impl DispatchTree {
             chains: &mut self.chains,
             extent,
             pending,
-            text,
+            text_of,
             changes: TreeChanges::default(),
-            reached: BTreeSet::new(),
-            left: Vec::new(),
+            referenced: BTreeSet::new(),
+            maybe_unreferenced: Vec::new(),
         };
-        update.update_root(&mut self.root, &mut self.below_root);
-        update.delete_left();
+        update.update_root(&mut self.root, &mut self.root_targets);
+        update.delete_unreferenced();
         update.changes
     }
 
     fn note_change(&mut self, rule: &DispatchRule) {
-        if let (Pending::Some(pending), Some(destination)) =
+        if let (Pending::Destinations(pending), Some(destination)) =
             (&mut self.pending, Prefix::of(rule.destination))
         {
             pending.insert(destination);
@@ -202,46 +210,46 @@ impl DispatchTree {
     }
 }
 
-/// Text of the rule at a position: a blank, the rule without `-A CHAIN`, and a newline.
-pub(crate) type RuleText<'f, 's> = &'f dyn Fn(&ServiceName, u32) -> &'s [u8];
+/// Lookup of the text of a referenced rule: a blank, the rule without `-A CHAIN`, and a newline.
+pub(crate) type TextOfRule<'f, 's> = &'f dyn Fn(&ServiceName, u32) -> &'s [u8];
 
 /// Update of the recorded chains of a tree to its rules.
 struct Update<'t, 'f, 's> {
     dispatch: DispatchChain,
     rules: &'t RulesByDestination,
     chains: &'t mut BTreeMap<Box<str>, RecordedTreeChain>,
-    extent: WriteExtent,
+    extent: TreeExtent,
     pending: Pending,
-    text: RuleText<'f, 's>,
+    text_of: TextOfRule<'f, 's>,
     changes: TreeChanges,
-    /// Chains that a rendered jump leads to.
-    reached: BTreeSet<Box<str>>,
-    /// Chains that rendered chains led to before.
-    left: Vec<Box<str>>,
+    /// Targets of the rendered jumps.
+    referenced: BTreeSet<Box<str>>,
+    /// Targets that the rendered chains had before; some of them have no jump anymore.
+    maybe_unreferenced: Vec<Box<str>>,
 }
 
 impl Update<'_, '_, '_> {
-    fn update_root(&mut self, recorded: &mut TextDigest, below: &mut Box<[Box<str>]>) {
-        let entries = self.rules.of_root(&|range| self.was_inner(range));
-        let below_before = std::mem::replace(below, self.update_below(&entries));
-        self.left.extend(below_before);
-        let text = root_text(self.rules, self.dispatch, &entries, self.text);
+    fn update_root(&mut self, recorded: &mut TextDigest, targets: &mut Box<[Box<str>]>) {
+        let parts = self.rules.of_root(&|prefix| self.was_inner(prefix));
+        let targets_before = std::mem::replace(targets, self.update_targets(&parts));
+        self.maybe_unreferenced.extend(targets_before);
+        let text = root_text(self.rules, self.dispatch, &parts, self.text_of);
         let digest = TextDigest::of(text.as_bytes());
-        if digest != *recorded || self.extent == WriteExtent::All {
+        if digest != *recorded || self.extent == TreeExtent::AllChains {
             self.changes.root = Some(text);
         }
         *recorded = digest;
     }
 
     /// Updates the chains that a chain jumps to; returns their names.
-    fn update_below(&mut self, entries: &[Entry<'_>]) -> Box<[Box<str>]> {
+    fn update_targets(&mut self, parts: &[ChainPart<'_>]) -> Box<[Box<str>]> {
         let mut names = Vec::new();
-        for entry in entries {
-            let Entry::Jump(chain) = entry else {
+        for part in parts {
+            let ChainPart::Jump(chain) = part else {
                 continue;
             };
-            let name = chain.range.chain_name(self.dispatch);
-            self.reached.insert(name.clone());
+            let name = chain.prefix.chain_name(self.dispatch);
+            self.referenced.insert(name.clone());
             if !self.is_current(&name, *chain) {
                 self.update_chain(&name, *chain);
             }
@@ -250,117 +258,121 @@ impl Update<'_, '_, '_> {
         names.into()
     }
 
-    /// Reports whether a recorded chain, and all below it, are as they should be.
+    /// Reports whether a recorded chain, and all that are reached through it, are the desired
+    /// ones.
     fn is_current(&self, name: &str, chain: TreeChain) -> bool {
-        let Pending::Some(pending) = &self.pending else {
+        let Pending::Destinations(pending) = &self.pending else {
             return false;
         };
         let recorded = self.chains.get(name);
-        let range = chain.range.first()..=chain.range.last();
+        let destinations = chain.prefix.first()..=chain.prefix.last();
         recorded.is_some_and(|recorded| recorded.shape == Some(chain))
-            && pending.range(range).next().is_none()
+            && pending.range(destinations).next().is_none()
     }
 
     fn update_chain(&mut self, name: &str, chain: TreeChain) {
-        let entries = self.rules.of_chain(chain, &|range| self.was_inner(range));
-        let below = self.update_below(&entries);
-        let text = entries_text(name, self.dispatch, &entries, self.text);
+        let parts = self.rules.of_chain(chain, &|prefix| self.was_inner(prefix));
+        let targets = self.update_targets(&parts);
+        let text = parts_text(name, self.dispatch, &parts, self.text_of);
         let digest = TextDigest::of(text.as_bytes());
         let recorded = RecordedTreeChain {
             shape: Some(chain),
             is_inner: chain.kind == TreeChainKind::Inner,
             digest,
-            below,
+            targets,
         };
         let before = self.chains.insert(name.into(), recorded);
         let is_same = before
             .as_ref()
             .is_some_and(|before| before.digest == digest);
-        if !is_same || self.extent == WriteExtent::All {
+        if !is_same || self.extent == TreeExtent::AllChains {
             self.changes.written.push((name.into(), text));
         }
-        let below_before = before.into_iter().flat_map(|before| before.below);
-        self.left.extend(below_before);
+        let targets_before = before.into_iter().flat_map(|before| before.targets);
+        self.maybe_unreferenced.extend(targets_before);
     }
 
-    /// Deletes the chains that no jump leads to anymore, with those below them.
-    fn delete_left(&mut self) {
+    /// Deletes the chains that no jump references anymore, and then those that only these
+    /// referenced.
+    fn delete_unreferenced(&mut self) {
         if matches!(self.pending, Pending::All) {
-            // Every chain in use was reached.
-            self.left.extend(self.chains.keys().cloned());
+            // Every chain was rendered, so that `referenced` has all chains in use.
+            self.maybe_unreferenced.extend(self.chains.keys().cloned());
         }
-        while let Some(name) = self.left.pop() {
-            if self.reached.contains(&name) {
+        while let Some(name) = self.maybe_unreferenced.pop() {
+            if self.referenced.contains(&name) {
                 continue;
             }
             if let Some(chain) = self.chains.remove(&name) {
-                self.left.extend(chain.below);
+                self.maybe_unreferenced.extend(chain.targets);
                 self.changes.deleted.push(name);
             }
         }
         self.changes.deleted.sort_unstable();
     }
 
-    fn was_inner(&self, range: Prefix) -> bool {
-        is_inner(self.chains, self.dispatch, range)
+    fn was_inner(&self, prefix: Prefix) -> bool {
+        is_inner(self.chains, self.dispatch, prefix)
     }
 }
 
 fn is_inner(
     chains: &BTreeMap<Box<str>, RecordedTreeChain>,
     dispatch: DispatchChain,
-    range: Prefix,
+    prefix: Prefix,
 ) -> bool {
-    let chain = chains.get(&range.chain_name(dispatch));
+    let chain = chains.get(&prefix.chain_name(dispatch));
     chain.is_some_and(|chain| chain.is_inner)
 }
 
-/// Returns the rules of the dispatch chain itself.
+/// Returns the rules of the root.
 fn root_text(
     rules: &RulesByDestination,
     dispatch: DispatchChain,
-    entries: &[Entry<'_>],
-    text: RuleText<'_, '_>,
+    parts: &[ChainPart<'_>],
+    text_of: TextOfRule<'_, '_>,
 ) -> String {
-    let several: Vec<RulePosition> = rules.several().cloned().collect();
-    let mut root = entries_text(dispatch.name(), dispatch, &[Entry::Rules(&several)], text);
-    root += &entries_text(dispatch.name(), dispatch, entries, text);
+    let not_single: Vec<RuleReference> = rules.not_single().cloned().collect();
+    let name = dispatch.name();
+    let mut root = parts_text(name, dispatch, &[ChainPart::Rules(&not_single)], text_of);
+    root += &parts_text(name, dispatch, parts, text_of);
     root
 }
 
-fn entries_text(
+fn parts_text(
     name: &str,
     dispatch: DispatchChain,
-    entries: &[Entry<'_>],
-    text: RuleText<'_, '_>,
+    parts: &[ChainPart<'_>],
+    text_of: TextOfRule<'_, '_>,
 ) -> String {
     let mut rules = String::new();
-    for entry in entries {
+    for part in parts {
         // Writing to a String cannot fail.
-        match entry {
-            Entry::Rules(positions) => {
-                for (service, at) in *positions {
-                    let rule = String::from_utf8_lossy(text(service, *at));
+        match part {
+            ChainPart::Rules(references) => {
+                for (service, index) in *references {
+                    let rule = String::from_utf8_lossy(text_of(service, *index));
                     let _ = write!(rules, "-A {name}{rule}");
                 }
             }
-            Entry::Jump(chain) => {
-                let below = chain.range.chain_name(dispatch);
-                let _ = writeln!(rules, "-A {name}{} -j {below}", chain.range);
+            ChainPart::Jump(chain) => {
+                let target = chain.prefix.chain_name(dispatch);
+                let _ = writeln!(rules, "-A {name}{} -j {target}", chain.prefix);
             }
         }
     }
     rules
 }
 
-/// Returns the rules of a dispatch chain with their positions. Rules of the leftover Service, which
-/// has no ports, are left out: they are deleted when the chain is written.
+/// Returns those rules of a Service that are in this dispatch chain, with references to them. The
+/// leftover Service has none: its rules are deleted when the chain is written.
 fn of_chain<'r>(
     dispatch: DispatchChain,
     service: &'r ServiceName,
     rules: &'r [DispatchRule],
-) -> impl Iterator<Item = (&'r DispatchRule, RulePosition)> {
+) -> impl Iterator<Item = (&'r DispatchRule, RuleReference)> {
     let rules = (0..=u32::MAX).zip(rules);
-    let own = rules.filter(move |(_, rule)| rule.key.chain == dispatch && rule.key.port.is_some());
-    own.map(|(at, rule)| (rule, (service.clone(), at)))
+    let of_chain =
+        rules.filter(move |(_, rule)| rule.key.chain == dispatch && rule.key.port_index.is_some());
+    of_chain.map(|(index, rule)| (rule, (service.clone(), index)))
 }

@@ -1,19 +1,24 @@
-//! Dispatch trees: dispatch chains in which a packet meets about as many rules with 50,000 Services
-//! as with 100.
+//! Dispatch trees: dispatch chains in which a packet traverses about as many rules with 50,000
+//! Services as with 100.
 //!
-//! In a flat dispatch chain the first packet of each connection traverses the rules of all Services
-//! until one matches. In a tree, the dispatch chain holds jumps on prefixes of destinations; they
-//! lead to *inner* chains with jumps on longer prefixes, and these to *leaves* with the same rules
-//! as in a flat chain. Ranges of one chain do not overlap, and rules of one destination stay
-//! together in their order: a packet meets the same rules that match it as in a flat chain.
+//! In a *flat* dispatch chain the first packet of each connection traverses the rules of all
+//! Services until one matches. In a tree, the dispatch chain is the *root*: it holds jumps for
+//! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
+//! *leaves*, with the same rules as in a flat chain. Prefixes in one chain do not overlap, and
+//! rules of one destination stay together in their order: the same rules match a packet as in a
+//! flat chain.
 //!
-//! `rules` holds the rules by destination and decides the shape; `dispatch_tree` compares the shape
-//! with the recorded chains and writes those that differ.
+//! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination
+//! and decides the shape of a tree; `dispatch_tree` compares it with the recorded chains and
+//! renders those that differ.
 
 mod dispatch_tree;
 mod rules;
+mod thresholds;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, WriteExtent};
+pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, TreeExtent};
+pub(crate) use thresholds::DispatchShape;
+pub use thresholds::TreeThresholds;

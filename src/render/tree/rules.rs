@@ -1,8 +1,8 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
-//! The shape is a function of the rules and of the chains that are inner ones already: these merge
-//! into a leaf at half the size that splits a leaf, so that one Service that comes and goes does
-//! not split and merge a leaf each time.
+//! The shape is a function of the rules and of the chains that are inner ones already: an inner
+//! chain becomes a leaf at half the number of rules that splits a leaf, so that one Service that
+//! comes and goes does not split and merge a leaf each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,84 +16,93 @@ use crate::ruleset::Prefix;
 /// less than 2 KB.
 pub(super) const LEAF_RULES: usize = 8;
 
-/// Maximum tree chains that a packet traverses one in another. The nft backend allows 16 nested
-/// jumps; the chains of Services need five of them, and the dispatch chains two. Deeper leaves are
-/// not split, however many rules they have: with IPv4 that takes addresses that were chosen for it.
-const MOST_LEVELS: u8 = 7;
+/// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
+/// rules they have: with IPv4 that takes addresses that were chosen for it.
+///
+/// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
+/// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
+/// `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of other
+/// programs on the way; with nine, one such chain would make every restore fail. For NodePorts
+/// seven is enough in any case: three bits in each chain cover their 19.
+const MAX_TREE_DEPTH: u8 = 7;
 
-/// Position of a dispatch rule: its Service, and its place among the rules of that Service.
-pub(super) type RulePosition = (ServiceName, u32);
+/// Reference to a dispatch rule of the applied state: its Service, and its index among the
+/// dispatch rules of that Service.
+pub(super) type RuleReference = (ServiceName, u32);
 
 /// Rules of one dispatch chain by destination.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RulesByDestination {
-    /// By single destination; the rules of one sorted.
-    routed: BTreeMap<Prefix, Vec<RulePosition>>,
-    /// Rules with several destinations, which stay in the dispatch chain.
-    several: BTreeSet<RulePosition>,
+    /// Rules with a single destination, by it; those of one destination are sorted.
+    single: BTreeMap<Prefix, Vec<RuleReference>>,
+    /// Rules without a single destination, which stay in the root.
+    not_single: BTreeSet<RuleReference>,
 }
 
 /// Kind of a tree chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeChainKind {
-    /// Holds jumps, and the only rule of a range.
+    /// Holds one rule for each longer prefix: the jump to the chain with the rules of that prefix,
+    /// or the rule of a Service itself if the prefix has only one.
     Inner,
-    /// Holds rules of Services.
+    /// Holds rules of Services only.
     Leaf,
 }
 
-/// Tree chain as it should be.
+/// Desired tree chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TreeChain {
-    pub(super) range: Prefix,
+    pub(super) prefix: Prefix,
     pub(super) kind: TreeChainKind,
-    /// Number of tree chains from the dispatch chain to this one.
-    pub(super) level: u8,
+    /// Number of jumps from the root to this chain, at least 1.
+    pub(super) depth: u8,
 }
 
-/// Content of a tree chain or of the dispatch chain, in order.
+/// Part of the content of a tree chain or of the root.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry<'r> {
-    Rules(&'r [RulePosition]),
+pub(super) enum ChainPart<'r> {
+    /// Rules of Services.
+    Rules(&'r [RuleReference]),
+    /// Jump to a tree chain, for the packets whose destination has its prefix.
     Jump(TreeChain),
 }
 
 impl RulesByDestination {
-    pub(super) fn add(&mut self, rule: &DispatchRule, position: RulePosition) {
+    pub(super) fn add(&mut self, rule: &DispatchRule, reference: RuleReference) {
         match Prefix::of(rule.destination) {
             Some(destination) => {
-                let rules = self.routed.entry(destination).or_default();
-                if let Err(at) = rules.binary_search(&position) {
-                    rules.insert(at, position);
+                let rules = self.single.entry(destination).or_default();
+                if let Err(at) = rules.binary_search(&reference) {
+                    rules.insert(at, reference);
                 }
             }
-            None => drop(self.several.insert(position)),
+            None => drop(self.not_single.insert(reference)),
         }
     }
 
-    pub(super) fn remove(&mut self, rule: &DispatchRule, position: &RulePosition) {
+    pub(super) fn remove(&mut self, rule: &DispatchRule, reference: &RuleReference) {
         let Some(destination) = Prefix::of(rule.destination) else {
-            self.several.remove(position);
+            self.not_single.remove(reference);
             return;
         };
-        if let Some(rules) = self.routed.get_mut(&destination) {
-            rules.retain(|known| known != position);
+        if let Some(rules) = self.single.get_mut(&destination) {
+            rules.retain(|known| known != reference);
             if rules.is_empty() {
-                self.routed.remove(&destination);
+                self.single.remove(&destination);
             }
         }
     }
 
-    /// Returns the rules that stay in the dispatch chain.
-    pub(super) fn several(&self) -> impl Iterator<Item = &RulePosition> {
-        self.several.iter()
+    /// Returns the rules without a single destination, which stay in the root.
+    pub(super) fn not_single(&self) -> impl Iterator<Item = &RuleReference> {
+        self.not_single.iter()
     }
 
-    /// Returns the content of the dispatch chain, without the rules with several destinations.
-    pub(super) fn of_root(&self, was_inner: &dyn Fn(Prefix) -> bool) -> Vec<Entry<'_>> {
-        let first = self.routed.keys().next();
+    /// Returns the content of the root, without the rules of [`Self::not_single`].
+    pub(super) fn of_root(&self, was_inner: &dyn Fn(Prefix) -> bool) -> Vec<ChainPart<'_>> {
+        let first = self.single.keys().next();
         first.map_or_else(Vec::new, |first| {
-            self.below(first.root(), first.root(), 1, was_inner)
+            self.parts(first.root(), first.root(), 1, was_inner)
         })
     }
 
@@ -102,88 +111,94 @@ impl RulesByDestination {
         &self,
         chain: TreeChain,
         was_inner: &dyn Fn(Prefix) -> bool,
-    ) -> Vec<Entry<'_>> {
+    ) -> Vec<ChainPart<'_>> {
         match chain.kind {
             TreeChainKind::Leaf => {
-                let rules = self.within(chain.range);
-                rules.map(|(_, rules)| Entry::Rules(rules)).collect()
+                let rules = self.within(chain.prefix);
+                rules.map(|(_, rules)| ChainPart::Rules(rules)).collect()
             }
             TreeChainKind::Inner => {
-                let spread = self.spread(chain.range);
-                self.below(chain.range, spread, chain.level + 1, was_inner)
+                let common = self.common_prefix(chain.prefix);
+                self.parts(chain.prefix, common, chain.depth + 1, was_inner)
             }
         }
     }
 
-    /// Returns one entry for each prefix below `parent` that has rules in `range`.
-    fn below(
+    /// Returns the content of a chain with the rules of `prefix`: one part for each child of
+    /// `parent` that has some of them.
+    fn parts(
         &self,
-        range: Prefix,
+        prefix: Prefix,
         parent: Prefix,
-        level: u8,
+        depth: u8,
         was_inner: &dyn Fn(Prefix) -> bool,
-    ) -> Vec<Entry<'_>> {
-        let mut entries = Vec::new();
-        let mut done: Option<Prefix> = None;
-        for (destination, rules) in self.within(range) {
-            if done.is_some_and(|done| done.contains(*destination)) {
+    ) -> Vec<ChainPart<'_>> {
+        let mut parts = Vec::new();
+        let mut last: Option<Prefix> = None;
+        for (destination, rules) in self.within(prefix) {
+            if last.is_some_and(|last| last.contains(*destination)) {
                 continue;
             }
-            let group = parent.below(*destination);
-            done = Some(group);
-            entries.push(if self.has_more_than(group, 1) {
-                Entry::Jump(self.chain(group, level, was_inner))
+            let child = parent.child_with(*destination);
+            last = Some(child);
+            parts.push(if self.has_more_than(child, 1) {
+                ChainPart::Jump(self.chain(child, depth, was_inner))
             } else {
-                Entry::Rules(rules)
+                ChainPart::Rules(rules)
             });
         }
-        entries
+        parts
     }
 
-    /// Returns the chain for a range with several rules.
+    /// Returns the chain for a prefix with several rules.
     ///
-    /// On the first level an inner chain has the longest range that includes its rules: packets to
-    /// other addresses meet the jumps of the dispatch chain only. On other levels the range is that
-    /// of the leaf before the split, so that a split leaves the parent as it is.
-    fn chain(&self, group: Prefix, level: u8, was_inner: &dyn Fn(Prefix) -> bool) -> TreeChain {
-        let spread = self.spread(group);
-        let inner = if level == 1 { spread } else { group };
-        let can_split = level < MOST_LEVELS && !spread.is_single();
+    /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
+    /// addresses traverse the jumps of the root only. A deeper one keeps the prefix that it had as
+    /// a leaf, so that a split leaves its parent unchanged.
+    fn chain(&self, prefix: Prefix, depth: u8, was_inner: &dyn Fn(Prefix) -> bool) -> TreeChain {
+        let common = self.common_prefix(prefix);
+        let inner = if depth == 1 { common } else { prefix };
+        let can_split = depth < MAX_TREE_DEPTH && !common.is_single();
         let is_inner = can_split
-            && (self.has_more_than(group, LEAF_RULES)
-                || (self.has_more_than(group, LEAF_RULES / 2) && was_inner(inner)));
-        let (range, kind) = if is_inner {
+            && (self.has_more_than(prefix, LEAF_RULES)
+                || (self.has_more_than(prefix, LEAF_RULES / 2) && was_inner(inner)));
+        let (prefix, kind) = if is_inner {
             (inner, TreeChainKind::Inner)
         } else {
-            (group, TreeChainKind::Leaf)
+            (prefix, TreeChainKind::Leaf)
         };
-        TreeChain { range, kind, level }
+        TreeChain {
+            prefix,
+            kind,
+            depth,
+        }
     }
 
-    /// Returns the longest range of a level that includes all rules of a range.
-    fn spread(&self, range: Prefix) -> Prefix {
-        let mut within = self.routed.range(range.first()..=range.last());
+    /// Returns the longest prefix, in steps of three bits, that all rules of a prefix have in
+    /// common.
+    fn common_prefix(&self, prefix: Prefix) -> Prefix {
+        let mut within = self.single.range(prefix.first()..=prefix.last());
         let first = within.next().map(|(destination, _)| *destination);
         let last = within.next_back().map(|(destination, _)| *destination);
         match (first, last) {
             (Some(first), Some(last)) => first.common(last),
             (Some(only), None) => only,
-            (None, _) => range,
+            (None, _) => prefix,
         }
     }
 
-    fn has_more_than(&self, range: Prefix, limit: usize) -> bool {
-        let mut rest = limit;
-        for (_, rules) in self.within(range) {
-            match rest.checked_sub(rules.len()) {
-                Some(left) => rest = left,
+    fn has_more_than(&self, prefix: Prefix, limit: usize) -> bool {
+        let mut unused = limit;
+        for (_, rules) in self.within(prefix) {
+            match unused.checked_sub(rules.len()) {
+                Some(rest) => unused = rest,
                 None => return true,
             }
         }
         false
     }
 
-    fn within(&self, range: Prefix) -> impl Iterator<Item = (&Prefix, &Vec<RulePosition>)> {
-        self.routed.range(range.first()..=range.last())
+    fn within(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &Vec<RuleReference>)> {
+        self.single.range(prefix.first()..=prefix.last())
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use super::{DispatchTree, TreeChanges, WriteExtent};
+use super::{DispatchTree, TreeChanges, TreeExtent};
 use crate::model::ServiceName;
 use crate::net::Protocol;
 use crate::render::service::{DispatchKey, DispatchRule};
@@ -12,7 +12,7 @@ use crate::ruleset::{DispatchChain, DispatchDestination};
 
 const KEY: DispatchKey = DispatchKey {
     chain: DispatchChain::NatServices,
-    port: Some(0),
+    port_index: Some(0),
 };
 
 /// Tree of Services with one rule each, and the texts of their rules.
@@ -60,7 +60,7 @@ impl Scene {
     fn changes(&mut self) -> TreeChanges {
         let rules = &self.rules;
         self.tree
-            .changes(WriteExtent::Changed, &|name, _| &rules[name].text)
+            .render_and_record(TreeExtent::ChangedChains, &|name, _| &rules[name].text)
     }
 
     /// Returns the bytes that the last changes write.
@@ -103,7 +103,7 @@ fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
 }
 
 #[test]
-fn a_packet_meets_few_rules_and_the_chains_are_few() {
+fn the_chains_are_few() {
     for (bits, most_chains) in [(16, 25_000), (20, 25_000)] {
         let all: Vec<IpAddr> = addresses(50_000, [10, 96, 0, 0], bits).collect();
         let scene = Scene::with(all.iter().copied());
@@ -160,7 +160,7 @@ fn rules_of_other_protocols_have_other_ranges() {
     let mut tree = DispatchTree::new(DispatchChain::NatNodePorts);
     let key = DispatchKey {
         chain: DispatchChain::NatNodePorts,
-        port: Some(0),
+        port_index: Some(0),
     };
     let mut rules = HashMap::new();
     for number in 30_000..30_040_u16 {
@@ -177,7 +177,7 @@ fn rules_of_other_protocols_have_other_ranges() {
             rules.insert(name, rule);
         }
     }
-    let changes = tree.changes(WriteExtent::Changed, &|name, _| &rules[name].text);
+    let changes = tree.render_and_record(TreeExtent::ChangedChains, &|name, _| &rules[name].text);
     let root = changes.root.unwrap();
     assert_eq!(
         root,

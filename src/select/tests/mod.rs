@@ -9,7 +9,7 @@ mod table;
 
 use std::sync::Arc;
 
-use super::{Candidate, EndpointGroups, MOST_SLICES, local_ready, select};
+use super::{Candidate, EndpointGroups, MAX_SLICES, local_ready, select};
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
     SlicePort, TrafficPolicy,

@@ -126,7 +126,7 @@ fn ports_are_found_wherever_a_slice_has_them() {
 fn slices_beyond_the_limit_are_not_used() {
     let one = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
     let (_, slice) = &one.slices[0];
-    let names = (0..MOST_SLICES + 2).map(|n| SliceName::new("ns", &format!("s{n:06}")));
+    let names = (0..MAX_SLICES + 2).map(|n| SliceName::new("ns", &format!("s{n:06}")));
     let mut many = ServiceState {
         service: None,
         slices: names.map(|name| (name, Arc::clone(slice))).collect(),
@@ -144,6 +144,6 @@ fn slices_beyond_the_limit_are_not_used() {
     );
     let groups = EndpointGroups::of(&many);
     let endpoints = groups.of_port(&service.ports[0]);
-    assert_eq!(endpoints.count(), MOST_SLICES);
+    assert_eq!(endpoints.count(), MAX_SLICES);
     assert_eq!(endpoints.merge().len(), 1);
 }

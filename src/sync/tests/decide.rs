@@ -93,7 +93,7 @@ fn a_change_that_affects_all_services_causes_a_full_sync() {
         full
     );
     assert_eq!(
-        with(|o| o.localhost_node_ports = LocalhostNodePorts::Refused),
+        with(|o| o.localhost_node_ports = LocalhostNodePorts::Excluded),
         full
     );
     // The way to NodePorts is one chain's tail, which partial syncs look after.

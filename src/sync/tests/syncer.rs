@@ -37,7 +37,7 @@ pub(super) fn syncer(clock: Clock, node_port_source: NodePortSource) -> Syncer<F
             node_port_source,
             bind_address: None,
         },
-        shape: PartialRestore::ChangedChains,
+        partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: PERIOD,
     };
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);

@@ -258,7 +258,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             node_port_source: NodePortSource::All,
             bind_address: None,
         },
-        shape: PartialRestore::ChangedChains,
+        partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: ten_seconds,
     };
     let metrics = kernel.metrics.sync.clone();

@@ -71,7 +71,7 @@ impl Options {
             limits: NamespaceLimits::DEFAULT,
             syncer: SyncerOptions {
                 environment,
-                shape: PartialRestore::ChangedChains,
+                partial_restore: PartialRestore::ChangedChains,
                 full_sync_interval: Duration::from_secs(3600),
             },
         }
@@ -88,7 +88,7 @@ impl Options {
             ("cluster-cidr", _) => around.local_mode = LocalMode::ClusterCidr(cidrs(value)?),
             ("node-cidr", "") => around.local_mode = LocalMode::NodeCidr,
             ("bridge", _) => {
-                around.local_mode = LocalMode::Fixed(LocalDetector::Bridge(value.into()))
+                around.local_mode = LocalMode::Fixed(LocalDetector::Bridge(value.into()));
             }
             ("interface-prefix", _) => {
                 around.local_mode = LocalMode::Fixed(LocalDetector::InterfacePrefix(value.into()));
@@ -97,7 +97,7 @@ impl Options {
             ("masquerade-bit", _) => fixed.masquerade.bit = number(value)?,
             ("random-fully", "off") => fixed.masquerade.is_random_fully = false,
             ("localhost-nodeports", "off") => {
-                fixed.localhost_node_ports = LocalhostNodePorts::Refused;
+                fixed.localhost_node_ports = LocalhostNodePorts::Excluded;
             }
             ("nodeport-addresses", "primary") => around.node_port_source = NodePortSource::Primary,
             ("nodeport-addresses", _) => {
@@ -105,9 +105,11 @@ impl Options {
             }
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
             ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,
-            ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::Forwarded,
+            ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::NotDropped,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
-            ("partial-restore", "kep-3453") => self.syncer.shape = PartialRestore::Kep3453,
+            ("partial-restore", "kep-3453") => {
+                self.syncer.partial_restore = PartialRestore::Kep3453
+            }
             ("namespace-endpoints", _) => self.limits.endpoints = number(value)?,
             ("namespace-rules", _) => self.limits.rules_without_endpoints = number(value)?,
             ("nfacct", "") => self.keeps_counters = true,
