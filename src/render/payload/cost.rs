@@ -123,12 +123,12 @@ pub(super) fn full_declarations(
 /// Sizes of a partial payload and of the nat table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NatSizes {
-    /// Chains in the payload.
-    pub(super) chain_count: u64,
-    /// Rules in the payload.
-    pub(super) rule_count: u64,
-    /// Rules of the proxy in nat before the restore, as the applied state counts them.
-    pub(super) applied_rule_count: u64,
+    /// Number of chains in the payload.
+    pub(super) chains: u64,
+    /// Number of rules in the payload.
+    pub(super) rules: u64,
+    /// Number of rules of the proxy in nat before the restore, as the applied state counts them.
+    pub(super) applied_rules: u64,
 }
 
 impl NatSizes {
@@ -141,8 +141,8 @@ impl NatSizes {
     pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
         match backend {
             Backend::Nft => {
-                self.chain_count * (self.chain_count + self.rule_count)
-                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rule_count
+                self.chains * (self.chains + self.rules)
+                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rules
             }
             Backend::Legacy => false,
         }

@@ -334,9 +334,9 @@ impl Changes {
 
     fn nat_sizes(&self, before: &PreviousState) -> NatSizes {
         NatSizes {
-            chain_count: self.chains.len() as u64,
-            rule_count: self.stats.rules.nat,
-            applied_rule_count: before.nat_rule_count,
+            chains: self.chains.len() as u64,
+            rules: self.stats.rules.nat,
+            applied_rules: before.nat_rule_count,
         }
     }
 

@@ -108,7 +108,7 @@ impl Options {
             ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::NotDropped,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
             ("partial-restore", "kep-3453") => {
-                self.syncer.partial_restore = PartialRestore::Kep3453
+                self.syncer.partial_restore = PartialRestore::Kep3453;
             }
             ("namespace-endpoints", _) => self.limits.endpoints = number(value)?,
             ("namespace-rules", _) => self.limits.rules_without_endpoints = number(value)?,
