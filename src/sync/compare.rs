@@ -204,15 +204,15 @@ impl<I: Iptables> Syncer<I> {
         self.jumps_to_repair
             .retain(|jump| !reading.tables.contains(&jump.table));
         for (table, chain) in check
-            .incomplete
+            .incomplete_chains
             .iter()
             .copied()
-            .chain(check.edited.iter().map(|edited| edited.chain))
+            .chain(check.edited_chains.iter().map(|edited| edited.chain))
         {
             drift.add(table, DriftKind::FixedChain, chain);
             self.fixed_chains_to_repair.insert((table, chain));
         }
-        for jump in &check.missing {
+        for jump in &check.missing_jumps {
             drift.add(jump.table, DriftKind::Jump, jump.from);
             if !self.jumps_to_repair.contains(jump) {
                 self.jumps_to_repair.push(jump);
@@ -247,13 +247,13 @@ impl<I: Iptables> Syncer<I> {
     /// of the time from a flush to its repair. `None` if that sync has to read it, for example
     /// because a table before nat was flushed, so that nat was not checked.
     fn state_after_flush(&self, table: Table, loss: &TableLoss) -> Option<LiveChains> {
-        let TableLoss::Flushed { missing } = loss else {
+        let TableLoss::Flushed { missing_jumps } = loss else {
             return None;
         };
         if table != Table::Nat || self.has_unreadable_tables() {
             return None;
         }
-        let missing: Vec<_> = missing
+        let missing: Vec<_> = missing_jumps
             .iter()
             .chain(&self.jumps_to_repair)
             .copied()

@@ -62,17 +62,17 @@ pub(super) struct GuardedChainFindings {
     /// Table that lacks a guarded chain or all jumps. Tables after it were not checked.
     pub(super) gone: Option<(Table, TableLoss)>,
     /// Fixed chains with third-party rules that are due to be rewritten.
-    pub(super) edited: Vec<DueRewrite>,
+    pub(super) edited_chains: Vec<DueRewrite>,
     /// Fixed chains that lack some of their rules.
-    pub(super) incomplete: Vec<FixedChain>,
+    pub(super) incomplete_chains: Vec<FixedChain>,
     /// Missing jumps from built-in chains.
-    pub(super) missing: Vec<&'static Jump>,
+    pub(super) missing_jumps: Vec<&'static Jump>,
 }
 
 impl GuardedChainFindings {
     /// Reports whether single rules or jumps are missing: rules of Services may be missing as well.
     pub(super) fn is_incomplete(&self) -> bool {
-        !self.incomplete.is_empty() || !self.missing.is_empty()
+        !self.incomplete_chains.is_empty() || !self.missing_jumps.is_empty()
     }
 }
 
@@ -161,7 +161,7 @@ impl GuardedChainMonitor {
         now: Instant,
     ) -> GuardedChainFindings {
         let mut findings = GuardedChainFindings::default();
-        let mut edited_chains = Vec::new();
+        let mut all_edited_chains = Vec::new();
         for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
             self.current = Some(table);
             match check_table(iptables, table, options).await {
@@ -171,15 +171,16 @@ impl GuardedChainMonitor {
                     return findings;
                 }
                 Ok(TableCheck::Present {
-                    edited,
-                    incomplete,
-                    missing,
+                    edited_chains,
+                    incomplete_chains,
+                    missing_jumps,
                     unprintable,
                 }) => {
-                    let incomplete = incomplete.into_iter().map(|chain| (table, chain));
-                    findings.incomplete.extend(incomplete);
-                    findings.missing.extend(missing);
-                    edited_chains.extend(edited.into_iter().map(|chain| (table, chain)));
+                    let incomplete_chains =
+                        incomplete_chains.into_iter().map(|chain| (table, chain));
+                    findings.incomplete_chains.extend(incomplete_chains);
+                    findings.missing_jumps.extend(missing_jumps);
+                    all_edited_chains.extend(edited_chains.into_iter().map(|chain| (table, chain)));
                     self.note_readability(table, unprintable, &mut findings);
                 }
                 Err(error) => self.note_readability(table, Some(error), &mut findings),
@@ -187,7 +188,9 @@ impl GuardedChainMonitor {
         }
         self.current = None;
         let first_wait = self.every.unwrap_or(SHORTEST_INTERVAL);
-        findings.edited = self.rewrites.due(&edited_chains, tables, first_wait, now);
+        findings.edited_chains = self
+            .rewrites
+            .due(&all_edited_chains, tables, first_wait, now);
         findings
     }
 

@@ -152,7 +152,7 @@ pub(super) enum TableLoss {
     /// The chains exist without the jumps to them, as after `iptables -F`.
     Flushed {
         /// Missing jumps from built-in chains.
-        missing: Vec<&'static Jump>,
+        missing_jumps: Vec<&'static Jump>,
     },
 }
 
@@ -164,11 +164,11 @@ pub(super) enum TableCheck {
     /// The chains exist.
     Present {
         /// Fixed chains with third-party rules.
-        edited: Vec<&'static str>,
+        edited_chains: Vec<&'static str>,
         /// Fixed chains that lack some of their rules.
-        incomplete: Vec<&'static str>,
+        incomplete_chains: Vec<&'static str>,
         /// Missing jumps from built-in chains.
-        missing: Vec<&'static Jump>,
+        missing_jumps: Vec<&'static Jump>,
         /// Error of the iptables binary at an unprintable rule in a built-in chain.
         unprintable: Option<RunError>,
     },
@@ -189,12 +189,12 @@ pub(super) async fn check_table(
     };
     let mut state = GuardedChainState::of(table, &listing.text, &listing.cut, options);
     if state.is_flushed {
-        let missing = state
+        let missing_jumps = state
             .missing_jumps
             .into_iter()
             .chain(state.unlisted_jumps)
             .collect();
-        return Ok(TableCheck::Gone(TableLoss::Flushed { missing }));
+        return Ok(TableCheck::Gone(TableLoss::Flushed { missing_jumps }));
     }
     for jump in state.unlisted_jumps {
         match iptables.has(table, jump.from, jump.rule).await {
@@ -205,9 +205,9 @@ pub(super) async fn check_table(
         }
     }
     Ok(TableCheck::Present {
-        edited: state.edited_chains,
-        incomplete: state.incomplete_chains,
-        missing: state.missing_jumps,
+        edited_chains: state.edited_chains,
+        incomplete_chains: state.incomplete_chains,
+        missing_jumps: state.missing_jumps,
         unprintable: listing.unprintable,
     })
 }

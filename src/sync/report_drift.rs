@@ -66,7 +66,7 @@ impl Reporter {
         }
         for DueRewrite {
             chain: (table, _), ..
-        } in &findings.edited
+        } in &findings.edited_chains
         {
             self.metrics
                 .drift
@@ -104,7 +104,7 @@ fn log_checked(family: IpFamily, findings: &GuardedChainFindings) {
         chain: (table, chain),
         wait,
         is_back,
-    } in &findings.edited
+    } in &findings.edited_chains
     {
         let which = if *is_back {
             "third-party rules are back in"

@@ -8,7 +8,7 @@ use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partia
 use crate::rules::Table;
 
 #[test]
-fn dispatch_chains_to_rewrite_are_put_back_after_a_restore_that_changed_nothing() {
+fn marks_for_a_rewrite_are_reverted_after_a_restore_that_changed_nothing() {
     let (services, options) = (
         KnownServices(BTreeMap::new()),
         Options::defaults(IpFamily::V4),
