@@ -81,17 +81,18 @@ pub(super) fn render_config(
     let node_ports = addresses::node_ports(configuration, problems);
     let bind_address = addresses::bind_address(configuration, problems);
     let bit = validate::masquerade_bit(configuration, problems);
+    let tree_thresholds = validate::service_dispatch(configuration, problems);
     let objects = objects(source, configuration, problems);
     let node_name = node_name(source, configuration, host_name, problems);
     let backend = rules.backend();
     let (local_mode, node_ports) = (local_mode?, node_ports?);
-    let (bind_address, bit) = (bind_address?, bit?);
+    let (bind_address, bit, tree_thresholds) = (bind_address?, bit?, tree_thresholds?);
     Some(RenderConfig {
         source: objects?,
         node_name: node_name?,
         environment: PerFamily::from_fn(|family| NodeEnvironment {
             fixed: Options {
-                tree_thresholds: rules.service_dispatch(),
+                tree_thresholds,
                 ..fixed_options(configuration, bit, backend, family)
             },
             local_mode: local_mode.clone(),

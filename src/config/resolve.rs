@@ -122,7 +122,11 @@ pub(crate) fn rendering(
             rules.apply(&mut configuration);
             configuration
         }
-        Some(Ok((configuration, _))) => configuration.with_defaults(),
+        Some(Ok((configuration, _))) => {
+            let mut configuration = configuration.with_defaults();
+            rules.apply_over_file(&mut configuration);
+            configuration
+        }
         Some(Err(unreadable)) => {
             problems.add_file(unreadable);
             return problems.unless_any(None);

@@ -13,8 +13,22 @@ use super::feature_gates;
 use super::go::GoDuration;
 use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
+use super::settings::{SERVICE_DISPATCHES, choice};
 use crate::host::ConntrackSettings;
+use crate::render::TreeThresholds;
 use crate::sync::Gap;
+
+/// Returns the arrangement of the rules in dispatch chains.
+pub(super) fn service_dispatch(
+    configuration: &KubeProxyConfiguration,
+    problems: &mut ConfigProblems,
+) -> Option<TreeThresholds> {
+    let word = &configuration.deltaproxy.service_dispatch;
+    let words = SERVICE_DISPATCHES.iter().map(|word| word.text);
+    let unknown = || unknown("arrangement", word, &words.collect::<Vec<_>>());
+    let chosen = choice(SERVICE_DISPATCHES, word).ok_or_else(unknown);
+    problems.keep("deltaproxy.serviceDispatch", chosen)
+}
 
 /// Checks that the proxy mode is `iptables`.
 pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {

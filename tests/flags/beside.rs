@@ -130,6 +130,7 @@ const FILES: &[&str] = &[
     "conntrack: {maxPerCore: null, min: 0}",
     "conntrack: {tcpEstablishedTimeout: null, tcpCloseWaitTimeout: 0s}",
     "conntrack: {udpTimeout: 30}",
+    "deltaproxy: {serviceDispatch: tree}",
     "detectLocalMode: Foo",
     "enableProfiling: 'true'",
     "enableProfiling: yes",

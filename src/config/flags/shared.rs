@@ -8,11 +8,10 @@ use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 use crate::config::addresses;
 use crate::config::kube_proxy::KubeProxyConfiguration;
 use crate::config::problems::Unusable;
-use crate::config::settings::{BACKENDS, FlagValues, RULES, SERVICE_DISPATCHES, SOURCE};
+use crate::config::settings::{BACKENDS, FlagValues, RULES, SOURCE};
 use crate::host::BackendChoice;
 use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::net::{IpNet, PerFamily};
-use crate::render::TreeThresholds;
 
 /// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
 macro_rules! group_of_settings {
@@ -99,17 +98,15 @@ impl RulesArgs {
         self.flags.apply(to);
     }
 
+    /// Sets the fields whose flags override a file.
+    pub(in crate::config) fn apply_over_file(&self, to: &mut KubeProxyConfiguration) {
+        self.flags.apply_over_file(to);
+    }
+
     /// Returns the variant of the iptables binaries.
     pub(in crate::config) fn backend(&self) -> BackendChoice {
         self.flags
             .choice("iptables-backend", BACKENDS)
-            .unwrap_or_default()
-    }
-
-    /// Returns the arrangement of the rules in dispatch chains.
-    pub(in crate::config) fn service_dispatch(&self) -> TreeThresholds {
-        self.flags
-            .choice("service-dispatch", SERVICE_DISPATCHES)
             .unwrap_or_default()
     }
 }

@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
 
-use super::KubeProxyConfiguration;
+use super::{DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 use crate::config::settings;
 use crate::net::parse_ip;
 
@@ -45,6 +45,7 @@ const WHEN_SET: &[&str] = &[
     "logging.options.text.splitStream",
     "logging.options.json.splitStream",
     "windowsRunAsService",
+    "deltaproxy.serviceDispatch",
 ];
 
 fn paths(tree: &Value, at: &str) -> Vec<String> {
@@ -209,6 +210,8 @@ impl KubeProxyConfiguration {
     pub fn choose_modes(&mut self) {
         or(&mut self.mode, "iptables");
         or(&mut self.detect_local_mode, "ClusterCIDR");
+        let dispatch = &mut self.deltaproxy.service_dispatch;
+        or(dispatch, DEFAULT_SERVICE_DISPATCH);
     }
 }
 

@@ -63,8 +63,27 @@ section! {
         port_range: String,
         #[serde(skip_serializing_if = "is_false")]
         windows_run_as_service: bool,
+        #[serde(skip_serializing_if = "OwnFields::are_defaults")]
+        deltaproxy: OwnFields,
     }
 }
+
+section! {
+    /// Fields that kube-proxy does not have. It logs a warning about them, and ignores them.
+    OwnFields {
+        service_dispatch: String,
+    }
+}
+
+impl OwnFields {
+    /// Reports whether the fields have no effect, and may be left out for kube-proxy.
+    fn are_defaults(&self) -> bool {
+        ["", DEFAULT_SERVICE_DISPATCH].contains(&self.service_dispatch.as_str())
+    }
+}
+
+/// Default of `deltaproxy.serviceDispatch`.
+pub(in crate::config) const DEFAULT_SERVICE_DISPATCH: &str = "flat";
 
 section! {
     /// Connection to the API server.

@@ -24,7 +24,7 @@ pub(super) use values::FlagValues;
 pub(crate) use words::LogStyle;
 pub(super) use words::{
     BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger,
-    SERVICE_DISPATCHES, choices,
+    SERVICE_DISPATCHES, choice, choices,
 };
 
 use run::{NODE, OBSERVABILITY, SYNC};

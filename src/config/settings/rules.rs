@@ -5,6 +5,7 @@ use super::kind::SettingKind::{
 };
 use super::setting::{Setting, SettingSection};
 use super::words::WordTable;
+use crate::config::kube_proxy::DEFAULT_SERVICE_DISPATCH;
 
 /// Source of Services, EndpointSlices and the Node, for every command that reads objects.
 pub(in crate::config) const SOURCE: SettingSection = SettingSection {
@@ -139,9 +140,14 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         Setting::flag("iptables-backend", Word(WordTable::Backends))
             .default("auto")
             .help("Variant of the iptables binaries"),
-        Setting::flag("service-dispatch", Word(WordTable::ServiceDispatches))
-            .default("flat")
-            .help("Arrangement of the rules that send packets to Services")
-            .more("First packets meet few rules in a tree, even with 50,000 Services."),
+        Setting::new(
+            "deltaproxy.serviceDispatch",
+            "service-dispatch",
+            Word(WordTable::ServiceDispatches),
+        )
+        .default(DEFAULT_SERVICE_DISPATCH)
+        .flag_default(DEFAULT_SERVICE_DISPATCH)
+        .help("Arrangement of the rules that send packets to Services")
+        .more("First packets meet few rules in a tree, even with 50,000 Services."),
     ],
 };

@@ -117,7 +117,8 @@ impl Setting {
 
     /// Reports whether the flag overrides the field of a file.
     pub(in crate::config) fn overrides_file(&self) -> bool {
-        self.path == "hostnameOverride" || self.path.starts_with("logging.")
+        let is_own = self.path.starts_with("deltaproxy.");
+        is_own || self.path == "hostnameOverride" || self.path.starts_with("logging.")
     }
 
     /// Returns the default of the field; `None` if it is the zero of its type.

@@ -35,6 +35,7 @@ const VALID: &[(&str, &str)] = &[
     ("showHiddenMetricsForVersion", "1.35"),
     ("mode", "iptables"),
     ("clusterCIDR", "10.0.0.0/8"),
+    ("deltaproxy.serviceDispatch", "tree"),
 ];
 
 /// Returns the zero of a kind, and another value.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::net::IpFamily;
-use crate::render::{LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore};
+use crate::render::{
+    LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore, TreeThresholds,
+};
 use crate::sync::{Gap, LocalMode, NodePortSource, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
@@ -394,4 +396,41 @@ fn unknown_flags_are_rejected() {
     bad("--iptables-backend=ebtables", "iptables-backend");
     bad("--config-reload=never", "config-reload");
     bad("--log-style=loud", "log-style");
+}
+
+/// The field is deltaproxy's own: the flag applies with a file as well, and overrides it.
+#[test]
+fn service_dispatch_comes_from_the_flag_or_the_file() {
+    let thresholds = |flags: &str, file: Option<&str>| {
+        let config = match file {
+            Some(word) => with_file(flags, &format!("deltaproxy: {{serviceDispatch: {word}}}\n")),
+            None => configured(flags),
+        };
+        let config = config.unwrap();
+        assert_eq!(config.notes, [""; 0]);
+        config
+            .rules
+            .environment
+            .get(IpFamily::V4)
+            .fixed
+            .tree_thresholds
+    };
+    assert_eq!(thresholds("", None), TreeThresholds::FLAT);
+    assert_eq!(
+        thresholds("--service-dispatch=tree", None),
+        TreeThresholds::TREE
+    );
+    assert_eq!(thresholds("", Some("auto")), TreeThresholds::AUTO);
+    assert_eq!(
+        thresholds("--service-dispatch=tree", Some("auto")),
+        TreeThresholds::TREE
+    );
+    let unknown = with_file("", "deltaproxy: {serviceDispatch: bush}\n").unwrap_err();
+    let problem =
+        "deltaproxy.serviceDispatch: unknown arrangement `bush`: must be flat, tree or auto";
+    assert!(unknown.contains(problem), "{unknown}");
+    // kube-proxy reads the file that is written without a warning.
+    let written = |flags| configured(flags).unwrap().configuration.to_yaml();
+    assert!(!written("--service-dispatch=flat").contains("deltaproxy"));
+    assert!(written("--service-dispatch=auto").contains("deltaproxy:\n  serviceDispatch: auto\n"));
 }
