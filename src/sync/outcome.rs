@@ -39,6 +39,8 @@ pub struct Outcome {
     pub dirty: usize,
     /// Number of kube-proxy rules in the kernel.
     pub rules: RuleCounts,
+    /// Number of tree chains in the kernel.
+    pub tree_chains: usize,
     /// Totals of the Services that have these rules.
     pub totals: ServiceTotals,
     /// Services in quarantine, sorted.

@@ -218,6 +218,7 @@ impl Reporter {
             self.metrics
                 .rules(self.family, table, count(total), count(last));
         }
+        self.metrics.tree_chains(self.family, outcome.tree_chains);
         for (policy, ports) in [
             (LocalPolicy::Internal, outcome.totals.internal_dropped),
             (LocalPolicy::External, outcome.totals.external_dropped),

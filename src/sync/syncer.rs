@@ -202,6 +202,7 @@ impl<I: Iptables> Syncer<I> {
             applied,
             dirty,
             rules: self.applied.rule_counts(),
+            tree_chains: self.applied.tree_chain_count(),
             totals: self.applied.totals(),
             quarantined: Vec::new(),
         };

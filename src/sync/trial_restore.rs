@@ -202,6 +202,7 @@ impl<I: Iptables> Syncer<I> {
             self.quarantine.failed(&name, retried, took, now);
         }
         (outcome.rules, outcome.totals) = (self.applied.rule_counts(), self.applied.totals());
+        outcome.tree_chains = self.applied.tree_chain_count();
         outcome.quarantine_retry = Some(QuarantineRetry {
             name,
             restores: counted.restores,

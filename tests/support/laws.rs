@@ -299,6 +299,7 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
         SyncResult::Applied => {
             let held = syncer.iptables().rules();
             assert_eq!(outcome.rules, counted(&held), "{}", held.to_save_text());
+            assert_eq!(outcome.tree_chains, tree_chains(&held));
             assert_eq!(outcome.totals, totals_of(&syncer.tracker));
         }
         SyncResult::Failed => {
@@ -307,6 +308,13 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
         }
     }
     (end, outcome.attempts)
+}
+
+/// How many chains have a prefix in their names.
+fn tree_chains(rules: &RuleSet) -> usize {
+    let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
+    let is_tree = |name: &str| name.starts_with("KUBE-") && name.contains('/');
+    chains.filter(|(name, _)| is_tree(name)).count()
 }
 
 /// How many rules the chains hold that are ours.

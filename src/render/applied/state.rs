@@ -135,6 +135,11 @@ impl AppliedState {
         counts
     }
 
+    /// Returns the number of tree chains in the kernel.
+    pub fn tree_chain_count(&self) -> usize {
+        self.trees.values().map(DispatchTree::len).sum()
+    }
+
     /// Returns the sums over all applied Services.
     pub fn totals(&self) -> ServiceTotals {
         self.totals

@@ -93,6 +93,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
             filter: 40,
             nat: 50,
         },
+        tree_chains: 5,
         totals: ServiceTotals {
             endpoints: 9,
             internal_dropped: 1,

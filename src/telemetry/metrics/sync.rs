@@ -76,6 +76,14 @@ impl SyncMetrics {
         set_timestamp(&self.timings.last_queued, family, at);
     }
 
+    /// Sets the number of tree chains.
+    pub fn tree_chains(&self, family: IpFamily, chains: usize) {
+        self.rules
+            .tree_chains
+            .with_label_values(&[family.as_str()])
+            .set(gauge(chains));
+    }
+
     /// Records the time from the trigger of an endpoint change to its rules in the kernel.
     pub fn programmed(&self, family: IpFamily, latency: Duration) {
         observe(&self.timings.programming, family, latency);
@@ -232,6 +240,7 @@ struct RuleMetrics {
     total: IntGaugeVec,
     last: IntGaugeVec,
     no_local_endpoints: IntGaugeVec,
+    tree_chains: IntGaugeVec,
 }
 
 impl RuleMetrics {
@@ -252,6 +261,11 @@ impl RuleMetrics {
                 "sync_proxy_rules_no_local_endpoints_total",
                 "Number of service ports with traffic policy Local and endpoints on other nodes only",
                 &["traffic_policy", "ip_family"],
+            )?,
+            tree_chains: MetricFactory::own(registry).gauges(
+                "tree_chains",
+                "Number of chains of trees that send packets to Services; 0 if all rules are flat",
+                FAMILY,
             )?,
         })
     }

@@ -44,6 +44,7 @@ fn used() -> Metrics {
     sync.drift.contested(v4, 1);
     sync.restores.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
+    sync.tree_chains(v4, 12);
     sync.programmed(v4, second);
     (0..6).for_each(|_| sync.endpoint_change());
     (0..5).for_each(|_| sync.service_change());
