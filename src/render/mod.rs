@@ -12,27 +12,28 @@
 //!
 //! # Terms
 //!
-//! Chains, which [`ruleset`](crate::ruleset) lists:
+//! [`ruleset`](crate::ruleset) lists the chains.
 //!
-//! - *Service*, *dispatch*, *fixed* and *tree chain*, *canary*, *entry jump* ([`JUMPS`]), *shared
-//!   chain*: see there. A dispatch chain is *flat*, or the *root* of tree chains (`tree`).
+//! - *Service chain*: chain of one service port, `KUBE-SVC-`, `KUBE-SVL-`, `KUBE-EXT-`, `KUBE-FW-`
+//!   or `KUBE-SEP-` and a hash.
+//! - *Dispatch chain*: has rules of all Services, such as `KUBE-SERVICES` and `KUBE-NODEPORTS`. It
+//!   is *flat*, or the *root* of *tree chains* (`tree`), which hold its rules.
+//! - *Fixed chain*: has rules that depend on options alone, such as `KUBE-POSTROUTING`.
+//! - *Shared chain*: dispatch or fixed chain. *Entry jump*: to one from a built-in chain ([`JUMPS`]).
+//! - *Canary*: empty chain whose absence shows that its table was flushed.
 //! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
 //! - *Rule group*: the rules of one service port in one dispatch chain.
 //! - *Unprintable* rule: only `nft` knows its kind, so iptables binaries fail to list its chain.
-//!
-//! Others:
-//!
 //! - *Frontend*: IP address, port and protocol, or a NodePort. If several service ports claim one,
-//!   the tracker selects the winner, and only the winner gets rules for it.
+//!   the tracker selects its owner, and only the owner gets rules for it.
 //! - *Restore*: a run of `iptables-restore --noflush`.
 //! - *Adopted* rules were found in the kernel at the start, and taken over instead of written.
-//! - *Applied* rules were restored by this process, or adopted, and are recorded in
-//!   [`AppliedState`]; *live* rules were read from the kernel; *desired* ones follow from the
-//!   input.
+//! - *Applied* rules were restored by this process or adopted, and recorded in [`AppliedState`];
+//!   *live* rules were read from the kernel; *desired* ones follow from the input.
 //! - *Dirty* Services are those that the next partial payload renders again.
-//! - *Stale* chains and rules are of Services that do not exist anymore; *third-party* ones are of
-//!   other programs.
+//! - *Stale* chains and rules were written by a proxy and are not desired anymore: their Service,
+//!   port or endpoint is gone. *Third-party* ones are of other programs.
 //! - *Leftover Service*: a name that no Service has. Stale Service chains, and stale or
 //!   third-party rules of flat chains, are recorded under it; a partial payload deletes them if it
 //!   is dirty.
@@ -47,8 +48,8 @@
 
 mod applied;
 mod fixed_chains;
+mod line_owner;
 mod options;
-mod owner;
 mod payload;
 mod service;
 mod tree;
@@ -57,7 +58,6 @@ mod tree;
 mod tests;
 
 pub(crate) use crate::ruleset::Jump;
-
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
@@ -67,12 +67,12 @@ pub(crate) use applied::{
     ComparedTables, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule,
     repair_payload, verify_tables,
 };
+pub(crate) use line_owner::service_of_line;
 pub use options::{
     Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
     Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
-pub(crate) use owner::owner;
 pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;

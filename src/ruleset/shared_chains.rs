@@ -125,7 +125,7 @@ impl DispatchChain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DispatchDestination {
     /// More than one destination, or an unknown one: the rule stays in the dispatch chain itself.
-    NotSingle,
+    SeveralOrUnknown,
     /// One address.
     Address(IpAddr),
     /// One port on all addresses of the node.

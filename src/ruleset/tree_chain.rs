@@ -70,7 +70,7 @@ impl Prefix {
     /// Returns the prefix that only this destination has; `None` if it is not a single one.
     pub(crate) fn of(destination: DispatchDestination) -> Option<Self> {
         let (space, bits) = match destination {
-            DispatchDestination::NotSingle => return None,
+            DispatchDestination::SeveralOrUnknown => return None,
             DispatchDestination::Address(IpAddr::V4(ip)) => {
                 (Space::Ipv4, u128::from(ip.to_bits()) << 96)
             }

@@ -28,7 +28,7 @@ use super::syncer::Syncer;
 use super::trial_restore::{NodeFault, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::{Options, owner};
+use crate::render::{Options, service_of_line};
 use crate::tracker::{AppliedChanges, OverrideClaims};
 
 /// Maximum number of full restores in step 1. Further Services whose lines are named are left to
@@ -369,7 +369,7 @@ impl<I: Iptables> Syncer<I> {
         };
         let mut lines = excerpt.lines.iter();
         let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        let name = owner(line, &self.rendered_services(), self.context(options))?;
+        let name = service_of_line(line, &self.rendered_services(), self.context(options))?;
         let error = failure.on_one_line();
         Some(NamedService { name, error })
     }

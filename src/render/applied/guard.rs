@@ -42,39 +42,41 @@ pub(crate) struct GuardedChainState {
     pub missing_jumps: Vec<&'static Jump>,
     /// Fixed chains that lack some of their desired rules.
     pub incomplete_chains: Vec<&'static str>,
-    /// Fixed chains that hold third-party rules besides the desired ones. For a truncated chain it
-    /// is unknown whether the desired rules are complete.
+    /// Fixed chains that hold third-party rules besides the desired ones. If the listing of a chain
+    /// ends at an unprintable rule, it is unknown whether the desired rules are complete.
     pub edited_chains: Vec<&'static str>,
-    /// Entry jumps that were not listed, but may exist: their chain is truncated.
+    /// Entry jumps that were not listed, but may exist: the listing of their chain ends at an
+    /// unprintable rule.
     pub unlisted_jumps: Vec<&'static Jump>,
 }
 
 impl GuardedChainState {
     /// Compares a listing of the guarded chains with the rules that a restore with `options`
-    /// writes. A chain in `truncated_chains` was listed only up to an unprintable rule.
+    /// writes. A chain in `partly_listed_chains` was listed only up to an unprintable rule.
     pub(crate) fn of(
         table: Table,
         listing: &str,
-        truncated_chains: &[String],
+        partly_listed_chains: &[String],
         options: &Options,
     ) -> Self {
-        let is_truncated = |chain: &str| truncated_chains.iter().any(|name| name == chain);
+        let is_partly_listed = |chain: &str| partly_listed_chains.iter().any(|name| name == chain);
         let desired = desired_rules(table, options);
         let mut state = Self {
-            is_flushed: !is_truncated(KUBE_PROXY_CANARY) && !has_canary(listing),
+            is_flushed: !is_partly_listed(KUBE_PROXY_CANARY) && !has_canary(listing),
             ..Self::default()
         };
         for chain in fixed_chain_names(table, options) {
             let extra_rules = match *chain {
                 KUBE_FIREWALL => ExtraRules::AllowedAtEnd,
-                // No rule of the proxy is unprintable: a truncated chain has a third-party rule.
-                _ if is_truncated(chain) => ExtraRules::Exist,
+                // No rule of the proxy is unprintable: a chain listed in part has a third-party
+                // rule.
+                _ if is_partly_listed(chain) => ExtraRules::Exist,
                 _ => ExtraRules::Forbidden,
             };
             if matches_desired(chain, listing, &desired, extra_rules) {
                 continue;
             }
-            if is_truncated(chain) || has_desired_in_order(chain, listing, &desired) {
+            if is_partly_listed(chain) || has_desired_in_order(chain, listing, &desired) {
                 state.edited_chains.push(chain);
             } else {
                 state.incomplete_chains.push(chain);
@@ -83,7 +85,7 @@ impl GuardedChainState {
         let mut live = LiveChains::default();
         live.read_table(table, listing);
         for jump in live.missing_entry_jumps(table) {
-            if is_truncated(jump.from) {
+            if is_partly_listed(jump.from) {
                 state.unlisted_jumps.push(jump);
             } else {
                 state.missing_jumps.push(jump);

@@ -185,14 +185,15 @@ impl AppliedState {
     /// Compares a dispatch chain or a tree chain with its listing, as `-S CHAIN` prints it, and
     /// corrects the applied state, so that the next partial payload repairs what differs:
     ///
-    /// - A flat chain that rules can be inserted into and deleted from: missing rules are recorded
-    ///   as missing, and third-party ones under the leftover Service.
+    /// - A flat chain whose known rules are in order, under [`DispatchRepair::Rules`]: missing
+    ///   rules are removed from the applied state, and third-party ones are added to it under the
+    ///   leftover Service. The next payload inserts the former and deletes the latter.
     /// - A flat chain whose rules are in the wrong order, or that differs under
     ///   [`DispatchRepair::Chain`], and a chain of a tree: it is marked for a rewrite.
     /// - A tree chain that nothing references: it is recorded to be deleted.
     ///
     /// If the jumps to `KUBE-NODEPORTS` are not the last rules of a flat `KUBE-SERVICES`, they are
-    /// also recorded as missing.
+    /// also removed from the applied state.
     pub fn verify_dispatch_chain(
         &mut self,
         (table, chain): (Table, &str),
@@ -248,7 +249,7 @@ impl AppliedState {
             };
             let rules = third_party.into_iter().map(|rule| DispatchRule {
                 key,
-                destination: DispatchDestination::NotSingle,
+                destination: DispatchDestination::SeveralOrUnknown,
                 text: rule.text,
             });
             drift.services.insert(self.add_leftovers(rules.collect()));

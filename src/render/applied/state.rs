@@ -296,8 +296,8 @@ impl AppliedService {
 /// Returns the name of the *leftover Service*: an empty namespace and name, which no Service of
 /// the cluster has.
 ///
-/// The applied state records under it the Service chains in the kernel that belong to no Service,
-/// and the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
+/// The applied state records under it the Service chains in the kernel that no Service has, and
+/// the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
 /// rendered for it, so a partial payload for which it is dirty deletes all of them.
 pub(super) fn leftover_service() -> ServiceName {
     ServiceName::new("", "")

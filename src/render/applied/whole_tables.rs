@@ -82,8 +82,10 @@ impl DeclineReason {
                 "a KUBE- chain shared by all Services, or a jump from a built-in chain, is \
                  missing or differs"
             }
-            Self::UnparsedChain => "unknown chains have the prefix of a Service chain",
-            Self::Referenced => "third-party rules lead to stale chains",
+            Self::UnparsedChain => {
+                "chains of nat begin like Service chains (KUBE-SVC-, ...) and do not end in a hash"
+            }
+            Self::Referenced => "third-party rules jump to stale Service chains",
             Self::NodePorts => "KUBE-SERVICES does not end with the jumps to KUBE-NODEPORTS",
             Self::Different => "most rules differ",
         }
@@ -282,9 +284,9 @@ impl LiveComparison {
         for one in rendered.chains() {
             self.chains.remove(&one.chain);
         }
-        // With the position of each: in the flat chain in the kernel, or as it was rendered for a
-        // tree, whose chains are compared when the rules of all Services are known. The rules of
-        // one group are in one chain, so that only positions of the same kind are compared.
+        // Each rule has a position: in a flat chain that in the kernel; in a tree that in which it
+        // was rendered, because tree chains are compared later, in `compare_trees`. A rule group is
+        // in one dispatch chain, so that positions of the two kinds are never compared.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
         for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
             let position = match self.dispatch.get_mut(&rule.key.chain) {
@@ -332,7 +334,7 @@ impl LiveComparison {
                     chain,
                     port_index: None,
                 },
-                destination: DispatchDestination::NotSingle,
+                destination: DispatchDestination::SeveralOrUnknown,
                 text: rule.text,
             }));
         }

@@ -46,8 +46,9 @@ pub(super) enum DispatchOrder {
 /// | 1,000    | 0.5 ms       | not measured       | 33 ms       | 55 deletions  |
 /// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
 ///
-/// The limit of 80 lies halfway between 55 and 105. On legacy, with 10,000 Services, up to 4,000
-/// deletions take as long as the whole chain; more were not measured.
+/// The break-even was computed before the times were rounded. The limit of 80 lies halfway between
+/// 55 and 105. On legacy, with 10,000 Services, up to 4,000 deletions take as long as the whole
+/// chain; more were not measured.
 pub(super) const fn max_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,

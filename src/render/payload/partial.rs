@@ -1,5 +1,5 @@
-//! Partial payload: only the chains that differ from the applied ones. Its size follows the
-//! change, not the cluster.
+//! Partial payload: only the chains that differ from the applied ones. With
+//! [`PartialRestore::ChangedChains`], its size follows the change, not the cluster.
 //!
 //! # Order
 //!
@@ -8,8 +8,9 @@
 //! deleted. With very many chains all declarations come first; nat begins with `-S` if the payload
 //! is large in relation to the table. [`cost`](super::cost) decides both.
 //!
-//! A table without changes is not in the payload. Without any change the payload is empty, and no
-//! process need be started for it.
+//! With `ChangedChains`, a table without changes is not in the payload. Without any change the
+//! payload is empty, and no process need be started for it. With [`PartialRestore::Kep3453`], the
+//! fixed and the dispatch chains are always in it.
 //!
 //! KEP: kep.k8s.io/3453
 
@@ -26,10 +27,10 @@ use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Partial payload. It is small, so it is simply text.
+/// Partial payload. It is text, because it is small, except after an adoption.
 #[derive(Debug, Default)]
 pub struct PartialPayload {
-    /// Input of `iptables-restore --noflush`; empty if the kernel has all rules already.
+    /// Input of `iptables-restore --noflush`; empty if nothing has to be written.
     pub text: Vec<u8>,
     /// Size of the payload.
     pub stats: PayloadStats,

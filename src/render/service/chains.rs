@@ -19,8 +19,8 @@ struct EndpointWithChain<'a> {
     chain: ServiceChain,
 }
 
-/// Writes each chain after those that it jumps to: if libxtables does not know a chain of that
-/// name, it searches for an extension.
+/// Writes the chains of a service port, each after those that it jumps to: if libxtables does not
+/// know the target of `-j` as a chain, it searches files for an extension of that name.
 pub(super) fn write(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,

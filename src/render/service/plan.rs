@@ -38,10 +38,10 @@ pub(super) struct Plan<'a> {
 pub(super) enum Disposition {
     /// Packets are sent to an endpoint.
     Forward,
-    /// Traffic policy Local, and no endpoint is on this node. Dropped rather than rejected: a
-    /// client that retries may be sent to a node that has one.
+    /// Traffic policy Local, and no usable endpoint is on this node. Dropped rather than rejected:
+    /// a client that retries may be sent to a node that has one.
     Drop,
-    /// No endpoint on any node: the client gets an immediate reject.
+    /// No usable endpoint on any node: the client gets an immediate reject.
     Reject,
 }
 

@@ -182,11 +182,11 @@ impl ServiceRules {
 pub struct ServiceTotals {
     /// Endpoints in any condition. Those of several ports count several times.
     pub endpoints: usize,
-    /// Ports with endpoints, but none on this node, under internal traffic policy Local: packets
-    /// to the cluster IP are dropped.
+    /// Ports with usable endpoints, but none on this node, under internal traffic policy Local:
+    /// packets to the cluster IP are dropped.
     pub internal_dropped: usize,
-    /// Ports with endpoints, but none on this node, under external traffic policy Local. Ports
-    /// without an external address count as well.
+    /// Ports with usable endpoints, but none on this node, under external traffic policy Local.
+    /// Ports without an external address count as well.
     pub external_dropped: usize,
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct DispatchTree {
 struct RecordedTreeChain {
     /// Prefix, kind and depth; `None` for an adopted chain, of which only the name is known.
     shape: Option<TreeChain>,
-    /// Holds jumps to other tree chains.
+    /// Was rendered as an inner chain. If adopted: holds jumps to other tree chains.
     is_inner: bool,
     digest: TextDigest,
     /// Names of the tree chains that it jumps to.
@@ -332,9 +332,14 @@ fn root_text(
     parts: &[ChainPart<'_>],
     text_of: TextOfRule<'_, '_>,
 ) -> String {
-    let not_single: Vec<RuleReference> = rules.not_single().cloned().collect();
+    let several_or_unknown: Vec<RuleReference> = rules.several_or_unknown().cloned().collect();
     let name = dispatch.name();
-    let mut root = parts_text(name, dispatch, &[ChainPart::Rules(&not_single)], text_of);
+    let mut root = parts_text(
+        name,
+        dispatch,
+        &[ChainPart::Rules(&several_or_unknown)],
+        text_of,
+    );
     root += &parts_text(name, dispatch, parts, text_of);
     root
 }

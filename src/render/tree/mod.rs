@@ -8,6 +8,9 @@
 //! rules of one destination stay together in their order: the same rules match a packet as in a
 //! flat chain.
 //!
+//! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
+//! NodePort (16 bits). The prefixes in a chain are three bits longer than its own.
+//!
 //! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination
 //! and decides the shape of a tree; `dispatch_tree` compares it with the recorded chains and
 //! renders those that differ.

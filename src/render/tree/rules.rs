@@ -17,13 +17,13 @@ use crate::ruleset::Prefix;
 pub(super) const LEAF_RULES: usize = 8;
 
 /// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
-/// rules they have: with IPv4 that takes addresses that were chosen for it.
+/// rules they have. With IPv4 only addresses that were chosen for it make such leaves.
 ///
 /// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
 /// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
 /// `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of other
-/// programs on the way; with nine, one such chain would make every restore fail. For NodePorts
-/// seven is enough in any case: three bits in each chain cover their 19.
+/// programs on the way; with nine, one such chain would make every restore fail. NodePorts need
+/// no more than seven, as their destinations have 19 bits, and each chain decides three.
 const MAX_TREE_DEPTH: u8 = 7;
 
 /// Reference to a dispatch rule of the applied state: its Service, and its index among the
@@ -35,8 +35,9 @@ pub(super) type RuleReference = (ServiceName, u32);
 pub(super) struct RulesByDestination {
     /// Rules with a single destination, by it; those of one destination are sorted.
     single: BTreeMap<Prefix, Vec<RuleReference>>,
-    /// Rules without a single destination, which stay in the root.
-    not_single: BTreeSet<RuleReference>,
+    /// Rules that match several destinations, such as all addresses of the node, and those of which
+    /// the destination is unknown. They stay in the root.
+    several_or_unknown: BTreeSet<RuleReference>,
 }
 
 /// Kind of a tree chain.
@@ -76,13 +77,13 @@ impl RulesByDestination {
                     rules.insert(at, reference);
                 }
             }
-            None => drop(self.not_single.insert(reference)),
+            None => drop(self.several_or_unknown.insert(reference)),
         }
     }
 
     pub(super) fn remove(&mut self, rule: &DispatchRule, reference: &RuleReference) {
         let Some(destination) = Prefix::of(rule.destination) else {
-            self.not_single.remove(reference);
+            self.several_or_unknown.remove(reference);
             return;
         };
         if let Some(rules) = self.single.get_mut(&destination) {
@@ -93,12 +94,12 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the rules without a single destination, which stay in the root.
-    pub(super) fn not_single(&self) -> impl Iterator<Item = &RuleReference> {
-        self.not_single.iter()
+    /// Returns the rules of several or unknown destinations, which stay in the root.
+    pub(super) fn several_or_unknown(&self) -> impl Iterator<Item = &RuleReference> {
+        self.several_or_unknown.iter()
     }
 
-    /// Returns the content of the root, without the rules of [`Self::not_single`].
+    /// Returns the content of the root, without the rules of [`Self::several_or_unknown`].
     pub(super) fn of_root(&self, was_inner: &dyn Fn(Prefix) -> bool) -> Vec<ChainPart<'_>> {
         let first = self.single.keys().next();
         first.map_or_else(Vec::new, |first| {

@@ -30,7 +30,8 @@ impl TreeThresholds {
         filter: None,
     };
 
-    /// A tree for more rules than one leaf has.
+    /// In nat a tree for more rules than one leaf has. In filter as [`Self::AUTO`], for the reason
+    /// given at [`Self::filter`].
     pub const TREE: Self = Self {
         nat: Some(8),
         filter: Some(1_000),

@@ -43,7 +43,7 @@ fn check(line: &str, is_of_service: bool) {
         options: &options,
         zone: None,
     };
-    let found = owner(line, &services, context);
+    let found = service_of_line(line, &services, context);
     assert_eq!(found, is_of_service.then_some(services.0), "{line}");
 }
 

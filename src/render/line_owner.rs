@@ -12,13 +12,13 @@ use crate::ruleset::ServiceChain;
 
 /// Returns the Service that the line belongs to; `None` for lines of fixed chains and for
 /// `COMMIT`.
-pub(crate) fn owner(
+pub(crate) fn service_of_line(
     line: &str,
     services: &dyn Services,
     context: RenderContext<'_>,
 ) -> Option<ServiceName> {
     let commented = commented_services(line).find(|name| services.get(name).is_some());
-    commented.or_else(|| owner_of_chain(service_chain(line)?, services, context))
+    commented.or_else(|| service_of_chain(service_chain(line)?, services, context))
 }
 
 /// Returns the Services that the comment of a rule may name: every word in the form of the name of
@@ -51,7 +51,7 @@ fn service_chain(line: &str) -> Option<ServiceChain> {
 }
 
 /// Renders Services until one has the chain.
-fn owner_of_chain(
+fn service_of_chain(
     chain: ServiceChain,
     services: &dyn Services,
     context: RenderContext<'_>,
@@ -66,5 +66,5 @@ fn owner_of_chain(
 }
 
 #[cfg(test)]
-#[path = "tests/owner.rs"]
+#[path = "tests/line_owner.rs"]
 mod tests;
