@@ -19,7 +19,7 @@
 //! - *Dispatch chain*: has rules of all Services, such as `KUBE-SERVICES` and `KUBE-NODEPORTS`. It
 //!   is *flat*, or the *root* of *tree chains* (`tree`), which hold its rules.
 //! - *Fixed chain*: has rules that depend on options alone, such as `KUBE-POSTROUTING`.
-//! - *Shared chain*: dispatch or fixed chain. *Entry jump*: to one from a built-in chain ([`JUMPS`]).
+//! - *Shared chain*: dispatch or fixed chain. *Entry jump*: to one, from a built-in chain.
 //! - *Canary*: empty chain whose absence shows that its table was flushed.
 //! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
