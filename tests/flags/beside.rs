@@ -265,8 +265,8 @@ impl Both<'_> {
     }
 }
 
-/// Without what is deliberately another: the gap by itself, and what another mode is told, which
-/// kube-proxy forgets.
+/// Without what is deliberately another: the gap by itself, what another mode is told, which
+/// kube-proxy forgets, and our own fields, which it takes with a warning.
 fn comparable(mut written: Value) -> Value {
     let gap = &mut written["iptables"]["minSyncPeriod"];
     if gap == "1s" {
@@ -274,5 +274,7 @@ fn comparable(mut written: Value) -> Value {
     }
     let ipvs = &mut written["ipvs"];
     (ipvs["syncPeriod"], ipvs["minSyncPeriod"]) = (Value::Null, Value::Null);
+    let fields = written.as_object_mut().unwrap();
+    fields.remove("deltaproxy");
     written
 }

@@ -42,7 +42,7 @@ fn tree_chains(rules: &RuleSet) -> usize {
 #[test]
 fn packets_end_alike_in_flat_chains_and_in_trees() {
     let (mut asked, mut chains) = (0, 0);
-    for seed in 0..40_u64 {
+    for seed in 0..16_u64 {
         let family = IpFamily::ALL[usize::try_from(seed % 2).unwrap()];
         let mut world = if seed % 4 < 2 {
             World::plain(family, 60, 1)
@@ -85,7 +85,7 @@ fn packets_end_alike_in_flat_chains_and_in_trees() {
         }
     }
     assert!(
-        asked > 10_000 && chains > 500,
+        asked > 4_000 && chains > 200,
         "{asked} asked, {chains} chains"
     );
 }
