@@ -41,7 +41,7 @@ pub mod inspect {
     /// Items of `inspect::explain`.
     pub mod explain {
         pub use crate::inspect::explain::{
-            ClientSelection, NodeRules, PathResult, SeenSource, explain,
+            ClientSelection, NodeRules, PacketPath, PathResult, SeenSource, explain,
         };
     }
 }
@@ -63,7 +63,7 @@ pub mod render {
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
         Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
         RuleCounts, ServiceTotals, TreeThresholds, guarded_chains, inline_trees, is_service_chain,
-        matches_except_kubelet_rules, partial_payload,
+        matches_except_kubelet_rules, partial_payload, with_trees,
     };
 }
 /// Items of `rules`.
@@ -75,7 +75,7 @@ pub mod rules {
 }
 /// Items of `ruleset`.
 pub mod ruleset {
-    pub use crate::ruleset::KUBE_PROXY_CANARY;
+    pub use crate::ruleset::{DispatchForm, KUBE_PROXY_CANARY};
 }
 /// Items of `select`.
 pub mod select {

@@ -104,5 +104,6 @@ mod swap;
 mod tidy;
 mod tidy_files;
 mod tidy_names;
+mod traversed;
 mod unprintable;
 mod upstream;

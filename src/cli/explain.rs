@@ -8,6 +8,7 @@ use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::inspect::catalog::NoMatches;
 use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
+use crate::render::in_other_form;
 use crate::rules::Table;
 
 /// Prints the paths of packets.
@@ -39,8 +40,11 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
             missing_tables.remove(&Table::Mangle);
             let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
             let conflicts = snapshot.conflicts.get(family).lost.clone();
+            // Graphs do not show the number of rules.
+            let other = args.graph.is_none().then(|| in_other_form(rules)).flatten();
             node.with_pods(*snapshot.pods.get(family))
                 .with_conflicts(conflicts)
+                .with_other_dispatch(other)
         })
         .collect();
     let explained = match explain::explain(&query, &nodes, &args.client_selection()) {

@@ -77,4 +77,5 @@ pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
 pub(crate) use service::{ports, ports_over_limit};
-pub use tree::TreeThresholds;
+pub(crate) use tree::in_other_form;
+pub use tree::{TreeThresholds, with_trees};

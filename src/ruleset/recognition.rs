@@ -1,7 +1,7 @@
-//! Recognizes chains of a proxy by table and name, and rulesets with trees.
+//! Recognizes chains of a proxy by table and name, and the form of dispatch of a ruleset.
 
 use super::service_chain::is_service_chain;
-use super::shared_chains::{FILTER_CHAINS, KUBE_PROXY_CANARY, NAT_CHAINS};
+use super::shared_chains::{DispatchChain, FILTER_CHAINS, KUBE_PROXY_CANARY, NAT_CHAINS};
 use super::tree_chain::tree_of;
 use crate::rules::{COUNTER_TEST_CHAIN, RuleSet, Table};
 
@@ -15,6 +15,33 @@ pub(crate) fn is_proxy_chain(table: Table, name: &str) -> bool {
         Table::Mangle => name == COUNTER_TEST_CHAIN,
     };
     is_known || name == KUBE_PROXY_CANARY
+}
+
+/// Reports whether a chain is a dispatch chain or a chain of its tree.
+pub(crate) fn holds_dispatch_rules(table: Table, name: &str) -> bool {
+    DispatchChain::find(table, name).is_some() || tree_of(table, name).is_some()
+}
+
+/// Arrangement of the rules in dispatch chains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DispatchForm {
+    /// All rules are in the dispatch chains themselves.
+    Flat,
+    /// Rules of at least one dispatch chain are in a tree of chains.
+    Tree,
+}
+
+impl DispatchForm {
+    /// All forms.
+    pub const ALL: [Self; 2] = [Self::Flat, Self::Tree];
+
+    /// Returns the value of `--service-dispatch` for this form.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Tree => "tree",
+        }
+    }
 }
 
 /// Reports whether rules have a chain of a dispatch tree.

@@ -18,6 +18,7 @@ mod condition;
 mod random;
 mod save;
 mod target;
+mod traversed;
 mod trees;
 mod walk;
 
@@ -27,7 +28,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use deltaproxy::testing::inspect::explain::{
-    ClientSelection, NodeRules, PathResult, SeenSource, explain,
+    ClientSelection, NodeRules, PacketPath, PathResult, SeenSource, explain,
 };
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::RuleSet;
@@ -39,7 +40,20 @@ use walk::{Question, Shares, answers, are_close};
 /// Returns the result of `explain`, and `true` if it is clear.
 fn explained(rules: &RuleSet, question: &Question) -> (Shares, bool) {
     let family = IpFamily::of(question.destination);
-    let nodes = [NodeRules::new(rules, family, &question.own)];
+    explained_with(
+        NodeRules::new(rules, family, &question.own),
+        question,
+        shares_of,
+    )
+}
+
+/// Explains a question and returns what `read` finds in its only path.
+fn explained_with<T>(
+    node: NodeRules<'_>,
+    question: &Question,
+    read: impl Fn(&PacketPath<'_>) -> T,
+) -> T {
+    let nodes = [node];
     let to = SocketAddr::new(question.destination, question.port);
     let query = format!("{to}/{}", question.protocol).parse().unwrap();
     let client = ClientSelection::Source {
@@ -47,7 +61,10 @@ fn explained(rules: &RuleSet, question: &Question) -> (Shares, bool) {
         in_interface: question.in_interface.as_deref().map(Box::from),
     };
     let explained = explain(&query, &nodes, &client).unwrap_or_else(|why| panic!("{to}: {why}"));
-    let path = &explained[0].paths[0];
+    read(&explained[0].paths[0])
+}
+
+fn shares_of(path: &PacketPath<'_>) -> (Shares, bool) {
     let mut shares = Shares::new();
     for branch in &path.branches {
         let seen = |source: &SeenSource| match source {

@@ -15,7 +15,7 @@ use crate::second_tracer::save::Save;
 /// Questions for each cluster: the second tracer is slow.
 const MOST_QUESTIONS: usize = 400;
 
-fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
+pub(super) fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
     let tracker = world.tracker();
     let node = tracker.node();
     let environment = any_environment(&mut Dice::new(setting), world.family);

@@ -82,19 +82,19 @@ pub type Shares = BTreeMap<String, f64>;
 
 /// Alternatives of a rule: matched or not, or by a share of the packets.
 #[derive(Debug, Clone, Copy)]
-enum Choice {
+pub enum Choice {
     Unknown,
     Part(f64),
 }
 
 /// Why a walk stops.
-enum Stop {
+pub enum Stop {
     Ends(String),
     Asks(Choice),
 }
 
 /// More walks than this are not tried.
-const MOST_WALKS: usize = 20_000;
+pub const MOST_WALKS: usize = 20_000;
 
 /// Shares that differ by less are equal: probabilities have five decimals in old dumps.
 const CLOSE: f64 = 2e-4;
@@ -163,11 +163,13 @@ fn mixed(no: &Shares, yes: &Shares, part: f64) -> Shares {
 }
 
 /// One walk.
-struct Walk<'a> {
+pub struct Walk<'a> {
     save: &'a Save,
     question: &'a Question,
     script: std::slice::Iter<'a, bool>,
     place: Place,
+    /// Rules that were tried for the first packet.
+    pub traversed: usize,
 }
 
 /// Result of a chain.
@@ -177,7 +179,7 @@ enum Flow {
 }
 
 impl<'a> Walk<'a> {
-    fn new(save: &'a Save, question: &'a Question, script: &'a [bool]) -> Self {
+    pub fn new(save: &'a Save, question: &'a Question, script: &'a [bool]) -> Self {
         let place = Place {
             ip: Some(question.destination),
             port: (question.port, question.port),
@@ -197,16 +199,16 @@ impl<'a> Walk<'a> {
             outgoing: None,
             is_leaving: false,
         };
-        let script = script.iter();
         Self {
             save,
             question,
-            script,
+            script: script.iter(),
             place,
+            traversed: 0,
         }
     }
 
-    fn hooks(mut self) -> Stop {
+    pub fn hooks(&mut self) -> Stop {
         if let Err(stop) = self.request() {
             return stop;
         }
@@ -347,6 +349,7 @@ impl<'a> Walk<'a> {
             return unclear();
         }
         for rule in &chain.rules {
+            self.traversed += usize::from(!self.place.is_reply);
             if !self.is_match(rule)? {
                 continue;
             }

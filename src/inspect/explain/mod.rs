@@ -32,6 +32,7 @@ mod rule_text;
 mod summary;
 mod text;
 mod trace;
+mod traversed;
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +44,7 @@ pub use explanation::explain;
 pub(crate) use graph_formats::{dot, svg, tree};
 pub(crate) use json::json;
 pub use node::NodeRules;
-pub use path::{PathResult, SeenSource};
+pub use path::{PacketPath, PathResult, SeenSource};
 pub(crate) use path_text::Detail;
 pub(crate) use query::{MissingServiceHint, NoRulesReason, NotFound, Query, ServiceWithoutRules};
 pub(crate) use text::text;

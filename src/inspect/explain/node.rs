@@ -12,7 +12,7 @@ use crate::inspect::catalog::{
 use crate::net::IpFamily;
 use crate::rules::{Network, Rule, RuleSet, Table, Target, TracedNode};
 use crate::ruleset::{
-    KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
+    DispatchForm, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
 };
 
 /// Rules of one IP family and what they reveal of the node and its Services.
@@ -40,6 +40,8 @@ pub struct NodeRules<'a> {
     pub(super) missing_tables: BTreeSet<Table>,
     /// Frontends that several Services declare.
     pub(super) conflicts: Vec<FrontendConflict>,
+    /// Form of dispatch that `rules` do not have, and the same rules in it.
+    pub(super) other_dispatch: Option<(DispatchForm, RuleSet)>,
 }
 
 impl<'a> NodeRules<'a> {
@@ -87,6 +89,7 @@ impl<'a> NodeRules<'a> {
             is_address_assumed,
             inferred,
             missing_tables: BTreeSet::new(),
+            other_dispatch: None,
         }
     }
 
@@ -132,6 +135,16 @@ impl<'a> NodeRules<'a> {
     pub fn without(self, missing_tables: BTreeSet<Table>) -> Self {
         Self {
             missing_tables,
+            ..self
+        }
+    }
+
+    /// Adds the same rules in the form of dispatch that they do not have, to report how many rules
+    /// packets would traverse there.
+    #[must_use]
+    pub fn with_other_dispatch(self, other_dispatch: Option<(DispatchForm, RuleSet)>) -> Self {
+        Self {
+            other_dispatch,
             ..self
         }
     }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
+use super::traversed::{TraversedOtherwise, TraversedRules};
 use crate::inspect::catalog::RulesetGap;
 use crate::rules::{ReplyLoss, Share, Step, Table, TracedTable, Unclear};
 use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
@@ -37,6 +38,11 @@ pub struct PacketPath<'a> {
     pub is_cut_off: bool,
     /// Table that is not in the input and may change the result.
     pub missing_table: Option<Table>,
+    /// Rules that the first packet of the first client traverses; `None` if it is not traced to its
+    /// end, or a table is not in the input.
+    pub traversed: Option<TraversedRules>,
+    /// Rules that it would traverse in the other form of dispatch, if that differs.
+    pub traversed_otherwise: Option<TraversedOtherwise>,
 }
 
 /// Packets of a path that one random choice selects.

@@ -11,7 +11,7 @@ use anstyle::{AnsiColor, Style};
 use super::explanation::Explanation;
 use super::path::{PacketPath, PathResult, SharedRules};
 use super::path_text::{DIM, Detail, PathText, WARNING};
-use super::{reason_text, summary};
+use super::{reason_text, summary, traversed};
 
 const BOLD: Style = Style::new().bold();
 const GOOD: Style = AnsiColor::Green.on_default();
@@ -170,6 +170,10 @@ impl ExplanationText {
                 self.paths.text,
                 "  {DIM}{hint}; --from or --source selects others{DIM:#}"
             )?;
+        }
+        if let Some(rules) = path.traversed {
+            let traversed = traversed::text(rules, path.traversed_otherwise);
+            writeln!(self.paths.text, "  {DIM}{traversed}{DIM:#}")?;
         }
         self.paths.path(path)
     }

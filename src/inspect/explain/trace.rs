@@ -13,6 +13,7 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
+use super::traversed::{TraversedOtherwise, TraversedRules};
 use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };
@@ -31,21 +32,10 @@ pub(super) fn trace<'a>(
     let source = client.ip;
     let in_interface = client.in_interface.as_deref();
     let outcomes = outcomes(node, &node.traced_node, to, source, in_interface);
+    let traversed = traversed(node, to, source, &outcomes);
+    let traversed_otherwise = traversed_otherwise(node, to, &client, traversed);
     let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
-    let is_branched = outcomes.len() > 1;
-    let shortest = outcomes.iter().map(|one| one.steps.len()).min();
-    let shortest = shortest.unwrap_or_default();
-    let before = if is_branched {
-        common(&outcomes, shortest, <[Step<'a>]>::iter)
-    } else {
-        shortest
-    };
-    let most = shortest - before;
-    let after = if is_branched {
-        common(&outcomes, most, |steps| steps.iter().rev())
-    } else {
-        0
-    };
+    let (before, after) = shared_steps(&outcomes);
     let first = outcomes.first().map(|one| one.steps.as_slice());
     let steps = first.unwrap_or_default();
     let tail = steps.len() - after;
@@ -86,6 +76,8 @@ pub(super) fn trace<'a>(
         is_cut_off,
         gaps,
         missing_table: results.find_map(|result| table_that_may_block(node, result)),
+        traversed,
+        traversed_otherwise,
         branches,
     }
 }
@@ -119,7 +111,17 @@ pub(super) fn outcomes<'a>(
     source: IpAddr,
     in_interface: Option<&str>,
 ) -> Vec<TraceOutcome<'a>> {
-    let packet = Packet {
+    let packet = packet(node, to, source, in_interface);
+    trace_packet(node.rules, &packet, traced_node)
+}
+
+fn packet(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    source: IpAddr,
+    in_interface: Option<&str>,
+) -> Packet {
+    Packet {
         source,
         destination: to.ip,
         protocol: to.protocol,
@@ -131,8 +133,34 @@ pub(super) fn outcomes<'a>(
         } else {
             BridgePort::None
         },
-    };
-    trace_packet(node.rules, &packet, traced_node)
+    }
+}
+
+/// Counts the rules that the first packet traverses; `None` if rules of a missing table are among
+/// them, or it is dropped by routing between two hooks.
+fn traversed(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    source: IpAddr,
+    outcomes: &[TraceOutcome<'_>],
+) -> Option<TraversedRules> {
+    let is_martian = to.ip.is_loopback() && !node.traced_node.is_local(source);
+    let is_complete = node.missing_tables.is_empty() && !is_martian;
+    is_complete.then(|| TraversedRules::of(outcomes))?
+}
+
+/// Counts the rules that the first packet would traverse in the other form of dispatch.
+fn traversed_otherwise(
+    node: &NodeRules<'_>,
+    to: &PacketDestination,
+    client: &Client,
+    live: Option<TraversedRules>,
+) -> Option<TraversedOtherwise> {
+    let live = live?;
+    let (form, rules) = node.other_dispatch.as_ref()?;
+    let packet = packet(node, to, client.ip, client.in_interface.as_deref());
+    let outcomes = trace_packet(rules, &packet, &node.traced_node);
+    TraversedOtherwise::new(*form, TraversedRules::of(&outcomes)?, live)
 }
 
 /// Returns the missing jumps and chains that these packets depend on. `targets` are the chains that
@@ -164,6 +192,18 @@ fn relevant_gaps(
         }
     };
     node.gaps.iter().filter(is_relevant).copied().collect()
+}
+
+/// Returns how many steps all outcomes have in common before they branch, and how many after that.
+fn shared_steps(outcomes: &[TraceOutcome<'_>]) -> (usize, usize) {
+    let shortest = outcomes.iter().map(|one| one.steps.len()).min();
+    let shortest = shortest.unwrap_or_default();
+    if outcomes.len() <= 1 {
+        return (shortest, 0);
+    }
+    let before = common(outcomes, shortest, <[Step<'_>]>::iter);
+    let most = shortest - before;
+    (before, common(outcomes, most, |steps| steps.iter().rev()))
 }
 
 /// Returns the number of steps that all outcomes have in common, in the order of an iterator.

@@ -11,11 +11,12 @@
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
 //! NodePort (16 bits). The prefixes in a chain are three bits longer than its own.
 //!
-//! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination
-//! and decides the shape of a tree; `dispatch_tree` compares it with the recorded chains and
-//! renders those that differ.
+//! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination and
+//! decides the shape of a tree; `dispatch_tree` compares it with the recorded chains and renders
+//! those that differ. `other_form` arranges a whole ruleset that was read, as a tree or flat.
 
 mod dispatch_tree;
+mod other_form;
 mod rules;
 mod thresholds;
 
@@ -23,5 +24,7 @@ mod thresholds;
 mod tests;
 
 pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, TreeExtent};
+pub(crate) use other_form::in_other_form;
+pub use other_form::with_trees;
 pub(crate) use thresholds::DispatchShape;
 pub use thresholds::TreeThresholds;

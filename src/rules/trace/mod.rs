@@ -9,6 +9,7 @@ mod packet;
 mod path;
 mod target;
 mod transition;
+mod traversed;
 mod walk;
 
 pub use outcome::{BridgePort, Packet, TracedNode, Verdict};

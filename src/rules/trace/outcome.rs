@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use super::traversed::TraversedChain;
 use crate::net::{Port, Protocol};
 use crate::rules::grammar::{Rule, Share};
 use crate::rules::table::TracedTable;
@@ -69,6 +70,9 @@ pub struct TraceOutcome<'a> {
     pub undecided: Vec<Step<'a>>,
     /// The rules have too many paths: not every combination of undecided rules was tried.
     pub is_cut_off: bool,
+    /// Chains that the first packet entered, on the path with the most evaluated rules. The chains
+    /// of the reply are not among them.
+    pub traversed: Vec<TraversedChain<'a>>,
 }
 
 /// Rule that was evaluated, and its chain.

@@ -9,6 +9,7 @@ use super::hook::{CallStack, Hook, Next};
 use super::outcome::{Packet, ReplyLoss, Step, TraceOutcome, TracedNode, Unclear, Verdict};
 use super::packet::{Direction, MatchResult, PacketAddress, PacketState, Tracking};
 use super::target::{self, TargetEffect};
+use super::traversed::TraversedChains;
 use crate::rules::chain::ChainPolicy;
 use crate::rules::grammar::{Match, RecentAction, Rule, Share, Target};
 use crate::rules::ruleset::RuleSet;
@@ -25,6 +26,7 @@ pub(super) struct TracePath<'a, 'q> {
     shifts: ShareShifts,
     steps: Vec<Step<'a>>,
     reply_steps: Vec<Step<'a>>,
+    traversed: TraversedChains<'a>,
     /// Index of the branch that this path took at each hook, for the order of outcomes.
     branches: Vec<usize>,
 }
@@ -55,6 +57,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
             shifts: ShareShifts::default(),
             steps: Vec::new(),
             reply_steps: Vec::new(),
+            traversed: TraversedChains::default(),
             branches: Vec::new(),
         };
         path.enter_hook(hook);
@@ -76,6 +79,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
             reply_steps: self.reply_steps,
             undecided,
             is_cut_off,
+            traversed: self.traversed.into_chains(),
         }
     }
 
@@ -123,10 +127,15 @@ impl<'a, 'q> TracePath<'a, 'q> {
     }
 
     /// Merges another path into this one. Only the steps of one are kept: those of packets that no
-    /// undecided rule matches, and of these the shorter list.
+    /// undecided rule matches, and of these the shorter list; of the traversed chains, those with
+    /// more rules.
     pub(super) fn merge(&mut self, other: Self) {
         let is_first_real = self.is_hypothetical() && !other.is_hypothetical();
         let is_shorter = other.step_count() < self.step_count() && !other.is_hypothetical();
+        let is_longer = other.traversed.rules() > self.traversed.rules();
+        if is_first_real || (is_longer && !other.is_hypothetical()) {
+            self.traversed = other.traversed.clone();
+        }
         if is_first_real {
             self.branches = other.branches;
         }
@@ -165,6 +174,9 @@ impl<'a, 'q> TracePath<'a, 'q> {
             Next::End => return self.end_of_chain(),
             Next::Rule(chain, rule) => (chain, rule),
         };
+        if self.packet.direction == Direction::Original {
+            self.traversed.count(table, chain);
+        }
         let step = Step { table, chain, rule };
         match decide::matches(rule, &self.packet) {
             MatchResult::No => return None,

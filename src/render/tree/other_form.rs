@@ -1,0 +1,120 @@
+//! Puts a whole ruleset into the other form of dispatch: trees into flat chains, and flat chains
+//! into trees.
+//!
+//! The rules may be those of another proxy, and no payload is made of them: `explain` compares how
+//! many rules a packet traverses in the two forms.
+
+use super::dispatch_tree::{DispatchTree, TreeExtent};
+use super::thresholds::{DispatchShape, TreeThresholds};
+use crate::model::ServiceName;
+use crate::net::Port;
+use crate::render::service::{DispatchKey, DispatchRule, write_line};
+use crate::rules::{Match, Rule, RuleSet};
+use crate::ruleset::{
+    DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, has_trees, inline_trees,
+};
+
+/// Returns rules in the form of dispatch that they do not have, and that form; `None` if no
+/// dispatch chain has enough rules for a tree.
+pub(crate) fn in_other_form(rules: &RuleSet) -> Option<(DispatchForm, RuleSet)> {
+    if has_trees(rules) {
+        return Some((DispatchForm::Flat, inline_trees(rules)));
+    }
+    let with_trees = with_trees(rules, TreeThresholds::TREE)?;
+    Some((DispatchForm::Tree, with_trees))
+}
+
+/// Returns rules with trees of all dispatch chains that have more rules than the limits; `None` if
+/// none has, or if a rule cannot be restored because it could not be parsed.
+pub fn with_trees(rules: &RuleSet, limits: TreeThresholds) -> Option<RuleSet> {
+    let trees = DispatchChain::ALL.into_iter();
+    let trees: Vec<String> = trees
+        .filter_map(|dispatch| tree_payload(rules, dispatch, limits))
+        .collect();
+    if trees.is_empty() {
+        return None;
+    }
+    let mut with_trees = rules.clone();
+    for payload in trees {
+        with_trees.apply(&payload).ok()?;
+    }
+    Some(with_trees)
+}
+
+/// Renders the dispatch chain as a tree, in a payload that replaces it; `None` if it stays flat.
+fn tree_payload(
+    rules: &RuleSet,
+    dispatch: DispatchChain,
+    limits: TreeThresholds,
+) -> Option<String> {
+    let chain = rules.chain(dispatch.table(), dispatch.name())?;
+    // The jump to NodePorts comes last: an address of the node may be a Service's.
+    let jumps_to_node_ports = |rule: &&Rule| rule.target_chain() == Some(KUBE_NODEPORTS);
+    let (last, of_services): (Vec<&Rule>, Vec<&Rule>) =
+        chain.rules.iter().partition(jumps_to_node_ports);
+    let count = of_services.len() as u64;
+    if limits.shape(dispatch, count, DispatchShape::Flat) == DispatchShape::Flat {
+        return None;
+    }
+    // Rules of one destination keep their order, as those of one Service do.
+    let service = ServiceName::new("", "");
+    let of_services: Vec<DispatchRule> = of_services
+        .into_iter()
+        .map(|rule| dispatch_rule(dispatch, rule))
+        .collect();
+    let mut tree = DispatchTree::new(dispatch);
+    tree.replace(&service, &[], &of_services);
+    let changes = tree.render_and_record(TreeExtent::AllChains, &|_, at| {
+        let rule = of_services.get(at as usize);
+        rule.map_or(&[], |rule| &*rule.text)
+    });
+    let mut payload = Vec::new();
+    write_line(&mut payload, &["*", dispatch.table().as_str()]);
+    write_line(&mut payload, &[":", dispatch.name(), " - [0:0]"]);
+    changes.write_chains(&mut payload);
+    payload.extend_from_slice(changes.root.unwrap_or_default().as_bytes());
+    for rule in last {
+        write_line(
+            &mut payload,
+            &["-A ", dispatch.name(), " ", &rule.to_string()],
+        );
+    }
+    write_line(&mut payload, &["COMMIT"]);
+    String::from_utf8(payload).ok()
+}
+
+fn dispatch_rule(dispatch: DispatchChain, rule: &Rule) -> DispatchRule {
+    let destination = match dispatch {
+        DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts => port(rule),
+        _ => address(rule),
+    };
+    DispatchRule {
+        key: DispatchKey {
+            chain: dispatch,
+            port_index: Some(0),
+        },
+        destination: destination.unwrap_or(DispatchDestination::SeveralOrUnknown),
+        text: format!(" {rule}\n").into_bytes().into(),
+    }
+}
+
+/// Returns the only destination address that a rule matches.
+fn address(rule: &Rule) -> Option<DispatchDestination> {
+    let destination = rule.destination.filter(|matched| !matched.negated)?;
+    destination.value.host().map(DispatchDestination::Address)
+}
+
+/// Returns the only destination port that a rule matches.
+fn port(rule: &Rule) -> Option<DispatchDestination> {
+    rule.matches.iter().find_map(|one| match one {
+        Match::Ports {
+            protocol,
+            destination: Some(range),
+            ..
+        } if !range.negated && range.value.first == range.value.last => {
+            let port = Port::new(range.value.first)?;
+            Some(DispatchDestination::Port(*protocol, port))
+        }
+        _ => None,
+    })
+}
