@@ -205,8 +205,9 @@ pub enum Change {
     Listed(Kind),
 }
 
-/// Change as a source reports it. A list leaves out the objects that are gone; the queue of changes
-/// adds their removals.
+/// Message of a source: a [`Change`], the start of a list, or an object that is kept. A list leaves
+/// out the objects that are gone; the queue of changes turns messages into [`Change`]s only, which
+/// include their removals.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum SourceChange {
     /// A list of this kind begins: the objects up to [`Change::Listed`] are all that exist.

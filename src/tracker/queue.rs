@@ -44,8 +44,8 @@ struct NodeQueue {
 
 impl ChangeQueue {
     /// Adds a change in place of an earlier one of the same object. Returns the kind of the object
-    /// that changed, for counting; `None` for the Node and for marks of lists, and for the removal
-    /// of a slice that this family never had.
+    /// that changed, for counting; `None` for the Node, for the start and the end of a list, for an
+    /// object that is kept, and for the removal of a slice that this family never had.
     pub(crate) fn push(&mut self, change: SourceChange) -> Option<Kind> {
         self.arrived += 1;
         match change {

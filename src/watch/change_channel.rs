@@ -1,7 +1,10 @@
 //! Channels of changes from a source to the task of each IP family.
 //!
-//! A source never waits for a sync: a [`ChangeQueue`] holds the changes that were not received yet,
-//! merged to at most one for each object. This file adds the lock, the wake-up and the metrics.
+//! A source sends [`SourceChange`]s: changes of objects, the start and the end of its lists, and
+//! the names of objects that exist and cannot be decoded. A [`ChangeQueue`] merges these to at most
+//! one [`Change`] for each object, including the removals that follow from lists, and holds them
+//! until they are received, so that a source never waits for a sync. This file adds the lock, the
+//! wake-up and the metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,6 +120,8 @@ impl ChangeSender {
         if state.has_no_receiver {
             return;
         }
+        // `push` returns a kind for a change of one Service or slice only, so that removals which
+        // follow from the end of a list are not counted.
         match (state.queue.push(change), &self.metrics) {
             (Some(Kind::Service), Some(metrics)) => metrics.service_change(),
             (Some(Kind::EndpointSlice), Some(metrics)) => metrics.endpoint_change(),

@@ -155,7 +155,8 @@ impl Ingester {
                 self.changes
                     .send_both(SourceChange::SliceKept(SliceName::new(namespace, name)));
             }
-            // Without a name it may be the Node of this host, since no other one was requested.
+            // Without a name it may be the Node of this host: an API server is asked for no other
+            // one. Manifests may have any Nodes; then an outdated Node is better than none.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
     }

@@ -14,8 +14,9 @@
 //! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.36)
 //! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.36)
 //!
-//! Differs from upstream: certificate files are read before a request, at most every 50 s, instead
-//! of every 5 min, and open watches are not interrupted.
+//! Differs from upstream: certificate files are read before a request instead of every 5 min, and
+//! open watches are not interrupted. They are read again after 50 s, and at once after a failed
+//! request or the status 401. A token file is read again after 50 s, and at once after a 401.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -32,7 +33,8 @@ use tower::{BoxError, Service, ServiceExt};
 
 use crate::watch::bounded;
 
-/// Time between two reads of a file: a minute less ten seconds, as for tokens in client-go.
+/// Maximum time between two reads of a file while requests are sent: a minute less ten seconds, as
+/// for tokens in client-go.
 pub(super) const REREAD_INTERVAL: Duration = Duration::from_secs(50);
 
 /// Schedule of the reads of a file.

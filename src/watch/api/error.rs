@@ -36,8 +36,10 @@ pub enum ApiError {
         /// Minimum wait before the next request, if the server sent `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// The server sent nothing for this long, and the request was aborted.
-    #[error("timed out: the server sent nothing for {} s", _0.as_secs())]
+    /// Headers, the next piece of a body or the next event did not come in time, or the server did
+    /// not end a watch in time; the request was aborted. With the time of the wait, or the age of
+    /// the watch.
+    #[error("timed out after {} s", _0.as_secs())]
     TimedOut(Duration),
     /// Several requests together exceeded the deadline of the caller. Never an error of a single
     /// request.

@@ -27,7 +27,7 @@ pub struct ObjectList<K> {
 /// Objects of the cluster that concern the proxy of one node.
 #[derive(Debug)]
 pub struct ClusterSnapshot {
-    /// Services with a cluster IP that are not for another proxy.
+    /// Services that are neither headless nor for another proxy, including `ExternalName` ones.
     pub services: ObjectList<ServiceObject>,
     /// EndpointSlices of Services that are not headless.
     pub slices: ObjectList<EndpointSliceObject>,
@@ -109,10 +109,12 @@ async fn list_with<K: Resource>(
 const MIN_PAGE_OBJECTS: u32 = 250;
 
 /// Maximum objects of a page. Pages grow while they are small, because the rate of requests is
-/// limited: 10,000 Services are 8 pages and not 40.
+/// limited: 10,000 Services are 12 pages if each has 2 KiB, 8 if each has less than 1 KiB, and not
+/// 40.
 const MAX_PAGE_OBJECTS: u32 = 2000;
 
-/// If a page has fewer bytes, the next request is for twice as many objects: about 2 MiB at most.
+/// If a page has fewer bytes, the next request is for twice as many objects: about 2 MiB at most,
+/// if all objects have the same size.
 const SMALL_PAGE_BYTES: usize = 1024 * 1024;
 
 /// If a page has this many bytes or more, the next request is for half as many objects.

@@ -2,7 +2,8 @@
 //!
 //! The server is untrusted: it may be slow, down, or send objects that cannot be decoded. This
 //! module does without `kube::runtime`, because there one undecodable object fails the whole list
-//! that it is part of, and because a retry there counts as a success, so that delays never grow.
+//! that it is part of, and because each retry of a list there begins with an `Init` event, which
+//! resets the backoff, so that delays never grow.
 //!
 //! # Invariants
 //!

@@ -96,7 +96,8 @@ pub struct Selector<K> {
 }
 
 impl Selector<ServiceObject> {
-    /// Selects Services that are not for another proxy and have a cluster IP.
+    /// Selects Services that are not for another proxy and not headless. Those of type
+    /// `ExternalName`, which have no cluster IP, are selected as well.
     pub fn services() -> Self {
         Self {
             labels: Some("!service.kubernetes.io/service-proxy-name"),
