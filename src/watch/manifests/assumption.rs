@@ -29,8 +29,8 @@ pub(crate) enum AssumedValueKind {
     LoadBalancerIp,
     /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a target port that is a name, from a Pod template of the other side.
-    NamedPortOfOtherSide,
+    /// Number of a target port that is a name, from a Pod template of the other state.
+    NamedPortOfOtherState,
     /// Number of a target port that is a name, and whose Pod template may be in a file with an
     /// error.
     NamedPortInUnusableFile,
@@ -73,7 +73,7 @@ impl AssumedValueKind {
             | Self::HealthCheckNodePort
             | Self::LoadBalancerIp
             | Self::Endpoints => 3,
-            Self::NamedPortOfOtherSide
+            Self::NamedPortOfOtherState
             | Self::NamedPortInUnusableFile
             | Self::NamedPortOfNoContainer
             | Self::NamedPort => 20,
@@ -94,7 +94,7 @@ impl AssumedValueKind {
             Self::Endpoints => {
                 "two endpoints for each selector, the first one on this node".to_owned()
             }
-            Self::NamedPortOfOtherSide => {
+            Self::NamedPortOfOtherState => {
                 "numbers of named ports from the other side, as the file \
                                            with the Pod template has an error"
                     .to_owned()

@@ -33,7 +33,8 @@ pub(super) enum ManifestDocument {
     /// `ServiceList`. It is decoded when the kind of the list is known, which may come after
     /// `items`. Anywhere else such an object is ignored.
     Kindless(Map<String, Value>),
-    /// Service, EndpointSlice or Node with a field of a wrong type.
+    /// Service, EndpointSlice or Node with a field of a wrong type that the proxy reads. Only with
+    /// [`ObjectChecks::Lenient`].
     Undecodable(UndecodableObject),
     /// Object that an API server would reject. Only with [`ObjectChecks::Strict`].
     Invalid(InvalidObject),
@@ -103,7 +104,7 @@ fn service_of(kind: &str, object: &Value) -> Option<String> {
 }
 
 /// Decodes an object of a kind. Only a syntax error fails: an object with a field of a wrong type
-/// does not affect others.
+/// does not affect other objects.
 fn decode<'de, D: Deserializer<'de>>(
     kind: DocumentKind,
     deserializer: D,
@@ -168,7 +169,7 @@ fn unserved(kind: &str, version: &str, object: &Value) -> ManifestDocument {
     ManifestDocument::Invalid(InvalidObject::new(kind, object, problems.0))
 }
 
-/// Object with a field of a wrong type.
+/// Object with a field of a wrong type that the proxy reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UndecodableObject {
     pub(super) kind: Kind,

@@ -52,7 +52,7 @@ impl DocumentKind {
         match api_version {
             None => document,
             Some(version) if version == served_version => document,
-            Some(version) if is_builtin(version) => unserved(version),
+            Some(version) if is_kubernetes_group(version) => unserved(version),
             Some(_) => Self::Other,
         }
     }
@@ -76,9 +76,10 @@ fn is_misspelt(kind: &str, api_version: &str) -> bool {
     }
 }
 
-/// Reports whether the API group of a version belongs to Kubernetes itself. Any other group has
-/// another domain than `k8s.io` in its name.
-fn is_builtin(api_version: &str) -> bool {
+/// Reports whether the API group of a version belongs to the Kubernetes project: it has no dot, or
+/// is below `k8s.io`. Some of these groups are of CRDs, such as `gateway.networking.k8s.io`; none
+/// has a kind that is read here.
+fn is_kubernetes_group(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     !group.contains('.') || group.ends_with(".k8s.io")
 }

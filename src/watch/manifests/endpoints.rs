@@ -206,7 +206,7 @@ impl AssumedEndpoints<'_> {
         let (kind, numbers) = match templates.numbers(pods, (target, protocol(port))) {
             NamedPortNumbers::Known(numbers) => (None, numbers),
             NamedPortNumbers::OfOtherState(numbers) => {
-                (Some(AssumedValueKind::NamedPortOfOtherSide), numbers)
+                (Some(AssumedValueKind::NamedPortOfOtherState), numbers)
             }
             unknown => {
                 let kind = match unknown {

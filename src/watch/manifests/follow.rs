@@ -32,7 +32,7 @@ use crate::watch::Ingester;
 ///
 /// # Errors
 ///
-/// Only at the start: the path does not exist, or standard input is invalid.
+/// Only at the start: the path does not exist, or standard input is unusable.
 pub(crate) async fn follow(
     path: PathBuf,
     options: ManifestOptions,
@@ -81,7 +81,7 @@ fn log_notes(notes: &[String], logged: &mut HashSet<String>) {
     *logged = notes.iter().cloned().collect();
 }
 
-/// Logs a file or directory that cannot be read or is invalid.
+/// Logs a file or directory that cannot be used.
 fn log_error(error: &ManifestError, has_content: bool) {
     let file = error.file.display();
     let ManifestError { line, reason, .. } = error;

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::document::NamespacedName;
-use super::parse::{FileContent, is_template};
+use super::parse::{FileContent, is_helm_template};
 use super::text;
 use crate::ingest::{Metadata, SERVICE_NAME_LABEL};
 
@@ -29,7 +29,8 @@ impl IncompleteServices {
         }
     }
 
-    /// Returns the incomplete Services of manifests, of which nothing is known but their files.
+    /// Returns the incomplete Services of manifests, by the content of their usable files and the
+    /// words of their unusable ones.
     pub(super) fn of<'c>(
         files: impl Iterator<Item = &'c FileContent> + Clone,
         unusable: Vec<UnusableText>,
@@ -69,7 +70,7 @@ pub(super) struct UnusableText {
     /// The file may have objects that its text does not name.
     is_partial: bool,
     /// The file may have Pod templates.
-    pub(super) may_have_templates: bool,
+    pub(super) may_have_pod_templates: bool,
 }
 
 impl UnusableText {
@@ -78,7 +79,7 @@ impl UnusableText {
         Self {
             words: BTreeSet::new(),
             is_partial: true,
-            may_have_templates: true,
+            may_have_pod_templates: true,
         }
     }
 
@@ -92,8 +93,8 @@ impl UnusableText {
         let words = text.split(|letter| !is_in_word(letter));
         let mut words: BTreeSet<String> = words.map(str::to_owned).collect();
         let lines = text.lines().count() as u64;
-        let is_partial = error_line.is_some_and(|line| line >= lines) || is_template(&text);
-        let may_have_templates = is_partial || words.contains("containers");
+        let is_partial = error_line.is_some_and(|line| line >= lines) || is_helm_template(&text);
+        let may_have_pod_templates = is_partial || words.contains("containers");
         let kinds = [
             "Service",
             "ServiceList",
@@ -106,7 +107,7 @@ impl UnusableText {
         Self {
             words,
             is_partial,
-            may_have_templates,
+            may_have_pod_templates,
         }
     }
 

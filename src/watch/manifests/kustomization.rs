@@ -1,4 +1,4 @@
-//! Reads which files are patches of a kustomization.
+//! Recognizes kustomizations, which are not rendered, and reads which files are their patches.
 //!
 //! A patch has the kind and name of an object and only some of its fields, so it must not be read
 //! as an object.
@@ -8,7 +8,34 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::parse::{TextFormat, documents};
+use super::parse::{FileContent, TextFormat, documents};
+
+/// Returns a note about each kustomization: it is not rendered, so its changes have no effect.
+pub(super) fn unrendered<'a>(
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
+) -> impl Iterator<Item = String> {
+    let unrendered = files.filter(|(path, content)| is_kustomization(path, content));
+    unrendered.map(|(path, _)| format!("`{}` {}", path.display(), not_rendered(path)))
+}
+
+/// Reports whether a file is a kustomization, by its kind, or by its name if an object has no kind.
+pub(super) fn is_kustomization(path: &Path, content: &FileContent) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_named = name.is_some_and(|name| KUSTOMIZATIONS.contains(&name));
+    content.kustomizations > 0 || is_named && content.kindless > 0
+}
+
+/// Names of the file in which `kubectl kustomize` expects a kustomization.
+///
+/// Upstream: sigs.k8s.io/kustomize/api/konfig, `RecognizedKustomizationFileNames`
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// Returns the problem of a kustomization.
+pub(super) fn not_rendered(path: &Path) -> String {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let directory = parent.unwrap_or(Path::new(".")).display();
+    format!("is a kustomization, which is not rendered: run `kubectl kustomize {directory}`")
+}
 
 /// Returns the files that a kustomization names as patches, as [`normalized`] paths.
 ///

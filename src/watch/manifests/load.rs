@@ -1,4 +1,4 @@
-//! Reads manifests once, for commands.
+//! Reads manifests once: for commands, and standard input for the daemon.
 //!
 //! An unusable file or an invalid object is an error, and all others are used.
 
@@ -12,7 +12,7 @@ use super::incomplete::{IncompleteServices, UnusableText};
 use super::kustomization;
 use super::locate::Locator;
 use super::merge::{Manifests, merge};
-use super::parse::{FileContent, Place, RENDER_FIRST, is_template, may_be_manifest, parse};
+use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
 use super::raw::{RawKey, RawObject, add_raw};
 use super::validation::{FieldPath, FieldProblem, ObjectChecks};
 use super::{ManifestOptions, Validation, notes, text};
@@ -99,7 +99,7 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
             loaded.report_kustomizations();
         }
         ObjectChecks::Lenient => {
-            loaded.notes = notes::kustomizations(loaded.contents()).collect();
+            loaded.notes = kustomization::unrendered(loaded.contents()).collect();
             // The daemon uses the objects as they are without patches, so nothing is missing.
             loaded.patches.clear();
             let patches = patches.iter().map(ToString::to_string);
@@ -158,7 +158,7 @@ impl LoadedManifests {
     /// Removes the files that kustomizations name as patches. Returns an error for each.
     fn remove_patches(&mut self) -> Vec<ManifestError> {
         let files = self.files.iter();
-        let named = files.filter(|file| notes::is_kustomization(&file.path, &file.content));
+        let named = files.filter(|file| kustomization::is_kustomization(&file.path, &file.content));
         let patches: BTreeMap<PathBuf, PathBuf> = named
             .flat_map(|file| {
                 let text = text::decode(&file.text).unwrap_or_default();
@@ -209,9 +209,10 @@ impl LoadedManifests {
     /// Adds an error for each kustomization: only `kubectl kustomize` renders its objects.
     fn report_kustomizations(&mut self) {
         let files = self.files.iter();
-        let unrendered = files.filter(|file| notes::is_kustomization(&file.path, &file.content));
+        let unrendered =
+            files.filter(|file| kustomization::is_kustomization(&file.path, &file.content));
         let errors: Vec<_> = unrendered
-            .map(|file| ManifestError::new(&file.path, &notes::not_rendered(&file.path)))
+            .map(|file| ManifestError::new(&file.path, &kustomization::not_rendered(&file.path)))
             .collect();
         self.errors.extend(errors);
     }
@@ -298,7 +299,7 @@ pub(super) fn raw_objects<'f>(
 /// Returns the text of a problem. For a value that is a Helm template, that is the problem.
 fn problem_text(problem: &FieldProblem) -> String {
     let FieldProblem { path, text, .. } = problem;
-    if is_template(text) {
+    if is_helm_template(text) {
         format!("{path}: is a Helm template: {RENDER_FIRST}")
     } else {
         text.clone()

@@ -36,7 +36,8 @@ pub(crate) struct Manifests {
     pub other_nodes: Vec<Box<str>>,
     /// Number of objects of other kinds.
     pub ignored: usize,
-    /// Objects with fields of wrong types: their last known state stays in use.
+    /// Objects with a field of a wrong type that the proxy reads: their last valid state, if any,
+    /// stays in use.
     undecodable: Vec<UndecodableObject>,
     /// Number of fields without effect in objects that are used.
     pub ignored_fields: usize,
@@ -44,8 +45,9 @@ pub(crate) struct Manifests {
     pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
-    /// Services of which parts are missing because of errors. Empty for the daemon, and for two
-    /// states of the same manifests.
+    /// Services of which parts are missing because of errors. Only [`load`](super::load) sets it:
+    /// it is empty for files that the daemon watches, and a
+    /// [`ManifestPair`](super::ManifestPair) has those of its two states.
     pub incomplete: IncompleteServices,
     /// Files and objects that a command does not use.
     pub errors: Vec<ManifestError>,
@@ -166,7 +168,8 @@ pub(super) fn merge_files<'a>(
                 ..
             } = object;
             manifests.notes.push(format!(
-                "{kind} `{namespace}/{name}` in `{file}`: {reason}; the object is skipped"
+                "{kind} `{namespace}/{name}` in `{file}`: {reason}; the object is skipped, \
+                 and its last valid state, if any, stays in use"
             ));
             manifests.undecodable.push(object.clone());
         }

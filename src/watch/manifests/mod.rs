@@ -16,9 +16,14 @@
 //! |---|---|
 //! | ignored | object of another kind, or field without effect |
 //! | reduced | object that is used without its ignored fields |
-//! | undecodable | object with a field of a wrong type; its last valid state stays in use |
+//! | undecodable | object that is not used: a field that the proxy reads has a wrong type |
 //! | invalid | object that an API server would reject; only with [`Validation::Strict`] |
 //! | unusable | file that cannot be read or parsed |
+//!
+//! A field of a wrong type that the proxy does not read is ignored. With [`Validation::Strict`], an
+//! object with a field of a wrong type is invalid instead in both cases; of a Node, only the fields
+//! that the proxy reads are checked. The daemon continues to use the last valid state of an
+//! undecodable object, and the last valid content of an unusable file.
 //!
 //! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
 //! do: a file that is written in place may be read while it is incomplete.
@@ -43,7 +48,6 @@ mod pod_templates;
 mod pools;
 mod raw;
 mod store;
-mod template_matches;
 mod text;
 mod validation;
 
@@ -55,6 +59,6 @@ pub(crate) use load::{ManifestErrors, load};
 pub(crate) use merge::Manifests;
 pub(crate) use options::{ManifestOptions, Validation};
 pub(crate) use pair::{ManifestPair, load_pair};
+pub(crate) use pod_templates::TemplateMatches;
 pub(crate) use pools::{ManifestRanges, NotAPortRange};
 pub(crate) use raw::{RawKind, RawObject};
-pub(crate) use template_matches::TemplateMatches;

@@ -11,34 +11,6 @@ use crate::ingest::SERVICE_NAME_LABEL;
 /// Maximum names in a note.
 const MAX_NAMES: usize = 3;
 
-/// Returns a note about each kustomization: it is not rendered, so its changes have no effect.
-pub(super) fn kustomizations<'a>(
-    files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
-) -> impl Iterator<Item = String> {
-    let unrendered = files.filter(|(path, content)| is_kustomization(path, content));
-    unrendered.map(|(path, _)| format!("`{}` {}", path.display(), not_rendered(path)))
-}
-
-/// Reports whether a file is a kustomization, by its kind, or by its name if an object has no kind.
-pub(super) fn is_kustomization(path: &Path, content: &FileContent) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let is_named = name.is_some_and(|name| KUSTOMIZATIONS.contains(&name));
-    content.kustomizations > 0 || is_named && content.kindless > 0
-}
-
-/// Names of the file in which `kubectl kustomize` expects a kustomization.
-///
-/// Upstream: sigs.k8s.io/kustomize/api/konfig, `RecognizedKustomizationFileNames`
-pub(super) const KUSTOMIZATIONS: [&str; 3] =
-    ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-
-/// Returns the problem of a kustomization.
-pub(super) fn not_rendered(path: &Path) -> String {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let directory = parent.unwrap_or(Path::new(".")).display();
-    format!("is a kustomization, which is not rendered: run `kubectl kustomize {directory}`")
-}
-
 /// Returns the note about manifests without Services that kube-proxy serves.
 pub(super) fn without_services(manifests: &Manifests) -> String {
     let counts = [

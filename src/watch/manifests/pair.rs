@@ -14,19 +14,18 @@ use super::fill_in::OtherState;
 use super::incomplete::{IncompleteServices, invalid_services, service_names, slice_services};
 use super::load::{LoadedFile, LoadedManifests, ManifestErrors, raw_objects, read};
 use super::merge::{Manifests, merge_files};
-use super::pod_templates::StateTemplates;
+use super::pod_templates::{StateTemplates, TemplateMatches, template_matches};
 use super::raw::{RawKey, RawObject};
-use super::template_matches::{TemplateMatches, template_matches};
 use super::{ManifestOptions, Validation};
 
 /// Two states of the same objects.
 #[derive(Debug)]
 pub(crate) struct ManifestPair {
-    /// Earlier state.
+    /// State before the change.
     pub before: Manifests,
-    /// Later state.
+    /// State after the change.
     pub after: Manifests,
-    /// All objects of both states, as written, sorted by kind and name.
+    /// All objects of the state before and of that after, as written, sorted by kind and name.
     pub objects: [Vec<RawObject>; 2],
     /// Services that have Pods in one state only, by the templates of the manifests. Sorted.
     pub template_matches: Vec<TemplateMatches>,
@@ -42,44 +41,44 @@ pub(crate) struct ManifestPair {
 ///
 /// A path does not exist, or no file of it can be used.
 pub(crate) fn load_pair(
-    [earlier_path, later_path]: [&Path; 2],
+    [path_before, path_after]: [&Path; 2],
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<ManifestPair, ManifestErrors> {
-    let files = [
-        read(earlier_path, options.checks(validation))?,
-        read(later_path, options.checks(validation))?,
-    ];
-    let [loaded_before, loaded_after] = &files;
-    let (earlier, later) = ((loaded_before, earlier_path), (loaded_after, later_path));
-    let raw = files.each_ref().map(LoadedManifests::raw_objects);
-    let templates = [
-        known_templates(earlier, &raw[0], later),
-        known_templates(later, &raw[1], earlier),
-    ];
-    let incomplete_services = incomplete_services(earlier, later);
-    let [before, after] = files
-        .each_ref()
-        .map(|files| merge_files(files.contents(), &options.node_name));
-    let before = before.fill_in(options, OtherState::After(&after.services));
-    let after = after.fill_in(options, OtherState::Before(&before.services));
-    let slices = [slices_by_service(&before), slices_by_service(&after)];
-    let (mut before, mut after) = (before, after);
-    let [of_before, of_after] = slices;
-    let [raw_before, raw_after] = &raw;
-    let other = |raw, slices| OtherStateObjects { raw, slices };
+    let files_before = read(path_before, options.checks(validation))?;
+    let files_after = read(path_after, options.checks(validation))?;
+    let state_before = (&files_before, path_before);
+    let state_after = (&files_after, path_after);
+    let incomplete_services = incomplete_services(state_before, state_after);
+    let raw_before = files_before.raw_objects();
+    let raw_after = files_after.raw_objects();
+    let templates_before = known_templates(state_before, &raw_before, state_after);
+    let templates_after = known_templates(state_after, &raw_after, state_before);
     let node = &options.node_name;
-    let [old_templates, new_templates] = &templates;
-    let (earlier, later) = ((raw_before, old_templates), (raw_after, new_templates));
-    assume_endpoints(&mut before, earlier, &other(raw_after, &of_after), node);
-    assume_endpoints(&mut after, later, &other(raw_before, &of_before), node);
-    let [files_before, files_after] = files;
+    let merged_before = merge_files(files_before.contents(), node);
+    let merged_after = merge_files(files_after.contents(), node);
+    let mut before = merged_before.fill_in(options, OtherState::After(&merged_after.services));
+    let mut after = merged_after.fill_in(options, OtherState::Before(&before.services));
+    let slices_before = slices_by_service(&before);
+    let slices_after = slices_by_service(&after);
+    let objects_before = OtherStateObjects {
+        raw: &raw_before,
+        slices: &slices_before,
+    };
+    let objects_after = OtherStateObjects {
+        raw: &raw_after,
+        slices: &slices_after,
+    };
+    let own_before = (&raw_before, &templates_before);
+    let own_after = (&raw_after, &templates_after);
+    assume_endpoints(&mut before, own_before, &objects_after, node);
+    assume_endpoints(&mut after, own_after, &objects_before, node);
     Ok(ManifestPair {
-        template_matches: template_matches([raw_before, raw_after], [old_templates, new_templates]),
+        template_matches: template_matches(own_before, own_after),
         incomplete_services,
         before: files_before.add_notes_and_errors(before),
         after: files_after.add_notes_and_errors(after),
-        objects: raw.map(|raw| raw.into_values().collect()),
+        objects: [raw_before, raw_after].map(|raw| raw.into_values().collect()),
     })
 }
 
@@ -87,16 +86,16 @@ pub(crate) fn load_pair(
 type LoadedState<'a> = (&'a LoadedManifests, &'a Path);
 
 /// Returns the Services of which a state lacks the object or an EndpointSlice, because of errors.
-fn incomplete_services(earlier: LoadedState<'_>, later: LoadedState<'_>) -> IncompleteServices {
-    let states = [earlier, later].into_iter();
+fn incomplete_services(before: LoadedState<'_>, after: LoadedState<'_>) -> IncompleteServices {
+    let states = [before, after].into_iter();
     let files = states.flat_map(|(state, _)| &state.files);
     let invalid = files.flat_map(|file| invalid_services(&file.content));
-    let lost = [(earlier, later), (later, earlier)].into_iter();
+    let lost = [(before, after), (after, before)].into_iter();
     let lost = lost.flat_map(|(state, other)| services_of_unusable_files(state, other));
     IncompleteServices::of_names(invalid.chain(lost).collect())
 }
 
-/// Returns the Services of those files of `other` that cannot be used in a state.
+/// Returns the Services of the files that are unusable in `state`, as `other` has them.
 fn services_of_unusable_files(
     state: LoadedState<'_>,
     other: LoadedState<'_>,
@@ -106,8 +105,8 @@ fn services_of_unusable_files(
     files.flat_map(names).collect()
 }
 
-/// Returns the Pod templates that are known of a state. A file that cannot be used probably has
-/// those that the other state has in it.
+/// Returns the Pod templates that are known of a state. A file that is unusable in it probably has
+/// the templates that it has in the other state.
 fn known_templates(
     state: LoadedState<'_>,
     raw: &BTreeMap<RawKey, RawObject>,
@@ -117,12 +116,12 @@ fn known_templates(
     StateTemplates::new(
         raw,
         &raw_objects(files_unusable_in(state, other)),
-        unusable.any(|text| text.may_have_templates),
+        unusable.any(|text| text.may_have_pod_templates),
     )
 }
 
-/// Returns the files of `other` that cannot be used in a state. A file is the same if its path
-/// below that of its state is.
+/// Returns the files of `other` that are unusable in `state`. Two files are the same one if they
+/// have the same path, relative to the path of their state.
 fn files_unusable_in<'a>(
     (state, path): LoadedState<'a>,
     (other, other_path): LoadedState<'a>,

@@ -24,7 +24,8 @@ pub(super) struct FileContent {
     pub(super) service_places: Vec<Place>,
     /// Places of `endpoint_slices`, by index.
     pub(super) slice_places: Vec<Place>,
-    /// Services, EndpointSlices and Nodes with fields of wrong types.
+    /// Services, EndpointSlices and Nodes with a field of a wrong type that the proxy reads. Only
+    /// with [`ObjectChecks::Lenient`].
     pub(super) undecodable: Vec<UndecodableObject>,
     /// Objects that an API server would reject. Only with [`ObjectChecks::Strict`].
     pub(super) invalid: Vec<(Place, InvalidObject)>,
@@ -76,7 +77,7 @@ pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
     is_one_line || [":", "\n ", "\n\t", "\n-", "\n#"].into_iter().any(has)
 }
 
-/// Parses all documents of `text`. The first syntax error makes the whole file invalid.
+/// Parses all documents of `text`. The first syntax error makes the whole file unusable.
 pub(super) fn parse(text: &[u8], checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
     let Some(text) = text::decode(text) else {
         return Err(SyntaxError::new(
@@ -276,7 +277,7 @@ impl SyntaxError {
         let reason = one_line(&error.reason);
         Self {
             line: error.line,
-            reason: if is_template(text) {
+            reason: if is_helm_template(text) {
                 format!("{reason}; this is a Helm template: {RENDER_FIRST}")
             } else {
                 reason
@@ -289,7 +290,7 @@ impl SyntaxError {
 pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
 
 /// Reports whether a text has an expression of a Helm template.
-pub(super) fn is_template(text: &str) -> bool {
+pub(super) fn is_helm_template(text: &str) -> bool {
     text.contains("{{") && text.contains("}}")
 }
 

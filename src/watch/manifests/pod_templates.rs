@@ -1,4 +1,8 @@
-//! Resolves named ports by the templates of Pods in the same manifests.
+//! Resolves named ports by the templates of Pods in the same manifests, and counts the templates
+//! that selectors match before and after a change.
+//!
+//! If only a selector or only the labels of a template change, a Service may no longer have Pods.
+//! The assumed endpoints do not show that, because each selector has two in both states.
 //!
 //! # Source
 //!
@@ -9,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::raw::{RawKey, RawKind, RawObject};
+use crate::model::Kind;
 
 /// Labels of a selector or of a Pod.
 pub(super) type Labels = BTreeMap<String, String>;
@@ -176,4 +181,51 @@ pub(super) fn labels(value: Option<&Value>) -> Labels {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
     let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
     entries.collect()
+}
+
+/// Service whose selector matches Pod templates only before or only after a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TemplateMatches {
+    /// Namespace of the Service.
+    pub namespace: String,
+    /// Name of the Service.
+    pub service: String,
+    /// Number of templates before.
+    pub before: usize,
+    /// Number of templates after.
+    pub after: usize,
+}
+
+/// Objects of one state, and its Pod templates.
+type StateObjects<'a> = (&'a BTreeMap<RawKey, RawObject>, &'a StateTemplates);
+
+/// Returns the Services of both states whose selectors match templates in one of them only, as far
+/// as these are known. Sorted by name.
+pub(super) fn template_matches(
+    (objects_before, templates_before): StateObjects<'_>,
+    (objects_after, templates_after): StateObjects<'_>,
+) -> Vec<TemplateMatches> {
+    let services = objects_before.iter().filter_map(|(key, before)| {
+        let is_service = before.kind == RawKind::Ingested(Kind::Service);
+        Some((before, objects_after.get(key)?)).filter(|_| is_service)
+    });
+    let matches = services.filter_map(|(before, after)| {
+        let (selector_before, selector_after) = (selector(before)?, selector(after)?);
+        let matches = TemplateMatches {
+            namespace: after.namespace.clone(),
+            service: after.name.clone(),
+            before: templates_before.count(&before.namespace, &selector_before)?,
+            after: templates_after.count(&after.namespace, &selector_after)?,
+        };
+        Some(matches).filter(|one| (one.before == 0) != (one.after == 0))
+    });
+    matches.collect()
+}
+
+/// Returns the selector of a Service; `None` if a controller creates no EndpointSlices for it.
+fn selector(service: &RawObject) -> Option<Labels> {
+    let value = &service.value;
+    let selector = labels(value.pointer("/spec/selector"));
+    let is_external_name = value.pointer("/spec/type") == Some(&"ExternalName".into());
+    Some(selector).filter(|labels| !labels.is_empty() && !is_external_name)
 }

@@ -8,14 +8,15 @@ use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
 use super::validation::ObjectChecks;
-use super::{ManifestOptions, notes};
+use super::{ManifestOptions, kustomization, notes};
 use crate::watch::bounded;
 
 /// Last valid content of every file.
 ///
 /// # Invariants
 ///
-/// A read error removes no objects. Objects are removed only if their file does not exist any more.
+/// An object is removed only if its file no longer exists, or if new valid content of the file
+/// lacks it. A file that has become unusable removes no objects.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, StoredFile>,
@@ -31,7 +32,7 @@ struct StoredFile {
     /// parsed twice.
     last_read: Option<u64>,
     valid: Option<FileContent>,
-    /// The text that was read last is not valid.
+    /// The file could not be read or parsed when it was read last.
     is_unusable: bool,
 }
 
@@ -41,8 +42,8 @@ enum FileReread {
     Unchanged,
     /// The text is new and valid.
     Changed,
-    /// The error is new.
-    Invalid(ManifestError),
+    /// The file cannot be read or parsed, and the error is new.
+    Unusable(ManifestError),
 }
 
 impl Store {
@@ -68,11 +69,11 @@ impl Store {
                 FileReread::Unchanged => {}
                 FileReread::Changed => self.is_current = false,
                 // Deleted since the directory was listed: the next listing will not have it.
-                FileReread::Invalid(error) if !path.exists() => {
+                FileReread::Unusable(error) if !path.exists() => {
                     let (file, reason) = (path.display(), &error.reason);
                     tracing::debug!(%file, %reason, "manifest deleted while it was read");
                 }
-                FileReread::Invalid(error) => errors.push(error),
+                FileReread::Unusable(error) => errors.push(error),
             }
         }
         errors
@@ -105,7 +106,7 @@ impl Store {
 
     /// Returns the objects of all files, if they have changed.
     ///
-    /// An invalid file does not affect other files, unless no file is valid at the start: then
+    /// An unusable file does not affect other files, unless no file is valid at the start: then
     /// nothing is returned, since all rules of an earlier process would be removed.
     pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<Manifests> {
         if self.is_current || self.is_blocked() {
@@ -115,7 +116,9 @@ impl Store {
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
         let mut manifests = merge(valid.clone(), options);
-        manifests.notes.extend(notes::kustomizations(valid.clone()));
+        manifests
+            .notes
+            .extend(kustomization::unrendered(valid.clone()));
         manifests.notes.extend(notes::endpoints(valid));
         Some(manifests)
     }
@@ -142,7 +145,7 @@ impl StoredFile {
                 self.valid = Some(content);
                 FileReread::Changed
             }
-            Err(error) => FileReread::Invalid(error),
+            Err(error) => FileReread::Unusable(error),
         }
     }
 
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_file_does_not_affect_other_files() {
+    fn an_unusable_file_does_not_affect_other_files() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
         let mut write = |name: &str, text: &str| {
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn each_invalid_text_is_reported_once() {
+    fn each_unusable_text_is_reported_once() {
         let directory = tempfile::tempdir().unwrap();
         let mut store = Store::default();
         for (text, reported) in [

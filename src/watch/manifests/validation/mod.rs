@@ -36,8 +36,9 @@ pub(super) fn problems(kind: Kind, object: &Value, node_ports: NodePortRange) ->
     problems.0
 }
 
-/// Returns the ignored fields of an object: unknown ones, and those with a value of a wrong type or
-/// an unsupported one. Other problems are diagnostics of [`ingest`](crate::ingest).
+/// Returns the ignored fields of an object that was decoded: unknown ones, those of a wrong type,
+/// which the proxy does not read, and those with an unsupported value. Other problems are
+/// diagnostics of [`ingest`](crate::ingest).
 pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     // `ingest` reports these, with the port or slice that is skipped because of them.
     let is_reported = |path: &FieldPath| {
