@@ -108,7 +108,7 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
     node.wait_for_rule(RULE);
     says(
         &daemon,
-        "IPv6 is disabled: IPv6 addresses of Services do not work",
+        "IPv6 is disabled: IPv6 rules of Services are no longer updated",
     );
     node.wait_for_health(200);
 }

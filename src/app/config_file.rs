@@ -166,9 +166,9 @@ impl WatchedFile<'_> {
         if exit_at.is_none() {
             let note = format!(
                 "`{path}` was replaced by another configuration; still running with the previous \
-                 one until a restart"
+                 one until a restart. Restart the Pod to apply it"
             );
-            warn!("{note}");
+            warn!(%path, "{note}");
             let recorder = self.context.recorder;
             recorder.record(RecordedEvent::ConfigurationStale(note));
         }
@@ -183,11 +183,12 @@ impl WatchedFile<'_> {
     }
 
     fn invalid(&mut self, problems: String) {
-        let path = self.last.path.display();
+        let path = self.last.path.display().to_string();
+        let cause = on_one_line(&problems);
         error!(
+            %path, %cause,
             "new configuration in `{path}` is invalid; still running with the previous one, so \
-             Services are not affected. Fix it before the next restart, which would fail: {}",
-            on_one_line(&problems)
+             Services are not affected. Fix it before the next restart, which would fail"
         );
         self.record_unusable(problems);
     }
@@ -204,9 +205,10 @@ impl WatchedFile<'_> {
         if self.failed_reads == FAILURES_UNTIL_LOGGED {
             let path = self.last.path.display().to_string();
             error!(
+                %path, cause = %error,
                 "cannot read the configuration file `{path}`; still running with the previous \
                  configuration, so Services are not affected. Restore the file before the next \
-                 restart, which would fail: {error}"
+                 restart, which would fail"
             );
             self.record_unusable(format!("`{path}`: {error}"));
             self.last.text.clear();

@@ -241,8 +241,8 @@ impl FamilyRunner {
                         warn!(
                             %family, %cause,
                             "iptables is not usable for {family}; {family} is disabled: {family} \
-                             addresses of Services do not work on this node. If the cluster uses \
-                             {family}, fix the cause and restart"
+                             rules of Services are no longer updated on this node. If the cluster \
+                             uses {family}, fix the cause and restart"
                         );
                         self.health(|health| health.forget(family));
                         return None;
@@ -258,8 +258,8 @@ impl FamilyRunner {
                     error!(
                         %family, %cause,
                         "iptables is not usable for {family}; retrying in {RETRY_DELAY:?}, changes of \
-                         Services have no effect until then. If this repeats, check the iptables \
-                         binaries, their privileges and kernel modules"
+                         Services have no effect until it succeeds. If this repeats, check the \
+                         iptables binaries, their privileges and kernel modules"
                     );
                     has_failed = false;
                 }

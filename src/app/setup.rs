@@ -71,7 +71,12 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
             }
             Err(cause) if is_permanent(&cause) => {
                 let text = on_one_line(&cause.to_string());
-                warn!(%family, cause = %text, "iptables is not usable for {family}; its node setup is skipped");
+                warn!(
+                    %family, cause = %text,
+                    "iptables is not usable for {family}; its node setup is skipped, and the daemon \
+                     will disable {family} if it meets the same failure. If the cluster uses \
+                     {family}, fix the cause and restart"
+                );
                 failure.get_or_insert(cause);
             }
             Err(cause) => return Err(cause.into()),

@@ -259,7 +259,13 @@ impl CheckServers {
             io::ErrorKind::AddrInUse if holder.is_empty() => {
                 ". Find the program that listens on it: `ss -ltnp`"
             }
-            io::ErrorKind::AddrInUse => ". Give one of the two Services another port",
+            // "This field cannot be updated once set."
+            //
+            // Upstream: staging/src/k8s.io/api/core/v1/types.go, `ServiceSpec` (v1.36)
+            io::ErrorKind::AddrInUse => {
+                ". Delete one of the two Services, and create it with another \
+                 spec.healthCheckNodePort: the API server does not allow to change it"
+            }
             _ => "",
         };
         warn!(
