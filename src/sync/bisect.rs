@@ -10,8 +10,8 @@ use crate::model::ServiceName;
 const MOST_FAILING: usize = 16;
 
 /// Number of restores allowed in addition to two for each halving. With `n` halvings to a single
-/// Service, a bisection makes at most `2n` plus this many restores, and `n` more for each failing
-/// Service that it finds without a rejected line.
+/// Service, a bisection makes at most `2n` plus this many restores, `n` more for each failing
+/// Service that it finds without a rejected line, and one more for each that it finds by one.
 const MORE_RESTORES: u32 = 8;
 
 /// Number of failing Services from which on the node counts as the cause, while no group was
@@ -86,7 +86,8 @@ impl Bisection {
         let at = named.and_then(|named| group.iter().position(|name| *name == named));
         if let Some(at) = at {
             let failing = group.remove(at);
-            // Gives the restore back: [`MOST_FAILING`] bounds the number of such restores.
+            // A restore that names a failing Service does not count: [`MOST_FAILING`] bounds the
+            // number of these.
             self.restores_left += 1;
             self.failing += 1;
             self.groups.push(group);
@@ -104,7 +105,8 @@ impl Bisection {
         None
     }
 
-    /// Reports whether restores failed for every Service, so that the node counts as the cause.
+    /// Reports whether the node counts as the cause: no group was applied, and several Services
+    /// failed, or none was found before the restores ran out.
     ///
     /// If the kernel has no rules of Services, Services with a rejected line count as well: a
     /// missing kernel module makes it reject a line of each. If it has some, the node can restore

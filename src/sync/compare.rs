@@ -29,7 +29,7 @@ const MOST_SINGLE: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Findings of the check of the guarded chains.
-    pub(super) check: GuardedChainFindings,
+    pub(super) guarded: GuardedChainFindings,
     /// Listings of dispatch chains; `None`: the chain is missing, or has an unprintable rule.
     pub(super) dispatch_chains: Vec<(Table, Box<str>, Option<String>)>,
     /// Chains of Services that may have been changed.
@@ -51,9 +51,13 @@ pub(super) struct Reading {
 
 impl Reading {
     /// Returns the result of a reading that was abandoned after this time.
-    pub(super) fn abandoned(extent: &Extent, check: GuardedChainFindings, after: Duration) -> Self {
+    pub(super) fn abandoned(
+        extent: &Extent,
+        guarded: GuardedChainFindings,
+        after: Duration,
+    ) -> Self {
         Self {
-            check,
+            guarded,
             service_chains: extent.service_chains.clone(),
             failure: Some(RunError::Failed {
                 program: "iptables-save".to_owned(),
@@ -68,7 +72,7 @@ impl Reading {
     /// Returns the complete part of an interrupted reading: the check of the guarded chains.
     pub(super) fn interrupted(self) -> Self {
         Self {
-            check: self.check,
+            guarded: self.guarded,
             tables: self.tables,
             is_interrupted: true,
             ..Self::default()
@@ -94,12 +98,12 @@ pub(super) async fn check_guarded_chains(
     now: Instant,
 ) -> Reading {
     let tables: Vec<Table> = extent.tables.iter().copied().collect();
-    let check = guarded_chains.check(iptables, options, &tables, now).await;
+    let guarded = guarded_chains.check(iptables, options, &tables, now).await;
     let unreadable = guarded_chains.unreadable();
     Reading {
         service_chains: extent.service_chains.clone(),
         tables: extent.tables.difference(unreadable).copied().collect(),
-        check,
+        guarded,
         ..Reading::default()
     }
 }
@@ -111,7 +115,7 @@ pub(super) async fn read_service_rules(
     extent: &Extent,
     applied: &AppliedState,
 ) {
-    if reading.check.gone.is_some() {
+    if reading.guarded.gone.is_some() {
         return;
     }
     let mut dispatch_chains = extent.dispatch_chains.clone();
@@ -199,26 +203,26 @@ impl<I: Iptables> Syncer<I> {
     ) -> Drift {
         let mut drift = Drift::default();
         self.after_flush = None;
-        let check = &reading.check;
+        let guarded = &reading.guarded;
         // A jump that an earlier check found missing may exist again.
         self.jumps_to_repair
             .retain(|jump| !reading.tables.contains(&jump.table));
-        for (table, chain) in check
+        for (table, chain) in guarded
             .incomplete_chains
             .iter()
             .copied()
-            .chain(check.edited_chains.iter().map(|edited| edited.chain))
+            .chain(guarded.edited_chains.iter().map(|edited| edited.chain))
         {
             drift.add(table, DriftKind::FixedChain, chain);
             self.fixed_chains_to_repair.insert((table, chain));
         }
-        for jump in &check.missing_jumps {
+        for jump in &guarded.missing_jumps {
             drift.add(jump.table, DriftKind::Jump, jump.from);
             if !self.jumps_to_repair.contains(jump) {
                 self.jumps_to_repair.push(jump);
             }
         }
-        if let Some((table, loss)) = &check.gone {
+        if let Some((table, loss)) = &guarded.gone {
             drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
             self.force_full(FullReason::Flushed);
             self.after_flush = self.state_after_flush(*table, loss);
@@ -339,7 +343,7 @@ impl<I: Iptables> Syncer<I> {
                     DeclineReason::DispatchOrFixedChains(table) => {
                         (table, DriftKind::DispatchChain)
                     }
-                    _ => (Table::Nat, DriftKind::MostServiceChains),
+                    _ => (Table::Nat, DriftKind::UnrepairableServiceChains),
                 };
                 drift.add_unnamed(table, kind, 1);
                 drift.declined = Some(reason);

@@ -36,9 +36,10 @@ impl Scope {
 pub enum FullReason {
     /// First sync; the rules in the kernel could not be adopted.
     First,
-    /// The last restore failed, so the state of the kernel is unknown.
+    /// A restore failed, so the state of the kernel is unknown.
     Failed,
-    /// Another program flushed kube-proxy chains, or changed most of them.
+    /// Another program flushed kube-proxy chains, or changed them so that they cannot be repaired
+    /// one by one.
     Flushed,
     /// The zone of this node changed, and with it the meaning of all hints.
     ZoneChanged,

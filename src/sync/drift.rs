@@ -30,9 +30,9 @@ pub(crate) enum DriftKind {
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
-    /// Most chains of Services, or chains of Services that cannot be repaired one by one. All
-    /// rules are restored. Counts once.
-    MostServiceChains,
+    /// Chains of Services that cannot be repaired one by one, such as most of them. All rules are
+    /// restored. Counts once.
+    UnrepairableServiceChains,
 }
 
 impl DriftKind {
@@ -44,7 +44,8 @@ impl DriftKind {
             Self::FixedChain => "fixed_chain",
             Self::DispatchChain => "dispatch_chain",
             Self::ServiceChain => "service_chain",
-            Self::MostServiceChains => "most_service_chains",
+            // Dashboards and alerts use this value.
+            Self::UnrepairableServiceChains => "most_service_chains",
         }
     }
 }
@@ -227,21 +228,21 @@ impl Extent {
     }
 }
 
-/// Trigger of a check of the rules in the kernel.
+/// Trigger of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CheckTrigger {
+pub(crate) enum ComparisonTrigger {
     /// Another program changed rules.
     Change(ChangeSource),
-    /// The check interval, which is the sync period, is over.
+    /// The interval of checks, which is the sync period, is over.
     CheckDue,
-    /// The verification interval is over.
+    /// The interval of verifications is over.
     VerificationDue,
-    /// An earlier restore failed, or an earlier check found single rules missing or could not read
-    /// everything.
+    /// An earlier restore failed, or an earlier comparison found single rules missing or could not
+    /// read everything.
     FollowUp,
 }
 
-impl CheckTrigger {
+impl ComparisonTrigger {
     /// All triggers.
     pub(crate) const ALL: [Self; 6] = [
         Self::Change(ChangeSource::Events),
@@ -266,7 +267,7 @@ impl CheckTrigger {
 /// Result of a comparison, for logs and metrics.
 #[derive(Debug)]
 pub(super) struct Compared<'a> {
-    pub(super) trigger: CheckTrigger,
+    pub(super) trigger: ComparisonTrigger,
     pub(super) depth: ComparisonDepth,
     pub(super) drift: &'a Drift,
     /// Failure of an iptables binary that reads rules.

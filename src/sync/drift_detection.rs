@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::drift::{CheckTrigger, ComparisonDepth, Extent, RepairKey};
+use super::drift::{ComparisonDepth, ComparisonTrigger, Extent, RepairKey};
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::pacer::RunTimes;
 use super::repair_backoff::RepairBackoff;
@@ -22,8 +22,8 @@ const REREAD_DELAY: Duration = Duration::from_secs(5);
 /// `iptables` makes a change every few milliseconds.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Minimum interval of verifications as a multiple of their CPU time: they take at most 0.5 % of
-/// one CPU.
+/// Minimum interval of periodic verifications as a multiple of their CPU time: these take at most
+/// 0.5 % of one CPU. Verifications after failures and changes by other programs come in addition.
 const INTERVAL_FACTOR: u32 = 200;
 
 /// Pause before a change by another program triggers the next check or verification, as a multiple
@@ -224,7 +224,7 @@ pub(super) struct VerificationSchedule {
     /// Time of the next verification; `None`: none is scheduled.
     next: Option<Instant>,
     /// Trigger of the next verification.
-    trigger: CheckTrigger,
+    trigger: ComparisonTrigger,
     /// Generation of the ruleset at the last verification: a number that stays the same while no
     /// program changes rules. `None` if it is unknown, or if not all rules were read.
     generation: Option<u32>,
@@ -245,7 +245,7 @@ impl VerificationSchedule {
             is_enabled: true,
             every,
             next: every.and_then(|every| now.checked_add(every)),
-            trigger: CheckTrigger::VerificationDue,
+            trigger: ComparisonTrigger::VerificationDue,
             generation: None,
             interruptions: 0,
             spent: Duration::ZERO,
@@ -267,7 +267,7 @@ impl VerificationSchedule {
         self.next
     }
 
-    pub(super) const fn trigger(&self) -> CheckTrigger {
+    pub(super) const fn trigger(&self) -> ComparisonTrigger {
         self.trigger
     }
 
@@ -275,7 +275,7 @@ impl VerificationSchedule {
     pub(super) fn request(&mut self, now: Instant) {
         if self.is_enabled {
             self.next = Some(now);
-            self.trigger = CheckTrigger::FollowUp;
+            self.trigger = ComparisonTrigger::FollowUp;
         }
     }
 
@@ -284,20 +284,20 @@ impl VerificationSchedule {
     pub(super) fn changed(&mut self, change: &ForeignChange, now: Instant) {
         if self.is_enabled && !self.is_requested() {
             self.next = Some(self.not_before.map_or(now, |pause| pause.max(now)));
-            self.trigger = CheckTrigger::Change(change.source);
+            self.trigger = ComparisonTrigger::Change(change.source);
         }
         self.programs.extend(change.programs.iter().cloned());
     }
 
     /// Reports whether a verification is scheduled for another reason than its interval.
     pub(super) fn is_requested(&self) -> bool {
-        self.trigger != CheckTrigger::VerificationDue && self.next.is_some()
+        self.trigger != ComparisonTrigger::VerificationDue && self.next.is_some()
     }
 
     /// Reports whether the verification can be skipped: only its interval triggered it, and the
     /// generation of the ruleset is that of the last verification.
     pub(super) fn is_unchanged(&self, generation: Option<u32>) -> bool {
-        self.trigger == CheckTrigger::VerificationDue
+        self.trigger == ComparisonTrigger::VerificationDue
             && generation.is_some()
             && self.generation == generation
     }
@@ -335,7 +335,7 @@ impl VerificationSchedule {
             .every
             .map(|every| every.max(cpu.saturating_mul(INTERVAL_FACTOR)));
         self.next = wait.and_then(|wait| now.checked_add(wait));
-        self.trigger = CheckTrigger::VerificationDue;
+        self.trigger = ComparisonTrigger::VerificationDue;
         self.generation = generation;
     }
 }

@@ -1,9 +1,10 @@
 //! Syncs the rules of Services into the kernel: decides when and how much to write, and checks and
 //! repairs what was written.
 //!
-//! Each IP family has a task that owns all of its state: there is no lock, and neither family waits
-//! for the other. A change that was not applied stays dirty. A failed sync is an [`Outcome`], and
-//! the task continues. A Service that makes restores fail is quarantined, and blocks no other one.
+//! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
+//! other, except for the xtables lock on legacy. A change that was not applied stays dirty.
+//! A failed sync is an [`Outcome`], and the task continues. A Service that makes restores fail is
+//! quarantined, and blocks no other one.
 //!
 //! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
 //! `compare`, for failures `search` and `bisect`.
@@ -11,11 +12,10 @@
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
 //!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
-//! - Dispatch chain: has rules of many Services, such as `KUBE-SERVICES`.
+//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: its part for one prefix.
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: input of rules apart from Services and the zone of the node.
-//! - Frontend: address, port and protocol that a Service claims. Lost frontend: one that another
-//!   Service claims as well and gets.
+//! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
 //! - Dirty Service: changed in the cluster since it was last applied.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
 //! - Sync: one or two attempts to apply all dirty Services. Each attempt has a scope, makes at most
@@ -26,6 +26,7 @@
 //!   changed) or a verification (of all rules). Its first part, the reading, lists the rules.
 //! - Search: trial restores that find the Services that make restores fail.
 //! - Quarantine: such Services, and retries of their changes by trial restores.
+//! - Detection by table sizes, on legacy iptables: shows that a table changed, not which chains.
 //! - Unprintable: a rule that an iptables binary cannot print, and its chain and table.
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36); KEP: kep.k8s.io/3453
@@ -62,12 +63,12 @@ pub(crate) use conntrack_sweeper::ConntrackSweeper;
 pub(crate) use decide::SyncHistory;
 pub use decide::{FullReason, Scope};
 #[cfg(test)]
-pub(crate) use drift::{CheckTrigger, DriftKind};
+pub(crate) use drift::{ComparisonTrigger, DriftKind};
 pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
-pub(crate) use outcome::{Quarantined, RetryResult, SearchResult};
+pub(crate) use outcome::{Notices, Quarantined, RetryResult, SearchResult};
 pub use pacer::SyncResult;
 pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]

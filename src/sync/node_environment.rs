@@ -63,8 +63,8 @@ impl NodeEnvironment {
     }
 
     /// Reports whether 127.0.0.0/8 accepts NodePort traffic, which needs the sysctl
-    /// `route_localnet`. If this is false, the sysctl must stay unset: then no rule keeps other
-    /// hosts from services on localhost.
+    /// `route_localnet`. If not, the sysctl must stay unset: the rule that keeps other hosts from
+    /// services on localhost is not written in this case.
     ///
     /// Differs from upstream: false with `primary`, even on a node without an IPv4 address, which
     /// accepts NodePort traffic on all IPv4 addresses.

@@ -29,6 +29,8 @@ pub(crate) enum SyncMode {
 pub struct Outcome {
     /// Attempts in order.
     pub attempts: Vec<Attempt>,
+    /// Problems that the sync found before or between its restores.
+    pub notices: Notices,
     /// Search for the Services that made the attempts fail.
     pub search: Option<SearchResult>,
     /// Retry of a Service in quarantine.
@@ -47,6 +49,16 @@ pub struct Outcome {
     pub quarantined: Vec<ServiceName>,
 }
 
+/// Problems that attempts, a search or a retry found in addition to failed restores. Each is
+/// reported once.
+#[derive(Debug, Default)]
+pub struct Notices {
+    /// Reason that nfacct counters are missing; `None` if it was reported before.
+    pub no_counter: Option<CounterError>,
+    /// Tables that became unreadable, with causes.
+    pub newly_unreadable: Vec<(Table, RunError)>,
+}
+
 /// One attempt of a sync: a restore, or the finding that none was needed.
 #[derive(Debug)]
 pub struct Attempt {
@@ -58,10 +70,6 @@ pub struct Attempt {
     pub stats: PayloadStats,
     /// Text of the payload of a partial restore. A full payload is never in memory as a whole.
     pub payload: Vec<u8>,
-    /// Reason that nfacct counters are missing; `None` if it was reported before.
-    pub no_counter: Option<CounterError>,
-    /// Tables that became unreadable, with causes.
-    pub newly_unreadable: Vec<(Table, RunError)>,
     /// Reason that adoption was declined.
     pub declined: Option<DeclineReason>,
     /// Wait for the xtables lock. Zero if it timed out: then the wait is in the error.
@@ -102,16 +110,36 @@ pub struct SearchResult {
     pub quarantined: Vec<Quarantined>,
     /// Services that were neither applied nor found to make restores fail. They stay dirty.
     pub unresolved: Vec<ServiceName>,
-    /// The node makes restores fail, not a Service. No change of the sync counts as applied.
-    pub is_node_fault: bool,
-    /// The search adopted the rules in the kernel instead of restoring all: stale chains may be
-    /// left.
-    pub(super) is_adopted: bool,
+    /// Reason that the search ended without a Service at fault: none is in `quarantined`, and no
+    /// change of the sync counts as applied.
+    pub node_fault: Option<NodeFault>,
+    /// State from which the search began to restore groups of Services.
+    pub(super) baseline: Baseline,
+}
+
+/// State of the kernel from which a search restores groups of Services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Baseline {
+    /// A full restore wrote all rules.
+    #[default]
+    Restored,
+    /// The rules in the kernel were adopted: stale chains may be left.
+    Adopted,
+}
+
+/// Reason that a search or a retry ended without showing whether a Service is at fault: all
+/// restores failed, the kernel could not be read or adopted, or `iptables-restore` did not start or
+/// did not get the xtables lock. The cause is likely on the node.
+#[derive(Debug, Default)]
+pub struct NodeFault {
+    /// Failure that ended the search, on one line. `None` if no further restore was made than the
+    /// attempts of the sync, whose failures are reported anyway.
+    pub cause: Option<String>,
 }
 
 impl SearchResult {
     pub(super) const fn result(&self) -> SyncResult {
-        if self.is_node_fault || !self.unresolved.is_empty() {
+        if self.node_fault.is_some() || !self.unresolved.is_empty() {
             SyncResult::Failed
         } else {
             SyncResult::Applied
@@ -144,8 +172,8 @@ pub struct QuarantineRetry {
     pub failed: usize,
     /// Result for the Service.
     pub result: RetryResult,
-    /// The state of the kernel is unknown.
-    pub is_kernel_unknown: bool,
+    /// Reason that the state of the kernel is unknown after the retry; `None` if it is known.
+    pub kernel_unknown: Option<NodeFault>,
 }
 
 /// Result of the retry of a Service in quarantine.
@@ -155,8 +183,8 @@ pub enum RetryResult {
     Released(Duration),
     /// Its restore failed again.
     Failed(Failure),
-    /// No restore of its rules was possible, because the node is at fault.
-    NodeFault,
+    /// Its restore failed for a reason that is likely on the node.
+    NodeFault(NodeFault),
 }
 
 /// Payload and result of one restore.
@@ -172,8 +200,6 @@ impl Attempt {
             took: Duration::ZERO,
             stats: partial.stats,
             payload: partial.text,
-            no_counter: None,
-            newly_unreadable: Vec::new(),
             declined: None,
             lock_wait: waited.unwrap_or_default(),
             result: restored.map(drop),
@@ -196,7 +222,7 @@ impl Outcome {
         if self
             .quarantine_retry
             .as_ref()
-            .is_some_and(|retry| retry.is_kernel_unknown)
+            .is_some_and(|retry| retry.kernel_unknown.is_some())
         {
             return SyncResult::Failed;
         }
@@ -204,6 +230,15 @@ impl Outcome {
             (Some(search), _) => search.result(),
             (None, Some(Attempt { result: Err(_), .. })) => SyncResult::Failed,
             (None, _) => SyncResult::Applied,
+        }
+    }
+}
+
+impl NodeFault {
+    /// Returns the fault with this failure as its cause.
+    pub(super) fn because_of(failure: &Failure) -> Self {
+        Self {
+            cause: Some(failure.on_one_line()),
         }
     }
 }

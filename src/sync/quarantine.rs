@@ -18,8 +18,8 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay {
     longest: Duration::from_secs(600),
 };
 
-/// Minimum interval of retries as a multiple of their duration: retries that hang may delay other
-/// Services for at most a tenth of the time.
+/// Minimum interval of the retries of one Service as a multiple of their duration: if they hang,
+/// they may delay other Services for at most a tenth of the time.
 const RETRY_FACTOR: u32 = 10;
 
 /// Multiple that replaces [`RETRY_FACTOR`] for a Service that changed since its last retry: a

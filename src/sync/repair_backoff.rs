@@ -88,8 +88,8 @@ impl RepairBackoff {
     }
 }
 
-/// Maximum wait between two rewrites of a chain with third-party rules. kube-proxy leaves such
-/// rules for as long, until its next full sync.
+/// Maximum wait between two rewrites of a chain with third-party rules: the interval of full syncs
+/// of kube-proxy, which remove such rules in clusters of up to 1,000 endpoints.
 const LONGEST_REWRITE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Rewrites of one chain.

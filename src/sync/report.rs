@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use super::decide::{FullReason, Scope};
-use super::drift::CheckTrigger;
+use super::drift::ComparisonTrigger;
 use super::outcome::{Attempt, Failure, NextStep, Outcome, SyncMode};
 use super::pacer::SyncResult;
 use super::quarantine::QuarantineCause;
@@ -23,7 +23,7 @@ use crate::model::Change;
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
 use crate::rules::Table;
-use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics, on_one_line};
+use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
 
 /// Reporter of one IP family.
@@ -47,6 +47,15 @@ pub(crate) struct Reporter {
     pub node_name: String,
 }
 
+/// Retry of a failed sync, for logs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PlannedRetry {
+    /// Number of syncs in a row that failed.
+    pub(super) failed_syncs: u32,
+    /// Time until the retry, unless a change of the cluster triggers an earlier sync.
+    pub(super) delay: Duration,
+}
+
 /// Log target of the text of partial restores.
 const PAYLOAD: &str = "deltaproxy::payload";
 
@@ -65,7 +74,7 @@ impl Reporter {
                 .drift
                 .unreadable(self.family, table.as_str(), false);
         }
-        let triggers = CheckTrigger::ALL.map(CheckTrigger::as_str);
+        let triggers = ComparisonTrigger::ALL.map(ComparisonTrigger::as_str);
         self.metrics.drift.checking(self.family, &triggers);
         self.metrics.queued(self.family, wall_clock());
     }
@@ -115,11 +124,20 @@ impl Reporter {
         self.health.update(|health| health.began(self.family));
     }
 
-    /// Reports the end of a sync.
-    pub(super) fn finished(&self, outcome: &Outcome, tracker: &Tracker, ended: Instant) {
+    /// Reports the end of a sync; `retry` is the retry of a failed one.
+    pub(super) fn finished(
+        &self,
+        outcome: &Outcome,
+        tracker: &Tracker,
+        ended: Instant,
+        retry: Option<PlannedRetry>,
+    ) {
         let at = wall_clock();
+        self.notices(&outcome.notices);
         for (position, attempt) in outcome.attempts.iter().enumerate() {
-            self.attempt(attempt, outcome, outcome.step_after(position));
+            let next = outcome.step_after(position);
+            let retry = retry.filter(|_| next == NextStep::Retry);
+            self.attempt(attempt, outcome, next, retry);
         }
         self.quarantine(outcome);
         self.pending(tracker);
@@ -175,7 +193,13 @@ impl Reporter {
         let _ = servers.send(changes);
     }
 
-    fn attempt(&self, attempt: &Attempt, outcome: &Outcome, next: NextStep) {
+    fn attempt(
+        &self,
+        attempt: &Attempt,
+        outcome: &Outcome,
+        next: NextStep,
+        retry: Option<PlannedRetry>,
+    ) {
         let kind = match attempt.scope {
             Scope::Full(_) => SyncKind::Full,
             Scope::Partial | Scope::Adoption => SyncKind::Partial,
@@ -189,7 +213,10 @@ impl Reporter {
         self.metrics
             .restores
             .lock_waited(self.family, lock_wait(attempt));
-        log_notices(self.family, attempt);
+        if let Some(reason) = attempt.declined {
+            let reason = reason.as_str();
+            debug!(family = %self.family, reason, "rules in the kernel are not adopted");
+        }
         match &attempt.result {
             Ok(()) => {
                 // Without a payload no process was started.
@@ -203,7 +230,7 @@ impl Reporter {
                 if let Failure::Restore(..) = failure {
                     self.metrics.restores.restore_failed(self.family, kind);
                 }
-                log_failure(self.family, attempt, failure, next);
+                log_failure(self.family, attempt, (failure, next), retry);
             }
         }
     }
@@ -259,24 +286,6 @@ pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// Logs what an attempt found before its restore.
-fn log_notices(family: IpFamily, attempt: &Attempt) {
-    if let Some(cause) = &attempt.no_counter {
-        info!(%family, %cause, "cannot create nfacct counters: some packets are not counted");
-    }
-    if let Some(reason) = attempt.declined {
-        debug!(%family, reason = reason.as_str(), "rules in the kernel are not adopted");
-    }
-    for (table, cause) in &attempt.newly_unreadable {
-        let cause = on_one_line(&cause.to_string());
-        warn!(
-            %family, %table,
-            "stale chains stay in this table, because reading it failed: {cause}; find the rule or \
-             the program that keeps it from being read"
-        );
-    }
-}
-
 /// Logs an attempt that was applied, with the number of dirty Services.
 fn log_success(family: IpFamily, attempt: &Attempt, services: usize, mode: SyncMode) {
     let reason = match attempt.scope {
@@ -324,8 +333,13 @@ fn log_success(family: IpFamily, attempt: &Attempt, services: usize, mode: SyncM
     }
 }
 
-/// Logs an attempt that failed, with the step that follows.
-fn log_failure(family: IpFamily, attempt: &Attempt, failure: &Failure, next: NextStep) {
+/// Logs an attempt that failed, with the step that followed, or the retry that follows.
+fn log_failure(
+    family: IpFamily,
+    attempt: &Attempt,
+    (failure, next): (&Failure, NextStep),
+    retry: Option<PlannedRetry>,
+) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
     let what = match failure {
         Failure::Read(_) => "reading the rules in the kernel failed",
@@ -337,16 +351,27 @@ fn log_failure(family: IpFamily, attempt: &Attempt, failure: &Failure, next: Nex
         _ => String::new(),
     };
     let cause = failure.on_one_line() + &excerpt;
-    error!(%family, scope = scope.as_str(), took_ms, %cause, "{what}; {consequence}");
+    error!(
+        %family, scope = scope.as_str(), took_ms, %cause,
+        failed_syncs = retry.map(|retry| retry.failed_syncs),
+        retry_in_s = retry.map(|retry| retry.delay.as_secs_f64()),
+        "{what}; {consequence}"
+    );
 }
 
-/// Returns the consequence of a failed attempt.
+/// Returns the consequence of a failed attempt, in the past tense for steps of the same sync:
+/// reports follow its end.
 pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'static str {
     match (next, failure) {
-        (NextStep::Attempt(Scope::Full(_)), _) => "a full restore follows at once",
-        (NextStep::Attempt(_), _) => "a restore of the changed rules alone follows at once",
+        (NextStep::Attempt(Scope::Full(_)), _) => {
+            "changes were delayed; followed by a full restore at once"
+        }
+        (NextStep::Attempt(_), _) => {
+            "changes were delayed; followed by a restore of the changed rules alone at once"
+        }
         (NextStep::Search, _) => {
-            "searching for the Services that make it fail, so that all others are applied"
+            "changes were delayed; followed by a search for the Services that make it fail, so that \
+             all others are applied"
         }
         (NextStep::Retry, Failure::Read(_)) => {
             "the rules in the kernel stay, so removed endpoints still get traffic; retrying"
@@ -359,10 +384,10 @@ pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'
         (NextStep::Retry, Failure::Restore(RestoreError::Spawn { .. }, _)) => {
             "changes are delayed, so removed endpoints still get traffic; retrying"
         }
-        // No search follows if all Services failed alike a moment ago.
+        // No search follows if one found no Service at fault a moment ago.
         (NextStep::Retry, Failure::Restore(..)) => {
-            "changes are delayed, so removed endpoints still get traffic; retrying. The node is \
-             likely at fault: check the iptables binaries, their privileges, kernel modules and \
+            "changes are delayed, so removed endpoints still get traffic; retrying. The cause is \
+             likely on this node: check the iptables binaries, their privileges, kernel modules and \
              memory"
         }
     }

@@ -1,4 +1,5 @@
-//! Reports rules that other programs changed, tables that cannot be read, and repairs.
+//! Reports rules that other programs changed, their repairs, and tables and counters that cannot be
+//! used.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use tracing::{debug, info, warn};
 
 use super::drift::{Compared, ComparisonDepth, Drift};
 use super::guarded_chain_monitor::GuardedChainFindings;
+use super::outcome::Notices;
 use super::repair_backoff::DueRewrite;
 use super::report::{Reporter, milliseconds, wall_clock};
 use crate::events::Event;
@@ -53,8 +55,28 @@ impl Reporter {
         info!(family = %self.family, after_ms = milliseconds(after), "rules restored");
     }
 
+    /// Reports what a sync found before and between its restores.
+    pub(super) fn notices(&self, notices: &Notices) {
+        let family = self.family;
+        if let Some(cause) = &notices.no_counter {
+            info!(%family, %cause, "cannot create nfacct counters: some packets are not counted");
+        }
+        for (table, cause) in &notices.newly_unreadable {
+            let cause = on_one_line(&cause.to_string());
+            warn!(
+                %family, %table,
+                "stale chains stay in this table, because reading it failed: {cause}; find the rule \
+                 or the program that keeps it from being read"
+            );
+        }
+    }
+
     /// Reports the findings of a check of the guarded chains, and the unreadable tables.
-    pub(super) fn checked(&self, findings: &GuardedChainFindings, unreadable: &BTreeSet<Table>) {
+    pub(super) fn guarded_chains_checked(
+        &self,
+        findings: &GuardedChainFindings,
+        unreadable: &BTreeSet<Table>,
+    ) {
         let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
         self.health
             .update(|health| health.unreadable(self.family, names));

@@ -1,9 +1,10 @@
 //! Reports Services that lack some or all of their rules: those over limits, those that lose
 //! frontends, and those in quarantine.
 
+use tracing::field::{DisplayValue, display};
 use tracing::{debug, error, info, warn};
 
-use super::outcome::{Outcome, QuarantineRetry, Quarantined, RetryResult, SearchResult};
+use super::outcome::{NodeFault, Outcome, QuarantineRetry, Quarantined, RetryResult, SearchResult};
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblem, ServiceProblems};
 use super::quarantine::Fallback;
@@ -116,15 +117,21 @@ fn quarantine_note(family: IpFamily, node: &str, quarantined: &Quarantined) -> S
     )
 }
 
+/// Returns the cause of a fault as a log field; `None`: no field.
+fn shown(fault: &NodeFault) -> Option<DisplayValue<&str>> {
+    fault.cause.as_deref().map(display)
+}
+
 /// Logs the Services that were put into quarantine, with the consequence.
 fn log_search(family: IpFamily, search: &SearchResult) {
     let (restores, failed) = (search.restores, search.failed);
-    if search.is_node_fault {
+    if let Some(fault) = &search.node_fault {
         warn!(
-            %family, restores, failed,
-            "restores fail for all Services alike: the node is at fault, and no Service is \
-             quarantined. No change of a Service has an effect until this is fixed: check the \
-             iptables binaries, their privileges, kernel modules and memory; retrying"
+            %family, restores, failed, cause = shown(fault),
+            "the search found no Service that makes restores fail, and quarantined none: the \
+             cause is likely on this node. Changes of Services have no effect until a restore \
+             succeeds; retrying. Check the iptables binaries, their privileges, kernel modules, \
+             memory and programs that hold the xtables lock"
         );
         return;
     }
@@ -137,16 +144,23 @@ fn log_search(family: IpFamily, search: &SearchResult) {
     {
         let consequence = consequence(*fallback);
         warn!(
-            %family, service = %name, cause = cause.as_str(), %error,
+            %family, service = %name, kind = cause.as_str(), cause = %error,
             "Service quarantined because its rules make restores fail: {consequence}. Other \
              Services are not affected. Change or delete it; retrying it at growing intervals"
         );
     }
-    let unresolved = search.unresolved.len();
-    info!(
-        %family, restores, failed, unresolved,
-        "search for the Services that make restores fail ended"
-    );
+    match search.unresolved.len() {
+        0 => info!(
+            %family, restores, failed,
+            "search for the Services that make restores fail ended"
+        ),
+        unresolved => warn!(
+            %family, restores, failed, unresolved,
+            "search for the Services that make restores fail ended at its limit: changes of the \
+             unresolved Services are not applied yet, so their removed endpoints still get \
+             traffic; the next sync continues the search"
+        ),
+    }
 }
 
 /// Logs the retry of a Service in quarantine.
@@ -158,18 +172,22 @@ fn log_retry(family: IpFamily, retry: &QuarantineRetry) {
             info!(%family, %service, after_s, "Service released from quarantine: its rules are applied");
         }
         RetryResult::Failed(failure) => {
-            let error = failure.on_one_line();
-            debug!(%family, %service, %error, "Service stays in quarantine: its restore failed again");
+            let cause = failure.on_one_line();
+            debug!(%family, %service, %cause, "Service stays in quarantine: its restore failed again");
         }
-        RetryResult::NodeFault => {
-            debug!(%family, %service, "Service stays in quarantine: the node made its restore fail");
+        RetryResult::NodeFault(fault) => {
+            debug!(
+                %family, %service, cause = shown(fault),
+                "Service stays in quarantine: its restore failed, likely because of this node"
+            );
         }
     }
-    if retry.is_kernel_unknown {
+    if let Some(fault) = &retry.kernel_unknown {
         error!(
-            %family,
-            "retry of a quarantined Service failed and left the kernel in an unknown state; \
-             retrying with a full restore"
+            %family, %service, cause = shown(fault),
+            "retry of a quarantined Service and the restore after it failed, so the rules in the \
+             kernel are unknown: Services may be unreachable until a full restore succeeds; \
+             retrying"
         );
     }
 }

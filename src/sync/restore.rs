@@ -12,7 +12,7 @@ use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules
 use super::outcome::{Attempt, Failure, RestoreResult};
 use super::syncer::{RenderedServices, Syncer};
 use crate::host::{
-    CounterError, Iptables, RestoreError, Restored, RunError, after_tables, excerpt, is_untouched,
+    Iptables, RestoreError, Restored, RunError, after_tables, excerpt, is_untouched,
 };
 use crate::model::{ServiceName, Services};
 use crate::render::{
@@ -25,28 +25,22 @@ impl<I: Iptables> Syncer<I> {
     /// Reads all kube-proxy rules and writes those that differ, or all rules if those in the kernel
     /// cannot be adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
-        let no_counter = self.make_counters(options).await;
+        self.make_counters(options).await;
         let read = self.read_rules(ReadScope::Adoption(options)).await;
-        let (scope, newly_unreadable, declined, written) = match read {
-            Err(error) => (Scope::Adoption, Vec::new(), None, failed_read(error)),
-            Ok(mut rules) => {
-                let newly_unreadable = std::mem::take(&mut rules.unreadable);
-                match self.try_adopt(&mut rules, options) {
-                    Ok(adopted) => {
-                        let written = self.write_differences(adopted, options).await;
-                        (Scope::Adoption, newly_unreadable, None, written)
-                    }
-                    Err(reason) => {
-                        let written = self.write_all(&rules.live, options, None).await;
-                        let scope = Scope::Full(FullReason::First);
-                        (scope, newly_unreadable, Some(reason), written)
-                    }
+        let (scope, declined, written) = match read {
+            Err(error) => (Scope::Adoption, None, failed_read(error)),
+            Ok(mut rules) => match self.try_adopt(&mut rules, options) {
+                Ok(adopted) => {
+                    let written = self.write_differences(adopted, options).await;
+                    (Scope::Adoption, None, written)
                 }
-            }
+                Err(reason) => {
+                    let written = self.write_all(&rules.live, options, None).await;
+                    (Scope::Full(FullReason::First), Some(reason), written)
+                }
+            },
         };
         Attempt {
-            no_counter,
-            newly_unreadable,
             declined,
             ..Attempt::new(scope, written)
         }
@@ -60,7 +54,7 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         deadline: Option<Duration>,
     ) -> Attempt {
-        let no_counter = self.make_counters(options).await;
+        self.make_counters(options).await;
         let known = self.after_flush.take().map(|live| KernelRules {
             live,
             ..KernelRules::default()
@@ -69,17 +63,11 @@ impl<I: Iptables> Syncer<I> {
             Some(known) => Ok(known),
             None => self.read_rules(ReadScope::Outlines).await,
         };
-        let (newly_unreadable, written) = match read {
-            Err(error) => (Vec::new(), failed_read(error)),
-            Ok(KernelRules {
-                live, unreadable, ..
-            }) => (unreadable, self.write_all(&live, options, deadline).await),
+        let written = match read {
+            Err(error) => failed_read(error),
+            Ok(KernelRules { live, .. }) => self.write_all(&live, options, deadline).await,
         };
-        Attempt {
-            no_counter,
-            newly_unreadable,
-            ..Attempt::new(Scope::Full(reason), written)
-        }
+        Attempt::new(Scope::Full(reason), written)
     }
 
     /// Writes the differences from the applied state: for dirty Services, or for all if render
@@ -107,12 +95,12 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Creates the nfacct counters, and notes in the render options which exist: a rule that names
-    /// a missing one makes a restore fail. Another program may have deleted an unused one. Returns
-    /// the first failure if other counters exist than after the last call.
+    /// a missing one makes a restore fail. Another program may have deleted an unused one. If other
+    /// counters exist than after the last call, the first failure becomes a notice.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)
-    async fn make_counters(&mut self, options: &mut Options) -> Option<CounterError> {
+    async fn make_counters(&mut self, options: &mut Options) {
         let (mut counters, mut first_failure) = (Counters::NONE, None);
         for counter in Counter::ALL {
             match self.iptables.make_counter(counter.name()).await {
@@ -121,11 +109,13 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         options.counters = counters;
-        let before = self.counters.replace(counters);
-        first_failure.filter(|_| before != Some(counters))
+        if self.counters.replace(counters) != Some(counters) {
+            self.notices.no_counter = first_failure;
+        }
     }
 
-    /// Reads the rules in the kernel. The applied state stays valid if this fails.
+    /// Reads the rules in the kernel. Newly unreadable tables become notices. The applied state
+    /// stays valid if this fails.
     pub(super) async fn read_rules(
         &mut self,
         scope: ReadScope<'_>,
@@ -140,12 +130,14 @@ impl<I: Iptables> Syncer<I> {
         {
             self.transient_failures = 0;
         }
-        // Keeps only newly unreadable tables: each is reported once.
         let now = rules.unreadable.iter().map(|(table, _)| *table).collect();
         let before = std::mem::replace(&mut self.unreadable_tables, now);
-        rules
-            .unreadable
-            .retain(|(table, _)| !before.contains(table));
+        // Each table is reported once, until it was readable again.
+        let unreadable = rules.unreadable.drain(..);
+        let new = unreadable.filter(|(table, _)| !before.contains(table));
+        let noticed = &mut self.notices.newly_unreadable;
+        noticed.retain(|(table, _)| self.unreadable_tables.contains(table));
+        noticed.extend(new);
         Ok(rules)
     }
 

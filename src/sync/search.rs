@@ -3,12 +3,13 @@
 //! A partial restore that fails is followed by a full one. If that fails as well, the cause is
 //! either some Services or the node, for example a missing kernel module or too little memory. The
 //! search finds out by [trial restores](super::trial_restore), and puts the Services at fault into
-//! [quarantine](super::quarantine).
+//! [quarantine](super::quarantine). If it cannot find out, because no trial was possible or all
+//! failed, it ends with a [`NodeFault`]: no Service is quarantined, and the sync is retried.
 //!
 //! 1. While the failure names a line of a Service, this Service is quarantined, and the full
 //!    restore is tried again.
 //! 2. Otherwise the kernel is brought into a known state without the changes of the suspects. If
-//!    that fails, the node is at fault. There are three cases:
+//!    that fails, the search ends. There are three cases:
 //!    - After the first applied sync, the suspects are the dirty Services. A full restore renders
 //!      them as last applied.
 //!    - Before it, the rules in the kernel are adopted. The suspects are the Services that differ
@@ -22,13 +23,13 @@ use std::time::Duration;
 
 use super::bisect::{Bisection, NodeEvidence};
 use super::kernel_state::ReadScope;
-use super::outcome::{Attempt, Failure, Quarantined, SearchResult};
+use super::outcome::{Attempt, Baseline, Failure, NodeFault, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
-use super::trial_restore::{NodeFault, TrialResult};
+use super::trial_restore::TrialResult;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::{Options, service_of_line};
+use crate::render::{DeclineReason, Options, service_of_line};
 use crate::tracker::{AppliedChanges, OverrideClaims};
 
 /// Maximum number of full restores in step 1. Further Services whose lines are named are left to
@@ -43,7 +44,7 @@ const HEAVIEST: usize = 16;
 /// applied, and the next sync continues the search.
 const LONGEST_SEARCH: Duration = Duration::from_secs(300);
 
-/// Minimum time from a search that found the node at fault to the next one: syncs that fail
+/// Minimum time from a search that ended with a [`NodeFault`] to the next one: syncs that fail
 /// meanwhile are only retried.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
@@ -60,6 +61,7 @@ enum AdoptionResult {
     Adopted(Vec<ServiceName>),
     /// The rules cannot be adopted.
     Declined {
+        reason: DeclineReason,
         /// The kernel has no chain of a Service.
         is_bare: bool,
     },
@@ -67,7 +69,7 @@ enum AdoptionResult {
 
 impl<I: Iptables> Syncer<I> {
     /// Searches after the failed attempts of a sync; `None` if no Service can be the cause, or if a
-    /// recent search found the node at fault.
+    /// recent search ended with a [`NodeFault`].
     pub(super) async fn search(
         &mut self,
         attempts: &[Attempt],
@@ -88,8 +90,8 @@ impl<I: Iptables> Syncer<I> {
         let failures = attempts.iter().rev();
         let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
         let named = failures.find_map(|failure| self.named_service(failure, options));
-        if self.run_search(named, options, &mut search).await.is_err() {
-            search.is_node_fault = true;
+        if let Err(fault) = self.run_search(named, options, &mut search).await {
+            search.node_fault = Some(fault);
             let now = (self.clock)();
             self.search_after = Some(now + AFTER_NODE_FAULT);
             for quarantined in search.quarantined.drain(..) {
@@ -110,7 +112,7 @@ impl<I: Iptables> Syncer<I> {
         search: &SearchResult,
         options: &Options,
     ) -> AppliedChanges {
-        if search.is_node_fault {
+        if search.node_fault.is_some() {
             return AppliedChanges::default();
         }
         self.mark_applied(options, &search.unresolved)
@@ -141,6 +143,7 @@ impl<I: Iptables> Syncer<I> {
             NodeEvidence::HasNone
         };
         let mut bisection = Bisection::new(self.by_weight(suspects), evidence);
+        let mut last_failure = NodeFault::default();
         while let Some(group) = bisection.next() {
             if (self.clock)().saturating_duration_since(started) > LONGEST_SEARCH {
                 bisection.put_back(group);
@@ -152,6 +155,7 @@ impl<I: Iptables> Syncer<I> {
                 TrialResult::Applied if search.restores == before => {}
                 TrialResult::Applied => bisection.succeeded(),
                 TrialResult::Failed(cause, failure) => {
+                    last_failure = NodeFault::because_of(&failure);
                     let named = self.named_service(&failure, options);
                     let named = named.map(|named| named.name);
                     if let Some(failing) = bisection.failed(group, named) {
@@ -162,7 +166,7 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         if bisection.is_node_fault() {
-            return Err(NodeFault);
+            return Err(last_failure);
         }
         search.unresolved = bisection.unresolved();
         self.finish(options, search).await
@@ -181,8 +185,9 @@ impl<I: Iptables> Syncer<I> {
                 .filter(|name| !self.quarantine.has(name))
                 .cloned()
                 .collect();
+            // No Service outside of quarantine changed, so none can be the cause.
             if dirty.is_empty() {
-                return Err(NodeFault);
+                return Err(NodeFault::default());
             }
             self.hold_back(&dirty);
             self.try_all(options, search).await?.or_node_fault()?;
@@ -190,10 +195,10 @@ impl<I: Iptables> Syncer<I> {
         }
         let is_bare = match self.adopt_kernel_rules(options).await? {
             AdoptionResult::Adopted(differing) => {
-                search.is_adopted = true;
+                search.baseline = Baseline::Adopted;
                 return Ok(differing);
             }
-            AdoptionResult::Declined { is_bare } => is_bare,
+            AdoptionResult::Declined { is_bare, .. } => is_bare,
         };
         let all: Vec<_> = self
             .tracker
@@ -203,29 +208,34 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         let mut heaviest = self.by_weight(all.clone());
         let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        // A restore without all Services would delete the rules of an earlier process, if there are
+        // A restore without any Service would delete the rules of an earlier process, if there are
         // any.
         let can_hold_back_all = is_bare && heaviest.len() < all.len();
+        let mut last_failure = NodeFault::default();
         for suspects in [Some(heaviest), can_hold_back_all.then_some(all)]
             .into_iter()
             .flatten()
         {
             self.hold_back(&suspects);
-            if self.try_all(options, search).await?.is_applied() {
-                return Ok(suspects);
+            match self.try_all(options, search).await?.or_node_fault() {
+                Ok(()) => return Ok(suspects),
+                Err(failure) => last_failure = failure,
             }
         }
-        Err(NodeFault)
+        Err(last_failure)
     }
 
     /// Reads the rules in the kernel, and adopts them as the applied state.
     async fn adopt_kernel_rules(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
         let read = self.read_rules(ReadScope::Adoption(options)).await;
-        let mut rules = read.map_err(|_| NodeFault)?;
-        let Ok(adopted) = self.try_adopt(&mut rules, options) else {
-            return Ok(AdoptionResult::Declined {
-                is_bare: rules.live.has_no_service_chain(),
-            });
+        let read = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)));
+        let mut rules = read?;
+        let adopted = match self.try_adopt(&mut rules, options) {
+            Ok(adopted) => adopted,
+            Err(reason) => {
+                let is_bare = rules.live.has_no_service_chain();
+                return Ok(AdoptionResult::Declined { reason, is_bare });
+            }
         };
         self.applied = adopted.applied;
         self.applied_options = Some(options.clone());
@@ -247,10 +257,15 @@ impl<I: Iptables> Syncer<I> {
         if self.applied_options.is_some() {
             return Ok(());
         }
-        if search.is_adopted {
+        if search.baseline == Baseline::Adopted {
             return match self.adopt_kernel_rules(options).await? {
                 AdoptionResult::Adopted(_) => Ok(()),
-                AdoptionResult::Declined { .. } => Err(NodeFault),
+                AdoptionResult::Declined { reason, .. } => Err(NodeFault {
+                    cause: Some(format!(
+                        "rules in the kernel cannot be adopted again: {}",
+                        reason.as_str()
+                    )),
+                }),
             };
         }
         self.restore_all(options, search).await
@@ -277,22 +292,6 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Renders a Service in quarantine in its next fallback form.
-    fn lower_fallback(&mut self, name: &ServiceName) {
-        let rendered = self
-            .rendered_services()
-            .get(name)
-            .cloned()
-            .unwrap_or_default();
-        let state = self.quarantine.lower(name, &rendered);
-        let claims = match self.quarantine.fallback(name) {
-            // A Service without rules keeps its frontends, so that no other Service gets them.
-            Some(Fallback::NoRules) => OverrideClaims::Wanted,
-            _ => OverrideClaims::Rendered,
-        };
-        self.tracker.render_as(name, state, claims);
-    }
-
     /// Returns the newly quarantined Services that are rendered without endpoints.
     fn quarantined_without_endpoints(&self, search: &SearchResult) -> Vec<ServiceName> {
         let is_rejected =
@@ -314,7 +313,7 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
-        if search.is_adopted {
+        if search.baseline == Baseline::Adopted {
             // An unfinished search leaves stale chains to the next full restore.
             if !search.unresolved.is_empty() {
                 return Ok(());

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::decide::{FullReason, Scope, SyncHistory};
 use super::drift::FixedChain;
 use super::node_environment::NodeEnvironment;
-use super::outcome::{Attempt, Failure, Outcome};
+use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
 use crate::host::Iptables;
@@ -51,6 +51,8 @@ pub struct Syncer<I> {
     pub(super) applied_options: Option<Options>,
     /// Tables that could not be read for the last full sync or adoption.
     pub(super) unreadable_tables: BTreeSet<Table>,
+    /// Problems that the current sync found so far.
+    pub(super) notices: Notices,
     /// Number of reads of the kernel in a row that failed transiently.
     pub(super) transient_failures: u32,
     /// State of the kernel after a flush of the nat table that the last check found, which spares
@@ -73,8 +75,8 @@ pub struct Syncer<I> {
     pub(super) quarantine: Quarantine,
     /// Duration of the last successful restore, full or partial.
     pub(super) restore_took: Duration,
-    /// Earliest time of the next search, after one that found the node at fault: its restores would
-    /// only fail again.
+    /// Earliest time of the next search, after one that found no Service at fault: its restores
+    /// would only fail again.
     pub(super) search_after: Option<Instant>,
 }
 
@@ -91,6 +93,7 @@ impl<I: Iptables> Syncer<I> {
             history,
             applied_options: None,
             unreadable_tables: BTreeSet::new(),
+            notices: Notices::default(),
             transient_failures: 0,
             after_flush: None,
             fixed_chains_to_repair: BTreeSet::new(),
@@ -197,6 +200,7 @@ impl<I: Iptables> Syncer<I> {
         };
         let mut outcome = Outcome {
             attempts,
+            notices: Notices::default(),
             search,
             quarantine_retry: None,
             applied,
@@ -210,6 +214,7 @@ impl<I: Iptables> Syncer<I> {
             self.retry_quarantined(&mut outcome, &mut options).await;
         }
         outcome.quarantined = self.quarantine.names().cloned().collect();
+        outcome.notices = std::mem::take(&mut self.notices);
         outcome
     }
 

@@ -13,7 +13,7 @@ use super::drift_detection::DriftDetection;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
-use super::report::Reporter;
+use super::report::{PlannedRetry, Reporter};
 use super::syncer::Syncer;
 use crate::conntrack;
 use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
@@ -87,7 +87,7 @@ impl<I: Iptables> Task<I> {
             match event {
                 TaskEvent::ClusterChanged(changes) => self.intake().take(changes),
                 TaskEvent::SyncDue => self.sync(&mut problems, &mut detection).await,
-                TaskEvent::CheckDue => self.check(&mut detection).await,
+                TaskEvent::CheckDue => self.check_periodically(&mut detection).await,
                 TaskEvent::RulesChanged(change) => {
                     self.rules_changed(&mut detection, &change).await;
                 }
@@ -205,7 +205,14 @@ impl<I: Iptables> Task<I> {
         ended: std::time::Instant,
     ) {
         let tracker = &self.syncer.tracker;
-        self.reporter.finished(outcome, tracker, ended);
+        let retry = (outcome.result() == SyncResult::Failed).then(|| {
+            let next = self.pacer.next_due().unwrap_or(ended);
+            PlannedRetry {
+                failed_syncs: self.pacer.failures(),
+                delay: next.saturating_duration_since(ended),
+            }
+        });
+        self.reporter.finished(outcome, tracker, ended, retry);
         let found = problems.update(&outcome.applied.before, tracker);
         self.reporter.problems(&found, problems);
         if let Some(addresses) = self.syncer.last_node_port_addresses() {

@@ -7,24 +7,27 @@ use std::time::Duration;
 
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::compare::{Reading, check_guarded_chains, read_service_rules};
-use super::drift::{CheckTrigger, Compared, ComparisonDepth, Extent};
+use super::drift::{Compared, ComparisonDepth, ComparisonTrigger, Extent};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
 use super::pacer::RunTimes;
 use super::syncer::Syncer;
 use super::task::{Intake, Task, changed, until};
 use crate::host::{ChangeSource, ForeignChange, Iptables, RunError, thread_cpu};
+use crate::watch::ChangeReceiver;
 
-/// Maximum time for which a running check delays a due sync. Most checks end within a second. If
-/// due syncs interrupted checks at once, none would end under continuous changes.
-const CHECK_PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time for which a running comparison delays a due sync. Most end within a second. If due
+/// syncs interrupted comparisons at once, none would end under continuous changes.
+const COMPARISON_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reaction of a reading to a change of chains known by name, by another program.
+/// Reaction of a reading to a change by another program, if the names of the changed chains are
+/// known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnChange {
-    /// Continues; the change is checked after the reading.
+    /// Continues; the changed chains are checked after the reading.
     Continue,
     /// Ends the reading. It is restarted after a short check of the changed chains.
     Interrupt,
@@ -54,8 +57,8 @@ impl ReadingEnd {
             Self::Complete => reading,
             Self::Interrupted => reading.interrupted(),
             Self::Abandoned => {
-                let check = detection.guarded_chains.abandoned(after);
-                Reading::abandoned(extent, check, after)
+                let guarded = detection.guarded_chains.abandoned(after);
+                Reading::abandoned(extent, guarded, after)
             }
         }
     }
@@ -73,13 +76,13 @@ pub(super) enum Interruption {
 impl<I: Iptables> Task<I> {
     /// Runs the periodic check of the guarded chains whose changes are not detected otherwise.
     /// Requests a sync if the addresses of NodePorts changed.
-    pub(super) async fn check(&mut self, detection: &mut DriftDetection) {
+    pub(super) async fn check_periodically(&mut self, detection: &mut DriftDetection) {
         let extent = detection.periodic(self.syncer.iptables.change_detection());
         let findings = if extent.is_empty() || self.syncer.applied_options().is_none() {
             GuardedChainFindings::default()
         } else {
             match self
-                .compare(detection, CheckTrigger::CheckDue, &extent, None)
+                .compare(detection, ComparisonTrigger::CheckDue, &extent, None)
                 .await
             {
                 Ok(findings) => findings,
@@ -96,8 +99,8 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Compares the chains that another program changed. If they are not known by name, compares
-    /// the guarded chains, which a flush affects in any case, and schedules a verification.
+    /// Compares the chains that another program changed. If their names are not known, compares the
+    /// guarded chains, which a flush affects in any case, and schedules a verification.
     pub(super) async fn rules_changed(
         &mut self,
         detection: &mut DriftDetection,
@@ -112,9 +115,9 @@ impl<I: Iptables> Task<I> {
             return;
         }
         let started = Instant::now().into_std();
-        let trigger = CheckTrigger::Change(change.source);
-        // With detection by table sizes, changed chains are never known by name, so no change
-        // interrupts a reading: all rules are verified at once instead.
+        let trigger = ComparisonTrigger::Change(change.source);
+        // Detection by table sizes never tells which chains changed, so no change interrupts a
+        // reading: all rules are verified at once instead.
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {
@@ -163,7 +166,7 @@ impl<I: Iptables> Task<I> {
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
         let compared = self
-            .compare(detection, CheckTrigger::FollowUp, &extent, None)
+            .compare(detection, ComparisonTrigger::FollowUp, &extent, None)
             .await;
         if compared.err() == Some(Interruption::RulesChanged) {
             detection.postpone(extent, Instant::now().into_std());
@@ -175,7 +178,7 @@ impl<I: Iptables> Task<I> {
     pub(super) async fn compare(
         &mut self,
         detection: &mut DriftDetection,
-        trigger: CheckTrigger,
+        trigger: ComparisonTrigger,
         extent: &Extent,
         change: Option<&ForeignChange>,
     ) -> Result<GuardedChainFindings, Interruption> {
@@ -194,8 +197,9 @@ impl<I: Iptables> Task<I> {
         };
         let mut reading = self.read(detection, extent, on_change).await?;
         let unreadable = detection.guarded_chains.unreadable();
-        self.reporter.checked(&reading.check, unreadable);
-        for (table, cause) in &reading.check.newly_unreadable {
+        self.reporter
+            .guarded_chains_checked(&reading.guarded, unreadable);
+        for (table, cause) in &reading.guarded.newly_unreadable {
             if matches!(cause, RunError::Unprintable { .. }) {
                 self.syncer.mark_unprintable(*table);
             }
@@ -217,7 +221,7 @@ impl<I: Iptables> Task<I> {
             repair_delay: detection.repair_delay(&drift.repair_keys, now),
             delayed_chains: detection.backoff.delayed(),
         };
-        self.handle_result(detection, &compared, &reading.check, now);
+        self.handle_result(detection, &compared, &reading.guarded, now);
         detection.has_read_all = failure.is_none() && reading.to_reread.is_empty();
         detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
@@ -226,7 +230,7 @@ impl<I: Iptables> Task<I> {
         if reading.is_interrupted {
             return Err(Interruption::RulesChanged);
         }
-        Ok(reading.check)
+        Ok(reading.guarded)
     }
 
     /// Reports the result of a comparison, and requests the verification or the sync that follows
@@ -235,7 +239,7 @@ impl<I: Iptables> Task<I> {
         &mut self,
         detection: &mut DriftDetection,
         compared: &Compared<'_>,
-        check: &GuardedChainFindings,
+        guarded: &GuardedChainFindings,
         now: std::time::Instant,
     ) {
         self.reporter.compared(compared);
@@ -243,10 +247,10 @@ impl<I: Iptables> Task<I> {
         // name all changed chains, and lost events are followed by a verification anyway.
         let may_miss_rules = !matches!(
             compared.trigger,
-            CheckTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
+            ComparisonTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
         );
         let is_partial = compared.depth == ComparisonDepth::Named;
-        if check.is_incomplete() && may_miss_rules && is_partial {
+        if guarded.is_incomplete() && may_miss_rules && is_partial {
             detection.verifications.request(now);
         }
         if !compared.drift.is_empty() {
@@ -270,7 +274,8 @@ impl<I: Iptables> Task<I> {
     }
 
     /// Reads rules, and receives changes of the cluster meanwhile: the iptables binaries may hang
-    /// for minutes. The reading is abandoned for a sync that has been due for [`CHECK_PATIENCE`].
+    /// for minutes. The reading is abandoned for a sync that has been due for
+    /// [`COMPARISON_PATIENCE`].
     async fn read(
         &mut self,
         detection: &mut DriftDetection,
@@ -288,54 +293,80 @@ impl<I: Iptables> Task<I> {
         let Some(options) = applied_options.as_ref() else {
             return Ok(Reading::default());
         };
-        let mut intake = Intake {
+        let not_before = detection.next_change_check.map(Instant::from_std);
+        let (mut reading, checked) = (Reading::default(), SetOnce::new());
+        let work = async {
+            let guarded_chains = &mut detection.guarded_chains;
+            let now = started.into_std();
+            reading = check_guarded_chains(guarded_chains, iptables, options, extent, now).await;
+            // Cannot fail: it is set only here.
+            let _ = checked.set(());
+            read_service_rules(&mut reading, iptables, extent, applied).await;
+        };
+        let intake = Intake {
             tracker,
             pacer: &mut self.pacer,
             reporter: &self.reporter,
         };
-        let mut reading = Reading::default();
-        let checked = SetOnce::new();
-        let not_before = detection.next_change_check.map(Instant::from_std);
-        let may_be_interrupted = on_change == OnChange::Interrupt;
-        let end = {
-            let work = async {
-                let guarded_chains = &mut detection.guarded_chains;
-                reading = check_guarded_chains(
-                    guarded_chains,
-                    iptables,
-                    options,
-                    extent,
-                    started.into_std(),
-                )
-                .await;
-                // Cannot fail: it is set only here.
-                let _ = checked.set(());
-                read_service_rules(&mut reading, iptables, extent, applied).await;
-            };
-            tokio::pin!(work);
-            loop {
-                let due = intake.pacer.next_due().map(Instant::from_std);
-                let patience = due.map(|due| due.max(started) + CHECK_PATIENCE);
-                let takes_changes = may_be_interrupted && detection.pending_change.is_none();
-                tokio::select! {
-                    biased;
-                    () = self.stop.cancelled() => return Err(Interruption::Shutdown),
-                    () = &mut work => break ReadingEnd::Complete,
-                    () = until(patience) => break ReadingEnd::Abandoned,
-                    changes = self.changes.recv() => match changes {
-                        Some(changes) => intake.take(changes),
-                        None => return Err(Interruption::Shutdown),
-                    },
-                    change = changed_after(&checked, iptables, not_before), if takes_changes => {
-                        let touched = Extent::touched_and_recorded(&change, options, applied);
-                        if keep(&mut detection.pending_change, change, &touched) {
-                            break ReadingEnd::Interrupted;
-                        }
+        let mut interruptions = Interruptions {
+            intake,
+            changes: &mut self.changes,
+            stop: &self.stop,
+            pending_change: &mut detection.pending_change,
+            on_change,
+        };
+        let touched =
+            |change: &ForeignChange| Extent::touched_and_recorded(change, options, applied);
+        let next_change = || changed_after(&checked, iptables, not_before);
+        let end = interruptions
+            .watch(work, started, next_change, touched)
+            .await?;
+        Ok(end.result(reading, detection, extent, started.elapsed()))
+    }
+}
+
+/// Sources of events that may end a reading early.
+struct Interruptions<'a> {
+    intake: Intake<'a>,
+    changes: &'a mut ChangeReceiver,
+    stop: &'a CancellationToken,
+    pending_change: &'a mut Option<ForeignChange>,
+    on_change: OnChange,
+}
+
+impl Interruptions<'_> {
+    /// Waits for the end of `work`, a reading, and handles events meanwhile. `next_change` waits
+    /// for a change by another program; `touched` returns its extent.
+    async fn watch<C: Future<Output = ForeignChange>>(
+        &mut self,
+        work: impl Future<Output = ()>,
+        started: Instant,
+        next_change: impl Fn() -> C,
+        touched: impl Fn(&ForeignChange) -> Extent,
+    ) -> Result<ReadingEnd, Interruption> {
+        tokio::pin!(work);
+        loop {
+            let due = self.intake.pacer.next_due().map(Instant::from_std);
+            let patience = due.map(|due| due.max(started) + COMPARISON_PATIENCE);
+            let takes_changes =
+                self.on_change == OnChange::Interrupt && self.pending_change.is_none();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Interruption::Shutdown),
+                () = &mut work => return Ok(ReadingEnd::Complete),
+                () = until(patience) => return Ok(ReadingEnd::Abandoned),
+                changes = self.changes.recv() => match changes {
+                    Some(changes) => self.intake.take(changes),
+                    None => return Err(Interruption::Shutdown),
+                },
+                change = next_change(), if takes_changes => {
+                    let touched = touched(&change);
+                    if keep(self.pending_change, change, &touched) {
+                        return Ok(ReadingEnd::Interrupted);
                     }
                 }
             }
-        };
-        Ok(end.result(reading, detection, extent, started.elapsed()))
+        }
     }
 }
 
@@ -350,8 +381,8 @@ async fn changed_after(
 }
 
 /// Keeps a change until after the reading, unless `touched`, its extent, is empty: on some nodes
-/// changes of other chains are frequent. Returns whether the reading ends because of it. Only a
-/// change of chains known by name ends it: its check is short.
+/// changes of other chains are frequent. Returns whether the reading ends because of it. It does
+/// only if the names of the changed chains are known: their check is short.
 fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, touched: &Extent) -> bool {
     if touched.is_empty() {
         return false;

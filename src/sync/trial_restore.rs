@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::decide::FullReason;
-use super::outcome::{Failure, Outcome, QuarantineRetry, RetryResult, SearchResult};
-use super::quarantine::QuarantineCause;
+use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult};
+use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
 use crate::host::{Iptables, is_untouched};
 use crate::model::{ServiceName, Services};
@@ -31,21 +31,18 @@ pub(super) enum TrialResult {
     Failed(QuarantineCause, Failure),
 }
 
-/// Error that ends a search or a retry: the node makes restores fail, not a Service.
-pub(super) struct NodeFault;
-
 impl TrialResult {
     /// Reports whether the rules were applied.
     pub(super) const fn is_applied(&self) -> bool {
         matches!(self, Self::Applied)
     }
 
-    /// Turns a failure into a fault of the node, after a trial without the Services that may be the
-    /// cause.
+    /// Turns the failure of a trial without the Services that may be the cause into a fault of the
+    /// node.
     pub(super) fn or_node_fault(self) -> Result<(), NodeFault> {
         match self {
             Self::Applied => Ok(()),
-            Self::Failed(..) => Err(NodeFault),
+            Self::Failed(_, failure) => Err(NodeFault::because_of(&failure)),
         }
     }
 }
@@ -75,14 +72,14 @@ impl<I: Iptables> Syncer<I> {
             Failure::Restore(error, _) => QuarantineCause::of(error),
             Failure::Read(_) => None,
         };
-        let cause = cause.ok_or(NodeFault)?;
+        let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
         search.restores += 1;
         search.failed += 1;
         Ok(TrialResult::Failed(cause, failure))
     }
 
-    /// Renders these Services as last applied during the search: without rules if none were
-    /// applied, in which case they keep their claims to frontends.
+    /// Renders these Services as last applied during the search. Before the first applied sync they
+    /// have no rules, but keep their claims to frontends: no other Service gets these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
         let claims = if has_applied {
@@ -105,6 +102,22 @@ impl<I: Iptables> Syncer<I> {
         for name in held_back.cloned().collect::<Vec<_>>() {
             self.tracker.remove_override(&name);
         }
+    }
+
+    /// Renders a Service in quarantine in its next fallback form.
+    pub(super) fn lower_fallback(&mut self, name: &ServiceName) {
+        let rendered = self
+            .rendered_services()
+            .get(name)
+            .cloned()
+            .unwrap_or_default();
+        let state = self.quarantine.lower(name, &rendered);
+        let claims = match self.quarantine.fallback(name) {
+            // A Service without rules keeps its frontends, so that no other Service gets them.
+            Some(Fallback::NoRules) => OverrideClaims::Wanted,
+            _ => OverrideClaims::Rendered,
+        };
+        self.tracker.render_as(name, state, claims);
     }
 
     /// Makes a partial restore of Services in their state in the cluster, without their overrides.
@@ -162,10 +175,11 @@ impl<I: Iptables> Syncer<I> {
         } else {
             self.forget_kernel();
         }
-        let cause = QuarantineCause::of(&error).ok_or(NodeFault)?;
+        let cause = QuarantineCause::of(&error);
+        let failure = Failure::of_restore(error, &mut payload());
+        let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
         search.restores += 1;
         search.failed += 1;
-        let failure = Failure::of_restore(error, &mut payload());
         Ok(TrialResult::Failed(cause, failure))
     }
 
@@ -187,15 +201,15 @@ impl<I: Iptables> Syncer<I> {
         let names = [name.clone()];
         let trial = self.try_changes(&names, options, &mut counted).await;
         let known = self.ensure_kernel_known(options, &mut counted).await;
-        let is_kernel_unknown = known.is_err();
-        if is_kernel_unknown {
+        let kernel_unknown = known.err();
+        if kernel_unknown.is_some() {
             self.history.force_full(FullReason::Failed);
         }
         let now = (self.clock)();
         let result = match trial {
             Ok(TrialResult::Applied) => RetryResult::Released(self.release(&name, outcome, now)),
             Ok(TrialResult::Failed(_, failure)) => RetryResult::Failed(failure),
-            Err(NodeFault) => RetryResult::NodeFault,
+            Err(fault) => RetryResult::NodeFault(fault),
         };
         if !matches!(result, RetryResult::Released(_)) {
             let took = now.saturating_duration_since(started);
@@ -208,7 +222,7 @@ impl<I: Iptables> Syncer<I> {
             restores: counted.restores,
             failed: counted.failed,
             result,
-            is_kernel_unknown,
+            kernel_unknown,
         });
     }
 

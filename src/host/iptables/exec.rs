@@ -5,6 +5,7 @@
 use std::cell::OnceCell;
 use std::io::{ErrorKind, Write};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -52,7 +53,7 @@ pub struct Exec {
     binaries: Binaries,
     options: ExecOptions,
     /// Result of the first conclusive try of a rule with a counter.
-    nfacct_match: OnceCell<Result<(), Rc<RestoreError>>>,
+    nfacct_match: OnceCell<Result<(), Arc<RestoreError>>>,
     /// Detects changes by other programs; `None`: not watched.
     watch: Option<Rc<TableWatch>>,
     /// Keeps the last payloads; `None`: not kept.
@@ -268,7 +269,7 @@ impl Iptables for Exec {
         if let Some(known) = self.nfacct_match.get() {
             return known.clone().map_err(CounterError::Match);
         }
-        let tried = self.try_nfacct_match(name).await.map_err(Rc::new);
+        let tried = self.try_nfacct_match(name).await.map_err(Arc::new);
         let is_transient = tried.as_ref().is_err_and(|error| !error.is_conclusive());
         if !is_transient {
             // Never set at this point: commands of one family do not overlap.

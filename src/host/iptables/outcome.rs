@@ -7,7 +7,7 @@
 //! real output ever matches it, and the forms of the nft program are not known at all.
 
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -236,7 +236,7 @@ pub enum CounterError {
     /// The counter exists, but rules with `-m nfacct` are rejected: the match is another part of
     /// the kernel and of iptables than the counters are.
     #[error("rules cannot match nfacct counters: {0}")]
-    Match(Rc<RestoreError>),
+    Match(Arc<RestoreError>),
 }
 
 /// Reads the result of a finished run of `iptables-restore`.

@@ -159,7 +159,7 @@ async fn differences_that_only_a_full_restore_repairs_are_no_flush() {
     let jump = ["-A INPUT", "-j KUBE-NODEPORTS"];
     let (filter, nat) = (
         (Table::Filter, DriftKind::DispatchChain),
-        (Table::Nat, DriftKind::MostServiceChains),
+        (Table::Nat, DriftKind::UnrepairableServiceChains),
     );
     for expected in [filter, nat] {
         let mut syncer = node().await;

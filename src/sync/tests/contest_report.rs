@@ -24,7 +24,7 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
     });
     reported.reporters[0].recorder = recorder;
     reported.reporters[0].compared(&Compared {
-        trigger: CheckTrigger::VerificationDue,
+        trigger: ComparisonTrigger::VerificationDue,
         depth: ComparisonDepth::Named,
         drift,
         failure: None,
@@ -97,7 +97,7 @@ fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
     tracing::subscriber::with_default(log, || {
         for failed_readings in 1..=20 {
             reported.reporters[0].compared(&Compared {
-                trigger: CheckTrigger::VerificationDue,
+                trigger: ComparisonTrigger::VerificationDue,
                 depth: ComparisonDepth::Whole,
                 drift: &drift,
                 failure: Some(&failure),

@@ -72,8 +72,6 @@ pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failur
             bytes: 100,
         },
         payload: Vec::new(),
-        no_counter: None,
-        newly_unreadable: Vec::new(),
         declined: None,
         lock_wait: Duration::ZERO,
         result,
@@ -84,6 +82,7 @@ pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failur
 pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
     Outcome {
         attempts,
+        notices: Notices::default(),
         search: None,
         quarantine_retry: None,
         quarantined: Vec::new(),
@@ -123,7 +122,7 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
         attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
     ]);
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    reported.reporters[0].finished(&outcome, &tracker, now());
+    reported.reporters[0].finished(&outcome, &tracker, now(), None);
     assert_eq!(
         reported.series("_seconds_count"),
         [
@@ -169,25 +168,29 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
         failures.collect::<Vec<_>>()
     };
     let full = Scope::Full(FullReason::Failed);
-    let search = "searching for the Services that make it fail, so that all others are applied";
+    let search = "changes were delayed; followed by a search for the Services that make it fail, so \
+                  that all others are applied";
     assert_eq!(
         consequences(
             vec![(Scope::Partial, rejected()), (full, rejected())],
             Some(SearchResult::default())
         ),
-        ["a full restore follows at once", search]
+        [
+            "changes were delayed; followed by a full restore at once",
+            search
+        ]
     );
     let periodic = Scope::Full(FullReason::Periodic);
-    let partial = "a restore of the changed rules alone follows at once";
+    let partial = "changes were delayed; followed by a restore of the changed rules alone at once";
     for failure in [rejected(), unreadable()] {
         let attempts = vec![(periodic, failure), (Scope::Partial, rejected())];
         assert_eq!(
             consequences(attempts, None),
             [
                 partial,
-                "changes are delayed, so removed endpoints still get traffic; retrying. The node is \
-                 likely at fault: check the iptables binaries, their privileges, kernel modules and \
-                 memory"
+                "changes are delayed, so removed endpoints still get traffic; retrying. The cause is \
+                 likely on this node: check the iptables binaries, their privileges, kernel modules \
+                 and memory"
             ]
         );
     }
@@ -205,11 +208,11 @@ fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
     let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
-    reported.reporters[1].finished(&outcome(vec![failed()]), &tracker, now());
+    reported.reporters[1].finished(&outcome(vec![failed()]), &tracker, now(), None);
     assert_eq!(reported.series("iptables_total"), [""; 0]);
 
     let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
-    reported.reporters[1].finished(&outcome(vec![applied()]), &tracker, now());
+    reported.reporters[1].finished(&outcome(vec![applied()]), &tracker, now(), None);
     assert_eq!(
         reported.series("iptables_total"),
         [
@@ -234,7 +237,7 @@ fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
     for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
         outcome.totals.internal_dropped = internal;
         outcome.totals.external_dropped = external;
-        reported.reporters[0].finished(&outcome, &tracker, now());
+        reported.reporters[0].finished(&outcome, &tracker, now(), None);
         let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
         assert_eq!(
             reported.series("no_local_endpoints"),
@@ -312,7 +315,7 @@ fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
         ..attempt(Scope::Partial, WRITTEN, Ok(()))
     };
     let timed_out = attempt(Scope::Partial, WRITTEN, restore_failed());
-    reported.reporters[0].finished(&outcome(vec![timed_out, had]), &tracker, now());
+    reported.reporters[0].finished(&outcome(vec![timed_out, had]), &tracker, now(), None);
     let waited = reported.series_of("deltaproxy_", "lock_wait");
     assert_eq!(
         waited,
@@ -328,7 +331,7 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
     nothing.stats = PayloadStats::default();
     let something = attempt(Scope::Partial, WRITTEN, Ok(()));
     for attempt in [nothing, something] {
-        reported.reporters[0].finished(&outcome(vec![attempt]), &tracker, now());
+        reported.reporters[0].finished(&outcome(vec![attempt]), &tracker, now(), None);
     }
     assert_eq!(
         reported.series_of("deltaproxy_restore_payload_bytes_", "count"),
@@ -348,6 +351,6 @@ fn a_failed_read_is_not_counted_as_a_failed_restore() {
         cause: std::io::ErrorKind::NotFound.into(),
     });
     let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
-    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now());
+    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now(), None);
     assert_eq!(reported.series("_failures_total"), [""; 0]);
 }

@@ -30,7 +30,7 @@ fn lost_events_cause_verifications_with_pauses() {
     lost.by("nft");
     schedule.changed(&lost, now);
     assert_eq!(schedule.next(), Some(now));
-    assert_eq!(schedule.trigger(), CheckTrigger::Change(lost.source));
+    assert_eq!(schedule.trigger(), ComparisonTrigger::Change(lost.source));
     assert_eq!(*schedule.programs(), lost.programs);
     let ended = now + Duration::from_secs(3);
     schedule.finished(&ran(ended, Duration::from_secs(3)), None);
@@ -42,7 +42,7 @@ fn lost_events_cause_verifications_with_pauses() {
     schedule.changed(&lost, ended);
     assert_eq!(
         (schedule.next(), schedule.trigger()),
-        (Some(ended), CheckTrigger::FollowUp)
+        (Some(ended), ComparisonTrigger::FollowUp)
     );
 }
 
@@ -87,7 +87,7 @@ fn nothing_is_read_while_the_generation_stays_the_same() {
     schedule.request(now);
     assert_eq!(
         (schedule.next(), schedule.trigger()),
-        (Some(now), CheckTrigger::FollowUp)
+        (Some(now), ComparisonTrigger::FollowUp)
     );
     assert!(!schedule.is_unchanged(Some(7)));
 }

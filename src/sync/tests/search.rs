@@ -8,7 +8,8 @@ use super::*;
 use crate::host::{Fake, Poison};
 use crate::model::{Change, Endpoint, NodeHint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
-use crate::rules::RuleSet;
+use crate::render::LiveChains;
+use crate::rules::{RuleSet, Table};
 
 /// Text that only rules of a poisoned endpoint contain.
 pub(super) const POISON: &str = ".66:80";
@@ -80,6 +81,27 @@ async fn synced() -> Syncer<Fake> {
     syncer
 }
 
+/// A cluster whose rules have been applied, and changes that are not. Payloads with `poison` fail.
+async fn changed(
+    poison: &str,
+    how: Poison,
+    changes: impl IntoIterator<Item = Change>,
+) -> Syncer<Fake> {
+    let mut syncer = synced().await;
+    syncer.iptables().set_poisons(&[(poison, how)]);
+    for change in changes {
+        syncer.tracker.apply(change);
+    }
+    syncer
+}
+
+/// Runs a sync that has to be applied.
+async fn sync_applied(syncer: &mut Syncer<Fake>) -> Outcome {
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    outcome
+}
+
 /// The rules of a cluster with these changes, in a kernel without faults.
 async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
     let mut syncer = cluster(changes);
@@ -119,17 +141,8 @@ fn others(poisoned: &[u8]) -> Vec<Change> {
 
 /// A cluster with poisoned Services, after a sync.
 async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
-    let mut syncer = synced().await;
-    syncer.iptables().set_poisons(&[(POISON, how)]);
-    for change in changes(numbers) {
-        syncer.tracker.apply(change);
-    }
-    let outcome = syncer.once(&[]).await;
-    assert_eq!(
-        outcome.result(),
-        SyncResult::Applied,
-        "{how:?}: {outcome:?}"
-    );
+    let mut syncer = changed(POISON, how, changes(numbers)).await;
+    let outcome = sync_applied(&mut syncer).await;
     let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
     assert_eq!(outcome.quarantined, expected, "{how:?}");
     let search = outcome.search.unwrap();
@@ -155,17 +168,8 @@ async fn changes_of_all_other_services_are_applied() {
         (Poison::Kill, &[4], 9),
         (Poison::Kill, &[3, 6], 13),
     ] {
-        let mut syncer = synced().await;
-        syncer.iptables().set_poisons(&[(POISON, how)]);
-        for change in changes(numbers) {
-            syncer.tracker.apply(change);
-        }
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(
-            outcome.result(),
-            SyncResult::Applied,
-            "{how:?}: {outcome:?}"
-        );
+        let mut syncer = changed(POISON, how, changes(numbers)).await;
+        let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.applied.before.len(), 4 - numbers.len());
         let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
         assert_eq!(outcome.quarantined, expected, "{how:?}");
@@ -207,8 +211,7 @@ async fn a_quarantined_service_is_retried_alone() {
         for (seconds, is_due) in [(9, false), (1, true), (19, false), (1, true)] {
             wait(seconds);
             syncer.iptables().take_payloads();
-            let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.result(), SyncResult::Applied);
+            let outcome = sync_applied(&mut syncer).await;
             assert_eq!(
                 outcome.quarantine_retry.is_some(),
                 is_due,
@@ -286,14 +289,13 @@ async fn full_syncs_render_a_service_in_quarantine_as_last_applied() {
 #[tokio::test]
 async fn clients_of_a_new_service_that_fails_are_rejected() {
     for how in WAYS {
-        let mut syncer = synced().await;
-        syncer.iptables().set_poisons(&[(POISON, how)]);
-        let new = [service(40, true), endpoint(40, 66), endpoint(3, 2)];
-        for change in new {
-            syncer.tracker.apply(change);
-        }
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+        let mut syncer = changed(
+            POISON,
+            how,
+            [service(40, true), endpoint(40, 66), endpoint(3, 2)],
+        )
+        .await;
+        let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.quarantined, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::NoEndpoints);
@@ -306,18 +308,13 @@ async fn clients_of_a_new_service_that_fails_are_rejected() {
 #[tokio::test]
 async fn a_service_that_fails_in_every_form_is_left_out() {
     for how in WAYS {
-        let mut syncer = synced().await;
-        syncer.iptables().set_poisons(&[("ns/40:p", how)]);
-        let new = [service(40, true), endpoint(40, 1), endpoint(3, 2)];
-        for change in new {
-            syncer.tracker.apply(change);
-        }
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(
-            outcome.result(),
-            SyncResult::Applied,
-            "{how:?}: {outcome:?}"
-        );
+        let mut syncer = changed(
+            "ns/40:p",
+            how,
+            [service(40, true), endpoint(40, 1), endpoint(3, 2)],
+        )
+        .await;
+        let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.quarantined, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::NoRules);
@@ -335,12 +332,7 @@ async fn a_start_with_a_service_that_fails_programs_all_others() {
             let mut syncer = cluster(changes(&[4]));
             syncer.iptables().set_rules(kernel);
             syncer.iptables().set_poisons(&[(POISON, how)]);
-            let outcome = syncer.once(&[]).await;
-            assert_eq!(
-                outcome.result(),
-                SyncResult::Applied,
-                "{how:?}: {outcome:?}"
-            );
+            let outcome = sync_applied(&mut syncer).await;
             assert_eq!(outcome.quarantined, [name(4)]);
             let search = outcome.search.unwrap();
             assert!(search.restores <= most.max(13), "{how:?}: {search:?}");
@@ -363,7 +355,7 @@ async fn more_failing_services_than_one_search_finds_do_not_keep_others_back() {
     syncer.tracker.apply(endpoint(3, 2));
     let outcome = sync_untried(&mut syncer).await;
     let search = outcome.search.unwrap();
-    assert!(!search.is_node_fault && !search.unresolved.is_empty());
+    assert!(search.node_fault.is_none() && !search.unresolved.is_empty());
     let outcome = sync_untried(&mut syncer).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     assert_eq!(
@@ -373,6 +365,24 @@ async fn more_failing_services_than_one_search_finds_do_not_keep_others_back() {
     let rejected = failing.map(|number| service(number, true));
     let expected = rules_of(rejected.chain([endpoint(3, 2)])).await;
     assert_rules(&syncer, &expected);
+}
+
+/// After a flush, the sync does not read the kernel itself.
+#[tokio::test]
+async fn a_table_that_a_search_cannot_read_is_reported_once() {
+    let mut syncer = changed(POISON, Poison::Line, changes(&[4])).await;
+    let unprintable = (Table::Nat, "KUBE-POSTROUTING");
+    syncer.iptables().set_unprintable(&[unprintable]);
+    syncer.after_flush = Some(LiveChains::with_chains(&syncer.applied, &[]));
+    syncer.force_full(FullReason::Flushed);
+    for expected in [&[Table::Nat][..], &[]] {
+        let outcome = sync_applied(&mut syncer).await;
+        assert_eq!(outcome.attempts.len(), 1);
+        let unreadable = outcome.notices.newly_unreadable.iter();
+        let unreadable: Vec<_> = unreadable.map(|(table, _)| *table).collect();
+        assert_eq!(unreadable, expected);
+        syncer.force_full(FullReason::Flushed);
+    }
 }
 
 #[tokio::test]
@@ -392,15 +402,14 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
             assert!(outcome.applied.before.is_empty());
             let search = outcome.search.unwrap();
             assert!(
-                search.is_node_fault && search.restores <= most,
+                search.node_fault.is_some() && search.restores <= most,
                 "{search:?}"
             );
             // Not again with the next retry of the sync.
             assert!(syncer.once(&[]).await.search.is_none());
             assert_rules(&syncer, &rules);
             syncer.iptables().set_poisons(&[]);
-            let outcome = syncer.once(&[]).await;
-            assert_eq!(outcome.result(), SyncResult::Applied);
+            sync_applied(&mut syncer).await;
             assert_rules(&syncer, &rules_of(changes(&[])).await);
         }
     }

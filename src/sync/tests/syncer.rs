@@ -124,7 +124,7 @@ async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
     }
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied);
-    assert_eq!(outcome.attempts[0].newly_unreadable.len(), 2);
+    assert_eq!(outcome.notices.newly_unreadable.len(), 2);
     assert_eq!(syncer.iptables().rules(), rules);
     syncer.force_full(FullReason::Flushed);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
