@@ -57,7 +57,6 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use crate::ruleset::Jump;
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,

@@ -18,8 +18,9 @@ use super::drift::FixedChain;
 use super::kernel_state::{TableCheck, TableLoss, check_table};
 use super::repair_backoff::{DueRewrite, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
-use crate::render::{Jump, Options};
+use crate::render::Options;
 use crate::rules::Table;
+use crate::ruleset::Jump;
 
 /// Tables to check, the cheapest first.
 pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];

@@ -5,10 +5,11 @@
 
 use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{
-    GuardedChainState, JUMPS, Jump, LiveChains, LiveRules, Options, guarded_chains,
+    GuardedChainState, JUMPS, LiveChains, LiveRules, Options, guarded_chains,
     matches_except_kubelet_rules,
 };
 use crate::rules::Table;
+use crate::ruleset::Jump;
 use crate::ruleset::KUBE_FIREWALL;
 
 /// Amount of rules to read.

@@ -16,10 +16,11 @@ use super::quarantine::Quarantine;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
-    AppliedState, Counters, Jump, LiveChains, NodePortAddresses, Options, PartialRestore,
-    PayloadStats, RerenderReason,
+    AppliedState, Counters, LiveChains, NodePortAddresses, Options, PartialRestore, PayloadStats,
+    RerenderReason,
 };
 use crate::rules::Table;
+use crate::ruleset::Jump;
 use crate::tracker::{AppliedChanges, Tracker};
 
 /// Configuration of a syncer, fixed for the life of the process.
