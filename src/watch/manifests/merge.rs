@@ -45,8 +45,8 @@ pub(crate) struct Manifests {
     pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
-    /// Services of which parts are missing because of errors. Only [`load`](super::load) sets it:
-    /// it is empty for files that the daemon watches, and a
+    /// Services of which parts are missing because of errors. Only [`load`](fn@super::load) sets
+    /// it: it is empty for files that the daemon watches, and a
     /// [`ManifestPair`](super::ManifestPair) has those of its two states.
     pub incomplete: IncompleteServices,
     /// Files and objects that a command does not use.
