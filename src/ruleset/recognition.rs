@@ -22,12 +22,12 @@ pub(crate) fn holds_dispatch_rules(table: Table, name: &str) -> bool {
     DispatchChain::find(table, name).is_some() || tree_of(table, name).is_some()
 }
 
-/// Arrangement of the rules in dispatch chains.
+/// Arrangement of the rules of a dispatch chain, or of those of a ruleset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DispatchForm {
-    /// All rules are in the dispatch chains themselves.
+    /// All rules are in dispatch chains themselves.
     Flat,
-    /// Rules of at least one dispatch chain are in a tree of chains.
+    /// Rules are in a tree of chains: in a ruleset, those of at least one dispatch chain.
     Tree,
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{AppliedService, AppliedState};
 use crate::model::ServiceName;
-use crate::render::tree::{DispatchShape, DispatchTree, TreeChanges, TreeExtent, TreeThresholds};
+use crate::render::tree::{DispatchTree, TreeChanges, TreeExtent, TreeThresholds};
 use crate::rules::Table;
-use crate::ruleset::DispatchChain;
+use crate::ruleset::{DispatchChain, DispatchForm};
 
 impl AppliedState {
     /// Makes trees of the dispatch chains of a table that have enough rules, and flat chains of
@@ -17,22 +17,22 @@ impl AppliedState {
             if dispatch.table() != table {
                 continue;
             }
-            let before = self.shape(dispatch);
-            let after = thresholds.shape(dispatch, self.dispatch_rule_count(dispatch), before);
+            let before = self.form(dispatch);
+            let after = thresholds.form(dispatch, self.dispatch_rule_count(dispatch), before);
             match (before, after) {
-                (DispatchShape::Flat, DispatchShape::Tree) => self.make_tree(dispatch),
-                (DispatchShape::Tree, DispatchShape::Flat) => self.make_flat(dispatch),
-                (DispatchShape::Flat, DispatchShape::Flat)
-                | (DispatchShape::Tree, DispatchShape::Tree) => {}
+                (DispatchForm::Flat, DispatchForm::Tree) => self.make_tree(dispatch),
+                (DispatchForm::Tree, DispatchForm::Flat) => self.make_flat(dispatch),
+                (DispatchForm::Flat, DispatchForm::Flat)
+                | (DispatchForm::Tree, DispatchForm::Tree) => {}
             }
         }
     }
 
-    fn shape(&self, dispatch: DispatchChain) -> DispatchShape {
+    fn form(&self, dispatch: DispatchChain) -> DispatchForm {
         if self.trees.contains_key(&dispatch) {
-            DispatchShape::Tree
+            DispatchForm::Tree
         } else {
-            DispatchShape::Flat
+            DispatchForm::Flat
         }
     }
 

@@ -24,11 +24,11 @@ use crate::render::options::{Comments, Options, RenderContext};
 use crate::render::service::{
     self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
 };
-use crate::render::tree::{DispatchShape, TreeExtent};
+use crate::render::tree::TreeExtent;
 use crate::rules::Table;
 use crate::ruleset::{
-    DispatchChain, DispatchDestination, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain,
-    tree_of,
+    DispatchChain, DispatchDestination, DispatchForm, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS,
+    ServiceChain, tree_of,
 };
 
 /// Percentage of the rendered Service chains that the kernel must hold with the same rules. With
@@ -237,14 +237,14 @@ impl LiveComparison {
             let of_tree = of_tree.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
             let in_tree = of_tree.map(|(_, chain)| chain.rule_count).sum::<u64>();
             let before = if root.is_inner {
-                DispatchShape::Tree
+                DispatchForm::Tree
             } else {
-                DispatchShape::Flat
+                DispatchForm::Flat
             };
             let rule_count = root.rule_count + in_tree;
-            match options.tree_thresholds.shape(chain, rule_count, before) {
-                DispatchShape::Tree => drop(roots.insert(chain, root)),
-                DispatchShape::Flat => drop(dispatch.insert(chain, UnmatchedRules::new(rules))),
+            match options.tree_thresholds.form(chain, rule_count, before) {
+                DispatchForm::Tree => drop(roots.insert(chain, root)),
+                DispatchForm::Flat => drop(dispatch.insert(chain, UnmatchedRules::new(rules))),
             }
         }
         let fixed_rule_counts = fixed_chains::rule_counts(options);

@@ -26,5 +26,4 @@ mod tests;
 pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, TreeExtent};
 pub(crate) use other_form::in_other_form;
 pub use other_form::with_trees;
-pub(crate) use thresholds::DispatchShape;
 pub use thresholds::TreeThresholds;

@@ -5,7 +5,7 @@
 //! many rules a packet traverses in the two forms.
 
 use super::dispatch_tree::{DispatchTree, TreeExtent};
-use super::thresholds::{DispatchShape, TreeThresholds};
+use super::thresholds::TreeThresholds;
 use crate::model::ServiceName;
 use crate::net::Port;
 use crate::render::service::{DispatchKey, DispatchRule, write_line};
@@ -53,7 +53,7 @@ fn tree_payload(
     let (last, of_services): (Vec<&Rule>, Vec<&Rule>) =
         chain.rules.iter().partition(jumps_to_node_ports);
     let count = of_services.len() as u64;
-    if limits.shape(dispatch, count, DispatchShape::Flat) == DispatchShape::Flat {
+    if limits.form(dispatch, count, DispatchForm::Flat) == DispatchForm::Flat {
         return None;
     }
     // Rules of one destination keep their order, as those of one Service do.

@@ -1,7 +1,7 @@
-//! Shape of a dispatch chain, flat or a tree, by its number of rules.
+//! Form of a dispatch chain, flat or a tree, by its number of rules.
 
 use crate::rules::Table;
-use crate::ruleset::DispatchChain;
+use crate::ruleset::{DispatchChain, DispatchForm};
 
 /// Numbers of rules above which a dispatch chain is a tree: `--service-dispatch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,15 +12,6 @@ pub struct TreeThresholds {
     /// is installed again deletes unknown Service chains of nat only, so that a tree in the filter
     /// table stays until an administrator removes it.
     pub filter: Option<u64>,
-}
-
-/// Shape of a dispatch chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum DispatchShape {
-    /// Holds the rules of Services itself.
-    Flat,
-    /// Holds jumps to tree chains.
-    Tree,
 }
 
 impl TreeThresholds {
@@ -44,26 +35,26 @@ impl TreeThresholds {
         filter: Some(1_000),
     };
 
-    /// Returns the shape of a dispatch chain with this number of rules. One that is a tree already
+    /// Returns the form of a dispatch chain with this number of rules. One that is a tree already
     /// stays so down to half the threshold.
-    pub(crate) fn shape(
+    pub(crate) fn form(
         self,
         chain: DispatchChain,
         rule_count: u64,
-        before: DispatchShape,
-    ) -> DispatchShape {
+        before: DispatchForm,
+    ) -> DispatchForm {
         let threshold = match chain.table() {
             Table::Nat => self.nat,
             Table::Filter | Table::Mangle => self.filter,
         };
         let lowest = match before {
-            DispatchShape::Flat => threshold,
-            DispatchShape::Tree => threshold.map(|threshold| threshold / 2),
+            DispatchForm::Flat => threshold,
+            DispatchForm::Tree => threshold.map(|threshold| threshold / 2),
         };
         if lowest.is_some_and(|lowest| rule_count > lowest) {
-            DispatchShape::Tree
+            DispatchForm::Tree
         } else {
-            DispatchShape::Flat
+            DispatchForm::Flat
         }
     }
 }
