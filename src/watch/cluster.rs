@@ -32,7 +32,7 @@ pub(crate) async fn follow(
         metrics: metrics.watch.clone(),
     };
     let (mut services, mut slices, mut node) = (observer(), observer(), observer());
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+    for kind in Kind::ALL {
         metrics.watch.ages.start(kind.as_str());
     }
     let selectors = (

@@ -281,7 +281,7 @@ impl World {
 
     /// The watch broke: everything is listed anew, and some of it has gone unnoticed.
     fn relist(&mut self, dice: &mut Dice) -> Vec<Change> {
-        let kind = dice.pick(&[Kind::Service, Kind::EndpointSlice, Kind::Node]);
+        let kind = dice.pick(&Kind::ALL);
         let mut changes = Vec::new();
         for _ in 0..dice.below(4) {
             changes.extend(match kind {
@@ -305,12 +305,11 @@ impl World {
 
 /// A tracker that was told `changes` between the beginning and the end of all lists.
 pub(crate) fn tracker(changes: impl IntoIterator<Item = Change>) -> Tracker {
-    const KINDS: [Kind; 3] = [Kind::Service, Kind::EndpointSlice, Kind::Node];
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     for change in changes {
         tracker.apply(change);
     }
-    for kind in KINDS {
+    for kind in Kind::ALL {
         tracker.apply(Change::Listed(kind));
     }
     tracker

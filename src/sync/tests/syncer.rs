@@ -42,7 +42,7 @@ pub(super) fn syncer(clock: Clock, node_port_source: NodePortSource) -> Syncer<F
     };
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     tracker.apply(service(1, true));
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+    for kind in Kind::ALL {
         tracker.apply(Change::Listed(kind));
     }
     Syncer::new(Fake::default(), tracker, options, clock)

@@ -203,7 +203,7 @@ fn service(number: u8) -> Change {
 fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
     match step {
         Listed => {
-            for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+            for kind in Kind::ALL {
                 changes.send(IpFamily::V4, SourceChange::Listing(kind));
                 changes.send(IpFamily::V4, Change::Listed(kind));
             }

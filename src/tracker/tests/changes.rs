@@ -167,7 +167,7 @@ fn objects_of_each_kind_wait_apart() {
 #[test]
 fn nothing_may_be_synced_before_every_kind_has_listed() {
     let mut tracker = Tracker::new(STARTED);
-    for kind in [Kind::Service, Kind::EndpointSlice, Kind::Node] {
+    for kind in Kind::ALL {
         assert!(!tracker.is_synced());
         tracker.apply(Change::Listed(kind));
     }

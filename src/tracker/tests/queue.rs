@@ -129,7 +129,7 @@ fn latency_is_measured_from_the_oldest_change_that_waits() {
 fn change(number: u64) -> SourceChange {
     let pick = |at: u32, of: u64| usize::try_from((number >> at) % of).unwrap();
     let (of, called) = (["a", "b", "c"][pick(8, 3)], ["s", "t", "u"][pick(16, 3)]);
-    let kind = [Kind::Service, Kind::EndpointSlice, Kind::Node][pick(24, 3)];
+    let kind = Kind::ALL[pick(24, 3)];
     let version = u16::try_from(pick(32, 3)).unwrap();
     let nodes = [
         zone(None),

@@ -203,19 +203,19 @@ impl AssumedEndpoints<'_> {
             return target.or_else(|| number(port.port)).into_iter().collect();
         };
         let pods = (namespace.as_str(), &self.selector);
+        let assumed = || [assumed_number(target)].into();
         let (kind, numbers) = match templates.numbers(pods, (target, protocol(port))) {
             NamedPortNumbers::Known(numbers) => (None, numbers),
             NamedPortNumbers::OfOtherState(numbers) => {
                 (Some(AssumedValueKind::NamedPortOfOtherState), numbers)
             }
-            unknown => {
-                let kind = match unknown {
-                    NamedPortNumbers::NotInTemplates => AssumedValueKind::NamedPortOfNoContainer,
-                    NamedPortNumbers::InUnusableFile => AssumedValueKind::NamedPortInUnusableFile,
-                    _ => AssumedValueKind::NamedPort,
-                };
-                (Some(kind), [assumed_number(target)].into())
+            NamedPortNumbers::NotInTemplates => {
+                (Some(AssumedValueKind::NamedPortOfNoContainer), assumed())
             }
+            NamedPortNumbers::InUnusableFile => {
+                (Some(AssumedValueKind::NamedPortInUnusableFile), assumed())
+            }
+            NamedPortNumbers::NoTemplate => (Some(AssumedValueKind::NamedPort), assumed()),
         };
         let numbers: Vec<u16> = numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
         let assumptions = kind.into_iter().flat_map(|kind| {
