@@ -265,8 +265,8 @@ impl Both<'_> {
     }
 }
 
-/// Without what is deliberately another: the gap by itself, what another mode is told, which
-/// kube-proxy forgets, and our own fields, which it takes with a warning.
+/// Leaves out the fields that differ on purpose: the default of `minSyncPeriod`, periods of mode
+/// ipvs, which kube-proxy does not write, and our own fields, which it ignores with a warning.
 fn comparable(mut written: Value) -> Value {
     let gap = &mut written["iptables"]["minSyncPeriod"];
     if gap == "1s" {

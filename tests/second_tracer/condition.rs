@@ -54,7 +54,7 @@ pub fn rule(words: &[String], question: &Question, place: &Place) -> Truth {
                 truths.push(bare(value, words, question, place));
             }
             "-j" | "-g" => break,
-            // Without a connection, only its state counts. Options of others may stand behind it.
+            // Without a connection, only its state counts. Options of other matches may follow it.
             _ if name.starts_with("--ct") && !place.has_connection() && name != "--ctstate" => {}
             // The module alone says it, whatever stands in front of its options.
             _ if name.starts_with("--") && ["cgroup", "recent", "rpfilter"].contains(&&*module) => {

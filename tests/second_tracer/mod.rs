@@ -207,28 +207,35 @@ const NOT_COMPARED: [&str; 5] = [
     "two-hosts.save",
 ];
 
+/// The dumps of the project, with their names.
+fn dumps() -> impl Iterator<Item = (String, Fixture)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/dumps", "tests/explain"].into_iter();
+    let entries = folders.flat_map(move |folder| fs::read_dir(root.join(folder)).unwrap());
+    entries.filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let is_save = path.extension().is_some_and(|kind| kind == "save");
+        let is_readable = !name.starts_with("unreadable") && !NOT_COMPARED.contains(&&*name);
+        (is_save && is_readable).then(|| {
+            let text = fs::read_to_string(&path).unwrap();
+            (name, Fixture::new(&text))
+        })
+    })
+}
+
 #[test]
 fn explain_agrees_with_a_second_tracer_over_all_dumps() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut asked, mut skipped, mut clear, mut wrong) = (0, 0, 0, Vec::new());
-    for folder in ["tests/dumps", "tests/explain"] {
-        for entry in fs::read_dir(root.join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let is_save = path.extension().is_some_and(|kind| kind == "save");
-            if !is_save || name.starts_with("unreadable") || NOT_COMPARED.contains(&&*name) {
-                continue;
-            }
-            let fixture = Fixture::new(&fs::read_to_string(&path).unwrap());
-            for question in &fixture.questions {
-                asked += 1;
-                match difference(&fixture.save, &fixture.rules, question) {
-                    None => skipped += 1,
-                    Some(Ok(())) => {
-                        clear += usize::from(explained(&fixture.rules, question).1);
-                    }
-                    Some(Err(what)) => wrong.push(format!("{name}: {what}")),
+    for (name, fixture) in dumps() {
+        for question in &fixture.questions {
+            asked += 1;
+            match difference(&fixture.save, &fixture.rules, question) {
+                None => skipped += 1,
+                Some(Ok(())) => {
+                    clear += usize::from(explained(&fixture.rules, question).1);
                 }
+                Some(Err(what)) => wrong.push(format!("{name}: {what}")),
             }
         }
     }

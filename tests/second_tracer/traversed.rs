@@ -1,19 +1,15 @@
 //! The number of rules that a packet traverses, by both tracers and in both forms of dispatch.
 
-use std::fs;
-use std::path::Path;
-
 use deltaproxy::testing::inspect::explain::NodeRules;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{TreeThresholds, inline_trees, with_trees};
+use deltaproxy::testing::render::{inline_trees, with_trees};
 use deltaproxy::testing::rules::RuleSet;
 use deltaproxy::testing::ruleset::DispatchForm;
 
 use super::save::Save;
-use super::trees::rendered;
+use super::trees::BothForms;
 use super::walk::{Choice, MOST_WALKS, Question, Stop, Walk};
-use super::{Fixture, NOT_COMPARED, explained_with};
-use crate::cluster::{Dice, World};
+use super::{Fixture, dumps, explained_with};
 use crate::support::tell;
 
 /// Questions for each cluster: the second tracer is slow.
@@ -62,24 +58,14 @@ fn counted(
 
 #[test]
 fn as_many_rules_are_traversed_as_a_second_tracer_counts_over_all_dumps() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut counts = 0;
-    for folder in ["tests/dumps", "tests/explain"] {
-        for entry in fs::read_dir(root.join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            let is_save = path.extension().is_some_and(|kind| kind == "save");
-            if !is_save || name.starts_with("unreadable") || NOT_COMPARED.contains(&&*name) {
-                continue;
-            }
-            let fixture = Fixture::new(&fs::read_to_string(&path).unwrap());
-            for question in &fixture.questions {
-                let expected = most_traversed(&fixture.save, question);
-                let found = counted(&fixture.rules, None, question);
-                if let (Some(expected), Some((found, _))) = (expected, found) {
-                    assert_eq!(found, expected, "{name}: {question:?}");
-                    counts += 1;
-                }
+    for (name, fixture) in dumps() {
+        for question in &fixture.questions {
+            let expected = most_traversed(&fixture.save, question);
+            let found = counted(&fixture.rules, None, question);
+            if let (Some(expected), Some((found, _))) = (expected, found) {
+                assert_eq!(found, expected, "{name}: {question:?}");
+                counts += 1;
             }
         }
     }
@@ -91,23 +77,12 @@ fn as_many_rules_are_traversed_as_a_second_tracer_counts_over_all_dumps() {
 fn explain_counts_the_rules_of_the_other_form_as_they_would_be_rendered() {
     let (mut asked, mut different) = (0, 0);
     for seed in 0..16_u64 {
-        let family = IpFamily::ALL[usize::try_from(seed % 2).unwrap()];
-        let mut world = if seed % 4 < 2 {
-            World::plain(family, 60, 1)
-        } else {
-            World::empty(family)
-        };
-        for edit in 0..100 {
-            world.edit(&mut Dice::new(seed * 1_000 + edit));
-        }
-        let limit = Some(2 + seed % 9);
-        let dispatch = TreeThresholds {
-            nat: limit,
-            filter: limit,
-        };
-        let flat = rendered(&world, seed, TreeThresholds::FLAT);
-        let tree = rendered(&world, seed, dispatch);
-        let made = with_trees(&flat, dispatch).unwrap_or_else(|| flat.clone());
+        let BothForms {
+            flat,
+            tree,
+            thresholds,
+        } = BothForms::of_seed(seed);
+        let made = with_trees(&flat, thresholds).unwrap_or_else(|| flat.clone());
         assert!(made == tree, "seed {seed}:\n{made}\n{tree}");
         let in_tree = || Some((DispatchForm::Tree, made.clone()));
         // In the order of their destinations.

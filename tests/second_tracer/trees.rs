@@ -11,11 +11,12 @@ use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use super::{Fixture, difference, explained};
 use crate::cluster::{Dice, World, any_environment};
 use crate::second_tracer::save::Save;
+use crate::support::rules::tree_chains;
 
 /// Questions for each cluster: the second tracer is slow.
 const MOST_QUESTIONS: usize = 400;
 
-pub(super) fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
+fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
     let tracker = world.tracker();
     let node = tracker.node();
     let environment = any_environment(&mut Dice::new(setting), world.family);
@@ -32,17 +33,16 @@ pub(super) fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) ->
     rules
 }
 
-fn tree_chains(rules: &RuleSet) -> usize {
-    let names = Table::ALL
-        .into_iter()
-        .flat_map(|table| rules.chains(table).map(|(name, _)| name));
-    names.filter(|name| name.contains('/')).count()
+/// The rules of a random cluster in both forms of dispatch.
+pub(super) struct BothForms {
+    pub(super) flat: RuleSet,
+    pub(super) tree: RuleSet,
+    /// Numbers of rules above which `tree` has trees.
+    pub(super) thresholds: TreeThresholds,
 }
 
-#[test]
-fn packets_end_alike_in_flat_chains_and_in_trees() {
-    let (mut asked, mut chains) = (0, 0);
-    for seed in 0..16_u64 {
+impl BothForms {
+    pub(super) fn of_seed(seed: u64) -> Self {
         let family = IpFamily::ALL[usize::try_from(seed % 2).unwrap()];
         let mut world = if seed % 4 < 2 {
             World::plain(family, 60, 1)
@@ -53,12 +53,23 @@ fn packets_end_alike_in_flat_chains_and_in_trees() {
             world.edit(&mut Dice::new(seed * 1_000 + edit));
         }
         let limit = Some(2 + seed % 9);
-        let dispatch = TreeThresholds {
+        let thresholds = TreeThresholds {
             nat: limit,
             filter: limit,
         };
-        let flat = rendered(&world, seed, TreeThresholds::FLAT);
-        let tree = rendered(&world, seed, dispatch);
+        Self {
+            flat: rendered(&world, seed, TreeThresholds::FLAT),
+            tree: rendered(&world, seed, thresholds),
+            thresholds,
+        }
+    }
+}
+
+#[test]
+fn packets_end_alike_in_flat_chains_and_in_trees() {
+    let (mut asked, mut chains) = (0, 0);
+    for seed in 0..16_u64 {
+        let BothForms { flat, tree, .. } = BothForms::of_seed(seed);
         chains += tree_chains(&tree);
         assert_eq!(
             inline_trees(&tree).rule_count(Table::Nat),

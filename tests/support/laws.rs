@@ -16,6 +16,8 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::support::rules::tree_chains;
+
 use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
@@ -308,13 +310,6 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
         }
     }
     (end, outcome.attempts)
-}
-
-/// How many chains have a prefix in their names.
-fn tree_chains(rules: &RuleSet) -> usize {
-    let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
-    let is_tree = |name: &str| name.starts_with("KUBE-") && name.contains('/');
-    chains.filter(|(name, _)| is_tree(name)).count()
 }
 
 /// How many rules the chains hold that are ours.

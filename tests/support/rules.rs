@@ -2,6 +2,7 @@
 //! crate under test.
 
 use data_encoding::BASE32;
+use deltaproxy::testing::rules::{RuleSet, Table};
 use sha2::{Digest, Sha256};
 
 use super::daemon::Backend;
@@ -46,4 +47,11 @@ fn hash(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
     }
     BASE32.encode(&hasher.finalize())[..16].to_owned()
+}
+
+/// The number of tree chains: no other chain of a proxy has a slash in its name.
+pub fn tree_chains(rules: &RuleSet) -> usize {
+    let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
+    let is_tree = |name: &str| name.starts_with("KUBE-") && name.contains('/');
+    chains.filter(|(name, _)| is_tree(name)).count()
 }
