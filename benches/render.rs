@@ -12,7 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    RenderContext, partial_payload,
+    partial_payload,
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
@@ -29,17 +29,10 @@ fn options() -> Options {
     }
 }
 
-fn setting(options: &Options) -> RenderContext<'_> {
-    RenderContext {
-        options,
-        zone: None,
-    }
-}
-
 /// Writes a full payload piece by piece, as it is given to `iptables-restore`.
 fn write_full(tracker: &Tracker, options: &Options) -> (AppliedState, u64) {
     let live = LiveChains::default();
-    let mut payload = FullPayload::new(tracker, setting(options), &live);
+    let mut payload = FullPayload::new(tracker, options, &live);
     let mut buf = Vec::new();
     while payload.write_next(&mut buf) {
         black_box(&buf);
@@ -84,13 +77,8 @@ fn one_endpoint(criterion: &mut Criterion) {
                 }
                 let names: Vec<_> = tracker.dirty().collect();
                 let shape = PartialRestore::ChangedChains;
-                let payload = partial_payload(
-                    &mut applied,
-                    &tracker,
-                    names.into_iter(),
-                    setting(&options),
-                    shape,
-                );
+                let payload =
+                    partial_payload(&mut applied, &tracker, names.into_iter(), &options, shape);
                 tracker.mark_applied();
                 payload.text.len()
             });

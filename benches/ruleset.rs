@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, RenderContext};
+use deltaproxy::testing::render::{FullPayload, LiveChains};
 use deltaproxy::testing::rules::{Payload, RuleSet};
 
 use cluster::{World, upstream_options};
@@ -18,12 +18,8 @@ const ENDPOINTS: usize = 5;
 fn payload(services: usize) -> String {
     let tracker = World::plain(IpFamily::V4, services, ENDPOINTS).tracker();
     let options = upstream_options(IpFamily::V4);
-    let setting = RenderContext {
-        options: &options,
-        zone: None,
-    };
     let live = LiveChains::default();
-    let mut payload = FullPayload::new(&tracker, setting, &live);
+    let mut payload = FullPayload::new(&tracker, &options, &live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     String::from_utf8_lossy(&bytes).into_owned()

@@ -49,7 +49,7 @@ pub mod inspect {
 pub mod model {
     pub use crate::model::{
         Change, Endpoint, ExternalIps, Kind, NamespaceLimits, Node, NodeHint, Service, ServiceName,
-        ServicePort, Services, Slice, SliceName, SlicePort, TrafficPolicy,
+        ServicePort, Services, Slice, SliceName, SlicePort, Topology, TrafficPolicy,
     };
 }
 /// Items of `net`.
@@ -61,8 +61,8 @@ pub mod render {
     pub use crate::render::{
         AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
-        Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RenderContext,
-        RuleCounts, ServiceTotals, TreeThresholds, guarded_chains, inline_trees, is_service_chain,
+        Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RuleCounts,
+        ServiceTotals, TreeThresholds, guarded_chains, inline_trees, is_service_chain,
         matches_except_kubelet_rules, partial_payload, with_trees,
     };
 }

@@ -13,7 +13,7 @@ use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, Counters, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, RenderContext, partial_payload,
+    PartialRestore, partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
@@ -64,18 +64,12 @@ impl Settled {
         settled
     }
 
-    fn setting(&self) -> RenderContext<'_> {
-        let options = &self.options;
-        let zone = None;
-        RenderContext { options, zone }
-    }
-
     fn full(&self) -> (String, AppliedState) {
         let mut live = LiveChains::default();
         if self.is_readable {
             live.read_table(Table::Nat, "");
         }
-        let mut full = FullPayload::new(&self.tracker, self.setting(), &live);
+        let mut full = FullPayload::new(&self.tracker, &self.options, &live);
         let mut text = Vec::new();
         while full.write_next(&mut text) {}
         (String::from_utf8(text).unwrap(), full.finish().0)
@@ -94,13 +88,15 @@ impl Settled {
             self.tracker.apply(change);
         }
         let names: Vec<_> = self.tracker.dirty().collect();
-        let setting = RenderContext {
-            options: &self.options,
-            zone: None,
-        };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial_payload(&mut self.applied, &self.tracker, names, setting, shape);
+        let partial = partial_payload(
+            &mut self.applied,
+            &self.tracker,
+            names,
+            &self.options,
+            shape,
+        );
         self.take(String::from_utf8(partial.text).unwrap())
     }
 
@@ -241,11 +237,7 @@ fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
         large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
         ..upstream_options(IpFamily::V4)
     };
-    let setting = RenderContext {
-        options: &options,
-        zone: None,
-    };
-    let mut full = FullPayload::new(&tracker, setting, live);
+    let mut full = FullPayload::new(&tracker, &options, live);
     let mut text = Vec::new();
     while full.write_next(&mut text) {}
     String::from_utf8(text).unwrap()

@@ -11,11 +11,11 @@
 
 use crate::cluster;
 
-use deltaproxy::testing::model::{Change, Service};
+use deltaproxy::testing::model::{Change, Service, Topology};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    PayloadStats, RenderContext, partial_payload,
+    PayloadStats, partial_payload,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -25,6 +25,9 @@ use cluster::{Use, World, ip, upstream_options};
 fn options() -> Options {
     Options {
         large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        topology: Topology {
+            zone: Some("a".into()),
+        },
         ..upstream_options(IpFamily::V4)
     }
 }
@@ -41,12 +44,8 @@ impl Settled {
     fn new(world: World) -> (Self, String, PayloadStats) {
         let mut tracker = world.tracker();
         let options = options();
-        let setting = RenderContext {
-            options: &options,
-            zone: Some("a"),
-        };
         let live = LiveChains::default();
-        let mut full = FullPayload::new(&tracker, setting, &live);
+        let mut full = FullPayload::new(&tracker, &options, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         let (applied, stats) = full.finish();
@@ -66,16 +65,12 @@ impl Settled {
     }
 
     fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
-        let setting = RenderContext {
-            options: &self.options,
-            zone: Some("a"),
-        };
         let names: Vec<_> = self.tracker.dirty().collect();
         let partial = partial_payload(
             &mut self.applied,
             &self.tracker,
             names.into_iter(),
-            setting,
+            &self.options,
             shape,
         );
         self.tracker.mark_applied();

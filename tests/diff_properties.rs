@@ -15,8 +15,8 @@ use deltaproxy::testing::inspect::diff::{
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext,
-    is_service_chain, partial_payload,
+    AppliedState, FullPayload, LiveChains, Options, PartialRestore, is_service_chain,
+    partial_payload,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use proptest::collection::vec;
@@ -89,8 +89,7 @@ struct Rendered {
 impl Rendered {
     fn new(world: &World, options: &Options, live: &LiveChains) -> Self {
         let tracker = world.tracker();
-        let zone = world.node.zone.as_deref();
-        let mut payload = FullPayload::new(&tracker, RenderContext { options, zone }, live);
+        let mut payload = FullPayload::new(&tracker, options, live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let (applied, _) = payload.finish();
@@ -109,7 +108,6 @@ impl Rendered {
     fn partial_to(self, after: &World, options: &Options) -> String {
         let mut applied = self.applied;
         let tracker = after.tracker();
-        let zone = after.node.zone.as_deref();
         let slices = self.world.slices.values().chain(after.slices.values());
         let names = self.world.services.keys().chain(after.services.keys());
         let names = names.chain(slices.map(|slice| &slice.service));
@@ -118,7 +116,7 @@ impl Rendered {
             &mut applied,
             &tracker,
             names.iter().copied(),
-            RenderContext { options, zone },
+            options,
             PartialRestore::ChangedChains,
         );
         String::from_utf8(partial.text).unwrap()

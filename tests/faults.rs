@@ -151,8 +151,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "a new zone changes nothing",
         "src/tracker/track.rs",
-        "self.zone() != self.applied_zone.as_ref()",
-        "self.zone().is_some() && self.applied_zone.is_none()",
+        "self.topology() != self.applied_topology",
+        "self.topology().zone.is_some() && self.applied_topology.zone.is_none()",
     ),
     fault(
         "stale chains are kept",

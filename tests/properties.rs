@@ -15,9 +15,7 @@ mod laws;
 
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{
-    FullPayload, LiveChains, PartialRestore, RenderContext, TreeThresholds,
-};
+use deltaproxy::testing::render::{FullPayload, LiveChains, PartialRestore, TreeThresholds};
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
@@ -173,9 +171,7 @@ fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
     let mut options = any_environment(&mut Dice::new(setting), family).options(node, &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
-    let zone = node.and_then(|node| node.zone.as_deref());
-    let options = &options;
-    let mut payload = FullPayload::new(tracker, RenderContext { options, zone }, live);
+    let mut payload = FullPayload::new(tracker, &options, live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     assert_eq!(payload.finish().1.bytes, bytes.len() as u64);

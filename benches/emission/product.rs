@@ -4,7 +4,7 @@ use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, Counters, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, RenderContext, partial_payload,
+    PartialRestore, partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -71,11 +71,7 @@ impl Product {
                 live.note_jump(jump);
             }
         }
-        let setting = RenderContext {
-            options: &self.options,
-            zone: None,
-        };
-        let mut full = FullPayload::new(&self.tracker, setting, &live);
+        let mut full = FullPayload::new(&self.tracker, &self.options, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         (self.applied, _) = full.finish();
@@ -89,13 +85,15 @@ impl Product {
             self.tracker.apply(change);
         }
         let names: Vec<_> = self.tracker.dirty().collect();
-        let setting = RenderContext {
-            options: &self.options,
-            zone: None,
-        };
         let shape = PartialRestore::ChangedChains;
         let names = names.into_iter();
-        let partial = partial_payload(&mut self.applied, &self.tracker, names, setting, shape);
+        let partial = partial_payload(
+            &mut self.applied,
+            &self.tracker,
+            names,
+            &self.options,
+            shape,
+        );
         self.tracker.mark_applied();
         String::from_utf8(partial.text).unwrap()
     }

@@ -10,7 +10,7 @@ use super::snapshot;
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, FullPayload, LiveChains, Options, PartialPayload, PartialRestore,
-    PayloadStats, RenderContext, RerenderReason, is_service_chain,
+    PayloadStats, RerenderReason, is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
 use crate::tracker::Tracker;
@@ -31,14 +31,10 @@ pub(super) enum NextRestore {
 }
 
 impl<'a> RenderSide<'a> {
-    fn setting(self) -> RenderContext<'a> {
-        snapshot::setting(self.tracker, self.options)
-    }
-
     /// Returns the rules in a kernel without other rules, and the applied state after their
     /// restore.
     pub(super) fn rules(self) -> anyhow::Result<(RuleSet, AppliedState)> {
-        let (text, applied) = snapshot::full(self.setting(), self.tracker);
+        let (text, applied) = snapshot::full(self.options, self.tracker);
         let mut rules = RuleSet::default();
         rules.apply(&String::from_utf8_lossy(&text))?;
         Ok((rules, applied))
@@ -51,7 +47,7 @@ impl<'a> RenderSide<'a> {
         mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
     ) -> anyhow::Result<PayloadStats> {
         let live = read_live(live);
-        let mut payload = FullPayload::new(self.tracker, self.setting(), &live);
+        let mut payload = FullPayload::new(self.tracker, self.options, &live);
         let mut piece = Vec::new();
         while payload.write_next(&mut piece) {
             take(&piece)?;
@@ -68,7 +64,7 @@ impl<'a> RenderSide<'a> {
         mut ledger: AppliedState,
         partial_restore: PartialRestore,
     ) -> NextRestore {
-        if let Some(why) = RerenderReason::between(before.setting(), self.setting()) {
+        if let Some(why) = RerenderReason::between(before.options, self.options) {
             return NextRestore::Full(why);
         }
         let (old, new) = (before.tracker, self.tracker);
@@ -77,7 +73,7 @@ impl<'a> RenderSide<'a> {
         let names: BTreeSet<&ServiceName> = changed.map(|(name, _)| name).collect();
         let dirty = names.iter().copied();
         let partial =
-            render::partial_payload(&mut ledger, new, dirty, self.setting(), partial_restore);
+            render::partial_payload(&mut ledger, new, dirty, self.options, partial_restore);
         NextRestore::Partial(names.len(), partial)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, DiagnosticList, quoted};
 use super::object::NodeObject;
-use crate::model::{Kind, Node};
+use crate::model::{Kind, Node, Topology};
 use crate::net::{IpNet, parse_cidr, parse_ip};
 
 /// Returns the properties of a Node.
@@ -19,7 +19,7 @@ pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
     let mut addresses = addresses(object, "InternalIP", &mut diagnostics);
     addresses.extend(self::addresses(object, "ExternalIP", &mut diagnostics));
     let node = Node {
-        zone: zone(object),
+        topology: Topology { zone: zone(object) },
         addresses,
         pod_cidrs: pod_cidrs(object, &mut diagnostics),
         is_leaving: is_leaving(object),

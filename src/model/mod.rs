@@ -14,7 +14,7 @@ mod state;
 
 pub use object::{Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort};
 pub(crate) use object::{ServicePortName, SourceChange};
-pub use object::{Slice, SliceName, SlicePort, TrafficPolicy};
+pub use object::{Slice, SliceName, SlicePort, Topology, TrafficPolicy};
 pub(crate) use state::{Allowance, MOST_ENDPOINTS, MOST_RULES_WITHOUT_ENDPOINTS, ServiceState};
 pub use state::{ExternalIps, NamespaceLimits, Services};
 pub(crate) use state::{Frontend, FrontendRank, LostFrontend, PortFrontend};

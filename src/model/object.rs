@@ -154,8 +154,8 @@ pub enum NodeHint {
 /// Properties of the Node object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
-    /// Label `topology.kubernetes.io/zone`, which zone hints are compared with.
-    pub zone: Option<Arc<str>>,
+    /// Part of the cluster that the node is in.
+    pub topology: Topology,
     /// Internal addresses in the order of the object, then external ones. The first is the primary
     /// address.
     pub addresses: Vec<IpAddr>,
@@ -164,6 +164,13 @@ pub struct Node {
     /// The Node is being deleted, or the cluster autoscaler is about to delete it: load balancers
     /// should stop sending.
     pub is_leaving: bool,
+}
+
+/// Part of the cluster that a node is in, which hints of endpoints are compared with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Topology {
+    /// Label `topology.kubernetes.io/zone`; `None` if it is absent or empty.
+    pub zone: Option<Arc<str>>,
 }
 
 /// Kind of the objects that are listed and watched.

@@ -5,7 +5,7 @@
 //! clusters do not: for such a line Services are rendered one by one, in the worst case all, until
 //! one has the chain.
 
-use super::options::{Comments, RenderContext};
+use super::options::{Comments, Options};
 use super::service::{self, ServiceRules};
 use crate::model::{ServiceName, Services};
 use crate::ruleset::ServiceChain;
@@ -15,10 +15,10 @@ use crate::ruleset::ServiceChain;
 pub(crate) fn service_of_line(
     line: &str,
     services: &dyn Services,
-    context: RenderContext<'_>,
+    options: &Options,
 ) -> Option<ServiceName> {
     let commented = commented_services(line).find(|name| services.get(name).is_some());
-    commented.or_else(|| service_of_chain(service_chain(line)?, services, context))
+    commented.or_else(|| service_of_chain(service_chain(line)?, services, options))
 }
 
 /// Returns the Services that the comment of a rule may name: every word in the form of the name of
@@ -54,12 +54,12 @@ fn service_chain(line: &str) -> Option<ServiceChain> {
 fn service_of_chain(
     chain: ServiceChain,
     services: &dyn Services,
-    context: RenderContext<'_>,
+    options: &Options,
 ) -> Option<ServiceName> {
     let mut rules = ServiceRules::default();
     let mut all = services.all();
     let found = all.find(|(name, state)| {
-        service::render(&mut rules, name, state, context, Comments::NotOnEndpoints);
+        service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
         rules.chains().any(|rendered| rendered.chain == chain)
     });
     found.map(|(name, _)| name.clone())

@@ -69,7 +69,7 @@ pub(crate) use applied::{
 pub(crate) use line_owner::service_of_line;
 pub use options::{
     Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, Options, PartialRestore, RenderContext,
+    Masquerade, MasqueradePolicy, Options, PartialRestore,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};

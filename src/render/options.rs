@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use super::tree::TreeThresholds;
-use crate::model::ExternalIps;
+use crate::model::{ExternalIps, Topology};
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
@@ -47,6 +47,8 @@ pub struct Options {
     pub large_cluster_endpoints: usize,
     /// Number of rules above which a dispatch chain is a tree.
     pub tree_thresholds: TreeThresholds,
+    /// Part of the cluster that this node is in, which hints of endpoints are compared with.
+    pub topology: Topology,
 }
 
 impl Options {
@@ -73,6 +75,7 @@ impl Options {
             node_ip,
             large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
             tree_thresholds: TreeThresholds::FLAT,
+            topology: Topology::default(),
         }
     }
 
@@ -283,21 +286,12 @@ impl Counters {
     }
 }
 
-/// Inputs that all Services of one payload share: [`Options`], and the zone of this node.
-#[derive(Debug, Clone, Copy)]
-pub struct RenderContext<'a> {
-    /// Options and node facts that shape rules.
-    pub options: &'a Options,
-    /// Zone of this node, which zone hints of endpoints are compared with.
-    pub zone: Option<&'a str>,
-}
-
 /// Change of an input for which the rules of all Services have to be rendered again. A
 /// [`DeclineReason`](super::DeclineReason) is about the rules in the kernel instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RerenderReason {
-    /// The zone of the node changed, and with it the meaning of hints.
-    Zone,
+    /// The topology of the node changed, and with it the meaning of hints.
+    Topology,
     /// The match for local Pod traffic changed.
     LocalTraffic,
     /// The address of the node changed.
@@ -307,11 +301,10 @@ pub(crate) enum RerenderReason {
 }
 
 impl RerenderReason {
-    /// Returns the reason for which rules rendered with `old` are wrong with `new`; `None` if they
-    /// are right. The addresses of NodePorts do not count: each has one rule, a jump to
+    /// Returns the reason for which rules rendered with `before` are wrong with `after`; `None` if
+    /// they are right. The addresses of NodePorts do not count: each has one rule, a jump to
     /// `KUBE-NODEPORTS`, and every partial payload writes changes of these jumps.
-    pub(crate) fn between(old: RenderContext<'_>, new: RenderContext<'_>) -> Option<Self> {
-        let (before, after) = (old.options, new.options);
+    pub(crate) fn between(before: &Options, after: &Options) -> Option<Self> {
         if before.local_traffic != after.local_traffic {
             return Some(Self::LocalTraffic);
         }
@@ -320,18 +313,19 @@ impl RerenderReason {
         }
         let alike = Options {
             node_port_addresses: after.node_port_addresses.clone(),
+            topology: after.topology.clone(),
             ..before.clone()
         };
         if alike != *after {
             return Some(Self::Options);
         }
-        (old.zone != new.zone).then_some(Self::Zone)
+        (before.topology != after.topology).then_some(Self::Topology)
     }
 
     /// Returns the reason as logs and diffs print it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Self::Zone => "zone changed",
+            Self::Topology => "zone changed",
             Self::LocalTraffic => "match for local pod traffic changed",
             Self::NodeAddress => "node address changed",
             Self::Options => "options changed",

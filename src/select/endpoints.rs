@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::endpoint_text::EndpointText;
 use crate::model::{
-    Allowance, Endpoint, NodeHint, Service, ServicePort, ServiceState, TrafficPolicy,
+    Allowance, Endpoint, NodeHint, Service, ServicePort, ServiceState, Topology, TrafficPolicy,
 };
 use crate::net::{Port, Protocol};
 
@@ -186,7 +186,7 @@ pub fn select<'a>(
     mut candidates: Vec<Candidate<'a>>,
     service: &Service,
     port: &ServicePort,
-    zone: Option<&str>,
+    topology: &Topology,
 ) -> Selection<'a> {
     let is_external = service.is_externally_accessible(port);
     let is_internal_local = service.internal_policy == TrafficPolicy::Local;
@@ -195,7 +195,7 @@ pub fn select<'a>(
         is_internal_local || (service.external_policy == TrafficPolicy::Local && is_external);
 
     if uses_cluster {
-        mark_cluster(&mut candidates, zone);
+        mark_cluster(&mut candidates, topology);
     }
     if uses_local {
         mark_local(&mut candidates);
@@ -215,17 +215,17 @@ pub fn select<'a>(
     }
 }
 
-/// Marks ready endpoints within the topology of the hints; if no endpoint is ready, terminating
-/// ones that still serve, anywhere.
-fn mark_cluster(candidates: &mut [Candidate<'_>], zone: Option<&str>) {
+/// Marks ready endpoints in the part of the cluster that the hints select; if no endpoint is ready,
+/// terminating ones that still serve, anywhere.
+fn mark_cluster(candidates: &mut [Candidate<'_>], topology: &Topology) {
     let ready = candidates
         .iter()
         .map(|c| c.endpoint)
         .filter(|endpoint| endpoint.is_ready);
-    let topology = Topology::from_hints(ready, zone);
+    let scope = HintScope::of(ready, topology);
     let mut has_ready = false;
     for candidate in candidates.iter_mut() {
-        candidate.in_cluster = candidate.endpoint.is_ready && topology.admits(candidate.endpoint);
+        candidate.in_cluster = candidate.endpoint.is_ready && scope.admits(candidate.endpoint);
         has_ready |= candidate.in_cluster;
     }
     if !has_ready {
@@ -256,9 +256,9 @@ const fn is_fallback(endpoint: &Endpoint) -> bool {
     endpoint.is_serving && endpoint.is_terminating
 }
 
-/// Part of the cluster that traffic should stay in.
+/// Part of the cluster that traffic should stay in, as hints ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Topology<'a> {
+enum HintScope<'a> {
     /// All endpoints.
     Anywhere,
     /// Endpoints with a hint for this node.
@@ -267,11 +267,13 @@ enum Topology<'a> {
     SameZone(&'a str),
 }
 
-impl<'a> Topology<'a> {
-    /// Returns the topology that follows from the hints of all ready endpoints.
+impl<'a> HintScope<'a> {
+    /// Returns the scope that follows from the hints of all ready endpoints, on a node with this
+    /// topology.
     ///
     /// Upstream: pkg/proxy/topology.go, `topologyModeFromHints` (v1.36)
-    fn from_hints<'e>(ready: impl Iterator<Item = &'e Endpoint>, zone: Option<&'a str>) -> Self {
+    fn of<'e>(ready: impl Iterator<Item = &'e Endpoint>, topology: &'a Topology) -> Self {
+        let zone = topology.zone.as_deref();
         let mut tally = Tally {
             all_have_node: true,
             all_have_zone: true,

@@ -16,7 +16,7 @@ use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
     self, AppliedState, ComparedTables, DeclineReason, DispatchRepair, LiveChains, LiveRules,
-    Options, RenderContext,
+    Options,
 };
 use crate::rules::Table;
 use crate::ruleset::KUBE_SERVICES;
@@ -272,15 +272,11 @@ impl<I: Iptables> Syncer<I> {
         if reading.service_chains.is_empty() {
             return;
         }
-        let context = RenderContext {
-            options,
-            zone: self.history.last_zone.as_deref(),
-        };
         let listing = reading.service_listing.as_deref();
         let services = RenderedServices(&self.tracker);
         let differing =
             self.applied
-                .verify_chains(&reading.service_chains, listing, &services, context);
+                .verify_chains(&reading.service_chains, listing, &services, options);
         if differing.is_empty() {
             return;
         }
@@ -325,13 +321,9 @@ impl<I: Iptables> Syncer<I> {
         let Some(options) = self.applied_options.clone() else {
             return;
         };
-        let context = RenderContext {
-            options: &options,
-            zone: self.history.last_zone.as_deref(),
-        };
         let changing = self.changing_services();
         let services = self.rendered_services();
-        match render::verify_tables(found, live, &services, context, &changing) {
+        match render::verify_tables(found, live, &services, &options, &changing) {
             Ok(verified) => {
                 add_differing(&verified, &changing, drift);
                 self.applied = verified.applied;

@@ -3,10 +3,9 @@
 //! Each full sync has one [`FullReason`], which logs and metrics name: full syncs are slow, and
 //! should be rare.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::render::{Counters, Options, RenderContext, RerenderReason};
+use crate::render::{Counters, Options, RerenderReason};
 
 /// Scope of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +101,6 @@ pub(crate) struct SyncHistory {
     /// Render options of the last applied sync. They stay while the state of the kernel is unknown,
     /// unlike [`Syncer::applied_options`](super::Syncer::applied_options).
     pub last_options: Option<Options>,
-    /// Zone of the node at the last applied sync.
-    pub last_zone: Option<Arc<str>>,
 }
 
 impl SyncHistory {
@@ -123,17 +120,17 @@ impl SyncHistory {
         self.last_options.as_ref().map(|options| options.counters)
     }
 
-    /// Returns the scope of the next sync with `context`; `every` is the interval of periodic full
+    /// Returns the scope of the next sync with `options`; `every` is the interval of periodic full
     /// syncs.
-    pub(crate) fn scope(&self, context: RenderContext<'_>, every: Duration, now: Instant) -> Scope {
+    pub(crate) fn scope(&self, options: &Options, every: Duration, now: Instant) -> Scope {
         let Some(last_full) = self.last_full else {
             return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
         };
         if let Some(reason) = self.must_be_full {
             return Scope::Full(reason);
         }
-        match self.rerender_reason(context) {
-            Some(RerenderReason::Zone) => return Scope::Full(FullReason::ZoneChanged),
+        match self.rerender_reason(options) {
+            Some(RerenderReason::Topology) => return Scope::Full(FullReason::ZoneChanged),
             Some(_) => return Scope::Full(FullReason::NodeChanged),
             None => {}
         }
@@ -159,13 +156,9 @@ impl SyncHistory {
         self.postponed_until = Some(now + PERIODIC_RETRY_DELAY);
     }
 
-    /// Returns the reason to rewrite all rules for `context`, if it differs from the last applied
+    /// Returns the reason to rewrite all rules for `options`, if they differ from the last applied
     /// sync in something that all rules depend on.
-    pub(crate) fn rerender_reason(&self, context: RenderContext<'_>) -> Option<RerenderReason> {
-        let known = RenderContext {
-            options: self.last_options.as_ref()?,
-            zone: self.last_zone.as_deref(),
-        };
-        RerenderReason::between(known, context)
+    pub(crate) fn rerender_reason(&self, options: &Options) -> Option<RerenderReason> {
+        RerenderReason::between(self.last_options.as_ref()?, options)
     }
 }

@@ -14,7 +14,7 @@
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
 //! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: its part for one prefix.
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
-//! - Render options: input of rules apart from Services and the zone of the node.
+//! - Render options: inputs of rules apart from Services.
 //! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
 //! - Dirty Service: changed in the cluster since it was last applied.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.

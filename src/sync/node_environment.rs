@@ -54,6 +54,7 @@ impl NodeEnvironment {
             local_traffic: self.local_traffic(node),
             node_port_addresses: configured_addresses.addresses(node_addresses),
             node_ip: self.node_ip(node),
+            topology: node.map(|node| node.topology.clone()).unwrap_or_default(),
             ..self.fixed.clone()
         };
         if !self.needs_route_localnet() {

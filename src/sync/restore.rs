@@ -17,7 +17,7 @@ use crate::host::{
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, ComparedTables, Counter, Counters, DeclineReason, FullPayload, LiveChains,
-    Options, PartialPayload, PartialRestore, RenderContext,
+    Options, PartialPayload, PartialRestore,
 };
 use crate::rules::{Payload, Table, Text};
 
@@ -70,15 +70,11 @@ impl<I: Iptables> Syncer<I> {
         Attempt::new(Scope::Full(reason), written)
     }
 
-    /// Writes the differences from the applied state: for dirty Services, or for all if render
-    /// options or the zone of the node changed.
+    /// Writes the differences from the applied state: for dirty Services, or for all if an
+    /// option changed that shapes the rules of all.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
-        if self
-            .history
-            .rerender_reason(self.context(options))
-            .is_some()
-        {
+        if self.history.rerender_reason(options).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.quarantine.has(name));
@@ -149,12 +145,7 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> Result<ComparedTables, DeclineReason> {
         let found = rules.found.take().ok_or(DeclineReason::Unreadable)?;
-        let adopted = render::adopt(
-            found,
-            &rules.live,
-            &self.rendered_services(),
-            self.context(options),
-        )?;
+        let adopted = render::adopt(found, &rules.live, &self.rendered_services(), options)?;
         if rules.is_mangle_complete {
             Ok(adopted)
         } else {
@@ -186,7 +177,7 @@ impl<I: Iptables> Syncer<I> {
             self.forget_kernel();
         }
         let services = self.rendered_services();
-        let payload = || FullPayload::new(&services, self.context(options), live);
+        let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
         let restored = self.restore_payload(&mut full, deadline).await;
         let is_untouched = restored
@@ -256,14 +247,12 @@ impl<I: Iptables> Syncer<I> {
         partial_restore: PartialRestore,
         options: &Options,
     ) -> PartialPayload {
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        let context = RenderContext { options, zone };
         let services = RenderedServices(&self.tracker);
         render::partial_payload(
             &mut self.applied,
             &services,
             names.iter(),
-            context,
+            options,
             partial_restore,
         )
     }
@@ -293,12 +282,6 @@ impl<I: Iptables> Syncer<I> {
         self.fixed_chains_to_repair.clear();
         self.jumps_to_repair.clear();
         self.services_to_repair.clear();
-    }
-
-    /// Returns the render options and the zone of the node.
-    pub(super) fn context<'a>(&'a self, options: &'a Options) -> RenderContext<'a> {
-        let zone = self.tracker.node().and_then(|node| node.zone.as_deref());
-        RenderContext { options, zone }
     }
 }
 

@@ -368,7 +368,7 @@ impl<I: Iptables> Syncer<I> {
         };
         let mut lines = excerpt.lines.iter();
         let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        let name = service_of_line(line, &self.rendered_services(), self.context(options))?;
+        let name = service_of_line(line, &self.rendered_services(), options)?;
         let error = failure.on_one_line();
         Some(NamedService { name, error })
     }

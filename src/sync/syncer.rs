@@ -227,7 +227,6 @@ impl<I: Iptables> Syncer<I> {
         unresolved: &[ServiceName],
     ) -> AppliedChanges {
         self.history.last_options = Some(options.clone());
-        self.history.last_zone = self.tracker.node().and_then(|node| node.zone.clone());
         let quarantine = &self.quarantine;
         self.tracker
             .mark_applied_where(|name| !quarantine.has(name) && !unresolved.contains(name))
@@ -235,8 +234,7 @@ impl<I: Iptables> Syncer<I> {
 
     fn scope(&self, options: &Options) -> Scope {
         let every = self.config.full_sync_interval;
-        self.history
-            .scope(self.context(options), every, (self.clock)())
+        self.history.scope(options, every, (self.clock)())
     }
 
     /// Returns the scope of a second attempt after a failed first one; `None` if it would fail in
@@ -261,7 +259,7 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
                 // The rules in the kernel name the counters of the last applied sync.
                 options.counters = self.history.counters().unwrap_or_default();
-                let rewrite = self.history.rerender_reason(self.context(options));
+                let rewrite = self.history.rerender_reason(options);
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
             _ => None,

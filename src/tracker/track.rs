@@ -11,7 +11,7 @@ use super::dirty::{AppliedChanges, Dirty, UnappliedObjects};
 use super::frontends::Frontends;
 use crate::model::{
     Change, ExternalIps, Frontend, Kind, NamespaceLimits, Node, Service, ServiceName, ServiceState,
-    Services, Slice, SliceName,
+    Services, Slice, SliceName, Topology,
 };
 
 /// Known objects of one family, and the changes that the kernel does not have yet.
@@ -28,8 +28,8 @@ pub struct Tracker {
     /// Services whose lost frontends changed since they were last rendered.
     pub(super) changed_losses: BTreeSet<ServiceName>,
     pub(super) allowances: Allowances,
-    /// Zone of the rules in the kernel.
-    applied_zone: Option<Arc<str>>,
+    /// Topology of the node at the last applied sync.
+    applied_topology: Topology,
     /// Kinds of which a list is complete. Before that, an object may be unknown and exist.
     listed: BTreeSet<Kind>,
     started: SystemTime,
@@ -74,7 +74,7 @@ impl Tracker {
             overrides: BTreeMap::new(),
             changed_losses: BTreeSet::new(),
             allowances: Allowances::new(NamespaceLimits::DEFAULT),
-            applied_zone: None,
+            applied_topology: Topology::default(),
             listed: BTreeSet::new(),
             started,
         }
@@ -113,7 +113,7 @@ impl Tracker {
 
     /// Reports whether there is anything to sync.
     pub fn has_pending(&self) -> bool {
-        self.pending() > 0 || self.is_zone_dirty()
+        self.pending() > 0 || self.is_topology_dirty()
     }
 
     /// Returns the number of dirty Services.
@@ -146,9 +146,9 @@ impl Tracker {
         self.dirty.names()
     }
 
-    /// Reports whether the zone of this node changed, which changes the meaning of all hints.
-    pub fn is_zone_dirty(&self) -> bool {
-        self.zone() != self.applied_zone.as_ref()
+    /// Reports whether the topology of this node changed, which changes the meaning of all hints.
+    pub fn is_topology_dirty(&self) -> bool {
+        self.topology() != self.applied_topology
     }
 
     /// Returns the last known Node.
@@ -168,7 +168,7 @@ impl Tracker {
         &mut self,
         is_applied: impl Fn(&ServiceName) -> bool,
     ) -> AppliedChanges {
-        self.applied_zone = self.zone().cloned();
+        self.applied_topology = self.topology();
         let mut applied = AppliedChanges::default();
         let changed_losses = &self.changed_losses;
         let is_applied = |name: &ServiceName| is_applied(name) && !changed_losses.contains(name);
@@ -319,8 +319,9 @@ impl Tracker {
         }
     }
 
-    fn zone(&self) -> Option<&Arc<str>> {
-        self.node.as_ref().and_then(|node| node.zone.as_ref())
+    fn topology(&self) -> Topology {
+        let node = self.node.as_ref();
+        node.map(|node| node.topology.clone()).unwrap_or_default()
     }
 
     /// Notes that all objects of a kind are known. Which Services exceed a limit depends on the

@@ -5,7 +5,7 @@
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LiveChains, Options, PartialRestore, RenderContext, partial_payload,
+    AppliedState, FullPayload, LiveChains, Options, PartialRestore, partial_payload,
 };
 use deltaproxy::testing::rules::Payload;
 use deltaproxy::testing::tracker::Tracker;
@@ -85,7 +85,7 @@ impl Play {
     /// The full payload, and what the kernel then has.
     pub(crate) fn full(&self) -> (String, AppliedState) {
         let live = LiveChains::default();
-        let mut full = FullPayload::new(&self.tracker, self.setting(), &live);
+        let mut full = FullPayload::new(&self.tracker, &self.options, &live);
         let mut bytes = Vec::new();
         while full.write_next(&mut bytes) {}
         (String::from_utf8(bytes).unwrap(), full.finish().0)
@@ -96,21 +96,13 @@ impl Play {
         let dirty = self.tracker.dirty();
         let names: Vec<_> = dirty.cloned().collect();
         let shape = PartialRestore::ChangedChains;
-        let payload = partial_payload(applied, &self.tracker, names.iter(), self.setting(), shape);
+        let payload = partial_payload(applied, &self.tracker, names.iter(), &self.options, shape);
         String::from_utf8(payload.text).unwrap()
     }
 
     /// All that is known is in the kernel.
     pub(crate) fn settle(&mut self) {
         self.tracker.mark_applied();
-    }
-
-    fn setting(&self) -> RenderContext<'_> {
-        let node = self.tracker.node();
-        RenderContext {
-            options: &self.options,
-            zone: node.and_then(|node| node.zone.as_deref()),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, RenderContext};
+use deltaproxy::testing::render::{FullPayload, LiveChains};
 use deltaproxy::testing::rules::{Payload, RuleSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -302,10 +302,9 @@ proptest! {
             world.edit(&mut Dice::new(*seed));
         }
         let options = any_environment(&mut Dice::new(setting), family).options(Some(&world.node), &[]);
-        let (tracker, zone) = (world.tracker(), world.node.zone.as_deref());
-        let context = RenderContext { options: &options, zone };
+        let tracker = world.tracker();
         let live = LiveChains::default();
-        let mut payload = FullPayload::new(&tracker, context, &live);
+        let mut payload = FullPayload::new(&tracker, &options, &live);
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let mut rules = RuleSet::default();

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{
-    FullPayload, LiveChains, RenderContext, TreeThresholds, inline_trees,
-};
+use deltaproxy::testing::render::{FullPayload, LiveChains, TreeThresholds, inline_trees};
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 
 use super::{Fixture, difference, explained};
@@ -22,10 +20,8 @@ fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
     let environment = any_environment(&mut Dice::new(setting), world.family);
     let mut options = environment.options(node, &[]);
     options.tree_thresholds = dispatch;
-    let zone = node.and_then(|node| node.zone.as_deref());
-    let options = &options;
     let live = LiveChains::default();
-    let mut payload = FullPayload::new(&tracker, RenderContext { options, zone }, &live);
+    let mut payload = FullPayload::new(&tracker, &options, &live);
     let mut bytes = Vec::new();
     while payload.write_next(&mut bytes) {}
     let mut rules = RuleSet::default();

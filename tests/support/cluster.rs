@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use deltaproxy::testing::model::{
-    Change, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
+    Change, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort, Topology,
     TrafficPolicy,
 };
 use deltaproxy::testing::net::{IpFamily, Protocol};
@@ -55,7 +55,9 @@ impl World {
             services: BTreeMap::new(),
             slices: BTreeMap::new(),
             node: Node {
-                zone: Some("a".into()),
+                topology: Topology {
+                    zone: Some("a".into()),
+                },
                 addresses: vec![ip(family, Use::Node, 1)],
                 pod_cidrs: vec![pod_cidr(family)],
                 is_leaving: false,
@@ -189,7 +191,9 @@ impl World {
             56..80 => self.change_slice(dice),
             80..86 => drop(remove(&mut self.slices, dice)),
             86..90 => self.relabel(dice),
-            90..92 => self.node.zone = dice.pick(&[None, Some("a".into()), Some("b".into())]),
+            90..92 => {
+                self.node.topology.zone = dice.pick(&[None, Some("a".into()), Some("b".into())])
+            }
             92 => self.node.addresses = vec![ip(self.family, Use::Node, dice.below(3))],
             93..96 => return self.say_again(dice),
             _ => return self.relist(dice),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::support::rules::tree_chains;
 
 use deltaproxy::testing::host::{Fake, Fault, RestoreError};
-use deltaproxy::testing::model::{Services, TrafficPolicy};
+use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     Counters, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
@@ -336,7 +336,12 @@ fn totals_of(tracker: &Tracker) -> ServiceTotals {
     for (state, service) in services {
         let groups = EndpointGroups::of(state);
         for port in &service.ports {
-            let chosen = select::select(groups.of_port(port).merge(), service, port, None);
+            let chosen = select::select(
+                groups.of_port(port).merge(),
+                service,
+                port,
+                &Topology::default(),
+            );
             let is_dropped = |policy| {
                 let needs_local = policy == TrafficPolicy::Local;
                 usize::from(needs_local && chosen.has_any && !chosen.has_local)

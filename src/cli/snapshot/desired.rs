@@ -16,7 +16,7 @@ use crate::config::{RenderConfig, Source, environment};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Options, RenderContext};
+use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Options};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
 use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
@@ -53,7 +53,7 @@ pub(in crate::cli) fn render(
     };
     for (family, tracker) in trackers.as_ref().into_pairs() {
         let options = options(config, family, tracker)?;
-        let (text, _) = full(setting(tracker, &options), tracker);
+        let (text, _) = full(&options, tracker);
         let rules = snapshot.rules.get_mut(family);
         rules.apply(&String::from_utf8_lossy(&text))?;
         *snapshot.pods.get_mut(family) = match &options.local_traffic {
@@ -64,21 +64,10 @@ pub(in crate::cli) fn render(
     Ok(snapshot)
 }
 
-/// Returns the render inputs of a family.
-pub(in crate::cli) fn setting<'a>(tracker: &'a Tracker, options: &'a Options) -> RenderContext<'a> {
-    RenderContext {
-        options,
-        zone: tracker.node().and_then(|node| node.zone.as_deref()),
-    }
-}
-
 /// Renders the full payload for a host without rules, and the applied state after its restore.
-pub(in crate::cli) fn full(
-    setting: RenderContext<'_>,
-    tracker: &Tracker,
-) -> (Vec<u8>, AppliedState) {
+pub(in crate::cli) fn full(options: &Options, tracker: &Tracker) -> (Vec<u8>, AppliedState) {
     let live = LiveChains::default();
-    let mut payload = FullPayload::new(tracker, setting, &live);
+    let mut payload = FullPayload::new(tracker, options, &live);
     let mut text = Vec::new();
     while payload.write_next(&mut text) {}
     (text, payload.finish().0)

@@ -14,7 +14,7 @@ use crate::cli::exit::ErrorReport;
 use crate::config::OriginArgs;
 
 pub(super) use desired::render as desired;
-pub(super) use desired::{full, manifest_trackers, objects, options, setting};
+pub(super) use desired::{full, manifest_trackers, objects, options};
 pub(super) use proxy_report::Conflicts;
 pub(super) use recorded::{live, saved};
 pub(super) use rules::{RuleOrigin, RuleSnapshot, TypeSource};

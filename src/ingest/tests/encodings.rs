@@ -22,7 +22,7 @@ use crate::ingest::object::{Conditions, EndpointSliceObject, NodeObject, Service
 use crate::ingest::{Interner, endpoint_slice, node, service};
 use crate::model::{
     Endpoint, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
-    TrafficPolicy,
+    Topology, TrafficPolicy,
 };
 use crate::net::{IpFamily, IpNet, PerFamily, Port, Protocol, is_unroutable, parse_cidr, parse_ip};
 
@@ -367,7 +367,9 @@ fn expected_node(object: &core::Node) -> Node {
     let zone = label(&object.metadata, "topology.kubernetes.io/zone");
     let pod_cidrs = spec.pod_cidrs.iter().flatten();
     Node {
-        zone: zone.filter(|zone| !zone.is_empty()).map(Arc::from),
+        topology: Topology {
+            zone: zone.filter(|zone| !zone.is_empty()).map(Arc::from),
+        },
         addresses,
         pod_cidrs: pod_cidrs.filter_map(|cidr| parse_cidr(cidr)).collect(),
         is_leaving: taints.any(|taint| taint.key == "ToBeDeletedByClusterAutoscaler")

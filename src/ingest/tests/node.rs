@@ -56,7 +56,11 @@ fn pod_networks_keep_their_order() {
 
 #[test]
 fn zone_is_a_label() {
-    let labelled = |labels: Value| read(json!({ "metadata": { "labels": labels } })).zone;
+    let labelled = |labels: Value| {
+        read(json!({ "metadata": { "labels": labels } }))
+            .topology
+            .zone
+    };
     let zone = labelled(json!({ "topology.kubernetes.io/zone": "a" }));
     assert_eq!(zone.as_deref(), Some("a"));
     assert_eq!(labelled(json!({ "topology.kubernetes.io/zone": "" })), None);

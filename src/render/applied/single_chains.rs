@@ -13,7 +13,7 @@ use super::live::{LiveRule, LiveRules, has_same_rules};
 use super::parsed::{ParsedChain, ParsedDigest, parsed_digest};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
-use crate::render::options::{Comments, RenderContext};
+use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, DispatchKey, DispatchRule, ServiceRules, ServiceTotals, TextDigest,
 };
@@ -95,7 +95,7 @@ impl AppliedState {
         chains: &BTreeSet<Box<str>>,
         listing: Option<&str>,
         services: &dyn Services,
-        context: RenderContext<'_>,
+        options: &Options,
     ) -> Vec<(ServiceName, ServiceChain)> {
         let chains = chains.iter().filter_map(|chain| ServiceChain::parse(chain));
         let chains: BTreeSet<ServiceChain> = chains.collect();
@@ -111,7 +111,7 @@ impl AppliedState {
             }
             let same = match (&live, services.get(name)) {
                 (Some(live), Some(state)) => same_chains(live, &recorded, |rules, comments| {
-                    service::render(rules, name, state, context, comments);
+                    service::render(rules, name, state, options, comments);
                 }),
                 _ => BTreeMap::new(),
             };

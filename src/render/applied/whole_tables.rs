@@ -20,7 +20,7 @@ use super::single_chains::{UnmatchedRules, lines_of, remove_node_ports_jumps};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Options, RenderContext};
+use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
 };
@@ -113,7 +113,7 @@ pub(crate) fn verify_tables(
     live_rules: LiveRules,
     live_chains: &LiveChains,
     services: &dyn Services,
-    context: RenderContext<'_>,
+    options: &Options,
     dirty: &BTreeSet<ServiceName>,
 ) -> Result<ComparedTables, DeclineReason> {
     for dispatch in DispatchChain::ALL {
@@ -121,16 +121,15 @@ pub(crate) fn verify_tables(
             return Err(DeclineReason::DispatchOrFixedChains(dispatch.table()));
         }
     }
-    let options = context.options;
     let mut comparison = LiveComparison::new(live_rules, options, Strictness::Verification)?;
     let (mut rendered, mut other) = (ServiceRules::default(), ServiceRules::default());
     for (name, state) in services.all() {
-        service::render(&mut rendered, name, state, context, Comments::Everywhere);
+        service::render(&mut rendered, name, state, options, Comments::Everywhere);
         let mut same = comparison.same_chains(&rendered);
         if same.len() < rendered.chains().count() {
             // The live rules may lack comments on endpoints: the cluster is above the endpoint
             // threshold, or was when they were written.
-            service::render(&mut other, name, state, context, Comments::NotOnEndpoints);
+            service::render(&mut other, name, state, options, Comments::NotOnEndpoints);
             let same_otherwise = comparison.same_chains(&other);
             if same_otherwise.len() > same.len() {
                 std::mem::swap(&mut rendered, &mut other);
@@ -151,22 +150,21 @@ pub(crate) fn adopt(
     live_rules: LiveRules,
     live_chains: &LiveChains,
     services: &dyn Services,
-    context: RenderContext<'_>,
+    options: &Options,
 ) -> Result<ComparedTables, DeclineReason> {
-    check_shared_chains(&live_rules, context.options)?;
+    check_shared_chains(&live_rules, options)?;
     if live_rules.has_unparsed_chain {
         return Err(DeclineReason::UnparsedChain);
     }
-    let options = context.options;
     let mut comparison = LiveComparison::new(live_rules, options, Strictness::Adoption)?;
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))
         .sum();
-    let comments = Comments::for_cluster(endpoints, context.options);
+    let comments = Comments::for_cluster(endpoints, options);
     let mut rendered = ServiceRules::default();
     for (name, state) in services.all() {
-        service::render(&mut rendered, name, state, context, comments);
+        service::render(&mut rendered, name, state, options, comments);
         let same = comparison.same_chains(&rendered);
         comparison.count(&rendered, &same);
         comparison.record(name, &rendered, same);

@@ -21,7 +21,7 @@ use super::cost::{self, Declarations};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, RenderContext};
+use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
@@ -37,7 +37,7 @@ type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceStat
 /// Writer of a full payload.
 pub struct FullPayload<'a> {
     services: &'a dyn Services,
-    context: RenderContext<'a>,
+    options: &'a Options,
     live: &'a LiveChains,
     next: Part<'a>,
     /// Endpoints of the Services whose filter rules are written so far; of all Services from the
@@ -66,14 +66,10 @@ enum Part<'a> {
 impl<'a> FullPayload<'a> {
     /// Begins a payload with the rules of `services`, for a kernel with the chains and entry jumps
     /// in `live`.
-    pub fn new(
-        services: &'a dyn Services,
-        context: RenderContext<'a>,
-        live: &'a LiveChains,
-    ) -> Self {
+    pub fn new(services: &'a dyn Services, options: &'a Options, live: &'a LiveChains) -> Self {
         Self {
             services,
-            context,
+            options,
             live,
             next: Part::FilterHead,
             endpoints: 0,
@@ -91,7 +87,7 @@ impl<'a> FullPayload<'a> {
     }
 
     fn declarations(&self) -> Declarations {
-        let backend = self.context.options.backend;
+        let backend = self.options.backend;
         cost::full_declarations(backend, self.live, self.endpoints)
     }
 
@@ -121,7 +117,7 @@ impl<'a> FullPayload<'a> {
             Part::NatChains(mut services, mut chains) => {
                 if let Some((name, state)) = services.next() {
                     let comments = self.comments();
-                    service::render(&mut self.rules, name, state, self.context, comments);
+                    service::render(&mut self.rules, name, state, self.options, comments);
                     chains.extend(self.rules.chains().map(|rendered| rendered.chain));
                     Part::NatChains(services, chains)
                 } else {
@@ -163,10 +159,10 @@ impl<'a> FullPayload<'a> {
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         // KUBE-FIREWALL has to exist, as entry jumps reference it. If the proxy has no rule in it,
         // all rules in an existing one are kubelet's, and a declaration would delete them.
-        if fixed_chains::fills_kube_firewall(self.context.options) || !self.live.has_kube_firewall {
+        if fixed_chains::fills_kube_firewall(self.options) || !self.live.has_kube_firewall {
             write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
-        fixed_chains::write_filter(buf, self.context.options);
+        fixed_chains::write_filter(buf, self.options);
         self.write_entry_jumps(buf, Table::Filter);
     }
 
@@ -176,7 +172,7 @@ impl<'a> FullPayload<'a> {
         name: &ServiceName,
         state: &ServiceState,
     ) {
-        service::render_filter(&mut self.rules, name, state, self.context);
+        service::render_filter(&mut self.rules, name, state, self.options);
         self.endpoints += self.rules.totals().endpoints;
         if self.are_all_flat() {
             write_flat_rules(buf, &self.rules, Table::Filter);
@@ -200,7 +196,7 @@ impl<'a> FullPayload<'a> {
     /// Reports whether the options make every dispatch chain flat, so that each rule can be
     /// written with its Service. The shape of a tree depends on the rules of all Services.
     fn are_all_flat(&self) -> bool {
-        self.context.options.tree_thresholds == TreeThresholds::FLAT
+        self.options.tree_thresholds == TreeThresholds::FLAT
     }
 
     /// Writes the rules of the dispatch chains of a table, if their shape depends on all rules.
@@ -208,7 +204,7 @@ impl<'a> FullPayload<'a> {
         if self.are_all_flat() {
             return;
         }
-        let thresholds = self.context.options.tree_thresholds;
+        let thresholds = self.options.tree_thresholds;
         self.applied.reshape(table, thresholds);
         let all = DispatchChain::ALL.into_iter();
         for dispatch in all.filter(|dispatch| dispatch.table() == table) {
@@ -234,8 +230,8 @@ impl<'a> FullPayload<'a> {
         self.write_list_command(buf);
         write_chain_declarations(buf, &NAT_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
-        fixed_chains::write_nat(buf, self.context.options);
-        self.applied.fixed_rule_counts = fixed_chains::rule_counts(self.context.options);
+        fixed_chains::write_nat(buf, self.options);
+        self.applied.fixed_rule_counts = fixed_chains::rule_counts(self.options);
         self.write_entry_jumps(buf, Table::Nat);
     }
 
@@ -247,7 +243,7 @@ impl<'a> FullPayload<'a> {
     /// so that the kernel rejects the rules for it. A declaration makes the program check; as it
     /// has no policy, it changes nothing else.
     fn write_list_command(&self, buf: &mut Vec<u8>) {
-        if self.context.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
+        if self.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
             return;
         }
         write_line(buf, &["-S"]);
@@ -272,7 +268,7 @@ impl<'a> FullPayload<'a> {
         declarations: Declarations,
     ) {
         let comments = self.comments();
-        service::render(&mut self.rules, name, state, self.context, comments);
+        service::render(&mut self.rules, name, state, self.options, comments);
         for rendered in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
@@ -289,13 +285,13 @@ impl<'a> FullPayload<'a> {
     /// Returns which rules in nat have comments. Not to be called before the end of the filter
     /// table: endpoints are counted while it is written.
     fn comments(&self) -> Comments {
-        Comments::for_cluster(self.endpoints, self.context.options)
+        Comments::for_cluster(self.endpoints, self.options)
     }
 
     /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         self.write_dispatch_chains(buf, Table::Nat);
-        self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.context.options);
+        self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.options);
         for rule in &self.applied.node_ports_jumps {
             buf.extend_from_slice(b"-A ");
             buf.extend_from_slice(KUBE_SERVICES.as_bytes());

@@ -21,7 +21,7 @@ use super::cost::{self, DispatchOrder, NatSizes};
 use crate::model::{ServiceName, Services};
 use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
+use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{self, ServiceRules, write_chain_declarations, write_line};
 use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::{Backend, Table};
@@ -45,25 +45,25 @@ pub fn partial_payload<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
-    context: RenderContext<'_>,
+    options: &Options,
     partial_restore: PartialRestore,
 ) -> PartialPayload {
-    let comments = comments_after(applied, services, dirty.clone(), context);
+    let comments = comments_after(applied, services, dirty.clone(), options);
     let nat_rule_count = applied.rule_counts().nat;
     let mut changes = Changes::default();
     let mut rules = ServiceRules::default();
     for name in dirty {
         match services.get(name) {
-            Some(state) => service::render(&mut rules, name, state, context, comments),
+            Some(state) => service::render(&mut rules, name, state, options, comments),
             None => rules.clear(),
         }
         let before = applied.record(name, &rules);
         changes.add(&before, &rules, partial_restore);
     }
     for table in [Table::Filter, Table::Nat] {
-        applied.reshape(table, context.options.tree_thresholds);
+        applied.reshape(table, options.tree_thresholds);
     }
-    let jumps = fixed_chains::node_ports_jumps(context.options);
+    let jumps = fixed_chains::node_ports_jumps(options);
     let before = PreviousState {
         node_ports_jumps: std::mem::replace(&mut applied.node_ports_jumps, jumps),
         nat_rule_count,
@@ -72,7 +72,7 @@ pub fn partial_payload<'n>(
     let context = WriteContext {
         before: &before,
         partial_restore,
-        options: context.options,
+        options,
     };
     changes.write(applied, &context)
 }
@@ -86,22 +86,22 @@ fn comments_after<'n>(
     applied: &AppliedState,
     services: &dyn Services,
     dirty: impl Iterator<Item = &'n ServiceName> + Clone,
-    context: RenderContext<'_>,
+    options: &Options,
 ) -> Comments {
     let (mut endpoints, mut upper_bound) = (applied.totals().endpoints, 0);
     for name in dirty.clone() {
         endpoints -= applied.endpoints_of(name);
         upper_bound += services.get(name).map_or(0, service::endpoints_upper_bound);
     }
-    let mut comments = Comments::for_cluster(endpoints, context.options);
+    let mut comments = Comments::for_cluster(endpoints, options);
     // An exact count merges all slices, as rendering does again. It is needed only if the dirty
     // Services can change the answer: if the lower and the upper bound give different ones.
-    if comments == Comments::for_cluster(endpoints + upper_bound, context.options) {
+    if comments == Comments::for_cluster(endpoints + upper_bound, options) {
         return comments;
     }
     for name in dirty {
         endpoints += services.get(name).map_or(0, service::count_endpoints);
-        comments = Comments::for_cluster(endpoints, context.options);
+        comments = Comments::for_cluster(endpoints, options);
         if comments == Comments::NotOnEndpoints {
             break;
         }

@@ -8,7 +8,7 @@ mod dispatch;
 mod plan;
 mod service_rules;
 
-use super::options::{Comments, RenderContext};
+use super::options::{Comments, Options};
 use crate::model::{ServiceName, ServiceState};
 
 pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
@@ -24,15 +24,15 @@ pub(crate) fn render(
     rules: &mut ServiceRules,
     name: &ServiceName,
     state: &ServiceState,
-    context: RenderContext<'_>,
+    options: &Options,
     comments: Comments,
 ) {
     rules.clear();
-    plan::for_each_plan(name, state, context.zone, |plan| {
+    plan::for_each_plan(name, state, &options.topology, |plan| {
         rules.begin_port(plan.index, plan.totals());
-        chains::write(rules, plan, context.options, comments);
-        dispatch::write_nat(rules, plan, context.options);
-        dispatch::write_filter(rules, plan, context.options);
+        chains::write(rules, plan, options, comments);
+        dispatch::write_nat(rules, plan, options);
+        dispatch::write_filter(rules, plan, options);
     });
 }
 
@@ -46,11 +46,11 @@ pub(crate) fn render_filter(
     rules: &mut ServiceRules,
     name: &ServiceName,
     state: &ServiceState,
-    context: RenderContext<'_>,
+    options: &Options,
 ) {
     rules.clear();
-    plan::for_each_plan(name, state, context.zone, |plan| {
+    plan::for_each_plan(name, state, &options.topology, |plan| {
         rules.begin_port(plan.index, plan.totals());
-        dispatch::write_filter(rules, plan, context.options);
+        dispatch::write_filter(rules, plan, options);
     });
 }

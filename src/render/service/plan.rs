@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::service_rules::ServiceTotals;
 use crate::model::{
     Allowance, Frontend, MOST_ENDPOINTS, Service, ServiceName, ServicePort, ServicePortName,
-    ServiceState, TrafficPolicy,
+    ServiceState, Topology, TrafficPolicy,
 };
 use crate::net::Port;
 use crate::ruleset::{ChainHash, ChainHasher, ChainKind, ServiceChain};
@@ -51,14 +51,14 @@ impl<'a> Plan<'a> {
         service_name: &'a ServiceName,
         (state, service, index): (&'a ServiceState, &'a Service, u16),
         (port, endpoints): (&'a ServicePort, PortEndpoints<'_, 'a>),
-        zone: Option<&str>,
+        topology: &Topology,
     ) -> Self {
         let name = ServicePortName {
             service: service_name,
             port: &port.name,
             protocol: port.protocol,
         };
-        let selection = select::select(endpoints.merge(), service, port, zone);
+        let selection = select::select(endpoints.merge(), service, port, topology);
         let hasher = ChainHasher::new(name);
         let hash = hasher.service_port();
         Self {
@@ -173,7 +173,7 @@ impl<'a> Plan<'a> {
 pub(super) fn for_each_plan(
     name: &ServiceName,
     state: &ServiceState,
-    zone: Option<&str>,
+    topology: &Topology,
     mut write: impl FnMut(&Plan<'_>),
 ) {
     let Some(service) = &state.service else {
@@ -184,7 +184,7 @@ pub(super) fn for_each_plan(
     }
     let groups = EndpointGroups::of(state);
     for (index, port) in (0..=u16::MAX).zip(ports(service, &groups)) {
-        write(&Plan::new(name, (state, service, index), port, zone));
+        write(&Plan::new(name, (state, service, index), port, topology));
     }
 }
 

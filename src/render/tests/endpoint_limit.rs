@@ -10,7 +10,7 @@ use crate::model::{
     SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
-use crate::render::options::{Comments, Options, PartialRestore, RenderContext};
+use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{self, ServiceRules, ports_over_limit};
 use crate::render::{AppliedState, partial_payload};
 
@@ -73,12 +73,8 @@ fn state(ports: &[(&str, u32)]) -> ServiceState {
 fn rendered(state: &ServiceState) -> (usize, usize) {
     let options = Options::defaults(IpFamily::V4);
     let mut rules = ServiceRules::default();
-    let context = RenderContext {
-        options: &options,
-        zone: None,
-    };
     let name = ServiceName::new("shop", "cart");
-    service::render(&mut rules, &name, state, context, Comments::Everywhere);
+    service::render(&mut rules, &name, state, &options, Comments::Everywhere);
     (service::count_endpoints(state), ports_over_limit(state))
 }
 
@@ -110,12 +106,8 @@ fn endpoints_in_two_slices_count_once_for_the_comments_of_a_partial_restore() {
     let has_comments = |services: &KnownServices, applied: &mut AppliedState, threshold| {
         let mut options = Options::defaults(IpFamily::V4);
         options.large_cluster_endpoints = threshold;
-        let context = RenderContext {
-            options: &options,
-            zone: None,
-        };
         let shape = PartialRestore::ChangedChains;
-        let payload = partial_payload(applied, services, [&cart].into_iter(), context, shape);
+        let payload = partial_payload(applied, services, [&cart].into_iter(), &options, shape);
         let text = String::from_utf8(payload.text).unwrap();
         let endpoints = text.lines().filter(|line| line.starts_with("-A KUBE-SEP-"));
         let comments: Vec<bool> = endpoints.map(|line| line.contains("--comment")).collect();

@@ -39,11 +39,7 @@ fn one() -> One {
 #[track_caller]
 fn check(line: &str, is_of_service: bool) {
     let (options, services) = (Options::defaults(IpFamily::V4), one());
-    let context = RenderContext {
-        options: &options,
-        zone: None,
-    };
-    let found = service_of_line(line, &services, context);
+    let found = service_of_line(line, &services, &options);
     assert_eq!(found, is_of_service.then_some(services.0), "{line}");
 }
 

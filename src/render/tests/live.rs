@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::IpFamily;
-use crate::render::{FullPayload, LiveChains, LocalhostNodePorts, Options, RenderContext};
+use crate::render::{FullPayload, LiveChains, LocalhostNodePorts, Options};
 use crate::rules::{Backend, Payload, Table};
 
 /// Cluster with these Services. Without any, every Service chain in the kernel is stale.
@@ -47,8 +47,7 @@ fn lines(backend: Backend, saves: &[(Table, &str)], beginnings: &[&str]) -> Vec<
 
 /// Renders the full payload.
 pub(super) fn payload(services: &KnownServices, options: &Options, live: &LiveChains) -> String {
-    let zone = None;
-    let mut full = FullPayload::new(services, RenderContext { options, zone }, live);
+    let mut full = FullPayload::new(services, options, live);
     let mut text = Vec::new();
     while full.write_next(&mut text) {}
     String::from_utf8(text).unwrap()

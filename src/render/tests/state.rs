@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::live::KnownServices;
 use crate::net::IpFamily;
-use crate::render::{AppliedState, Options, PartialRestore, RenderContext, partial_payload};
+use crate::render::{AppliedState, Options, PartialRestore, partial_payload};
 use crate::rules::Table;
 
 #[test]
@@ -15,13 +15,9 @@ fn marks_for_a_rewrite_are_reverted_after_a_restore_that_changed_nothing() {
     );
     let mut applied = AppliedState::default();
     let render = |applied: &mut AppliedState| {
-        let context = RenderContext {
-            options: &options,
-            zone: None,
-        };
         let names = std::iter::empty();
         let partial_restore = PartialRestore::ChangedChains;
-        let payload = partial_payload(applied, &services, names, context, partial_restore);
+        let payload = partial_payload(applied, &services, names, &options, partial_restore);
         String::from_utf8(payload.text).unwrap()
     };
     // The jump to KUBE-NODEPORTS.

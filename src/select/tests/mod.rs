@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::{Candidate, EndpointGroups, MAX_SLICES, local_ready, select};
 use crate::model::{
     Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort, TrafficPolicy,
+    SlicePort, Topology, TrafficPolicy,
 };
 use crate::net::{Port, Protocol, parse_ip};
 

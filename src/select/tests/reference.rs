@@ -125,8 +125,9 @@ proptest! {
         let reach = if is_outside { Reach::Outside } else { Reach::Inside };
         let service = service(policy(is_internal_local), policy(is_external_local), reach);
         let state = state(&[("s", 80, &endpoints)]);
+        let topology = Topology { zone: zone.map(Into::into) };
         let chosen =
-            select(merge(&state, &service.ports[0]), &service, &service.ports[0], zone);
+            select(merge(&state, &service.ports[0]), &service, &service.ports[0], &topology);
         let numbers = |is_used: fn(&Candidate<'_>) -> bool| {
             let all = chosen.candidates.iter().enumerate();
             all.filter(|(_, c)| is_used(c)).map(|(n, _)| n).collect()

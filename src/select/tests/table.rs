@@ -20,7 +20,8 @@ fn check(
     let state = state(&[("s", 80, &endpoints)]);
     let service = service(internal, external, reach);
     let candidates = merge(&state, &service.ports[0]);
-    let selection = select(candidates, &service, &service.ports[0], zone);
+    let zone = zone.map(Into::into);
+    let selection = select(candidates, &service, &service.ports[0], &Topology { zone });
     let names = |is_used: fn(&Candidate<'_>) -> bool| {
         let used = selection.candidates.iter().filter(|c| is_used(c));
         let names: Vec<_> = used

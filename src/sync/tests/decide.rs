@@ -22,14 +22,11 @@ fn after_full(then: Instant, options: Options) -> SyncHistory {
         postponed_until: None,
         must_be_full: None,
         last_options: Some(options),
-        last_zone: Some("a".into()),
     }
 }
 
-/// In the zone of [`after_full`].
 fn scope(history: &SyncHistory, options: &Options, now: Instant) -> Scope {
-    let zone = Some("a");
-    history.scope(RenderContext { options, zone }, HOUR, now)
+    history.scope(options, HOUR, now)
 }
 
 #[test]
@@ -101,13 +98,8 @@ fn a_change_that_affects_all_services_causes_a_full_sync() {
         o.node_port_addresses = NodePortAddresses::Only(ips(&["192.168.0.3"]));
     };
     assert_eq!(with(moved), Scope::Partial);
-    let options = options(IpFamily::V4);
-    let elsewhere = RenderContext {
-        options: &options,
-        zone: Some("b"),
-    };
-    let scope = history.scope(elsewhere, HOUR, now);
-    assert_eq!(scope, Scope::Full(FullReason::ZoneChanged));
+    let elsewhere = |o: &mut Options| o.topology.zone = Some("b".into());
+    assert_eq!(with(elsewhere), Scope::Full(FullReason::ZoneChanged));
 }
 
 #[test]

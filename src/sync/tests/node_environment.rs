@@ -4,7 +4,7 @@
 //! `TestContainsIPv4Loopback` (v1.36)
 
 use super::*;
-use crate::model::Node;
+use crate::model::{Node, Topology};
 
 fn environment(family: IpFamily) -> NodeEnvironment {
     NodeEnvironment {
@@ -17,7 +17,7 @@ fn environment(family: IpFamily) -> NodeEnvironment {
 
 fn node(addresses: &[&str], pod_cidrs: &[&str]) -> Node {
     Node {
-        zone: None,
+        topology: Topology::default(),
         addresses: ips(addresses),
         pod_cidrs: nets(pod_cidrs),
         is_leaving: false,

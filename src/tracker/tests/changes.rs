@@ -179,7 +179,7 @@ fn another_zone_is_pending_until_applied_or_changed_back() {
     let mut tracker = applied([zone(Some("a"))]);
     let mut after = |change| {
         tracker.apply(change);
-        (tracker.is_zone_dirty(), tracker.has_pending())
+        (tracker.is_topology_dirty(), tracker.has_pending())
     };
     assert_eq!(after(zone(Some("a"))), (false, false));
     assert_eq!(after(zone(Some("b"))), (true, true));
@@ -199,7 +199,7 @@ fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
     let mut tracker = applied([]);
     let node = |addresses: &[&str]| {
         Change::Node(Some(Box::new(Node {
-            zone: None,
+            topology: Topology::default(),
             addresses: addresses.iter().map(|ip| ip.parse().unwrap()).collect(),
             pod_cidrs: Vec::new(),
             is_leaving: false,

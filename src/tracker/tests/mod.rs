@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use super::Tracker;
 use crate::model::{
     Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName,
-    SlicePort,
+    SlicePort, Topology,
 };
 use crate::net::{Port, Protocol, parse_ip};
 
@@ -75,7 +75,9 @@ fn no_slice(called: &str) -> Change {
 
 fn zone(zone: Option<&str>) -> Change {
     Change::Node(Some(Box::new(Node {
-        zone: zone.map(Into::into),
+        topology: Topology {
+            zone: zone.map(Into::into),
+        },
         ..Node::default()
     })))
 }

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use prometheus::TextEncoder;
 
 use super::*;
-use crate::model::ServiceName;
+use crate::model::{ServiceName, Topology};
 use crate::telemetry::Metrics;
 
 fn gone(service: &str) -> Change {
@@ -68,7 +68,7 @@ fn the_node_of_the_first_list_is_sent_once() {
     let node = |zone: &str| {
         let zone = Some(zone.into());
         Box::new(Node {
-            zone,
+            topology: Topology { zone },
             ..Node::default()
         })
     };
