@@ -294,19 +294,29 @@ fn health_checks_are_answered_while_everything_else_waits() {
     let new = scene.folder.path().join("more.yaml");
     fs::write(&new, services.join("---\n")).unwrap();
     fs::rename(&new, scene.folder.path().join("manifests/more.yaml")).unwrap();
-    let time_of = |metrics: &str, what: &str| -> f64 {
-        let name = format!("kubeproxy_sync_proxy_rules_last_{what}{{ip_family=\"IPv4\"}} ");
+    let value_of = |metrics: &str, metric: &str| -> f64 {
+        let name = format!("kubeproxy_sync_proxy_rules_{metric} ");
         let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(&name));
-        lines.next().map_or(0.0, |time| time.parse().unwrap())
+        lines.next().map_or(0.0, |value| value.parse().unwrap())
     };
-    // A sync was asked for, and has not ended: it never will.
-    let mut asks_since = 0;
+    // Either a sync was requested and has not ended, or the thread waits to log between two syncs,
+    // the last of which did not have all Services.
+    let (mut asks_since, mut rules_before) = (0, 0.0);
     eventually(PATIENCE, || {
         let answer = check();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         let metrics = scene.get("/metrics");
-        let is_held =
-            time_of(&metrics, "queued_timestamp_seconds") > time_of(&metrics, "timestamp_seconds");
+        let time = |what| {
+            let metric = format!("last_{what}timestamp_seconds{{ip_family=\"IPv4\"}}");
+            value_of(&metrics, &metric)
+        };
+        let rules = value_of(
+            &metrics,
+            "iptables_total{ip_family=\"IPv4\",table=\"filter\"}",
+        );
+        let is_partial = rules < 2000.0 && rules.total_cmp(&rules_before).is_eq();
+        let is_held = time("queued_") > time("") || is_partial;
+        rules_before = rules;
         asks_since = if is_held { asks_since + 1 } else { 0 };
         ensure(asks_since == 50, || {
             format!("{asks_since} asks, then {metrics}")
