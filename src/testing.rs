@@ -62,8 +62,8 @@ pub mod render {
         AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
         LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
         Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RuleCounts,
-        ServiceTotals, TreeThresholds, guarded_chains, inline_trees, is_service_chain,
-        matches_except_kubelet_rules, partial_payload, with_trees,
+        ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
+        is_service_chain, partial_payload, with_trees,
     };
 }
 /// Items of `rules`.
@@ -84,8 +84,8 @@ pub mod select {
 /// Items of `sync`.
 pub mod sync {
     pub use crate::sync::{
-        Attempt, Failure, FullReason, LocalMode, NodeEnvironment, NodePortSource, Outcome,
-        QuarantineCause, Scope, SyncResult, Syncer, SyncerOptions,
+        Attempt, Failure, FullReason, LocalMode, NodePortAddressSelection, Outcome,
+        QuarantineCause, RenderSettings, Scope, SyncResult, Syncer, SyncerOptions,
     };
 }
 /// Items of `tracker`.

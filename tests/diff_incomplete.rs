@@ -273,7 +273,7 @@ fn a_pod_template_in_an_invalid_file_does_not_change_its_service() {
     let service = ("service.yaml", service("web", "http"));
     let valid = ("web.yaml", deployment("web", "http"));
     let invalid = ("web.yaml", broken(&valid.1));
-    let other_side = "  numbers of named ports from the other side, as the file with the Pod \
+    let other_side = "  numbers of named ports from the other manifests, as the file with the Pod \
                       template has an error: default/web http=8080\n";
     for invalid_first in [false, true] {
         let states = [&valid, &invalid].map(|file| [service.clone(), file.clone()]);

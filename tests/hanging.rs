@@ -54,7 +54,7 @@ fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
     environment.fixed.backend = exec.binaries().backend();
     environment.fixed.counters = Counters::NONE;
     let options = SyncerOptions {
-        environment,
+        render_settings: environment,
         partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };

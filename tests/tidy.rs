@@ -114,7 +114,7 @@ const PURE: &[&str] = &[
     "sync/decide.rs",
     "sync/pacer.rs",
     "sync/problems.rs",
-    "sync/node_environment.rs",
+    "sync/render_settings.rs",
     "tracker/",
 ];
 

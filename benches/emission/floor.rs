@@ -153,7 +153,7 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
     environment.fixed.counters = Counters::NONE;
     environment.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
     let options = SyncerOptions {
-        environment,
+        render_settings: environment,
         partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };

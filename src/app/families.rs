@@ -13,7 +13,7 @@ use tracing::{error, info, warn};
 
 use super::family_thread;
 use super::servers::ProcessContext;
-use super::setup::{find_binaries, is_permanent, node_environment, open_localnet_after};
+use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
 use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
@@ -24,8 +24,7 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::rules::Backend;
 use crate::sync::{
-    Clock, ConntrackSweeper, NodeEnvironment, Pacer, Reporter, SyncMode, Syncer, SyncerOptions,
-    Task,
+    Clock, ConntrackSweeper, Pacer, RenderSettings, Reporter, SyncMode, Syncer, SyncerOptions, Task,
 };
 use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
@@ -96,7 +95,7 @@ pub(super) async fn run(
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
         };
-        let external_ips = shared.rules.environment.get(family).fixed.external_ips;
+        let external_ips = shared.rules.render_settings.get(family).fixed.external_ips;
         let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);
         let runner = FamilyRunner {
             config: Arc::clone(&shared),
@@ -131,12 +130,12 @@ impl FamilyRunner {
             self.reporter.family_disabled();
             return Ok(());
         };
-        let environment = node_environment(&self.config, &binaries)?;
+        let render_settings = render_settings(&self.config, &binaries)?;
         let (family, used) = (binaries.family, binaries.backend());
         let exec = Exec::new(binaries, ExecOptions::default());
         if self.config.mode == SyncMode::DryRun {
             let stop = self.stop.clone();
-            self.into_task(environment, DryRun::new(family, exec, stop))
+            self.into_task(render_settings, DryRun::new(family, exec, stop))
                 .run()
                 .await;
         } else {
@@ -156,7 +155,7 @@ impl FamilyRunner {
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.health_check_servers = Some(checks);
-            let is_needed = environment.needs_route_localnet();
+            let is_needed = render_settings.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
             if let Some(log) = &self.payloads {
@@ -170,7 +169,7 @@ impl FamilyRunner {
                      instead"
                 );
             }
-            let mut task = self.into_task(environment, exec);
+            let mut task = self.into_task(render_settings, exec);
             task.first_applied = Some(applied);
             // The servers of health check node ports end with the task.
             let work = join(task.run(), servers.run(changes));
@@ -183,11 +182,11 @@ impl FamilyRunner {
         Ok(())
     }
 
-    fn into_task<I: Iptables>(self, environment: NodeEnvironment, iptables: I) -> Task<I> {
+    fn into_task<I: Iptables>(self, render_settings: RenderSettings, iptables: I) -> Task<I> {
         let config = &self.config;
-        let backend = environment.fixed.backend;
+        let backend = render_settings.fixed.backend;
         let options = SyncerOptions {
-            environment,
+            render_settings,
             partial_restore: config.partial_restore,
             full_sync_interval: FULL_SYNC_PERIOD,
         };

@@ -30,7 +30,7 @@ use crate::net::IpFamily;
 use crate::render::{InvalidPackets, JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
 use crate::ruleset::KUBE_FIREWALL;
-use crate::sync::{NodeEnvironment, SyncMode};
+use crate::sync::{RenderSettings, SyncMode};
 use crate::telemetry::on_one_line;
 
 /// Adds to an error about `route_localnet` what needs it.
@@ -63,10 +63,10 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
         // Listing a table loads its kernel modules, which takes privileges as well.
         match find_binaries(config, family).await {
             Ok(binaries) => {
-                let environment = node_environment(config, &binaries)?;
+                let render_settings = render_settings(config, &binaries)?;
                 info!(%family, version = %binaries.version, "found iptables");
                 let exec = Exec::new(binaries, ExecOptions::default());
-                guard_and_open_localnet(&exec, &environment).await?;
+                guard_and_open_localnet(&exec, &render_settings).await?;
                 usable_families += 1;
             }
             Err(cause) if is_permanent(&cause) => {
@@ -165,26 +165,26 @@ pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<B
     Ok(binaries)
 }
 
-/// Returns the node environment of a family: flags, and features of kernel and binaries.
-pub(super) fn node_environment(
+/// Returns the render settings of a family: flags, and features of kernel and binaries.
+pub(super) fn render_settings(
     config: &Config,
     binaries: &Binaries,
-) -> anyhow::Result<NodeEnvironment> {
-    let mut environment = config.rules.environment.get(binaries.family).clone();
+) -> anyhow::Result<RenderSettings> {
+    let mut render_settings = config.rules.render_settings.get(binaries.family).clone();
     let sysctls = Sysctls::default();
-    if environment.needs_route_localnet() && config.mode == SyncMode::Restore {
+    if render_settings.needs_route_localnet() && config.mode == SyncMode::Restore {
         // Fails early if the setting is neither 1 nor writable later.
         sysctls
             .check(ROUTE_LOCALNET, 1)
             .map_err(|error| localnet_error(&error))?;
     }
-    let fixed = &mut environment.fixed;
+    let fixed = &mut render_settings.fixed;
     fixed.backend = binaries.backend();
     fixed.masquerade.is_random_fully = binaries.version.features().random_fully;
     if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
         fixed.invalid_packets = InvalidPackets::NotDropped;
     }
-    Ok(environment)
+    Ok(render_settings)
 }
 
 /// Opens 127.0.0.0/8 for NodePorts, if needed, once the first sync has succeeded: the rule is in
@@ -208,13 +208,16 @@ pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_ne
 /// # Errors
 ///
 /// One of the two cannot be written. Without the rule, the setting is not written.
-async fn guard_and_open_localnet(exec: &Exec, environment: &NodeEnvironment) -> anyhow::Result<()> {
+async fn guard_and_open_localnet(
+    exec: &Exec,
+    render_settings: &RenderSettings,
+) -> anyhow::Result<()> {
     let sysctls = Sysctls::default();
     let is_open = sysctls.read(ROUTE_LOCALNET).is_ok_and(|value| value == 1);
-    if !environment.needs_route_localnet() || is_open {
+    if !render_settings.needs_route_localnet() || is_open {
         return Ok(());
     }
-    if let Some(payload) = missing_guard(exec, &environment.fixed).await? {
+    if let Some(payload) = missing_guard(exec, &render_settings.fixed).await? {
         exec.restore(&mut Text::new(payload))
             .await
             .context("cannot add the rule that protects 127.0.0.0/8 from other hosts")?;

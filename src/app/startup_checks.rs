@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
-use crate::sync::{LocalMode, NodeEnvironment, NodePortSource};
+use crate::sync::{LocalMode, NodePortAddressSelection, RenderSettings};
 
 /// Checks that run once it is known which families iptables is usable for, and the Node object.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ enum Finding {
 
 /// Returns all findings about a node with iptables for the `usable` families.
 fn findings(config: &Config, usable: PerFamily<bool>, node: Option<&Node>) -> Vec<Finding> {
-    let rules = &config.rules.environment.v4;
+    let rules = &config.rules.render_settings.v4;
     let primary = primary(rules.bind_address, node);
     let checks = NodeChecks {
         rules,
@@ -127,7 +127,7 @@ fn primary(bind_address: Option<IpAddr>, node: Option<&Node>) -> IpFamily {
 
 /// Input of the checks.
 struct NodeChecks<'a> {
-    rules: &'a NodeEnvironment,
+    rules: &'a RenderSettings,
     usable: PerFamily<bool>,
     primary: IpFamily,
     pod_cidrs: &'a [IpNet],
@@ -166,14 +166,14 @@ impl NodeChecks<'_> {
 
     /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadConfig` (v1.36)
     fn node_ports(&self, node: Option<&Node>) -> Option<Finding> {
-        let families = match &self.rules.node_port_source {
-            NodePortSource::All => {
+        let families = match &self.rules.node_port_addresses {
+            NodePortAddressSelection::All => {
                 let text = "--nodeport-addresses is not set: NodePorts accept connections on all \
                             addresses of this node; --nodeport-addresses=primary limits them";
                 return Some(Finding::Note(text.to_owned()));
             }
-            NodePortSource::Within(cidrs) => families_of(cidrs),
-            NodePortSource::Primary => {
+            NodePortAddressSelection::Within(cidrs) => families_of(cidrs),
+            NodePortAddressSelection::Primary => {
                 let addresses = node.into_iter().flat_map(|node| &node.addresses);
                 let all = addresses.chain(&self.rules.bind_address);
                 let usable = all.filter(|ip| !ip.is_loopback());

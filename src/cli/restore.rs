@@ -30,7 +30,7 @@ pub(super) enum NextRestore {
     Partial(usize, PartialPayload),
 }
 
-impl<'a> RenderSide<'a> {
+impl RenderSide<'_> {
     /// Returns the rules in a kernel without other rules, and the applied state after their
     /// restore.
     pub(super) fn rules(self) -> anyhow::Result<(RuleSet, AppliedState)> {

@@ -12,7 +12,7 @@ use super::problems::{ConfigProblems, unknown};
 use super::settings::LOCAL_MODES;
 use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
 use crate::render::LocalDetector;
-use crate::sync::{LocalMode, NodePortSource};
+use crate::sync::{LocalMode, NodePortAddressSelection};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
 pub(super) fn local_mode(
@@ -110,13 +110,13 @@ fn cidr(text: &str) -> Result<IpNet, String> {
 pub(super) fn node_ports(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
-) -> Option<NodePortSource> {
+) -> Option<NodePortAddressSelection> {
     let values = configuration.node_port_addresses.as_deref();
     let values = values.unwrap_or_default();
     let is_primary = |value: &String| value == "primary";
     let source = match values {
-        [] => Ok(NodePortSource::All),
-        [only] if is_primary(only) => Ok(NodePortSource::Primary),
+        [] => Ok(NodePortAddressSelection::All),
+        [only] if is_primary(only) => Ok(NodePortAddressSelection::Primary),
         _ if values.iter().any(is_primary) => {
             Err("`primary` and CIDRs are mutually exclusive".to_owned())
         }
@@ -124,7 +124,7 @@ pub(super) fn node_ports(
             .iter()
             .map(|value| cidr(value))
             .collect::<Result<_, _>>()
-            .map(NodePortSource::Within),
+            .map(NodePortAddressSelection::Within),
     };
     problems.keep("nodePortAddresses", source)
 }

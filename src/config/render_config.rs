@@ -15,7 +15,7 @@ use crate::model::ExternalIps;
 use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
-use crate::sync::NodeEnvironment;
+use crate::sync::RenderSettings;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestOptions, ManifestRanges, NotAPortRange, Validation};
 
@@ -43,7 +43,7 @@ pub struct RenderConfig {
     /// Name of this node in lower case.
     pub node_name: String,
     /// Settings from which each family's render options are derived, once the Node is known.
-    pub environment: PerFamily<NodeEnvironment>,
+    pub render_settings: PerFamily<RenderSettings>,
     /// Variant of the iptables binaries.
     pub backend: BackendChoice,
 }
@@ -90,13 +90,13 @@ pub(super) fn render_config(
     Some(RenderConfig {
         source: objects?,
         node_name: node_name?,
-        environment: PerFamily::from_fn(|family| NodeEnvironment {
+        render_settings: PerFamily::from_fn(|family| RenderSettings {
             fixed: Options {
                 tree_thresholds,
                 ..fixed_options(configuration, bit, backend, family)
             },
             local_mode: local_mode.clone(),
-            node_port_source: node_ports.clone(),
+            node_port_addresses: node_ports.clone(),
             // As upstream, an unspecified address leaves the choice to the Node.
             bind_address: Some(bind_address).filter(|ip| !ip.is_unspecified()),
         }),
@@ -150,17 +150,18 @@ fn objects(
     let node_ports = node_ports.parse();
     let node_ports = node_ports
         .map_err(|problem: NotAPortRange| problems.add_flag(NODE_PORT_RANGE, problem.to_string()));
+    let node_ports = node_ports.ok()?;
     Some(Source::Manifests {
         path,
         ranges: ManifestRanges {
             services: services.ok()?,
-            node_ports: node_ports.ok()?,
+            node_ports,
             load_balancers: None,
         },
         validation: if args.flags.is_given("lenient") {
             Validation::Lenient
         } else {
-            Validation::Strict
+            Validation::Strict(node_ports)
         },
     })
 }

@@ -62,6 +62,25 @@ impl Metadata {
     }
 }
 
+/// Namespace and name of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ObjectName {
+    /// Empty for a Node.
+    pub namespace: String,
+    /// Empty if the object has none, or none that can be decoded.
+    pub name: String,
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Escaped, as the name of an object that cannot be decoded is not validated.
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace.escape_debug())?;
+        }
+        write!(f, "{}", self.name.escape_debug())
+    }
+}
+
 /// Label or annotation, as bytes: protobuf may hold text that is not valid UTF-8, which matters
 /// only in the few that are used.
 #[derive(Clone, PartialEq, Eq, Message)]

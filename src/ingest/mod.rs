@@ -24,7 +24,7 @@ pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;
 pub use endpoint_slice::endpoint_slice;
 pub use field::Interner;
 pub use metadata::MapEntry;
-pub(crate) use metadata::Metadata;
+pub(crate) use metadata::{Metadata, ObjectName};
 pub use node::node;
 pub use object::{
     ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Named, NodeAddress, NodeObject,

@@ -10,8 +10,8 @@ use super::service::{self, ServiceRules};
 use crate::model::{ServiceName, Services};
 use crate::ruleset::ServiceChain;
 
-/// Returns the Service that the line belongs to; `None` for lines of fixed chains and for
-/// `COMMIT`.
+/// Returns the Service that the line belongs to; `None` if it belongs to no current one, like lines
+/// of fixed chains, deletions of stale chains and `COMMIT`.
 pub(crate) fn service_of_line(
     line: &str,
     services: &dyn Services,
@@ -59,6 +59,7 @@ fn service_of_chain(
     let mut rules = ServiceRules::default();
     let mut all = services.all();
     let found = all.find(|(name, state)| {
+        // Only names of chains are compared: comments would cost time.
         service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
         rules.chains().any(|rendered| rendered.chain == chain)
     });

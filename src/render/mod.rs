@@ -7,24 +7,26 @@
 //!   -> Plan (service)               per service port: endpoints, frontends, chains
 //!   -> ServiceRules (service)       text of the rules of one Service
 //!   -> FullPayload, PartialPayload  all rules, or the difference to the applied state
-//!   -> AppliedState (applied)       recorded rules; `sync` restores the payload
+//!   -> AppliedState (applied)       recorded rules, from which the next difference is made
+//!   -> sync                         restores the payload
 //! ```
 //!
 //! # Terms
 //!
-//! [`ruleset`](crate::ruleset) lists the chains.
+//! [`ruleset`](crate::ruleset) lists the chains. *A proxy* is this program or kube-proxy.
 //!
 //! - *Service chain*: chain of one service port, `KUBE-SVC-`, `KUBE-SVL-`, `KUBE-EXT-`, `KUBE-FW-`
 //!   or `KUBE-SEP-` and a hash.
 //! - *Dispatch chain*: has rules of all Services, such as `KUBE-SERVICES` and `KUBE-NODEPORTS`. It
 //!   is *flat*, or the *root* of *tree chains* (`tree`), which hold its rules.
 //! - *Fixed chain*: has rules that depend on options alone, such as `KUBE-POSTROUTING`.
-//! - *Shared chain*: dispatch or fixed chain. *Entry jump*: to one, from a built-in chain.
-//! - *Canary*: empty chain whose absence shows that its table was flushed.
+//! - *Shared chain*: dispatch or fixed chain. *Entry jump*: jump to one from a built-in chain.
+//! - *Flush*: removal of all rules of a table. *Canary*: empty chain whose absence shows a flush
+//!   that removed the chains as well, as of `nft flush ruleset`.
 //! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
-//! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain.
+//! - *Chain declaration*: the line `:CHAIN - [0:0]`. It creates or empties a chain of a proxy.
 //! - *Rule group*: the rules of one service port in one dispatch chain.
-//! - *Unprintable* rule: only `nft` knows its kind, so iptables binaries fail to list its chain.
+//! - *Unprintable* rule: its kind is known to `nft` alone; iptables binaries fail at it.
 //! - *Frontend*: IP address, port and protocol, or a NodePort. If several service ports claim one,
 //!   the tracker selects its owner, and only the owner gets rules for it.
 //! - *Restore*: a run of `iptables-restore --noflush`.
@@ -34,12 +36,10 @@
 //! - *Dirty* Services are those that the next partial payload renders again.
 //! - *Stale* chains and rules were written by a proxy and are not desired anymore: their Service,
 //!   port or endpoint is gone. *Third-party* ones are of other programs.
-//! - *Leftover Service*: a name that no Service has. Stale Service chains, and stale or
-//!   third-party rules of flat chains, are recorded under it; a partial payload deletes them if it
-//!   is dirty.
+//! - *Leftover Service*: a name that no Service can have. Stale Service chains, and stale or
+//!   third-party rules of flat chains, are recorded under it; if dirty, they are deleted.
 //!
-//! Rendering cannot fail, and equal input gives equal bytes. Adoption and the comparison with live
-//! rules can be declined: [`DeclineReason`].
+//! Rendering cannot fail. Adoption and the comparison with live rules can: [`DeclineReason`].
 //!
 //! # Source
 //!
@@ -60,7 +60,7 @@ mod tests;
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
-    matches_except_kubelet_rules,
+    has_desired_rules,
 };
 pub(crate) use applied::{
     ComparedTables, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule,
@@ -75,6 +75,6 @@ pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
-pub(crate) use service::{ports, ports_over_limit};
+pub(crate) use service::{count_ports_over_limit, ports};
 pub(crate) use tree::in_other_form;
 pub use tree::{TreeThresholds, with_trees};

@@ -11,9 +11,9 @@ use crate::model::{ExternalIps, Topology};
 use crate::net::{IpFamily, IpNet};
 use crate::rules::Backend;
 
-/// Maximum number of endpoints, of all Services together, up to which rules that select an
-/// endpoint or translate to one have comments. With more endpoints none of these rules has a
-/// comment: comments would be 40 % of the text, and of the memory of the legacy backend.
+/// Number of endpoints, of all Services together, above which jumps to `KUBE-SEP` chains and rules
+/// in these have no comments: comments would be 40 % of the text, and of the memory of the legacy
+/// backend.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
@@ -63,7 +63,7 @@ impl Options {
             backend: Backend::Legacy,
             masquerade: Masquerade {
                 bit: 14,
-                policy: MasqueradePolicy::OffCluster,
+                policy: MasqueradePolicy::NotLocalPods,
                 is_random_fully: true,
             },
             local_traffic: LocalDetector::Absent,
@@ -111,9 +111,10 @@ impl Masquerade {
 /// Traffic to cluster IPs that is masqueraded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MasqueradePolicy {
-    /// Traffic that the [`LocalDetector`] does not recognize; none without a detector.
+    /// Traffic that the [`LocalDetector`] does not recognize as local Pod traffic; none without a
+    /// detector.
     #[default]
-    OffCluster,
+    NotLocalPods,
     /// All of it: `--masquerade-all`.
     All,
 }

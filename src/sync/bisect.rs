@@ -110,8 +110,9 @@ impl Bisection {
     ///
     /// If the kernel has no rules of Services, Services with a rejected line count as well: a
     /// missing kernel module makes it reject a line of each. If it has some, the node can restore
-    /// rules, and a rejected line is the fault of its Service. Counted then as well, more than
-    /// [`MOST_FAILING`] such Services would look like a fault of the node, and block all changes.
+    /// rules, and a rejected line is the fault of its Service. If such Services counted then as
+    /// well, more than [`MOST_FAILING`] of them would look like a fault of the node, and block all
+    /// changes.
     pub(super) fn is_node_fault(&self) -> bool {
         let is_unfinished = self.groups.iter().any(|group| !group.is_empty());
         let named = self.failing - self.failed_singly;

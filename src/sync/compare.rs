@@ -38,7 +38,7 @@ pub(super) struct Reading {
     pub(super) service_listing: Option<String>,
     /// All kube-proxy rules, with chains and jumps; `None` if whole tables were not read.
     pub(super) whole: Option<(LiveRules, LiveChains)>,
-    /// Tables whose guarded chains were checked.
+    /// Tables whose guarded chains were printed in full.
     pub(super) tables: BTreeSet<Table>,
     /// First failure of an iptables binary. Rules that it does not concern were read.
     pub(super) failure: Option<RunError>,
@@ -59,6 +59,8 @@ impl Reading {
         Self {
             guarded,
             service_chains: extent.service_chains.clone(),
+            // No program failed: the reading would have delayed a due sync. Logs show it as a
+            // timeout.
             failure: Some(RunError::Failed {
                 program: "iptables-save".to_owned(),
                 exit: ProgramExit::TimedOut(after),
@@ -192,7 +194,7 @@ async fn list_service_chains(
 
 impl<I: Iptables> Syncer<I> {
     /// Compares the rules that were read with the applied state. Afterwards the applied state
-    /// describes the kernel, and the next sync writes the difference.
+    /// describes the kernel, and the next sync writes what differs from the rendered rules.
     ///
     /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole:
     /// the result is right even if that program is a second proxy that repairs the same chain.
@@ -211,7 +213,7 @@ impl<I: Iptables> Syncer<I> {
             .incomplete_chains
             .iter()
             .copied()
-            .chain(guarded.edited_chains.iter().map(|edited| edited.chain))
+            .chain(guarded.due_rewrites.iter().map(|edited| edited.chain))
         {
             drift.add(table, DriftKind::FixedChain, chain);
             self.fixed_chains_to_repair.insert((table, chain));

@@ -76,7 +76,8 @@ impl ConntrackSweeper {
         Ok(Self(sender))
     }
 
-    /// Requests a sweep for these candidates; does nothing if the sync affected no destination.
+    /// Requests a sweep for these candidates. Without any, the request may still tell a sweep that
+    /// runs which entries became valid; it does nothing if the sync affected no destination.
     pub(crate) fn request(
         &self,
         family: IpFamily,
@@ -176,7 +177,7 @@ impl<T: FlowTable> SweeperThread<T> {
             Ok(node_addresses) => node_addresses,
             Err(cause) => return self.handle_result(family, candidates, Err(cause)),
         };
-        let has_node_ports = |ip: IpAddr| match &node_port_addresses {
+        let accepts_node_ports = |ip: IpAddr| match &node_port_addresses {
             NodePortAddresses::All => ip.is_loopback() || node_addresses.contains(&ip),
             NodePortAddresses::Only(addresses) => addresses.binary_search(&ip).is_ok(),
         };
@@ -184,12 +185,14 @@ impl<T: FlowTable> SweeperThread<T> {
         let (requests, pending) = (&self.requests, &mut self.pending);
         let mut is_stale = |flow: &Flow| {
             while let Ok(request) = requests.try_recv() {
+                // Entries may have become valid again: this sweep must not delete them. New
+                // candidates are for the next sweep.
                 if request.family == family {
                     candidates.update(&request.candidates);
                 }
                 merge_request(pending, request);
             }
-            candidates.is_stale(flow, has_node_ports)
+            candidates.is_stale(flow, accepts_node_ports)
         };
         let (deleted, result) = self.table.sweep(family, &filters, &mut is_stale);
         let took = (self.clock)().saturating_duration_since(started);

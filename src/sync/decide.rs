@@ -37,8 +37,8 @@ pub enum FullReason {
     First,
     /// A restore failed, so the state of the kernel is unknown.
     Failed,
-    /// Another program flushed kube-proxy chains, or changed them so that they cannot be repaired
-    /// one by one.
+    /// Another program flushed kube-proxy chains, or changed so many that they are not repaired one
+    /// by one. Both have the same value in metrics and logs.
     Flushed,
     /// The zone of this node changed, and with it the meaning of all hints.
     ZoneChanged,

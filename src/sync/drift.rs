@@ -30,8 +30,8 @@ pub(crate) enum DriftKind {
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
-    /// Chains of Services that cannot be repaired one by one, such as most of them. All rules are
-    /// restored. Counts once.
+    /// Chains of Services that are not repaired one by one, for example because most of them
+    /// differ. All rules are restored. Counts once.
     UnrepairableServiceChains,
 }
 

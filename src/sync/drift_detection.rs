@@ -55,7 +55,7 @@ pub(super) struct DriftDetection {
     pub(super) reread_at: Option<Instant>,
     /// Earliest time of the next check triggered by a change by another program: frequent changes
     /// must not take all of the task's time.
-    pub(super) next_change_check: Option<Instant>,
+    pub(super) change_check_not_before: Option<Instant>,
     /// Change by another program that was reported during a verification and is checked next.
     pub(super) pending_change: Option<ForeignChange>,
     /// The last comparison could read everything.
@@ -85,7 +85,7 @@ impl DriftDetection {
             awaiting_repair: BTreeSet::new(),
             to_reread: Extent::default(),
             reread_at: None,
-            next_change_check: None,
+            change_check_not_before: None,
             pending_change: None,
             has_read_all: false,
             failed_readings: 0,
@@ -109,13 +109,12 @@ impl DriftDetection {
     /// Notes the end of a check that a change by another program triggered.
     pub(super) fn compared_change(&mut self, started: Instant, now: Instant) {
         let took = now.saturating_duration_since(started);
-        self.next_change_check =
+        self.change_check_not_before =
             now.checked_add(took.saturating_mul(PAUSE_FACTOR).max(SHORTEST_PAUSE));
     }
 
-    /// Returns the delay of the repair of these chains, and counts the repair, except of chains
-    /// that already await one.
-    pub(super) fn repair_delay(&mut self, found: &BTreeSet<RepairKey>, now: Instant) -> Duration {
+    /// Counts a repair of these chains, except of those that already await one. Returns its delay.
+    pub(super) fn plan_repair(&mut self, found: &BTreeSet<RepairKey>, now: Instant) -> Duration {
         let new: Vec<RepairKey> = found.difference(&self.awaiting_repair).cloned().collect();
         self.awaiting_repair.extend(new.iter().cloned());
         let has_new = !new.is_empty();
@@ -128,11 +127,11 @@ impl DriftDetection {
 
     /// Notes that a comparison which began at this time found differences.
     pub(super) fn found_drift(&mut self, at: Instant) {
-        let found_at = match self.repair {
+        let since = match self.repair {
             RepairState::Idle => at,
-            RepairState::Pending { found_at } | RepairState::Done { found_at, .. } => found_at,
+            RepairState::Pending { since } | RepairState::Done { since, .. } => since,
         };
-        self.repair = RepairState::Pending { found_at };
+        self.repair = RepairState::Pending { since };
     }
 
     /// Notes that a sync repaired all differences that were found so far. Returns whether there
@@ -140,31 +139,28 @@ impl DriftDetection {
     pub(super) fn repaired(&mut self, now: Instant) -> bool {
         self.repair_at = None;
         self.awaiting_repair.clear();
-        let RepairState::Pending { found_at } = self.repair else {
+        let RepairState::Pending { since } = self.repair else {
             return false;
         };
         self.repair = RepairState::Done {
-            found_at,
+            since,
             repaired_at: now,
         };
         true
     }
 
-    /// Takes the time from the discovery of the oldest difference to the repair of all. `None`
-    /// while one awaits its repair, or a verification is requested, which may find more.
+    /// Returns the time from the start of the comparison that found the oldest difference to the
+    /// repair of all, once. `None` while one awaits its repair, or a verification is requested,
+    /// which may find more.
     pub(super) fn take_repair_time(&mut self) -> Option<Duration> {
-        let RepairState::Done {
-            found_at,
-            repaired_at,
-        } = self.repair
-        else {
+        let RepairState::Done { since, repaired_at } = self.repair else {
             return None;
         };
         if self.verifications.is_requested() {
             return None;
         }
         self.repair = RepairState::Idle;
-        Some(repaired_at.saturating_duration_since(found_at))
+        Some(repaired_at.saturating_duration_since(since))
     }
 
     /// Counts a comparison of this depth whose reading failed; one without failure that read all
@@ -202,13 +198,13 @@ enum RepairState {
     Idle,
     /// A difference awaits its repair.
     Pending {
-        /// Time at which the oldest difference was found.
-        found_at: Instant,
+        /// Start of the comparison that found the oldest difference.
+        since: Instant,
     },
     /// A sync repaired all differences that were found so far. The repair is not reported yet.
     Done {
-        /// Time at which the oldest difference was found.
-        found_at: Instant,
+        /// Start of the comparison that found the oldest difference.
+        since: Instant,
         /// End of the sync.
         repaired_at: Instant,
     },

@@ -42,7 +42,8 @@ pub(super) struct GuardedChainMonitor {
     next: Option<Instant>,
     /// Remaining [`INTERVALS_AFTER_LOSS`].
     early_intervals: &'static [Duration],
-    /// Tables that the last check could not read.
+    /// Tables that the last check could not read, or not completely: a built-in chain has an
+    /// unprintable rule.
     unreadable: BTreeSet<Table>,
     /// Fixed chains that held third-party rules recently.
     rewrites: RewriteBackoff,
@@ -63,7 +64,7 @@ pub(super) struct GuardedChainFindings {
     /// Table that lacks a guarded chain or all jumps. Tables after it were not checked.
     pub(super) gone: Option<(Table, TableLoss)>,
     /// Fixed chains with third-party rules that are due to be rewritten.
-    pub(super) edited_chains: Vec<DueRewrite>,
+    pub(super) due_rewrites: Vec<DueRewrite>,
     /// Fixed chains that lack some of their rules.
     pub(super) incomplete_chains: Vec<FixedChain>,
     /// Missing jumps from built-in chains.
@@ -97,7 +98,7 @@ impl GuardedChainMonitor {
         self.next
     }
 
-    /// Returns the tables that the last check could not read.
+    /// Returns the tables that the last check could not read completely.
     pub(super) const fn unreadable(&self) -> &BTreeSet<Table> {
         &self.unreadable
     }
@@ -189,7 +190,7 @@ impl GuardedChainMonitor {
         }
         self.current = None;
         let first_wait = self.every.unwrap_or(SHORTEST_INTERVAL);
-        findings.edited_chains = self
+        findings.due_rewrites = self
             .rewrites
             .due(&all_edited_chains, tables, first_wait, now);
         findings

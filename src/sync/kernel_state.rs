@@ -5,8 +5,7 @@
 
 use crate::host::{Iptables, ListedChains, RunError};
 use crate::render::{
-    GuardedChainState, JUMPS, LiveChains, LiveRules, Options, guarded_chains,
-    matches_except_kubelet_rules,
+    GuardedChainState, JUMPS, LiveChains, LiveRules, Options, guarded_chains, has_desired_rules,
 };
 use crate::rules::Table;
 use crate::ruleset::Jump;
@@ -112,9 +111,7 @@ pub(super) async fn read_rules(
     {
         let guarded = guarded_chains(Table::Mangle, options);
         rules.is_mangle_complete = match iptables.list(Table::Mangle, &guarded).await {
-            Ok(ListedChains::Whole(listing)) => {
-                matches_except_kubelet_rules(Table::Mangle, &listing, options)
-            }
+            Ok(ListedChains::Whole(listing)) => has_desired_rules(Table::Mangle, &listing, options),
             Err(error) if error.is_transient() && on_transient == OnTransientFailure::Fail => {
                 return Err(error);
             }
@@ -148,7 +145,7 @@ async fn query_jumps(
 /// Loss of rules that a full restore repairs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TableLoss {
-    /// A fixed chain is missing, so that the iptables binary listed nothing.
+    /// A guarded chain is missing, so that the iptables binary listed nothing.
     Deleted,
     /// The chains exist without the jumps to them, as after `iptables -F`.
     Flushed {
@@ -160,7 +157,7 @@ pub(super) enum TableLoss {
 /// Result of the check of the guarded chains of one table.
 #[derive(Debug)]
 pub(super) enum TableCheck {
-    /// A chain, or all jumps, are missing.
+    /// A guarded chain, or all jumps, are missing.
     Gone(TableLoss),
     /// The chains exist.
     Present {
@@ -188,7 +185,7 @@ pub(super) async fn check_table(
     let Some(listing) = list(iptables, table, options).await? else {
         return Ok(TableCheck::Gone(TableLoss::Deleted));
     };
-    let mut state = GuardedChainState::of(table, &listing.text, &listing.cut, options);
+    let mut state = GuardedChainState::of(table, &listing.text, &listing.truncated, options);
     if state.is_flushed {
         let missing_jumps = state
             .missing_jumps
@@ -218,7 +215,7 @@ pub(super) async fn check_table(
 struct Listing {
     text: String,
     /// Chains with unprintable rules.
-    cut: Vec<String>,
+    truncated: Vec<String>,
     /// First error that concerns a built-in chain.
     unprintable: Option<RunError>,
 }
@@ -249,13 +246,13 @@ async fn list(
                 // If the binary names another chain than the listed ones, the first of these counts
                 // as unprintable.
                 let at = rest.iter().position(|listed| *listed == chain);
-                let (cut, remaining) = rest.split_at(at.map_or(1, |at| at + 1));
+                let (tried, remaining) = rest.split_at(at.map_or(1, |at| at + 1));
                 rest = remaining;
-                let cut = cut.last().copied().unwrap_or_default();
-                if table.built_in_chains().contains(&cut) {
+                let truncated = tried.last().copied().unwrap_or_default();
+                if table.built_in_chains().contains(&truncated) {
                     listing.unprintable.get_or_insert(cause);
                 }
-                listing.cut.push(cut.to_owned());
+                listing.truncated.push(truncated.to_owned());
             }
         }
     }

@@ -18,10 +18,10 @@
 //! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
 //! - Dirty Service: changed in the cluster since it was last applied.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
-//! - Sync: one or two attempts to apply all dirty Services. Each attempt has a scope, makes at most
-//!   one restore (a run of `iptables-restore`), and is full, partial or an adoption.
+//! - Sync: one or two attempts to apply all dirty Services, and a search or a quarantine retry. An
+//!   attempt is full, partial or an adoption, and makes at most one restore (`iptables-restore`).
 //! - Adoption: first sync; takes the rules in the kernel as the applied state.
-//! - Applied state: the rules as last written or adopted. Drift: its difference from the kernel.
+//! - Applied state: record of the rules in the kernel. Drift: what a comparison corrected in it.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
 //!   changed) or a verification (of all rules). Its first part, the reading, lists the rules.
 //! - Search: trial restores that find the Services that make restores fail.
@@ -39,11 +39,11 @@ mod drift;
 mod drift_detection;
 mod guarded_chain_monitor;
 mod kernel_state;
-mod node_environment;
 mod outcome;
 mod pacer;
 mod problems;
 mod quarantine;
+mod render_settings;
 mod repair_backoff;
 mod report;
 mod report_drift;
@@ -64,7 +64,6 @@ pub(crate) use decide::SyncHistory;
 pub use decide::{FullReason, Scope};
 #[cfg(test)]
 pub(crate) use drift::{ComparisonTrigger, DriftKind};
-pub use node_environment::{LocalMode, NodeEnvironment, NodePortSource};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
@@ -74,6 +73,7 @@ pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]
 pub(crate) use quarantine::Fallback;
 pub use quarantine::QuarantineCause;
+pub use render_settings::{LocalMode, NodePortAddressSelection, RenderSettings};
 pub(crate) use report::Reporter;
 pub(crate) use syncer::Clock;
 pub use syncer::{Syncer, SyncerOptions};

@@ -43,7 +43,7 @@ pub struct Outcome {
     pub rules: RuleCounts,
     /// Number of tree chains in the kernel.
     pub tree_chains: usize,
-    /// Totals of the Services that have these rules.
+    /// Sums over these Services that metrics show, such as ports without local endpoints.
     pub totals: ServiceTotals,
     /// Services in quarantine, sorted.
     pub quarantined: Vec<ServiceName>,
@@ -72,7 +72,7 @@ pub struct Attempt {
     pub payload: Vec<u8>,
     /// Reason that adoption was declined.
     pub declined: Option<DeclineReason>,
-    /// Wait for the xtables lock. Zero if it timed out: then the wait is in the error.
+    /// Wait for the xtables lock. Zero after a failure; if the wait timed out, it is in the error.
     pub lock_wait: Duration,
     /// Failure of the restore or of the read before it.
     pub result: Result<(), Failure>,
@@ -187,7 +187,8 @@ pub enum RetryResult {
     NodeFault(NodeFault),
 }
 
-/// Payload and result of one restore.
+/// Payload and result of one restore. The text of a full payload is empty: it is never in memory as
+/// a whole.
 pub(super) type RestoreResult = (PartialPayload, Result<Restored, Failure>);
 
 impl Attempt {

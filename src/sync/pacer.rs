@@ -44,7 +44,7 @@ pub struct PacerOptions {
 /// Result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncResult {
-    /// All changes were applied.
+    /// All changes were applied, except those of Services in quarantine.
     Applied,
     /// The sync failed and is retried.
     Failed,
@@ -92,21 +92,21 @@ impl Pacer {
     }
 
     /// Notes the end of a sync, which served all earlier requests.
-    pub(crate) fn finished(&mut self, ran: &RunTimes, end: SyncResult) {
+    pub(crate) fn finished(&mut self, ran: &RunTimes, result: SyncResult) {
         let ended = ran.ended;
         let gap = match self.options.gap {
             Gap::Fixed(gap) => gap,
             Gap::Budget(_) => self.account.charge(ran),
         };
         // A failed restore is often cheap: by its cost alone, retries would follow without a gap.
-        let gap = match end {
+        let gap = match result {
             SyncResult::Applied => gap,
             SyncResult::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
         };
         self.requested = None;
         self.not_before = ended.checked_add(gap);
         self.idle_until = ended.checked_add(self.options.longest_idle);
-        match end {
+        match result {
             SyncResult::Applied => {
                 self.failures = 0;
                 self.retry = None;
@@ -172,12 +172,13 @@ impl DoublingDelay {
 /// With a longer gap, changes would be programmed later than by kube-proxy.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 
-/// Maximum credit in CPU time: it covers a burst, but not a minute of churn after an idle hour.
+/// First bound of the credit, in CPU time: it covers a burst, but not a minute of churn after an
+/// idle hour.
 const MOST_CREDIT: Duration = Duration::from_secs(1);
 
-/// Maximum credit as a multiple of [`LONGEST_GAP`]. On legacy, where nearly every sync owes the
-/// maximum gap, a burst has this many syncs without a gap.
-const MOST_GAPS: u32 = 5;
+/// Second bound of the credit, as a multiple of [`LONGEST_GAP`]. On legacy, where nearly every sync
+/// owes the maximum gap, a burst has this many syncs without a gap.
+const MOST_CREDIT_IN_GAPS: u32 = 5;
 
 /// Share of one CPU that syncs may take under continuous change, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -257,7 +258,7 @@ impl CpuAccount {
     }
 
     fn most_credit(budget: CpuBudget) -> Duration {
-        (LONGEST_GAP * MOST_GAPS).min(budget.time_for(MOST_CREDIT))
+        (LONGEST_GAP * MOST_CREDIT_IN_GAPS).min(budget.time_for(MOST_CREDIT))
     }
 }
 
@@ -291,7 +292,7 @@ mod tests {
     }
 
     /// A sync that computed all the time.
-    fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, end: SyncResult) {
+    fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, result: SyncResult) {
         let cpu = ended - started;
         pacer.finished(
             &RunTimes {
@@ -299,7 +300,7 @@ mod tests {
                 ended,
                 cpu,
             },
-            end,
+            result,
         );
     }
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use crate::model::{Allowance, Frontend, ServiceName, ServiceState, Services};
-use crate::render::ports_over_limit;
+use crate::render::count_ports_over_limit;
 use crate::select::MAX_SLICES;
 use crate::tracker::Tracker;
 
@@ -28,8 +28,8 @@ pub(super) enum ServiceProblem {
         /// Limit of the namespace.
         limit: usize,
     },
-    /// The Services of the namespace have too many rules without endpoints, and this one is among
-    /// the largest: it has no rules.
+    /// The Services of the namespace have too many rules, not counting those for endpoints, and
+    /// this one is among the largest: it has no rules.
     NamespaceRules {
         /// Limit of the sum of ports, each times its addresses and source ranges.
         limit: usize,
@@ -115,16 +115,17 @@ pub(super) struct ServiceProblems {
 }
 
 impl ServiceProblems {
-    /// Updates the problems of the Services that a sync applied; returns the new ones to log.
+    /// Updates the problems of the Services that a sync applied, of which `before` has the states
+    /// before the sync; only their names are used. Returns the new problems to log.
     pub(super) fn update(
         &mut self,
-        applied: &[(ServiceName, ServiceState)],
+        before: &[(ServiceName, ServiceState)],
         tracker: &Tracker,
     ) -> Vec<FoundProblem> {
         let mut found = Vec::new();
-        for (name, _) in applied {
-            let now = tracker.get(name).into_iter();
-            let problems: Vec<_> = now.flat_map(|state| problems(state, tracker)).collect();
+        for (name, _) in before {
+            let state = tracker.get(name).into_iter();
+            let problems: Vec<_> = state.flat_map(|state| problems(state, tracker)).collect();
             let kinds: Vec<_> = problems.iter().map(ServiceProblem::kind).collect();
             for (limit, count) in Limit::ALL.into_iter().zip(&mut self.over) {
                 *count += usize::from(kinds.contains(&ProblemKind::Over(limit)));
@@ -158,7 +159,7 @@ impl ServiceProblems {
 }
 
 fn problems(state: &ServiceState, tracker: &Tracker) -> impl Iterator<Item = ServiceProblem> {
-    let ports = Some(ports_over_limit(state)).filter(|ports| *ports > 0);
+    let ports = Some(count_ports_over_limit(state)).filter(|ports| *ports > 0);
     let slices = state.slices.len().checked_sub(MAX_SLICES + 1);
     let limits = tracker.limits();
     let namespace = match state.allowance {

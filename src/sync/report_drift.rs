@@ -88,7 +88,7 @@ impl Reporter {
         }
         for DueRewrite {
             chain: (table, _), ..
-        } in &findings.edited_chains
+        } in &findings.due_rewrites
         {
             self.metrics
                 .drift
@@ -126,7 +126,7 @@ fn log_checked(family: IpFamily, findings: &GuardedChainFindings) {
         chain: (table, chain),
         wait,
         is_back,
-    } in &findings.edited_chains
+    } in &findings.due_rewrites
     {
         let which = if *is_back {
             "third-party rules are back in"
@@ -155,7 +155,7 @@ fn log_failed_reading(family: IpFamily, cause: &RunError, compared: &Compared<'_
              programs may go unnoticed: {text}"
         );
     } else {
-        debug!(%family, trigger, "reading the rules in the kernel failed again: {text}");
+        debug!(%family, trigger, "reading the rules in the kernel failed: {text}");
     }
 }
 

@@ -126,8 +126,8 @@ impl<I: Iptables> Syncer<I> {
         {
             self.transient_failures = 0;
         }
-        let now = rules.unreadable.iter().map(|(table, _)| *table).collect();
-        let before = std::mem::replace(&mut self.unreadable_tables, now);
+        let unreadable_now = rules.unreadable.iter().map(|(table, _)| *table).collect();
+        let before = std::mem::replace(&mut self.unreadable_tables, unreadable_now);
         // Each table is reported once, until it was readable again.
         let unreadable = rules.unreadable.drain(..);
         let new = unreadable.filter(|(table, _)| !before.contains(table));
@@ -137,8 +137,8 @@ impl<I: Iptables> Syncer<I> {
         Ok(rules)
     }
 
-    /// Compares the rules in the kernel with the rendered ones. Returns the applied state and the
-    /// differences that an adoption takes, or the reason that it is declined.
+    /// Compares the rules in the kernel with the rendered ones. Returns the applied state after an
+    /// adoption and the differences to write, or the reason that adoption is declined.
     pub(super) fn try_adopt(
         &self,
         rules: &mut KernelRules,

@@ -294,14 +294,14 @@ impl<I: Iptables> Syncer<I> {
 
     /// Returns the newly quarantined Services that are rendered without endpoints.
     fn quarantined_without_endpoints(&self, search: &SearchResult) -> Vec<ServiceName> {
-        let is_rejected =
+        let is_without_endpoints =
             |name: &ServiceName| self.quarantine.fallback(name) == Some(Fallback::NoEndpoints);
         let quarantined = search
             .quarantined
             .iter()
             .map(|quarantined| &quarantined.name);
         quarantined
-            .filter(|name| is_rejected(name))
+            .filter(|name| is_without_endpoints(name))
             .cloned()
             .collect()
     }
@@ -342,17 +342,15 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        let held_back = || {
-            let held_back = self.tracker.overrides().get(name)?;
-            Some(held_back.state.clone())
-        };
-        let applied = self.tracker.applied_state(name).or_else(held_back);
+        // A Service that is rendered in an override may be clean: then that is what was applied.
+        let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
+        let applied = self.tracker.applied_state(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());
         let now = (self.clock)();
         let state = self.quarantine.add(name, applied, wanted, now);
         self.tracker
             .render_as(name, state, OverrideClaims::Rendered);
-        // The rest of the search may lower the fallback, so its end sets it here.
+        // The rest of the search may lower the fallback: its end replaces this one.
         search.quarantined.push(Quarantined {
             name: name.clone(),
             cause,

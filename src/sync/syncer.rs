@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
 use super::drift::FixedChain;
-use super::node_environment::NodeEnvironment;
 use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
+use super::render_settings::RenderSettings;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
@@ -26,8 +26,8 @@ use crate::tracker::{AppliedChanges, Tracker};
 /// Configuration of a syncer, fixed for the life of the process.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
-    /// Inputs of rules apart from Services.
-    pub environment: NodeEnvironment,
+    /// Source of the render options.
+    pub render_settings: RenderSettings,
     /// Amount of rules that a partial restore writes.
     pub partial_restore: PartialRestore,
     /// Interval of periodic full syncs.
@@ -128,13 +128,14 @@ impl<I: Iptables> Syncer<I> {
         self.history.force_full(reason);
     }
 
-    /// Reports whether the last full sync could not read a table, or a check could not print nat.
+    /// Reports whether the last full sync could not read a table, or nat has an unprintable rule.
     pub(super) fn has_unreadable_tables(&self) -> bool {
         !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
     }
 
-    /// Notes that an iptables binary cannot print all rules of a table.
-    pub(super) fn mark_unprintable(&mut self, table: Table) {
+    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: payloads
+    /// list its rules (`-S`).
+    pub(super) fn note_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.applied.set_nat_unprintable();
         }
@@ -148,7 +149,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reports whether [`Syncer::once`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        self.config.environment.needs_node_addresses()
+        self.config.render_settings.needs_node_addresses()
     }
 
     /// Returns the addresses of NodePorts at the last applied sync, even while the state of the
@@ -161,23 +162,23 @@ impl<I: Iptables> Syncer<I> {
     /// Reports whether a node with these addresses would have other addresses of NodePorts than at
     /// the last applied sync.
     pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {
-        let (environment, node) = (&self.config.environment, self.tracker.node());
+        let (render_settings, node) = (&self.config.render_settings, self.tracker.node());
         self.last_node_port_addresses().is_some_and(|known| {
             *known
-                != environment
+                != render_settings
                     .options(node, node_addresses)
                     .node_port_addresses
         })
     }
 
     /// Runs one sync. A failed partial restore is followed by a full one at once. A full restore
-    /// that failed before it changed anything is followed by a partial one if that is enough.
-    /// The tracker marks a Service as applied only when the kernel has its rules, so a failed sync
-    /// loses no change.
+    /// that failed before it changed anything is followed by a partial one, unless fixed chains
+    /// have to change, which only a full one writes. The tracker marks a Service as applied only
+    /// when the kernel has its rules, so a failed sync loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
-            .environment
+            .render_settings
             .options(self.tracker.node(), node_addresses);
         options.counters = self.history.counters().unwrap_or_default();
         let dirty = self.tracker.pending();
@@ -237,8 +238,8 @@ impl<I: Iptables> Syncer<I> {
         self.history.scope(options, every, (self.clock)())
     }
 
-    /// Returns the scope of a second attempt after a failed first one; `None` if it would fail in
-    /// the same way. For a partial one it resets the counters in `options` to those in the kernel.
+    /// Returns the scope of a second attempt after a failed first one; `None` if none could
+    /// succeed. For a partial one it resets the counters in `options` to those in the kernel.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {
@@ -259,6 +260,7 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
                 // The rules in the kernel name the counters of the last applied sync.
                 options.counters = self.history.counters().unwrap_or_default();
+                // Fixed chains depend on options, and a partial restore does not write them.
                 let rewrite = self.history.rerender_reason(options);
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
@@ -307,8 +309,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Notes a failed attempt: the next sync is full if the state of the kernel is unknown, and a
-    /// periodic full sync that changed nothing is postponed.
+    /// Notes a failed attempt: the next sync is full if the state of the kernel is unknown; after a
+    /// periodic full sync that failed before it changed anything, the next one is postponed.
     fn note_failure(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.is_retriable());

@@ -111,8 +111,8 @@ impl<I: Iptables> Task<I> {
         let verify = detection.verifications.next().map(Instant::from_std);
         let repair = detection.repair_at.map(Instant::from_std);
         let reread = detection.reread_at.map(Instant::from_std);
-        let next_change_check = detection.next_change_check.map(Instant::from_std);
-        // A sync includes a due retry, so the retry needs no event if a sync is pending anyway.
+        let change_check_not_before = detection.change_check_not_before.map(Instant::from_std);
+        // A sync retries a due Service in quarantine, so that needs no event if a sync is pending.
         let is_sync_pending = self.pacer.awaits_sync();
         let quarantine_retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
         let quarantine_retry = quarantine_retry.map(Instant::from_std);
@@ -129,7 +129,7 @@ impl<I: Iptables> Task<I> {
             () = until(verify) => TaskEvent::VerificationDue,
             () = until(reread) => TaskEvent::RereadDue,
             () = until(quarantine_retry) => TaskEvent::QuarantineRetryDue,
-            change = changed(&self.syncer.iptables, next_change_check) => TaskEvent::RulesChanged(change),
+            change = changed(&self.syncer.iptables, change_check_not_before) => TaskEvent::RulesChanged(change),
         }
     }
 
@@ -181,6 +181,7 @@ impl<I: Iptables> Task<I> {
         }
         let had_drift = is_applied && detection.repaired(ended);
         self.report_repair(detection);
+        // A failed restore may have changed more than its error shows.
         let has_failed = |attempt: &Attempt| attempt.result.is_err();
         if is_applied && outcome.attempts.iter().any(has_failed) {
             detection.verifications.request(ended);

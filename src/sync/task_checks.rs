@@ -116,19 +116,20 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = ComparisonTrigger::Change(change.source);
-        // Detection by table sizes never tells which chains changed, so no change interrupts a
-        // reading: all rules are verified at once instead.
+        // A verification runs later, where a change of named chains can interrupt it and is
+        // repaired first. Detection by table sizes never names chains, so nothing is gained by
+        // waiting.
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {
             extent.depth = ComparisonDepth::Named;
         }
-        let compared = self
+        let checked = self
             .compare(detection, trigger, &extent, Some(change))
             .await;
         let now = Instant::now().into_std();
         detection.compared_change(started, now);
-        if is_verification_later && compared.is_ok_and(|findings| findings.gone.is_none()) {
+        if is_verification_later && checked.is_ok_and(|findings| findings.gone.is_none()) {
             detection.verifications.changed(change, now);
         }
     }
@@ -175,6 +176,8 @@ impl<I: Iptables> Task<I> {
 
     /// Reads the rules of an extent, compares them with the applied state, and requests a sync that
     /// repairs the difference. `change` is the change by another program that triggered this.
+    /// Returns the findings about guarded chains, which the schedule of checks depends on; none if
+    /// nothing was read.
     pub(super) async fn compare(
         &mut self,
         detection: &mut DriftDetection,
@@ -182,15 +185,16 @@ impl<I: Iptables> Task<I> {
         extent: &Extent,
         change: Option<&ForeignChange>,
     ) -> Result<GuardedChainFindings, Interruption> {
-        let found_at = Instant::now().into_std();
+        let started = Instant::now().into_std();
         detection.has_read_all = false;
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the rest of a payload is written.
-            detection.postpone(extent.clone(), found_at);
+            detection.postpone(extent.clone(), started);
             return Ok(GuardedChainFindings::default());
         }
-        let is_verification = change.is_none() && extent.depth == ComparisonDepth::Whole;
-        let on_change = if is_verification && detection.verifications.may_be_interrupted() {
+        // A comparison that a change triggered runs to its end.
+        let may_be_interrupted = change.is_none() && extent.depth == ComparisonDepth::Whole;
+        let on_change = if may_be_interrupted && detection.verifications.may_be_interrupted() {
             OnChange::Interrupt
         } else {
             OnChange::Continue
@@ -201,16 +205,17 @@ impl<I: Iptables> Task<I> {
             .guarded_chains_checked(&reading.guarded, unreadable);
         for (table, cause) in &reading.guarded.newly_unreadable {
             if matches!(cause, RunError::Unprintable { .. }) {
-                self.syncer.mark_unprintable(*table);
+                self.syncer.note_unprintable(*table);
             }
         }
-        let contested = detection.backoff.contested(found_at);
+        let contested = detection.backoff.next_delayed(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
         let programs = change.map_or(detection.verifications.programs(), |change| {
             &change.programs
         });
         drift.programs.clone_from(programs);
         let (depth, failure) = (extent.depth, reading.failure.as_ref());
+        let repair_delay = detection.plan_repair(&drift.repair_keys, Instant::now().into_std());
         let now = Instant::now().into_std();
         let compared = Compared {
             trigger,
@@ -218,14 +223,14 @@ impl<I: Iptables> Task<I> {
             drift: &drift,
             failure,
             failed_readings: detection.count_failed_readings(depth, failure),
-            repair_delay: detection.repair_delay(&drift.repair_keys, now),
+            repair_delay,
             delayed_chains: detection.backoff.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
         detection.has_read_all = failure.is_none() && reading.to_reread.is_empty();
         detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
-            detection.found_drift(found_at);
+            detection.found_drift(started);
         }
         if reading.is_interrupted {
             return Err(Interruption::RulesChanged);
@@ -293,7 +298,7 @@ impl<I: Iptables> Task<I> {
         let Some(options) = applied_options.as_ref() else {
             return Ok(Reading::default());
         };
-        let not_before = detection.next_change_check.map(Instant::from_std);
+        let not_before = detection.change_check_not_before.map(Instant::from_std);
         let (mut reading, checked) = (Reading::default(), SetOnce::new());
         let work = async {
             let guarded_chains = &mut detection.guarded_chains;
@@ -381,8 +386,8 @@ async fn changed_after(
 }
 
 /// Keeps a change until after the reading, unless `touched`, its extent, is empty: on some nodes
-/// changes of other chains are frequent. Returns whether the reading ends because of it. It does
-/// only if the names of the changed chains are known: their check is short.
+/// changes of other chains are frequent. Returns whether the change ends the reading: only if it
+/// names its chains, because to check these takes little time.
 fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, touched: &Extent) -> bool {
     if touched.is_empty() {
         return false;

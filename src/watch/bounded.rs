@@ -40,7 +40,8 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a file or a pipe as [`read`] does, but stops after the first piece of [`PIECE_BYTES`] for
 /// which `is_expected` is false, and returns everything up to that: input of the wrong format may
-/// be endless.
+/// be endless, and its beginning is enough for the parser of the caller to fail. A last, shorter
+/// piece is not checked.
 ///
 /// # Errors
 ///

@@ -3,8 +3,8 @@
 //! A source sends [`SourceChange`]s: changes of objects, the start and the end of its lists, and
 //! the names of objects that exist and cannot be decoded. A [`ChangeQueue`] merges these to at most
 //! one [`Change`] for each object, including the removals that follow from lists, and holds them
-//! until they are received, so that a source never waits for a sync. This file adds the lock, the
-//! wake-up and the metrics.
+//! until they are received, so that a source never waits for a sync. It passes on the end of a list
+//! ([`Change::Listed`]), and not its start. This file adds the lock, the wake-up and the metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

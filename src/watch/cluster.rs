@@ -99,31 +99,31 @@ impl ClusterObserver {
 }
 
 impl Observer<ServiceObject> for ClusterObserver {
-    async fn observe(&mut self, event: SourceEvent<ServiceObject>) {
+    async fn on_source_event(&mut self, event: SourceEvent<ServiceObject>) {
         self.ingester().service(event);
     }
 
-    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         self.handle(Kind::Service, &event);
     }
 }
 
 impl Observer<EndpointSliceObject> for ClusterObserver {
-    async fn observe(&mut self, event: SourceEvent<EndpointSliceObject>) {
+    async fn on_source_event(&mut self, event: SourceEvent<EndpointSliceObject>) {
         self.ingester().endpoint_slice(event);
     }
 
-    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         self.handle(Kind::EndpointSlice, &event);
     }
 }
 
 impl Observer<NodeObject> for ClusterObserver {
-    async fn observe(&mut self, event: SourceEvent<NodeObject>) {
+    async fn on_source_event(&mut self, event: SourceEvent<NodeObject>) {
         self.ingester().node(event);
     }
 
-    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         self.handle(Kind::Node, &event);
     }
 }

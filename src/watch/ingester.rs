@@ -115,7 +115,7 @@ impl Ingester {
             }
             SourceEvent::Set(object) => {
                 let object = object.borrow();
-                if !self.is_this_node(&object.metadata.name) {
+                if !self.accepts_node(&object.metadata.name) {
                     return;
                 }
                 self.has_node = true;
@@ -127,7 +127,7 @@ impl Ingester {
             }
             SourceEvent::Deleted(object) => {
                 let metadata = &object.borrow().metadata;
-                if !self.is_this_node(&metadata.name) {
+                if !self.accepts_node(&metadata.name) {
                     return;
                 }
                 self.reported
@@ -155,8 +155,8 @@ impl Ingester {
                 self.changes
                     .send_both(SourceChange::SliceKept(SliceName::new(namespace, name)));
             }
-            // Without a name it may be the Node of this host: an API server is asked for no other
-            // one. Manifests may have any Nodes; then an outdated Node is better than none.
+            // A name that cannot be decoded may be that of this node. An API server sends no other
+            // Node. Manifests may have others, but an outdated Node is better than none.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
     }
@@ -171,9 +171,9 @@ impl Ingester {
         self.changes.send_both(Change::Listed(kind));
     }
 
-    /// Reports whether the name is that of this node. Another Node must not replace the zone and
-    /// addresses of this one, and the first one is logged.
-    fn is_this_node(&mut self, name: &str) -> bool {
+    /// Reports whether a Node with this name may be used: another Node must not replace the zone
+    /// and addresses of this one. Logs the first other Node.
+    fn accepts_node(&mut self, name: &str) -> bool {
         let is_this = name == &*self.node_name;
         if !is_this && !self.has_logged_other_node {
             self.has_logged_other_node = true;
@@ -186,8 +186,8 @@ impl Ingester {
         is_this
     }
 
-    /// Logs once that the Node of this host does not exist, which may be intended. Local endpoints
-    /// are then recognized only by the name of the node.
+    /// Logs once that the Node of this host does not exist, which may be intended: local endpoints
+    /// are recognized by the name of the node, which is known without the object.
     fn log_missing_node(&mut self) {
         if !self.has_logged_missing_node {
             self.has_logged_missing_node = true;

@@ -10,7 +10,7 @@ use deltaproxy::testing::model::{Change, Kind};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{Options, PartialRestore};
 use deltaproxy::testing::sync::{
-    LocalMode, NodeEnvironment, NodePortSource, Syncer, SyncerOptions,
+    LocalMode, NodePortAddressSelection, RenderSettings, Syncer, SyncerOptions,
 };
 use deltaproxy::testing::tracker::Tracker;
 use deltaproxy::testing::watch::api::{
@@ -57,10 +57,10 @@ pub struct Rules {
 impl Rules {
     fn new(restored: Restored) -> Self {
         let options = SyncerOptions {
-            environment: NodeEnvironment {
+            render_settings: RenderSettings {
                 fixed: Options::defaults(IpFamily::V4),
                 local_mode: LocalMode::ClusterCidr(Vec::new()),
-                node_port_source: NodePortSource::All,
+                node_port_addresses: NodePortAddressSelection::All,
                 bind_address: None,
             },
             partial_restore: PartialRestore::ChangedChains,
@@ -139,12 +139,12 @@ impl Observer {
 macro_rules! observes {
     ($object:ty, $kind:ident, $method:ident) => {
         impl api::Observer<$object> for Observer {
-            async fn observe(&mut self, observed: SourceEvent<$object>) {
+            async fn on_source_event(&mut self, observed: SourceEvent<$object>) {
                 let mut node = self.0.lock().unwrap();
                 node.observe(|ingester| ingester.$method(observed));
             }
 
-            fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+            fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
                 Self::handle_kind_event(self, Kind::$kind, &event);
             }
         }

@@ -278,7 +278,12 @@ pub const TABLE: &[Row] = &[
         "service-dispatch",
         "tree",
         Told(
-            |config| format!("{:?}", config.rules.environment.v4.fixed.tree_thresholds),
+            |config| {
+                format!(
+                    "{:?}",
+                    config.rules.render_settings.v4.fixed.tree_thresholds
+                )
+            },
             "TreeThresholds { nat: Some(8), filter: Some(1000) }",
         ),
     ),

@@ -53,7 +53,7 @@ impl Node {
         let mut environment = upstream_environment(IpFamily::V4);
         environment.fixed.counters = Counters::NONE;
         let options = SyncerOptions {
-            environment,
+            render_settings: environment,
             partial_restore: PartialRestore::ChangedChains,
             full_sync_interval: Duration::from_secs(3600),
         };

@@ -8,9 +8,7 @@ use std::path::Path;
 
 use deltaproxy::testing::inspect::catalog::Catalog;
 use deltaproxy::testing::net::{IpFamily, Protocol, parse_cidr, parse_ip};
-use deltaproxy::testing::render::{
-    LiveChains, LiveRules, guarded_chains, matches_except_kubelet_rules,
-};
+use deltaproxy::testing::render::{LiveChains, LiveRules, guarded_chains, has_desired_rules};
 use deltaproxy::testing::rules::{BridgePort, Match, Packet, RuleSet, Table, TracedNode, trace};
 use proptest::prelude::*;
 
@@ -127,7 +125,7 @@ proptest! {
             text.lines().for_each(|line| found.read_line(table, line));
             for family in IpFamily::ALL {
                 let options = upstream_options(family);
-                let _ = (matches_except_kubelet_rules(table, &text, &options), guarded_chains(table, &options));
+                let _ = (has_desired_rules(table, &text, &options), guarded_chains(table, &options));
             }
         }
     }

@@ -192,7 +192,7 @@ impl World {
             80..86 => drop(remove(&mut self.slices, dice)),
             86..90 => self.relabel(dice),
             90..92 => {
-                self.node.topology.zone = dice.pick(&[None, Some("a".into()), Some("b".into())])
+                self.node.topology.zone = dice.pick(&[None, Some("a".into()), Some("b".into())]);
             }
             92 => self.node.addresses = vec![ip(self.family, Use::Node, dice.below(3))],
             93..96 => return self.say_again(dice),

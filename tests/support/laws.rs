@@ -91,7 +91,7 @@ impl Play {
         environment.fixed.large_cluster_endpoints = shape.threshold;
         environment.fixed.tree_thresholds = shape.dispatch;
         let options = SyncerOptions {
-            environment,
+            render_settings: environment,
             partial_restore: shape.partial,
             full_sync_interval: Duration::from_secs(3600),
         };
@@ -264,7 +264,7 @@ fn holding(save: &str) -> Fake {
 }
 
 fn syncer(kernel: Fake, world: &World, options: &SyncerOptions) -> Syncer<Fake> {
-    if options.environment.fixed.counters == Counters::ALL {
+    if options.render_settings.fixed.counters == Counters::ALL {
         kernel.keep_counters();
     }
     Syncer::new(kernel, world.tracker(), options.clone(), clock)

@@ -19,7 +19,7 @@ use deltaproxy::testing::render::{
     Options,
 };
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{LocalMode, NodeEnvironment, NodePortSource};
+use deltaproxy::testing::sync::{LocalMode, NodePortAddressSelection, RenderSettings};
 
 use super::{Dice, Use, ip, pod_cidr};
 
@@ -37,22 +37,22 @@ pub(crate) fn upstream_options(family: IpFamily) -> Options {
 }
 
 /// The same for the life of a process that hears of its Node.
-pub(crate) fn upstream_environment(family: IpFamily) -> NodeEnvironment {
-    NodeEnvironment {
+pub(crate) fn upstream_environment(family: IpFamily) -> RenderSettings {
+    RenderSettings {
         fixed: upstream_options(family),
         local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
-        node_port_source: NodePortSource::All,
+        node_port_addresses: NodePortAddressSelection::All,
         bind_address: None,
     }
 }
 
 /// Any flags and any machine.
-pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironment {
+pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> RenderSettings {
     let fixed = Options {
         backend: dice.pick(&[Backend::Legacy, Backend::Nft]),
         masquerade: Masquerade {
             bit: dice.pick(&[0, 14, 31]),
-            policy: dice.pick(&[MasqueradePolicy::OffCluster, MasqueradePolicy::All]),
+            policy: dice.pick(&[MasqueradePolicy::NotLocalPods, MasqueradePolicy::All]),
             is_random_fully: dice.chance(50),
         },
         localhost_node_ports: match family {
@@ -64,7 +64,7 @@ pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironm
         counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)
     };
-    NodeEnvironment {
+    RenderSettings {
         fixed,
         local_mode: dice.pick(&[
             LocalMode::ClusterCidr(vec![pod_cidr(family)]),
@@ -73,10 +73,10 @@ pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> NodeEnvironm
             LocalMode::Fixed(LocalDetector::Bridge("cbr0".into())),
             LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into())),
         ]),
-        node_port_source: dice.pick(&[
-            NodePortSource::All,
-            NodePortSource::Primary,
-            NodePortSource::Within(vec![
+        node_port_addresses: dice.pick(&[
+            NodePortAddressSelection::All,
+            NodePortAddressSelection::Primary,
+            NodePortAddressSelection::Within(vec![
                 IpNet::new(ip(family, Use::Node, 0), family.host_prefix_len() - 8).unwrap(),
             ]),
         ]),

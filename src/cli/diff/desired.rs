@@ -109,7 +109,7 @@ fn resolve(
     let mut addresses: Vec<IpAddr> = node.map(|node| node.addresses.clone()).unwrap_or_default();
     addresses.push(Ipv4Addr::LOCALHOST.into());
     addresses.retain(|ip| IpFamily::of(*ip) == family);
-    Ok(config.environment.get(family).options(node, &addresses))
+    Ok(config.render_settings.get(family).options(node, &addresses))
 }
 
 fn adopt(options: &mut Options, facts: HostSettings) {

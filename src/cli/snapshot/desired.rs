@@ -113,7 +113,7 @@ fn track(
     (changes, other_nodes): (ObjectChanges, OtherNodes),
 ) -> PerFamily<Tracker> {
     let trackers = changes.map(|family, changes| {
-        let external_ips = config.environment.get(family).fixed.external_ips;
+        let external_ips = config.render_settings.get(family).fixed.external_ips;
         let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         for change in changes {
             tracker.apply(change);
@@ -132,7 +132,7 @@ pub(in crate::cli) fn options(
     family: IpFamily,
     tracker: &Tracker,
 ) -> anyhow::Result<Options> {
-    let environment = config.environment.get(family);
+    let environment = config.render_settings.get(family);
     let addresses = if environment.needs_node_addresses() {
         local_addresses()?.into_iter().collect()
     } else {

@@ -9,7 +9,7 @@ use super::*;
 use crate::host::ConntrackSettings;
 use crate::model::ExternalIps;
 use crate::render::{LocalDetector, LocalhostNodePorts, MasqueradePolicy};
-use crate::sync::{Gap, LocalMode, NodePortSource};
+use crate::sync::{Gap, LocalMode, NodePortAddressSelection};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
@@ -55,7 +55,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
 #[test]
 fn the_file_of_kind_loads() {
     let config = with_text("--hostname-override=kind-worker", KIND).unwrap();
-    let LocalMode::ClusterCidr(cidrs) = config.rules.environment.v6.local_mode else {
+    let LocalMode::ClusterCidr(cidrs) = config.rules.render_settings.v6.local_mode else {
         panic!("not by networks")
     };
     assert_eq!(cidrs.len(), 2);
@@ -99,7 +99,7 @@ fn fields_become_the_options_of_modules() {
          conntrack: {maxPerCore: 1, min: 2, tcpEstablishedTimeout: 3s, tcpCloseWaitTimeout: 4s, \
          tcpBeLiberal: true, udpTimeout: 5s, udpStreamTimeout: 6s}\n",
     );
-    for (_, environment) in config.rules.environment.into_pairs() {
+    for (_, environment) in config.rules.render_settings.into_pairs() {
         assert_eq!(environment.fixed.masquerade.bit, 0);
         assert_eq!(environment.fixed.masquerade.policy, MasqueradePolicy::All);
         let localhost = environment.fixed.localhost_node_ports;
@@ -107,7 +107,10 @@ fn fields_become_the_options_of_modules() {
         assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
         let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
         assert_eq!(environment.local_mode, bridge);
-        assert_eq!(environment.node_port_source, NodePortSource::Primary);
+        assert_eq!(
+            environment.node_port_addresses,
+            NodePortAddressSelection::Primary
+        );
         assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());
     }
     assert_eq!(config.rules.node_name, "worker-a");

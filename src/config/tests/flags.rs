@@ -83,7 +83,7 @@ fn the_last_of_two_flags_counts_and_lists_and_gates_add_up() {
 fn numbers_are_those_of_go() {
     let bit = |text: &str| {
         let config = configured(&format!("--iptables-masquerade-bit={text}"))?;
-        Ok(config.rules.environment.v4.fixed.masquerade.bit)
+        Ok(config.rules.render_settings.v4.fixed.masquerade.bit)
     };
     let good = [
         ("7", 7),

@@ -61,7 +61,7 @@ fn external_ips_are_served_unless_the_gate_is_off() {
     use crate::model::ExternalIps::{Ignored, Served};
 
     let served = |flags| {
-        let environment = configured(flags).unwrap().rules.environment;
+        let environment = configured(flags).unwrap().rules.render_settings;
         assert_eq!(
             environment.v4.fixed.external_ips,
             environment.v6.fixed.external_ips

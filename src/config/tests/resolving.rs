@@ -10,7 +10,7 @@ use crate::net::IpFamily;
 use crate::render::{
     LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore, TreeThresholds,
 };
-use crate::sync::{Gap, LocalMode, NodePortSource, SyncMode};
+use crate::sync::{Gap, LocalMode, NodePortAddressSelection, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
 
@@ -39,15 +39,18 @@ fn defaults_without_flags_equal_kube_proxy() {
     assert_eq!(config.serving.healthz.unwrap().to_string(), "0.0.0.0:10256");
     assert_eq!(config.partial_restore, PartialRestore::ChangedChains);
     assert_eq!(config.mode, SyncMode::Restore);
-    for (family, environment) in config.rules.environment.into_pairs() {
+    for (family, environment) in config.rules.render_settings.into_pairs() {
         assert_eq!(environment.fixed.family, family);
         assert_eq!(environment.fixed.masquerade.bit, 14);
         assert_eq!(
             environment.fixed.masquerade.policy,
-            MasqueradePolicy::OffCluster
+            MasqueradePolicy::NotLocalPods
         );
         assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
-        assert_eq!(environment.node_port_source, NodePortSource::All);
+        assert_eq!(
+            environment.node_port_addresses,
+            NodePortAddressSelection::All
+        );
         assert_eq!(environment.bind_address, None);
         let localhost = match family {
             IpFamily::V4 => LocalhostNodePorts::Allowed,
@@ -59,15 +62,22 @@ fn defaults_without_flags_equal_kube_proxy() {
 
 #[test]
 fn bools_are_written_as_go_writes_them() {
-    let policy = |flags| good(flags).rules.environment.v4.fixed.masquerade.policy;
+    let policy = |flags| good(flags).rules.render_settings.v4.fixed.masquerade.policy;
     assert_eq!(policy("--masquerade-all"), MasqueradePolicy::All);
     assert_eq!(policy("--masquerade-all=true"), MasqueradePolicy::All);
     assert_eq!(
         policy("--masquerade-all=false"),
-        MasqueradePolicy::OffCluster
+        MasqueradePolicy::NotLocalPods
     );
     assert_eq!(policy("--masquerade_all=true"), MasqueradePolicy::All);
-    let localhost = |flags| good(flags).rules.environment.v4.fixed.localhost_node_ports;
+    let localhost = |flags| {
+        good(flags)
+            .rules
+            .render_settings
+            .v4
+            .fixed
+            .localhost_node_ports
+    };
     assert_eq!(
         localhost("--iptables-localhost-nodeports=false"),
         LocalhostNodePorts::Excluded
@@ -78,7 +88,7 @@ fn bools_are_written_as_go_writes_them() {
 
 #[test]
 fn the_masquerade_bit_is_one_of_32() {
-    let bit = |flags| good(flags).rules.environment.v6.fixed.masquerade.bit;
+    let bit = |flags| good(flags).rules.render_settings.v6.fixed.masquerade.bit;
     assert_eq!(bit("--iptables-masquerade-bit=0"), 0);
     assert_eq!(bit("--iptables-masquerade-bit=31"), 31);
     bad("--iptables-masquerade-bit=32", "iptables-masquerade-bit");
@@ -87,7 +97,7 @@ fn the_masquerade_bit_is_one_of_32() {
 
 #[test]
 fn networks_come_alone_or_one_of_each_family() {
-    let mode = |flags| good(flags).rules.environment.v4.local_mode;
+    let mode = |flags| good(flags).rules.render_settings.v4.local_mode;
     let cidrs = |texts: &[&str]| {
         LocalMode::ClusterCidr(texts.iter().map(|text| text.parse().unwrap()).collect())
     };
@@ -116,7 +126,7 @@ fn networks_come_alone_or_one_of_each_family() {
 
 #[test]
 fn detection_modes_require_their_flags() {
-    let mode = |flags| good(flags).rules.environment.v4.local_mode;
+    let mode = |flags| good(flags).rules.render_settings.v4.local_mode;
     assert_eq!(mode("--detect-local-mode=NodeCIDR"), LocalMode::NodeCidr);
     assert_eq!(
         mode("--detect-local-mode=BridgeInterface --pod-bridge-interface=cbr0"),
@@ -146,14 +156,17 @@ fn detection_modes_require_their_flags() {
 
 #[test]
 fn nodeport_addresses_are_networks_or_primary() {
-    let source = |flags| good(flags).rules.environment.v4.node_port_source;
+    let source = |flags| good(flags).rules.render_settings.v4.node_port_addresses;
     assert_eq!(
         source("--nodeport-addresses=primary"),
-        NodePortSource::Primary
+        NodePortAddressSelection::Primary
     );
-    assert_eq!(source("--nodeport-addresses="), NodePortSource::All);
+    assert_eq!(
+        source("--nodeport-addresses="),
+        NodePortAddressSelection::All
+    );
     let within = |texts: &[&str]| {
-        NodePortSource::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
+        NodePortAddressSelection::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
     };
     let two = within(&["10.0.0.0/8", "fd00::/8"]);
     assert_eq!(source("--nodeport-addresses=10.0.0.0/8,fd00::/8"), two);
@@ -209,7 +222,7 @@ fn unspecified_bind_addresses_are_none() {
     let bound = |flags| {
         good(flags)
             .rules
-            .environment
+            .render_settings
             .v4
             .bind_address
             .map(|ip| ip.to_string())
@@ -325,7 +338,7 @@ fn objects_come_from_a_cluster_or_from_files() {
     else {
         panic!("manifests were given")
     };
-    assert_eq!(validation, Validation::Strict);
+    assert_eq!(validation, Validation::Strict(ranges.node_ports));
     assert!(matches!(
         source("--manifests=m --lenient"),
         Source::Manifests { validation, .. } if validation == Validation::Lenient
@@ -410,7 +423,7 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
         assert_eq!(config.notes, [""; 0]);
         config
             .rules
-            .environment
+            .render_settings
             .get(IpFamily::V4)
             .fixed
             .tree_thresholds

@@ -24,7 +24,7 @@ fn a_written_configuration_is_read_as_the_same() {
         let read = with_text("", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         assert_eq!(read.configuration, typed.configuration, "{flags}\n{text}");
         assert_eq!(read.rules.node_name, typed.rules.node_name);
-        assert_eq!(read.rules.environment, typed.rules.environment);
+        assert_eq!(read.rules.render_settings, typed.rules.render_settings);
         assert_eq!(read.rules.source, typed.rules.source);
         assert_eq!(read.pacer.gap, typed.pacer.gap);
         assert_eq!((read.serving, read.node), (typed.serving, typed.node));

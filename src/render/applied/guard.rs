@@ -5,7 +5,8 @@
 //! but a flush or deletion of the table also removes rules and chains that it does read.
 //!
 //! Differs from upstream: kube-proxy checks only an empty canary chain of the mangle table, so
-//! that a flush of the nat table, or one that deletes no chains, goes unnoticed for up to an hour.
+//! that a flush of the nat table, or one that keeps the chains (`iptables -F`), goes unnoticed for
+//! up to an hour.
 //! In exchange, kube-proxy writes the fixed chains again at every sync.
 
 use std::collections::BTreeSet;
@@ -40,7 +41,7 @@ pub(crate) struct GuardedChainState {
     pub is_flushed: bool,
     /// Missing entry jumps.
     pub missing_jumps: Vec<&'static Jump>,
-    /// Fixed chains that lack some of their desired rules.
+    /// Fixed chains that lack some of their desired rules, or hold them in another order.
     pub incomplete_chains: Vec<&'static str>,
     /// Fixed chains that hold third-party rules besides the desired ones. If the listing of a chain
     /// ends at an unprintable rule, it is unknown whether the desired rules are complete.
@@ -100,18 +101,18 @@ impl GuardedChainState {
 /// Reports whether the guarded chains in `listing` hold the rules that a restore with `options`
 /// writes. Allows third-party rules in built-in chains, and after the proxy's in `KUBE-FIREWALL`:
 /// kubelets before 1.28 append one of their own, and would do so again each time it is deleted.
-pub fn matches_except_kubelet_rules(table: Table, listing: &str, options: &Options) -> bool {
+pub fn has_desired_rules(table: Table, listing: &str, options: &Options) -> bool {
     GuardedChainState::of(table, listing, &[], options) == GuardedChainState::default()
 }
 
 /// Reports whether the guarded chains hold the rules that a restore with `options` writes. Allows
 /// third-party rules in built-in chains only.
-pub(super) fn matches_exactly(table: Table, listing: &str, options: &Options) -> bool {
+pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Options) -> bool {
     let has_others = |chain: &&str| {
         let live = rules_of(chain, listing).count();
         live > rules_of(chain, &desired_rules(table, options)).count()
     };
-    matches_except_kubelet_rules(table, listing, options)
+    has_desired_rules(table, listing, options)
         && !fixed_chain_names(table, options).iter().any(has_others)
 }
 

@@ -31,8 +31,8 @@ pub struct LiveChains {
     unparsed_chains: BTreeSet<Box<str>>,
     /// Tree chains, by table.
     tree_chains: BTreeSet<(Table, Box<str>)>,
-    /// Service chains that third-party rules reference, or may reference. The kernel rejects their
-    /// deletion, and with it the whole payload.
+    /// Service and tree chains that third-party rules reference, or may reference. The kernel
+    /// rejects their deletion, and with it the whole payload.
     referenced: BTreeSet<Box<str>>,
     /// The chain `KUBE-FIREWALL` exists.
     pub(crate) has_kube_firewall: bool,
@@ -40,8 +40,8 @@ pub struct LiveChains {
     read: BTreeSet<Table>,
     /// Rules of built-in chains that may be entry jumps, with table and chain.
     jump_rules: Vec<(Table, Box<str>, Rule)>,
-    /// Entry jumps that were queried one by one, and exist.
-    queried_jumps: Vec<&'static Jump>,
+    /// Entry jumps that are known to exist without a listing of their chain.
+    known_jumps: Vec<&'static Jump>,
 }
 
 impl LiveChains {
@@ -60,7 +60,7 @@ impl LiveChains {
             tree_chains: applied.all_tree_chains(),
             has_kube_firewall: true,
             read: Table::ALL.into(),
-            queried_jumps: JUMPS.iter().filter(is_there).collect(),
+            known_jumps: JUMPS.iter().filter(is_there).collect(),
             ..Self::default()
         }
     }
@@ -82,7 +82,7 @@ impl LiveChains {
 
     /// Notes that an entry jump exists, in a table that cannot be read.
     pub fn note_jump(&mut self, jump: &'static Jump) {
-        self.queried_jumps.push(jump);
+        self.known_jumps.push(jump);
     }
 
     /// Notes that `KUBE-FIREWALL` exists, in a filter table that cannot be read.
@@ -185,7 +185,7 @@ impl LiveChains {
     }
 
     fn has(&self, jump: &Jump) -> bool {
-        if self.queried_jumps.contains(&jump) {
+        if self.known_jumps.contains(&jump) {
             return true;
         }
         let Ok(desired) = jump.rule.parse::<Rule>() else {
@@ -246,7 +246,7 @@ impl LiveRules {
     }
 
     /// Reads the rules of one dispatch chain from what `-S CHAIN` printed.
-    pub(super) fn of_dispatch(dispatch: DispatchChain, listing: &str) -> Vec<LiveRule> {
+    pub(super) fn read_dispatch_rules(dispatch: DispatchChain, listing: &str) -> Vec<LiveRule> {
         let mut live = Self::of_listing(dispatch.table(), listing);
         std::mem::take(live.dispatch_rules_mut(dispatch))
     }

@@ -9,7 +9,7 @@ mod trees;
 mod whole_tables;
 
 pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair_payload};
-pub use guard::{guarded_chains, matches_except_kubelet_rules};
+pub use guard::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
 pub(crate) use single_chains::DispatchRepair;
 pub(crate) use state::AppliedService;

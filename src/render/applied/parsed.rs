@@ -34,10 +34,10 @@ pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Opt
     hasher.finish()
 }
 
-/// Rules of a tree chain or of a root in parsed form, live or rendered.
+/// Digest and number of the rules of a tree chain or of a root, live or rendered.
 #[derive(Debug, Default)]
 pub(super) struct ParsedChain {
-    rules: ParsedHasher,
+    hasher: ParsedHasher,
     /// Number of rules, without jumps to other tree chains.
     pub(super) rule_count: u64,
     /// Holds jumps to other tree chains.
@@ -57,12 +57,12 @@ impl ParsedChain {
 
     /// Reports whether both chains hold the same rules, in any spelling.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let (own, other) = (self.rules.clone().finish(), other.rules.clone().finish());
+        let (own, other) = (self.hasher.clone().finish(), other.hasher.clone().finish());
         own.is_some() && own == other
     }
 
     pub(super) fn add(&mut self, table: Table, rule: &str) {
-        self.rules.add(rule);
+        self.hasher.add(rule);
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
             self.is_inner = true;

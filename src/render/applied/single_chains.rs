@@ -70,7 +70,7 @@ impl AppliedState {
             .chain(tree_chains)
     }
 
-    /// Returns those of these names that are names of recorded Service chains.
+    /// Returns those of these chains that are recorded Service chains.
     pub fn recorded_among(&self, chains: &BTreeSet<Box<str>>) -> BTreeSet<Box<str>> {
         if chains.is_empty() {
             return BTreeSet::new();
@@ -166,7 +166,7 @@ impl AppliedState {
             return drift;
         };
         if chain == DispatchChain::NatServices.name() && dispatch == DispatchChain::NatServices {
-            let mut rules = LiveRules::of_dispatch(dispatch, &lines);
+            let mut rules = LiveRules::read_dispatch_rules(dispatch, &lines);
             if remove_node_ports_jumps(&mut rules, &self.node_ports_jumps) {
                 lines = lines_of(chain, &rules);
             } else {
@@ -209,7 +209,7 @@ impl AppliedState {
         if self.trees.contains_key(&dispatch) {
             return self.verify_tree_chain(dispatch, chain, listing);
         }
-        let mut rules = LiveRules::of_dispatch(dispatch, listing);
+        let mut rules = LiveRules::read_dispatch_rules(dispatch, listing);
         let mut drift = DispatchDrift::default();
         if dispatch == DispatchChain::NatServices
             && !remove_node_ports_jumps(&mut rules, &self.node_ports_jumps)

@@ -25,8 +25,9 @@ use crate::ruleset::{DispatchChain, ServiceChain};
 /// - The restore succeeds: the state describes the kernel.
 /// - The restore fails, and the kernel rejected the payload before any change: the caller reverts
 ///   the state with [`Self::revert_to`], to a copy that [`Self::snapshot`] made before rendering.
-/// - The restore of a table could not begin, for example because another program holds the lock:
-///   the caller keeps the state and restores the rest of the text before the next payload.
+/// - The restore ended before a table, for example because another program held the lock: the
+///   tables before it are applied. The caller keeps the state, and restores the text of the others
+///   before the next payload.
 /// - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
 ///   and the next restore is full.
 #[derive(Debug, Default)]
@@ -42,7 +43,7 @@ pub struct AppliedState {
     /// tree count for its dispatch chain.
     dispatch_rule_counts: BTreeMap<DispatchChain, u64>,
     totals: ServiceTotals,
-    /// Dispatch chains that the next partial payload writes whole, even without changes.
+    /// Flat dispatch chains that the next partial payload writes whole, even without changes.
     pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
     /// Dispatch chains that are trees.
     pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,

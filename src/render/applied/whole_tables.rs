@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::guard::matches_exactly;
+use super::guard::has_only_desired_rules;
 use super::live::{LiveChains, LiveRules, has_same_rules};
 use super::parsed::{ParsedChain, ParsedDigest};
 use super::single_chains::{UnmatchedRules, lines_of, remove_node_ports_jumps};
@@ -44,7 +44,7 @@ pub(crate) struct ComparedTables {
     /// Services that are dirty because of the comparison: those whose rules differ, and the
     /// leftover Service, if it has rules or chains.
     pub differing: Vec<ServiceName>,
-    /// Chains of trees whose rules differ.
+    /// Roots and tree chains that the next payload writes or deletes.
     pub differing_tree_chains: Vec<(Table, Box<str>)>,
     /// `KUBE-SERVICES` does not end with the jumps to `KUBE-NODEPORTS`; the next payload appends
     /// them.
@@ -83,7 +83,8 @@ impl DeclineReason {
                  missing or differs"
             }
             Self::UnparsedChain => {
-                "chains of nat begin like Service chains (KUBE-SVC-, ...) and do not end in a hash"
+                "nat has Service chains (KUBE-SVC-, ...) of a kind that only old releases write, or \
+                 with a malformed name"
             }
             Self::Referenced => "third-party rules jump to stale Service chains",
             Self::NodePorts => "KUBE-SERVICES does not end with the jumps to KUBE-NODEPORTS",
@@ -162,6 +163,8 @@ pub(crate) fn adopt(
         .map(|(_, state)| service::count_endpoints(state))
         .sum();
     let comments = Comments::for_cluster(endpoints, options);
+    // Only with the comments of this number of endpoints: rules of a proxy that saw it on the other
+    // side of the threshold are written again, once.
     let mut rendered = ServiceRules::default();
     for (name, state) in services.all() {
         service::render(&mut rendered, name, state, options, comments);
@@ -178,7 +181,7 @@ fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Decli
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
         chains.iter().all(|chain| rules.has(table, chain))
-            && matches_exactly(table, listing, options)
+            && has_only_desired_rules(table, listing, options)
     };
     if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
         return Err(DeclineReason::DispatchOrFixedChains(Table::Filter));
@@ -194,9 +197,10 @@ fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Decli
 struct LiveComparison {
     /// Service chains in the kernel that have not been matched to a Service yet.
     chains: HashMap<ServiceChain, Option<ParsedDigest>>,
-    /// Rules of the flat dispatch chains that have not been matched to a Service yet.
-    dispatch: BTreeMap<DispatchChain, UnmatchedRules>,
-    /// Rules of the dispatch chains that are trees.
+    /// Rules of the dispatch chains that are to be flat, whatever they are in the kernel, that have
+    /// not been matched to a Service yet.
+    flat: BTreeMap<DispatchChain, UnmatchedRules>,
+    /// Rules of the dispatch chains that are to be trees, whatever they are in the kernel.
     roots: BTreeMap<DispatchChain, ParsedChain>,
     /// Tree chains in the kernel.
     tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
@@ -227,7 +231,7 @@ impl LiveComparison {
             jumps.clear();
         }
         let tree_chains = std::mem::take(&mut rules.tree_chains);
-        let (mut dispatch, mut roots) = (BTreeMap::new(), BTreeMap::new());
+        let (mut flat, mut roots) = (BTreeMap::new(), BTreeMap::new());
         for chain in DispatchChain::ALL {
             let rules = std::mem::take(rules.dispatch_rules_mut(chain));
             let root = ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
@@ -242,13 +246,13 @@ impl LiveComparison {
             let rule_count = root.rule_count + in_tree;
             match options.tree_thresholds.form(chain, rule_count, before) {
                 DispatchForm::Tree => drop(roots.insert(chain, root)),
-                DispatchForm::Flat => drop(dispatch.insert(chain, UnmatchedRules::new(rules))),
+                DispatchForm::Flat => drop(flat.insert(chain, UnmatchedRules::new(rules))),
             }
         }
         let fixed_rule_counts = fixed_chains::rule_counts(options);
         Ok(Self {
             chains: rules.chains,
-            dispatch,
+            flat,
             roots,
             tree_chains,
             applied: AppliedState::without_services(fixed_rule_counts, jumps),
@@ -282,12 +286,12 @@ impl LiveComparison {
         for one in rendered.chains() {
             self.chains.remove(&one.chain);
         }
-        // Each rule has a position: in a flat chain that in the kernel; in a tree that in which it
-        // was rendered, because tree chains are compared later, in `compare_trees`. A rule group is
-        // in one dispatch chain, so that positions of the two kinds are never compared.
+        // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
+        // they were rendered: tree chains are compared later, in `compare_trees`. A rule group is
+        // in one dispatch chain, so the two kinds of positions never meet.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
         for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
-            let position = match self.dispatch.get_mut(&rule.key.chain) {
+            let position = match self.flat.get_mut(&rule.key.chain) {
                 Some(flat) => flat.take(&rule.text),
                 None => Some(rendered_position),
             };
@@ -326,7 +330,7 @@ impl LiveComparison {
         }
         let chains = stale.into_iter().map(RecordedChain::unknown).collect();
         let mut rules = Vec::new();
-        for (chain, unmatched) in std::mem::take(&mut self.dispatch) {
+        for (chain, unmatched) in std::mem::take(&mut self.flat) {
             rules.extend(unmatched.into_unmatched().map(|rule| DispatchRule {
                 key: DispatchKey {
                     chain,
@@ -374,13 +378,13 @@ impl LiveComparison {
             for (name, text) in written.chain([(dispatch.name(), &*root_text)]) {
                 let key = (table, name.into());
                 let is_root = name == dispatch.name();
-                let live = if is_root {
+                let in_kernel = if is_root {
                     Some(root)
                 } else {
                     self.tree_chains.get(&key)
                 };
                 let desired = ParsedChain::of_lines(table, text);
-                if !live.is_some_and(|live| live.is_same(&desired)) {
+                if !in_kernel.is_some_and(|chain| chain.is_same(&desired)) {
                     self.applied.mark_for_rewrite(table, name);
                     differing.push(key.clone());
                 }

@@ -47,8 +47,8 @@ pub(super) enum DispatchOrder {
 /// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
 ///
 /// The break-even was computed before the times were rounded. The limit of 80 lies halfway between
-/// 55 and 105. On legacy, with 10,000 Services, up to 4,000 deletions take as long as the whole
-/// chain; more were not measured.
+/// 55 and 105. On legacy, with 10,000 Services, 4,000 deletions take no longer than writing the
+/// whole chain; more were not measured.
 pub(super) const fn max_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,
@@ -107,7 +107,8 @@ pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Dec
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
 /// Returns the position of the declarations in a full payload with this number of endpoints, for a
-/// kernel with these chains.
+/// kernel with these chains. On nft `-S` makes them cheap; if nat cannot be printed, there is no
+/// `-S`, and the payload is slow in either order.
 pub(super) fn full_declarations(
     backend: Backend,
     live: &LiveChains,
@@ -124,7 +125,7 @@ pub(super) fn full_declarations(
 /// Sizes of a partial payload and of the nat table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NatSizes {
-    /// Number of chains in the payload.
+    /// Number of changed Service chains in the payload; other chains are few.
     pub(super) chains: u64,
     /// Number of rules in the payload.
     pub(super) rules: u64,

@@ -1,7 +1,7 @@
 //! Full payload: every chain, every rule, missing entry jumps, and the deletion of stale chains.
 //!
-//! Streamed piece by piece, Service by Service, so that the whole text is never in memory. The
-//! names of the chains and the applied state of all Services are.
+//! Streamed piece by piece, Service by Service, so that the whole text is never in memory; only the
+//! names of the chains and the applied state of all Services are in memory.
 //!
 //! # Order
 //!
@@ -12,8 +12,8 @@
 //!   every jump exists by then.
 //! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost): 10,000 Services take
 //!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
-//! - On legacy, the declarations of many Services stand together, before the first of their rules,
-//!   if the kernel has no Service chain yet.
+//! - On legacy, with many endpoints and no Service chain in the kernel yet, all declarations of
+//!   Service chains come before the first rule of a Service.
 
 use std::collections::BTreeSet;
 
@@ -240,8 +240,8 @@ impl<'a> FullPayload<'a> {
     ///
     /// The declarations of built-in chains work around a bug of version 1.8.9: after `-S` it
     /// assumes that every built-in chain exists in the kernel, and does not create a missing one,
-    /// so that the kernel rejects the rules for it. A declaration makes the program check; as it
-    /// has no policy, it changes nothing else.
+    /// so that the kernel rejects the rules for it. A declaration makes the program check. Without
+    /// a policy, and of a built-in chain, it changes nothing else.
     fn write_list_command(&self, buf: &mut Vec<u8>) {
         if self.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
             return;

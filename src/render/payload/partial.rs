@@ -27,7 +27,8 @@ use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Partial payload. It is text, because it is small, except after an adoption.
+/// Partial payload. Held in memory as a whole: it is small, except after an adoption, where it may
+/// have up to half of the rules.
 #[derive(Debug, Default)]
 pub struct PartialPayload {
     /// Input of `iptables-restore --noflush`; empty if nothing has to be written.
@@ -269,6 +270,7 @@ impl Changes {
             Some(rules) => {
                 write_chain_declarations(buf, &[dispatch.name()]);
                 buf.extend_from_slice(rules.as_bytes());
+                // The order is that of a flat chain, and not used for a root.
                 DispatchExtent::Whole(DispatchOrder::ByService)
             }
         }

@@ -38,14 +38,14 @@ impl Removal {
     /// Returns one payload for each table that has chains of a proxy, in the order of tables;
     /// `save` is all that `iptables-save` printed.
     pub(crate) fn of(save: &str) -> Vec<Self> {
-        let tables = ProxyRules::read(save).into_iter();
+        let tables = ProxyChains::read(save).into_iter();
         tables
             .filter(|(_, rules)| !rules.chains.is_empty())
             .map(|(table, rules)| Self::new(table, &rules))
             .collect()
     }
 
-    fn new(table: Table, rules: &ProxyRules<'_>) -> Self {
+    fn new(table: Table, rules: &ProxyChains<'_>) -> Self {
         let (jumps, kept) = rules.references(table);
         // Writing to a String cannot fail.
         let mut payload = format!("*{table}\n");
@@ -70,15 +70,15 @@ impl Removal {
     }
 }
 
-/// Chains of a proxy in one table, and the rules that may reference them.
+/// Chains of a proxy in one table, and the rules of other chains, which may reference them.
 #[derive(Debug, Default)]
-struct ProxyRules<'s> {
+struct ProxyChains<'s> {
     chains: BTreeSet<&'s str>,
     /// Rules of all other chains, each with the name of its chain.
-    others: Vec<(&'s str, &'s str)>,
+    other_rules: Vec<(&'s str, &'s str)>,
 }
 
-impl<'s> ProxyRules<'s> {
+impl<'s> ProxyChains<'s> {
     fn read(save: &'s str) -> BTreeMap<Table, Self> {
         let mut tables: BTreeMap<Table, Self> = BTreeMap::new();
         let mut current = None;
@@ -99,7 +99,7 @@ impl<'s> ProxyRules<'s> {
                 && let Some((chain, rule)) = rule.split_once(' ')
                 && !is_proxy_chain(table, chain)
             {
-                rules.others.push((chain, rule));
+                rules.other_rules.push((chain, rule));
             }
         }
         tables
@@ -110,7 +110,7 @@ impl<'s> ProxyRules<'s> {
     fn references(&self, table: Table) -> (Vec<(&'s str, &'s str)>, BTreeSet<&'s str>) {
         let (mut jumps, mut referenced) = (Vec::new(), BTreeSet::new());
         let known = known_entry_jumps(table);
-        for (from, text) in &self.others {
+        for (from, text) in &self.other_rules {
             let Ok(rule) = text.parse::<Rule>() else {
                 let words = text.split_whitespace();
                 referenced.extend(words.filter(|word| self.chains.contains(word)));

@@ -32,8 +32,8 @@ pub(super) fn write(
     }
     let endpoints = endpoints_with_chains(plan);
     write_endpoints(rules, plan, &endpoints, comments);
-    // Without such an endpoint, the internal policy is Local and the port is not accessible from
-    // outside: no rule jumps to `KUBE-SVC`.
+    // Without an endpoint under policy Cluster, the internal policy is Local and the port is not
+    // accessible from outside: no rule jumps to `KUBE-SVC`.
     if endpoints
         .iter()
         .any(|endpoint| endpoint.candidate.in_cluster)

@@ -12,7 +12,7 @@ use super::options::{Comments, Options};
 use crate::model::{ServiceName, ServiceState};
 
 pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
-pub(crate) use plan::{ports, ports_over_limit};
+pub(crate) use plan::{count_ports_over_limit, ports};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
     DispatchKey, DispatchRule, RenderedChain, RuleWriter, ServiceRules, TextDigest,

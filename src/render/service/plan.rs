@@ -39,7 +39,8 @@ pub(super) enum Disposition {
     /// Packets are sent to an endpoint.
     Forward,
     /// Traffic policy Local, and no usable endpoint is on this node. Dropped rather than rejected:
-    /// a client that retries may be sent to a node that has one.
+    /// a load balancer may send the retry of an external client to a node that has one. Internal
+    /// traffic is dropped as upstream.
     Drop,
     /// No usable endpoint on any node: the client gets an immediate reject.
     Reject,
@@ -213,24 +214,24 @@ pub(crate) fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
 ) -> impl Iterator<Item = (&'a ServicePort, PortEndpoints<'g, 'a>)> {
-    limited(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
+    with_limit(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
 }
 
 /// Returns the number of ports of a Service that exceed [`MOST_ENDPOINTS`] and are treated as ones
 /// without endpoints.
-pub(crate) fn ports_over_limit(state: &ServiceState) -> usize {
+pub(crate) fn count_ports_over_limit(state: &ServiceState) -> usize {
     let Some(service) = &state.service else {
         return 0;
     };
     let groups = EndpointGroups::of(state);
-    let limited = limited(service, &groups);
-    limited.filter(|(_, endpoints)| endpoints.is_none()).count()
+    let all = with_limit(service, &groups);
+    all.filter(|(_, endpoints)| endpoints.is_none()).count()
 }
 
 /// Returns each port with its endpoints, or with `None` for a port that exceeds the limit: one
 /// whose endpoints, added to those of the earlier ports within the limit, are more than
 /// [`MOST_ENDPOINTS`].
-fn limited<'g, 'a>(
+fn with_limit<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
 ) -> impl Iterator<Item = (&'a ServicePort, Option<PortEndpoints<'g, 'a>>)> {

@@ -185,8 +185,8 @@ pub struct ServiceTotals {
     /// Ports with usable endpoints, but none on this node, under internal traffic policy Local:
     /// packets to the cluster IP are dropped.
     pub internal_dropped: usize,
-    /// Ports with usable endpoints, but none on this node, under external traffic policy Local.
-    /// Ports without an external address count as well.
+    /// Ports with usable endpoints, but none on this node, under external traffic policy Local. As
+    /// in upstream's metric, ports without an external address count as well.
     pub external_dropped: usize,
 }
 

@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::net::{IpFamily, Port, Protocol};
 use crate::render::options::{Comments, Options, PartialRestore};
-use crate::render::service::{self, ServiceRules, ports_over_limit};
+use crate::render::service::{self, ServiceRules, count_ports_over_limit};
 use crate::render::{AppliedState, partial_payload};
 
 fn endpoint(number: u32) -> Endpoint {
@@ -75,7 +75,10 @@ fn rendered(state: &ServiceState) -> (usize, usize) {
     let mut rules = ServiceRules::default();
     let name = ServiceName::new("shop", "cart");
     service::render(&mut rules, &name, state, &options, Comments::Everywhere);
-    (service::count_endpoints(state), ports_over_limit(state))
+    (
+        service::count_endpoints(state),
+        count_ports_over_limit(state),
+    )
 }
 
 #[test]
@@ -86,8 +89,8 @@ fn ten_thousand_endpoints_get_rules() {
 #[test]
 fn ports_times_endpoints_are_limited() {
     let most = u32::try_from(MOST_ENDPOINTS).unwrap();
-    assert_eq!(ports_over_limit(&state(&[("a", most)])), 0);
-    assert_eq!(ports_over_limit(&state(&[("a", most), ("b", 1)])), 1);
+    assert_eq!(count_ports_over_limit(&state(&[("a", most)])), 0);
+    assert_eq!(count_ports_over_limit(&state(&[("a", most), ("b", 1)])), 1);
     // A port over the limit leaves room for the ports after it.
     let three = state(&[("a", most + 1), ("b", 3000), ("c", 2000)]);
     assert_eq!(rendered(&three), (5000, 1));

@@ -6,7 +6,7 @@ use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
     Counters, GuardedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
-    guarded_chains, matches_except_kubelet_rules, repair_payload,
+    guarded_chains, has_desired_rules, repair_payload,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -56,21 +56,14 @@ fn every_missing_or_added_rule_is_found() {
     for options in variants() {
         for table in Table::ALL {
             let lines = listing(&kernel(&options), table, &options);
-            let matches_except_kubelet_rules =
-                |lines: &[String]| matches_except_kubelet_rules(table, &lines.join("\n"), &options);
-            assert!(
-                matches_except_kubelet_rules(&lines),
-                "{options:?}: {lines:#?}"
-            );
+            let has_desired_rules =
+                |lines: &[String]| has_desired_rules(table, &lines.join("\n"), &options);
+            assert!(has_desired_rules(&lines), "{options:?}: {lines:#?}");
             for (place, line) in lines.iter().enumerate() {
                 let mut damaged = lines.clone();
                 damaged.remove(place);
                 let matters = line.starts_with("-A ") || line.ends_with("-CANARY");
-                assert_eq!(
-                    matches_except_kubelet_rules(&damaged),
-                    !matters,
-                    "without {line}"
-                );
+                assert_eq!(has_desired_rules(&damaged), !matters, "without {line}");
                 let Some((chain, _)) = line.strip_prefix("-A ").and_then(|l| l.split_once(' '))
                 else {
                     continue;
@@ -80,7 +73,7 @@ fn every_missing_or_added_rule_is_found() {
                     let mut damaged = lines.clone();
                     damaged.insert(place, format!("-A {chain} {foreign}"));
                     assert_eq!(
-                        matches_except_kubelet_rules(&damaged),
+                        has_desired_rules(&damaged),
                         !is_ours,
                         "{foreign} before {line}"
                     );
@@ -166,13 +159,13 @@ fn rules_of_kubelet_in_its_firewall_chain_are_tolerated() {
     {
         let mut lines = listing(&kernel(&options), Table::Filter, &options);
         lines.push("-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(matches_except_kubelet_rules(
+        assert!(has_desired_rules(
             Table::Filter,
             &lines.join("\n"),
             &options
         ));
         lines.push("-A KUBE-FORWARD -m mark --mark 0x8000/0x8000 -j DROP".to_owned());
-        assert!(!matches_except_kubelet_rules(
+        assert!(!has_desired_rules(
             Table::Filter,
             &lines.join("\n"),
             &options

@@ -23,6 +23,8 @@ pub(crate) struct DispatchTree {
     root: TextDigest,
     /// Names of the tree chains that the root jumps to.
     root_targets: Box<[Box<str>]>,
+    /// Changes since the last rendering. The root is always rendered, so that changes which only
+    /// concern it are not noted.
     pending: Pending,
 }
 
@@ -113,11 +115,11 @@ impl DispatchTree {
         if before == after {
             return;
         }
-        for (rule, reference) in of_chain(self.dispatch, service, before) {
+        for (rule, reference) in rules_in(self.dispatch, service, before) {
             self.rules.remove(rule, &reference);
             self.note_change(rule);
         }
-        for (rule, reference) in of_chain(self.dispatch, service, after) {
+        for (rule, reference) in rules_in(self.dispatch, service, after) {
             self.rules.add(rule, reference);
             self.note_change(rule);
         }
@@ -169,7 +171,7 @@ impl DispatchTree {
             return Some(root_text(&self.rules, self.dispatch, &parts, text_of));
         }
         let shape = self.chains.get(name)?.shape?;
-        let parts = self.rules.of_chain(shape, &was_inner);
+        let parts = self.rules.content_of(shape, &was_inner);
         Some(parts_text(name, self.dispatch, &parts, text_of))
     }
 
@@ -271,7 +273,9 @@ impl Update<'_, '_, '_> {
     }
 
     fn update_chain(&mut self, name: &str, chain: TreeChain) {
-        let parts = self.rules.of_chain(chain, &|prefix| self.was_inner(prefix));
+        let parts = self
+            .rules
+            .content_of(chain, &|prefix| self.was_inner(prefix));
         let targets = self.update_targets(&parts);
         let text = parts_text(name, self.dispatch, &parts, self.text_of);
         let digest = TextDigest::of(text.as_bytes());
@@ -371,13 +375,13 @@ fn parts_text(
 
 /// Returns those rules of a Service that are in this dispatch chain, with references to them. The
 /// leftover Service has none: its rules are deleted when the chain is written.
-fn of_chain<'r>(
+fn rules_in<'r>(
     dispatch: DispatchChain,
     service: &'r ServiceName,
     rules: &'r [DispatchRule],
 ) -> impl Iterator<Item = (&'r DispatchRule, RuleReference)> {
     let rules = (0..=u32::MAX).zip(rules);
-    let of_chain =
+    let rules_in_chain =
         rules.filter(move |(_, rule)| rule.key.chain == dispatch && rule.key.port_index.is_some());
-    of_chain.map(|(index, rule)| (rule, (service.clone(), index)))
+    rules_in_chain.map(|(index, rule)| (rule, (service.clone(), index)))
 }

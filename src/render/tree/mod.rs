@@ -4,12 +4,17 @@
 //! In a *flat* dispatch chain the first packet of each connection traverses the rules of all
 //! Services until one matches. In a tree, the dispatch chain is the *root*: it holds jumps for
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
-//! *leaves*, with the same rules as in a flat chain. Prefixes in one chain do not overlap, and
-//! rules of one destination stay together in their order: the same rules match a packet as in a
-//! flat chain.
+//! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, the root or
+//! inner chain holds that rule in place of a jump. The root begins with the rules that match
+//! several destinations. Prefixes in one chain do not overlap, and rules of one destination stay
+//! together in their order: the same rules match a packet as in a flat chain.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
-//! NodePort (16 bits). The prefixes in a chain are three bits longer than its own.
+//! NodePort (16 bits). A chain divides its rules by the three bits that follow the longest prefix
+//! that all of them have in common.
+//!
+//! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
+//! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).
 //!
 //! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination and
 //! decides the shape of a tree; `dispatch_tree` compares it with the recorded chains and renders

@@ -14,8 +14,8 @@ use crate::ruleset::{
     DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, has_trees, inline_trees,
 };
 
-/// Returns rules in the form of dispatch that they do not have, and that form; `None` if no
-/// dispatch chain has enough rules for a tree.
+/// Converts trees to flat chains, or flat chains to trees; returns the new form and the rules.
+/// `None` if no dispatch chain has enough rules for a tree.
 pub(crate) fn in_other_form(rules: &RuleSet) -> Option<(DispatchForm, RuleSet)> {
     if has_trees(rules) {
         return Some((DispatchForm::Flat, inline_trees(rules)));
@@ -24,12 +24,12 @@ pub(crate) fn in_other_form(rules: &RuleSet) -> Option<(DispatchForm, RuleSet)> 
     Some((DispatchForm::Tree, with_trees))
 }
 
-/// Returns rules with trees of all dispatch chains that have more rules than the limits; `None` if
-/// none has, or if a rule cannot be restored because it could not be parsed.
-pub fn with_trees(rules: &RuleSet, limits: TreeThresholds) -> Option<RuleSet> {
+/// Returns rules with trees of all dispatch chains that have more rules than the thresholds; `None`
+/// if none has, or if a rule cannot be restored because it could not be parsed.
+pub fn with_trees(rules: &RuleSet, thresholds: TreeThresholds) -> Option<RuleSet> {
     let trees = DispatchChain::ALL.into_iter();
     let trees: Vec<String> = trees
-        .filter_map(|dispatch| tree_payload(rules, dispatch, limits))
+        .filter_map(|dispatch| tree_payload(rules, dispatch, thresholds))
         .collect();
     if trees.is_empty() {
         return None;
@@ -45,7 +45,7 @@ pub fn with_trees(rules: &RuleSet, limits: TreeThresholds) -> Option<RuleSet> {
 fn tree_payload(
     rules: &RuleSet,
     dispatch: DispatchChain,
-    limits: TreeThresholds,
+    thresholds: TreeThresholds,
 ) -> Option<String> {
     let chain = rules.chain(dispatch.table(), dispatch.name())?;
     // The jump to NodePorts comes last: an address of the node may be a Service's.
@@ -53,10 +53,11 @@ fn tree_payload(
     let (last, of_services): (Vec<&Rule>, Vec<&Rule>) =
         chain.rules.iter().partition(jumps_to_node_ports);
     let count = of_services.len() as u64;
-    if limits.form(dispatch, count, DispatchForm::Flat) == DispatchForm::Flat {
+    if thresholds.form(dispatch, count, DispatchForm::Flat) == DispatchForm::Flat {
         return None;
     }
-    // Rules of one destination keep their order, as those of one Service do.
+    // Entered as the rules of one Service with a made-up name: those of one destination keep their
+    // order.
     let service = ServiceName::new("", "");
     let of_services: Vec<DispatchRule> = of_services
         .into_iter()

@@ -17,7 +17,7 @@ use crate::ruleset::Prefix;
 pub(super) const LEAF_RULES: usize = 8;
 
 /// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
-/// rules they have. With IPv4 only addresses that were chosen for it make such leaves.
+/// rules they have. For IPv4 this takes addresses that were chosen to cause it.
 ///
 /// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
 /// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
@@ -33,7 +33,8 @@ pub(super) type RuleReference = (ServiceName, u32);
 /// Rules of one dispatch chain by destination.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RulesByDestination {
-    /// Rules with a single destination, by it; those of one destination are sorted.
+    /// Rules with a single destination, by that destination; those of one destination are sorted by
+    /// Service and index.
     single: BTreeMap<Prefix, Vec<RuleReference>>,
     /// Rules that match several destinations, such as all addresses of the node, and those of which
     /// the destination is unknown. They stay in the root.
@@ -72,7 +73,9 @@ impl RulesByDestination {
     pub(super) fn add(&mut self, rule: &DispatchRule, reference: RuleReference) {
         match Prefix::of(rule.destination) {
             Some(destination) => {
-                let rules = self.single.entry(destination).or_default();
+                // Most destinations have one rule: room for four would be most of the memory.
+                let rules = self.single.entry(destination);
+                let rules = rules.or_insert_with(|| Vec::with_capacity(1));
                 if let Err(at) = rules.binary_search(&reference) {
                     rules.insert(at, reference);
                 }
@@ -108,7 +111,7 @@ impl RulesByDestination {
     }
 
     /// Returns the content of a tree chain.
-    pub(super) fn of_chain(
+    pub(super) fn content_of(
         &self,
         chain: TreeChain,
         was_inner: &dyn Fn(Prefix) -> bool,
@@ -125,13 +128,14 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the content of a chain with the rules of `prefix`: one part for each child of
-    /// `parent` that has some of them.
+    /// Returns the content of a chain with the rules of `prefix`, which have `common` in common:
+    /// one part for each prefix three bits longer than `common` that has some of them. Chains that
+    /// it jumps to are at `target_depth`.
     fn parts(
         &self,
         prefix: Prefix,
-        parent: Prefix,
-        depth: u8,
+        common: Prefix,
+        target_depth: u8,
         was_inner: &dyn Fn(Prefix) -> bool,
     ) -> Vec<ChainPart<'_>> {
         let mut parts = Vec::new();
@@ -140,10 +144,10 @@ impl RulesByDestination {
             if last.is_some_and(|last| last.contains(*destination)) {
                 continue;
             }
-            let child = parent.child_with(*destination);
+            let child = common.child_with(*destination);
             last = Some(child);
             parts.push(if self.has_more_than(child, 1) {
-                ChainPart::Jump(self.chain(child, depth, was_inner))
+                ChainPart::Jump(self.chain(child, target_depth, was_inner))
             } else {
                 ChainPart::Rules(rules)
             });

@@ -9,8 +9,8 @@ pub struct TreeThresholds {
     /// Threshold in the nat table; `None`: no tree.
     pub nat: Option<u64>,
     /// Threshold in the filter table; `None`: no tree. It is higher than in nat: a kube-proxy that
-    /// is installed again deletes unknown Service chains of nat only, so that a tree in the filter
-    /// table stays until an administrator removes it.
+    /// is installed again takes tree chains for unknown Service chains and deletes them, but in nat
+    /// only, so that those of the filter table stay until an administrator removes them.
     pub filter: Option<u64>,
 }
 

@@ -19,17 +19,17 @@ fn a_chain_that_waits_for_its_repair_is_counted_once() {
     let mut detection = DriftDetection::new(Some(MINUTES), None, now);
     let chain = || BTreeSet::from([(crate::rules::Table::Nat, Box::from("A"))]);
     for _ in 0..3 {
-        assert_eq!(detection.repair_delay(&chain(), now), Duration::ZERO);
+        assert_eq!(detection.plan_repair(&chain(), now), Duration::ZERO);
         detection.repaired(now);
     }
-    let wait = detection.repair_delay(&chain(), now);
+    let wait = detection.plan_repair(&chain(), now);
     assert_eq!(wait, Duration::from_secs(1));
     detection.repair_at = Some(now + wait);
     for _ in 0..5 {
-        assert_eq!(detection.repair_delay(&chain(), now), wait);
+        assert_eq!(detection.plan_repair(&chain(), now), wait);
     }
     let other = BTreeSet::from([(crate::rules::Table::Nat, Box::from("B"))]);
-    assert_eq!(detection.repair_delay(&other, now), Duration::ZERO);
+    assert_eq!(detection.plan_repair(&other, now), Duration::ZERO);
 }
 
 #[test]

@@ -118,7 +118,7 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
     ] {
         edit(checked.kernel(), table, command);
         let findings = checked.check().await;
-        let [edited] = findings.edited_chains[..] else {
+        let [edited] = findings.due_rewrites[..] else {
             panic!("{command}: {findings:?}");
         };
         assert_eq!((findings.gone, edited.is_back), (None, false), "{command}");
@@ -133,7 +133,7 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
         assert!(payload.starts_with(&format!("*{table}\n:{chain} - [0:0]\n-A {chain} ")));
         assert_eq!(payload.matches("- [0:0]").count(), 1, "{payload}");
         assert_eq!(checked.kernel().rules().to_save_text(), before, "{command}");
-        assert_eq!(checked.check().await.edited_chains, []);
+        assert_eq!(checked.check().await.due_rewrites, []);
     }
     // Nothing of it is written twice.
     checked.syncer.tracker.apply(service(2, true));
@@ -153,7 +153,7 @@ async fn an_unprintable_fixed_chain_is_rewritten() {
     checked.kernel().set_unprintable(&[chain]);
     let findings = checked.check().await;
     let edited: BTreeSet<_> = findings
-        .edited_chains
+        .due_rewrites
         .iter()
         .map(|edited| edited.chain)
         .collect();
@@ -163,7 +163,7 @@ async fn an_unprintable_fixed_chain_is_rewritten() {
     // While the rule is put back again and again, that is done ever less often.
     let mut due = 0;
     for _ in 0..120 {
-        due += checked.check().await.edited_chains.len();
+        due += checked.check().await.due_rewrites.len();
     }
     assert!((5..=8).contains(&due), "{due} in an hour");
 }

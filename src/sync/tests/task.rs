@@ -252,10 +252,10 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
     let kernel = Kernel::new();
     let ten_seconds = Duration::from_secs(10);
     let syncer_options = SyncerOptions {
-        environment: NodeEnvironment {
+        render_settings: RenderSettings {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
-            node_port_source: NodePortSource::All,
+            node_port_addresses: NodePortAddressSelection::All,
             bind_address: None,
         },
         partial_restore: PartialRestore::ChangedChains,

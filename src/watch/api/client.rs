@@ -95,7 +95,7 @@ impl ApiClient {
     }
 }
 
-/// Configuration that no client can be built from. No connection is opened and no request sent.
+/// Configuration that no client can be built from, found before a connection is opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientConfigError {
     /// The kubeconfig, or a file that it refers to, is missing or invalid.
@@ -160,7 +160,7 @@ async fn build(
         (None, Some(master)) => Config::new(parse_address(master)?),
         (None, None) => {
             Config::incluster().map_err(|error| {
-                // The error of the caller names the missing flags instead.
+                // Callers print an error about missing flags in place of this one.
                 tracing::debug!(cause = %error, "cannot use the service account of a Pod");
                 ClientConfigError::InCluster(Box::new(error))
             })?

@@ -14,9 +14,10 @@
 //! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.36)
 //! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.36)
 //!
-//! Differs from upstream: certificate files are read before a request instead of every 5 min, and
-//! open watches are not interrupted. They are read again after 50 s, and at once after a failed
-//! request or the status 401. A token file is read again after 50 s, and at once after a 401.
+//! Differs from upstream: certificate files are read again before the first request after 50 s,
+//! after a failed request and after the status 401; upstream reads them every 5 min and then closes
+//! all connections, open watches included. A token file is read again before the first request
+//! after 50 s and after a 401.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -65,7 +66,7 @@ impl RereadSchedule {
         is_due
     }
 
-    fn read_now(&mut self) {
+    fn mark_due(&mut self) {
         self.due = Instant::now();
     }
 
@@ -133,8 +134,8 @@ impl TokenFile {
     }
 
     /// Makes the next request read the file again, after the server has rejected the token.
-    pub(super) fn reread(&self) {
-        self.token().schedule.read_now();
+    pub(super) fn expire(&self) {
+        self.token().schedule.mark_due();
     }
 
     fn token(&self) -> MutexGuard<'_, CachedToken> {
@@ -230,8 +231,8 @@ impl<C: Clone> ClientRotation<C> {
     }
 
     /// Makes the next request read the files again: the server may have rejected the certificate.
-    fn reread(&self) {
-        self.state().schedule.read_now();
+    fn expire(&self) {
+        self.state().schedule.mark_due();
     }
 
     fn state(&self) -> MutexGuard<'_, RotationState<C>> {
@@ -327,7 +328,7 @@ where
             let is_rejected =
                 |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
             if result.as_ref().map_or(true, is_rejected) {
-                rotation.reread();
+                rotation.expire();
             }
             result
         })

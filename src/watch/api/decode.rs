@@ -12,7 +12,8 @@ use tower::BoxError;
 
 use super::encoding::{EncodedObject, TypeMeta};
 use super::error::{ApiError, not_decodable};
-use super::resource::{ObjectName, Resource};
+use super::resource::Resource;
+use crate::ingest::ObjectName;
 
 /// Error of an object that exists and cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +65,14 @@ impl<K: Resource> ReceivedObject<K> {
     pub(super) fn is_named(&self) -> bool {
         match &self.decoded {
             Ok(_) => true,
-            Err(problem) => is_name_of::<K>(&problem.name.namespace, &problem.name.name),
+            Err(problem) => is_complete_name::<K>(&problem.name.namespace, &problem.name.name),
         }
     }
 }
 
 fn expect_name<K: Resource>(object: K) -> Result<K, ObjectDecodeError> {
     let metadata = object.metadata();
-    if is_name_of::<K>(&metadata.namespace, &metadata.name) {
+    if is_complete_name::<K>(&metadata.namespace, &metadata.name) {
         return Ok(object);
     }
     let name = ObjectName {
@@ -82,7 +83,7 @@ fn expect_name<K: Resource>(object: K) -> Result<K, ObjectDecodeError> {
     Err(ObjectDecodeError { name, source })
 }
 
-fn is_name_of<K: Resource>(namespace: &str, name: &str) -> bool {
+fn is_complete_name<K: Resource>(namespace: &str, name: &str) -> bool {
     !name.is_empty() && (!namespace.is_empty() || !K::IS_NAMESPACED)
 }
 
@@ -121,7 +122,7 @@ struct PartialMetadata<'a> {
 }
 
 /// Suffix of the names of list kinds.
-const LIST: &str = "List";
+const LIST_SUFFIX: &str = "List";
 
 /// Type of an object in JSON.
 #[derive(Default, Deserialize)]
@@ -142,14 +143,14 @@ impl TypeMeta {
 
     /// Fails for any other type than that of a list of `K`.
     pub(super) fn expect_list<K: Resource>(&self) -> Result<(), ApiError> {
-        expect_type::<K>(&self.api_version, &self.kind, LIST)
+        expect_type::<K>(&self.api_version, &self.kind, LIST_SUFFIX)
     }
 }
 
 /// Fails if an object in JSON names another type than `K`. A type that cannot be decoded counts as
 /// missing, and is accepted.
 pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
-    // Otherwise every object would be decoded twice.
+    // The usual case: to decode the type would read each object twice.
     if starts_with_type::<K>(object.get()) {
         return Ok(());
     }
@@ -171,7 +172,7 @@ pub(super) fn expect_json_list<K: Resource>(
     api_version: Option<&str>,
     kind: Option<&str>,
 ) -> Result<(), ApiError> {
-    expect_json_type::<K>(api_version, kind, LIST)
+    expect_json_type::<K>(api_version, kind, LIST_SUFFIX)
 }
 
 fn expect_json_type<K: Resource>(

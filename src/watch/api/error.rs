@@ -75,9 +75,9 @@ fn status_text(code: u16, reason: &str) -> String {
 impl ApiError {
     /// Reports whether a LIST follows without a delay if a WatchList fails with this error.
     ///
-    /// False if the server rejects the credentials, does not know the kind or is busy, and if the
-    /// connection or the body failed. True after a timeout, also if no headers came within 60 s:
-    /// some servers hang on a WatchList. True for a stream that cannot be decoded or ends too
+    /// False if the server rejects the credentials, does not serve the objects or is busy, and if
+    /// the connection or the body failed. True after a timeout, also if no headers came within 60
+    /// s: some servers hang on a WatchList. True for a stream that cannot be decoded or ends too
     /// early: some servers never send the final bookmark.
     pub(super) fn falls_back_to_list(&self) -> bool {
         match self {
@@ -93,10 +93,9 @@ impl ApiError {
         }
     }
 
-    /// Reports whether a failure with this error of a WatchList or a watch counts toward the
-    /// maximum after which another kind of request is tried: the failed kind may never work. False
-    /// for a busy server, rejected credentials and a failed connection: other kinds would fail as
-    /// well.
+    /// Reports whether a WatchList or a watch that failed with this error counts toward the maximum
+    /// after which another kind of request is tried, as this kind may never work. False for a busy
+    /// server, rejected credentials and a failed connection: other requests would fail as well.
     pub(super) fn counts_toward_max_failures(&self) -> bool {
         match self {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),

@@ -24,10 +24,11 @@ pub struct ObjectList<K> {
     pub undecodable: Vec<ObjectDecodeError>,
 }
 
-/// Objects of the cluster that concern the proxy of one node.
+/// Objects of the cluster that concern kube-proxy on one node.
 #[derive(Debug)]
 pub struct ClusterSnapshot {
-    /// Services that are neither headless nor for another proxy, including `ExternalName` ones.
+    /// Services that are neither headless nor for another service proxy, including `ExternalName`
+    /// ones.
     pub services: ObjectList<ServiceObject>,
     /// EndpointSlices of Services that are not headless.
     pub slices: ObjectList<EndpointSliceObject>,
@@ -35,7 +36,8 @@ pub struct ClusterSnapshot {
     pub nodes: ObjectList<NodeObject>,
 }
 
-/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried.
+/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried, except
+/// without pages if a continue token expired, and as JSON if the server rejects protobuf.
 ///
 /// # Errors
 ///
@@ -169,16 +171,16 @@ impl<'a, K: Resource> Pages<'a, K> {
 
     /// Fetches the next page.
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
-        let limit = match self.paging {
+        let page_limit = match self.paging {
             Paging::Paged => Some(self.page_size),
             Paging::Unpaged => None,
         };
-        let uri = list_uri(self.selector, limit, self.continue_token.as_deref());
+        let uri = list_uri(self.selector, page_limit, self.continue_token.as_deref());
         let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
         let mut body = Vec::new();
         let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
-        let limit = |bytes| self.limit.add_bytes(bytes);
-        response.read_to_end(&mut body, deadline, limit).await?;
+        let count = |bytes| self.limit.add_bytes(bytes);
+        response.read_to_end(&mut body, deadline, count).await?;
         Ok(Page::new(body, response.encoding()))
     }
 

@@ -103,8 +103,7 @@ const MIN_MASS_DELETED: usize = 10;
 pub(super) struct ObjectCount {
     count: usize,
     window_max: usize,
-    /// Beginning of the window.
-    window: Option<Instant>,
+    window_start: Option<Instant>,
 }
 
 /// Deletion of more than half of the objects within the window. It may be intended, so their rules
@@ -130,7 +129,8 @@ pub(super) fn log_mass_deletion(deletion: Option<MassDeletion>, server: &str, ki
 }
 
 impl ObjectCount {
-    /// Records a complete list of this many objects.
+    /// Records a complete list of this many objects. It is compared with the last known number,
+    /// however old that is: the server may have been unreachable in between.
     pub(super) fn listed(&mut self, count: usize, now: Instant) -> Option<MassDeletion> {
         self.window_max = self.window_max.max(self.count);
         self.count = count;
@@ -155,14 +155,14 @@ impl ObjectCount {
 
     fn advance_window(&mut self, now: Instant) {
         let is_over = |since| now.saturating_duration_since(since) >= DELETION_WINDOW;
-        if self.window.is_none_or(is_over) {
+        if self.window_start.is_none_or(is_over) {
             self.begin_window(now);
         }
     }
 
     fn begin_window(&mut self, now: Instant) {
         self.window_max = self.count;
-        self.window = Some(now);
+        self.window_start = Some(now);
     }
 
     fn mass_deletion(&mut self, now: Instant) -> Option<MassDeletion> {

@@ -19,7 +19,8 @@
 //! - Relist: any LIST or WatchList after the first one that was complete.
 //! - Resume: to watch from the last received resource version.
 //! - Reflector: the loop of one kind that lists, watches, and retries.
-//! - Event: anything that a watch sends, bookmarks included.
+//! - Event of a watch: anything that it sends, bookmarks included. The reflector passes on source
+//!   events, about objects and lists, and reflector events, about its requests.
 //!
 //! # Timeouts
 //!

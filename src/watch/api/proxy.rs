@@ -46,7 +46,8 @@ pub struct ProxyEnvironment {
 }
 
 impl ProxyEnvironment {
-    /// Returns the proxy for a server; `None` to connect directly, also if the address is invalid.
+    /// Returns the proxy for a server; `None` to connect directly, also if the proxy's address is
+    /// invalid.
     pub(super) fn proxy_for(&self, server: &Uri) -> Option<Proxy> {
         let (variable, text) = if server.scheme() == Some(&Scheme::HTTP) {
             ("HTTP_PROXY", &self.http)
@@ -130,6 +131,7 @@ impl Proxy {
     /// Parses `[SCHEME://][USER:PASSWORD@]HOST[:PORT]`; the default scheme is `http`. `None` if the
     /// address is invalid, or the scheme neither `http`, `https`, `socks5` nor `socks5h`.
     fn parse(text: &str) -> Option<Self> {
+        // The library parses an address only as part of a matcher; this one matches any server.
         let server = Uri::from_static("http://server");
         let intercept = Matcher::builder().all(text).build().intercept(&server)?;
         let scheme = intercept.uri().scheme_str()?;

@@ -1,4 +1,4 @@
-//! Limits the rate of requests, and holds back all others until the first one has a response.
+//! Limits the rate of requests, and sends only one until the server has responded to it.
 //!
 //! The limit does not depend on the responses, so that no server can provoke a request storm.
 //!
@@ -95,8 +95,8 @@ const MAX_GATE_WAIT: Duration = Duration::from_secs(10);
 ///
 /// The HTTP library knows only after a TLS handshake whether a server supports HTTP/2. Requests
 /// that begin at the same moment would each make a handshake, and all connections but one would be
-/// dropped: a high load on the server when all nodes start at once. After an outage, jitter spreads
-/// the requests.
+/// dropped: a high load on the server when all nodes start at once. The gate stays open afterwards:
+/// jitter spreads the requests after an outage.
 #[derive(Debug, Default)]
 pub(super) struct FirstRequestGate {
     has_response: AsyncMutex<bool>,

@@ -25,12 +25,12 @@ use crate::watch::SourceEvent;
 /// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {
     /// Handles an event about the objects. No more is read from the server until this returns.
-    fn observe(&mut self, event: SourceEvent<K>) -> impl Future<Output = ()> + Send;
+    fn on_source_event(&mut self, event: SourceEvent<K>) -> impl Future<Output = ()> + Send;
 
     /// Handles an event of the reflector itself. Most are for metrics, but
     /// [`ReflectorEvent::Undecodable`] must mark its object: the end of the list deletes objects
     /// that are not marked.
-    fn handle_event(&mut self, event: ReflectorEvent<'_>);
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>);
 }
 
 /// Event of a reflector itself: about its requests, or an object that cannot be decoded. The
@@ -41,7 +41,8 @@ pub enum ReflectorEvent<'a> {
     Connected,
     /// The objects are current: a list is complete, or a watch sent an event.
     Current,
-    /// A request failed; the next one follows after `pause`.
+    /// A request failed; the next one follows after `pause`. Not sent for a failed WatchList that a
+    /// LIST follows at once.
     Failed {
         /// Cause of the failure.
         error: &'a ApiError,
@@ -134,7 +135,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
         let timeout = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, next.start(), timeout).await?;
-        self.observer.handle_event(ReflectorEvent::Connected);
+        self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             let list = self.initial_events(&mut watch).await?;
             self.finish_list(next, &list).await?;
@@ -151,7 +152,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let page = pages.next().await?;
             let contents: PageContents<'_> = pages.split(&page)?;
             if pages.is_first() {
-                self.observer.handle_event(ReflectorEvent::Connected);
+                self.observer.on_reflector_event(ReflectorEvent::Connected);
                 self.begin_list().await;
             }
             for object in &contents.objects {
@@ -174,6 +175,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let mut bookmark_deadline = Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT;
         let mut limit = ListLimit::new(WATCH_LIST_TIMEOUT);
         loop {
+            // `next` returns no timeout while events arrive without a pause.
             if !in_initial_events && Instant::now() >= bookmark_deadline {
                 return Err(protocol_error(NO_BOOKMARK));
             }
@@ -189,8 +191,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 Err(error) => return Err(error),
             };
-            let is_object = matches!(event, WatchEvent::Added(_));
-            limit.add_objects(usize::from(is_object))?;
+            let is_initial_object = matches!(event, WatchEvent::Added(_));
+            limit.add_objects(usize::from(is_initial_object))?;
             match event {
                 WatchEvent::Added(object) => {
                     objects += 1;
@@ -201,7 +203,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                     objects = objects.saturating_sub(1);
                     drop(self.delete(object).await);
                 }
-                WatchEvent::Bookmark(bookmark) if bookmark.ends_initial => {
+                WatchEvent::Bookmark(bookmark) if bookmark.ends_initial_events => {
                     let resource_version = bookmark.resource_version;
                     return Ok(CompletedList {
                         resource_version,
@@ -213,7 +215,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             // Each initial object extends the deadline. The first event of another type shows that
             // all initial objects were sent: it extends the deadline for the last time.
             if in_initial_events {
-                in_initial_events = is_object;
+                in_initial_events = is_initial_object;
                 bookmark_deadline = limit
                     .deadline()
                     .min(Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT);
@@ -223,7 +225,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
 
     async fn begin_list(&mut self) {
         self.undecodable.begin_list();
-        self.observer.observe(SourceEvent::Listing).await;
+        self.observer.on_source_event(SourceEvent::Listing).await;
     }
 
     /// Ends a list: the observer deletes the objects that the list does not have.
@@ -237,7 +239,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 "a list has no resource version to watch from",
             ));
         }
-        self.observer.observe(SourceEvent::Listed).await;
+        self.observer.on_source_event(SourceEvent::Listed).await;
         self.undecodable.end_list();
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
@@ -297,7 +299,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         match object.decoded {
             Ok(state) => {
                 self.forget_undecodable(&state);
-                self.observer.observe(SourceEvent::Set(state)).await;
+                self.observer.on_source_event(SourceEvent::Set(state)).await;
             }
             Err(problem) => self.handle_undecodable(&problem),
         }
@@ -310,7 +312,9 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             .decoded
             .unwrap_or_else(|problem| K::named(&problem.name));
         self.forget_undecodable(&state);
-        self.observer.observe(SourceEvent::Deleted(state)).await;
+        self.observer
+            .on_source_event(SourceEvent::Deleted(state))
+            .await;
         object.resource_version
     }
 
@@ -333,12 +337,12 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             );
         }
         self.observer
-            .handle_event(ReflectorEvent::Undecodable(problem));
+            .on_reflector_event(ReflectorEvent::Undecodable(problem));
     }
 
     /// Reports that the objects are current: a list is complete, or a watch sent an event.
     fn mark_current(&mut self) {
-        self.observer.handle_event(ReflectorEvent::Current);
+        self.observer.on_reflector_event(ReflectorEvent::Current);
         if let Some(failures) = self.failures.recovered() {
             let (server, kind) = (self.server.address(), K::KIND);
             tracing::info!(
@@ -385,7 +389,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             tracing::debug!(server, kind, ?retry_after, "the server sent Retry-After");
         }
         self.observer
-            .handle_event(ReflectorEvent::Failed { error, pause });
+            .on_reflector_event(ReflectorEvent::Failed { error, pause });
         sleep(pause).await;
     }
 }

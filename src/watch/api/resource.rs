@@ -1,4 +1,4 @@
-//! The kinds of objects, which objects of each kind a proxy selects, and the URIs of their lists
+//! The kinds of objects, which objects of each kind kube-proxy selects, and the URIs of their lists
 //! and watches.
 //!
 //! # Source
@@ -7,7 +7,6 @@
 //!
 //! KEP: kep.k8s.io/3157 (WatchList, or streaming lists)
 
-use std::fmt;
 use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -17,26 +16,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Resource as _;
 
 use super::encoding::Decodable;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
-
-/// Namespace and name of an object; the namespace of a Node is empty.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ObjectName {
-    /// Empty for objects without a namespace.
-    pub namespace: String,
-    /// Empty only in an object that cannot be decoded.
-    pub name: String,
-}
-
-impl fmt::Display for ObjectName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Escaped, as the name of an object that cannot be decoded is not validated.
-        if !self.namespace.is_empty() {
-            write!(f, "{}/", self.namespace.escape_debug())?;
-        }
-        write!(f, "{}", self.name.escape_debug())
-    }
-}
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 
 /// Kind of objects of the API.
 pub trait Resource: Decodable + 'static {

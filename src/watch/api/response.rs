@@ -32,7 +32,7 @@ const MAX_SHORT_BODY_BYTES: usize = 64 * 1024;
 /// Maximum time of a short body. More is not worth a wait: the status is already known.
 const SHORT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Body of a response with status 200.
+/// Body of a response, and its encoding.
 pub(super) struct ApiResponse {
     body: Body,
     encoding: Encoding,
@@ -82,6 +82,7 @@ impl ApiResponse {
             .header(ACCEPT, accept)
             .header(ACCEPT_ENCODING, "identity")
             .body(Body::empty())
+            // Cannot happen: the URI and the headers are made here.
             .map_err(|error| ApiError::Connection(error.into()))?;
         Self::send(server, request).await
     }
@@ -106,7 +107,8 @@ impl ApiResponse {
             let encoding = encoding.map_err(protocol_error)?;
             return Ok(Self { body, encoding });
         }
-        // An error of another media type may come from a proxy or another server. It is quoted.
+        // An error page of a proxy or of another server may have any media type. It fails to decode
+        // as JSON, and is then quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
         let response = Self { body, encoding };
         let body = match compression {
@@ -152,13 +154,13 @@ impl ApiResponse {
     ///
     /// # Errors
     ///
-    /// Errors of [`Self::piece`] and of `limit`, or the body is not complete at `deadline`. The
+    /// Errors of [`Self::piece`] and of `count`, or the body is not complete at `deadline`. The
     /// part that was read before the error is in `body`.
     pub(super) async fn read_to_end(
         &mut self,
         body: &mut Vec<u8>,
         deadline: Instant,
-        mut limit: impl FnMut(usize) -> Result<(), ApiError>,
+        mut count: impl FnMut(usize) -> Result<(), ApiError>,
     ) -> Result<(), ApiError> {
         loop {
             let now = Instant::now();
@@ -169,7 +171,7 @@ impl ApiResponse {
                 return Ok(());
             };
             body.extend_from_slice(&piece);
-            limit(piece.len())?;
+            count(piece.len())?;
         }
     }
 
@@ -178,7 +180,7 @@ impl ApiResponse {
     pub(super) async fn short_body(mut self) -> Vec<u8> {
         let (mut body, mut bytes) = (Vec::new(), 0);
         let deadline = Instant::now() + SHORT_BODY_TIMEOUT;
-        let limit = |more: usize| {
+        let count = |more: usize| {
             bytes += more;
             if bytes > MAX_SHORT_BODY_BYTES {
                 return Err(protocol_error("the body exceeds 64 KiB"));
@@ -186,7 +188,7 @@ impl ApiResponse {
             Ok(())
         };
         // After an error the beginning of the body is still useful as a message.
-        let _ = self.read_to_end(&mut body, deadline, limit).await;
+        let _ = self.read_to_end(&mut body, deadline, count).await;
         body
     }
 }

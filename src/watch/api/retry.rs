@@ -19,8 +19,8 @@
 //!
 //! A WatchList counts as a watch once its initial events are complete. An event sets `failures` of
 //! a watch to 0, and a complete list both counters. Short is 0.8 s, and backoff is 0.8 s, doubled
-//! with each failure up to 15 s; jitter extends both to up to twice the time. `Retry-After` extends
-//! every delay but "none", up to 60 s.
+//! with each failure up to 15 s; jitter extends both to up to twice the time. `Retry-After`, at
+//! most 60 s, is the minimum of each delay but "none".
 //!
 //! Clock and jitter are arguments, so that tests cover every decision: when a server comes back,
 //! thousands of nodes decide at the same time, and a wrong decision would overload it.
@@ -140,6 +140,7 @@ impl NextRequest {
             Self::WatchFrom {
                 resource_version, ..
             } => WatchStart::Resume(resource_version),
+            // Never a `List`: the end of a list made it a `WatchFrom`.
             Self::WatchList { .. } | Self::List { .. } => WatchStart::WatchList,
         }
     }
@@ -217,9 +218,9 @@ const MIN_DELAY: Duration = Duration::from_millis(800);
 /// Maximum delay, jitter included. As in client-go, where jitter can double it.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Time without a failure that resets the backoff, from the first list that is complete or watch
-/// that is accepted. Not less than the maximum delay: a server that fails after each such time then
-/// gets no more requests than one that always fails.
+/// Time without a failure that resets the backoff, counted from the first success (a complete list
+/// or an accepted watch). Not less than the maximum delay, so that a server which fails again after
+/// just this time gets no more requests than one that always fails.
 const BACKOFF_RESET: Duration = MAX_DELAY;
 
 /// Failures since the backoff was reset, and the delays that follow from them.

@@ -34,7 +34,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum time without an acknowledgment of sent data. The sum of the two above, so that a dead
 /// connection is closed after the same time with and without HTTP/2.
-const USER_TIMEOUT: Duration = Duration::from_secs(45);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// For connections without HTTP/2: 15 s of silence, then three probes of 10 s, so 45 s as well.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -147,7 +147,7 @@ fn tcp() -> HttpConnector {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
     tcp.set_keepalive_retries(Some(KEEPALIVE_PROBES));
-    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
+    tcp.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT));
     tcp
 }
 
@@ -205,7 +205,7 @@ where
             if let Some(token) = token
                 && response.status() == StatusCode::UNAUTHORIZED
             {
-                token.reread();
+                token.expire();
             }
             Ok(response)
         })

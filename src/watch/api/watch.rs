@@ -145,6 +145,7 @@ impl Messages {
             match self.response.piece(read_deadline).await {
                 Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
                 Ok(None) => return self.take_last_message(),
+                // The deadline of the incomplete message: the next round returns its error.
                 Err(ApiError::TimedOut(_)) if self.incomplete_since.is_some() => {}
                 Err(error) => return Err(error),
             }
@@ -214,7 +215,7 @@ pub(super) enum WatchEvent<K> {
 pub(super) struct Bookmark {
     pub(super) resource_version: String,
     /// The initial events of the WatchList are complete.
-    pub(super) ends_initial: bool,
+    pub(super) ends_initial_events: bool,
 }
 
 impl<K: Resource> WatchEvent<K> {
@@ -281,7 +282,7 @@ impl Bookmark {
         }
         let end = metadata.annotation(INITIAL_EVENTS_END);
         Ok(Self {
-            ends_initial: end.is_some_and(|value| value == "true"),
+            ends_initial_events: end.is_some_and(|value| value == "true"),
             resource_version: metadata.resource_version,
         })
     }

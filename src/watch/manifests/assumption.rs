@@ -10,8 +10,8 @@ use crate::net::{IpNet, PerFamily};
 pub(crate) struct Assumption {
     /// Kind of the value.
     pub kind: AssumedValueKind,
-    /// Namespace and name of the Service.
-    pub service: String,
+    /// Namespace and name of the Service; for a node port, then `:` and the service port.
+    pub subject: String,
     /// Value as text.
     pub value: String,
 }
@@ -33,7 +33,7 @@ pub(crate) enum AssumedValueKind {
     NamedPortOfOtherState,
     /// Number of a target port that is a name, and whose Pod template may be in a file with an
     /// error.
-    NamedPortInUnusableFile,
+    NamedPortMayBeInUnusableFile,
     /// Number of a target port that is a name which no container of the matching Pod templates has.
     NamedPortOfNoContainer,
     /// Number of a target port that is a name, without a matching Pod template.
@@ -52,7 +52,7 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
         values.dedup();
         let shown = values.iter().take(kind.max_values());
         let shown: Vec<_> = shown
-            .map(|one| format!("{} {}", one.service, one.value))
+            .map(|one| format!("{} {}", one.subject, one.value))
             .collect();
         let more = match values.len().saturating_sub(kind.max_values()) {
             0 => String::new(),
@@ -64,8 +64,8 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
 }
 
 impl AssumedValueKind {
-    /// Returns the maximum values that a line names. Each named port may be a mistake of its
-    /// author; the other values only have to be recognized.
+    /// Returns the maximum values that a line names. All named ports, as each may be a mistake; of
+    /// the other values, examples of what to look for in the output.
     const fn max_values(self) -> usize {
         match self {
             Self::ClusterIp
@@ -74,7 +74,7 @@ impl AssumedValueKind {
             | Self::LoadBalancerIp
             | Self::Endpoints => 3,
             Self::NamedPortOfOtherState
-            | Self::NamedPortInUnusableFile
+            | Self::NamedPortMayBeInUnusableFile
             | Self::NamedPortOfNoContainer
             | Self::NamedPort => 20,
         }
@@ -95,13 +95,15 @@ impl AssumedValueKind {
                 "two endpoints for each selector, the first one on this node".to_owned()
             }
             Self::NamedPortOfOtherState => {
-                "numbers of named ports from the other side, as the file \
+                "numbers of named ports from the other manifests, as the file \
                                            with the Pod template has an error"
                     .to_owned()
             }
-            Self::NamedPortInUnusableFile => "numbers of named ports, as the Pod template may be \
+            Self::NamedPortMayBeInUnusableFile => {
+                "numbers of named ports, as the Pod template may be \
                                               in a file with an error"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::NamedPortOfNoContainer => "numbers of named ports that no container of the \
                                              matching Pod templates has, so that the proxy would \
                                              have no endpoints"

@@ -14,8 +14,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 use serde_json::{Map, Value};
 
 use super::document_kind::DocumentKind;
-use super::validation::{self, FieldPath, FieldProblem, FieldProblemKind, ObjectChecks, Problems};
-use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
+use super::validation::{self, FieldPath, FieldProblem, FieldProblemKind, Problems, Validation};
+use crate::ingest::{EndpointSliceObject, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;
 
 /// Decoded document.
@@ -34,58 +34,48 @@ pub(super) enum ManifestDocument {
     /// `items`. Anywhere else such an object is ignored.
     Kindless(Map<String, Value>),
     /// Service, EndpointSlice or Node with a field of a wrong type that the proxy reads. Only with
-    /// [`ObjectChecks::Lenient`].
+    /// [`Validation::Lenient`].
     Undecodable(UndecodableObject),
-    /// Object that an API server would reject. Only with [`ObjectChecks::Strict`].
-    Invalid(InvalidObject),
-    /// Object that is used without some of its fields. Only with [`ObjectChecks::Lenient`].
-    Reduced(Box<ManifestDocument>, InvalidObject),
+    /// Object that an API server would reject. Only with [`Validation::Strict`].
+    Invalid(ObjectProblems),
+    /// Object that is used without some of its fields. Only with [`Validation::Lenient`].
+    Reduced(Box<ManifestDocument>, ObjectProblems),
     /// Kustomization, which is not rendered.
     Kustomization,
     /// `v1` Endpoints, which rules do not depend on.
-    Endpoints(NamespacedName),
+    Endpoints(ObjectName),
     /// Object of another kind.
     Other,
 }
 
-/// Namespace and name of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NamespacedName {
-    /// `default` if it has none.
-    pub(crate) namespace: String,
-    /// Empty if it has none.
-    pub(crate) name: String,
-}
-
-impl NamespacedName {
-    /// Reads the metadata of an object of any kind.
-    pub(super) fn of(object: &Value) -> Self {
-        let field = |name| object.get("metadata")?.get(name)?.as_str();
-        let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
-        Self {
-            namespace: namespace.unwrap_or("default").to_owned(),
-            name: field("name").unwrap_or_default().to_owned(),
-        }
+/// Returns the name of an object of any kind: in the namespace `default` if it names none, and
+/// empty if it has none.
+pub(super) fn object_name(object: &Value) -> ObjectName {
+    let field = |name| object.get("metadata")?.get(name)?.as_str();
+    let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
+    ObjectName {
+        namespace: namespace.unwrap_or("default").to_owned(),
+        name: field("name").unwrap_or_default().to_owned(),
     }
 }
 
-/// Object that an API server would reject, with the reasons.
+/// Name of an object, and the problems for which it is invalid or reduced.
 #[derive(Debug, Clone)]
-pub(super) struct InvalidObject {
+pub(super) struct ObjectProblems {
     /// Kind as written.
     pub(super) kind: String,
-    pub(super) name: NamespacedName,
+    pub(super) name: ObjectName,
     /// Name of the Service that it is, or that it has endpoints of.
     pub(super) service: Option<String>,
     /// At least one.
     pub(super) problems: Vec<FieldProblem>,
 }
 
-impl InvalidObject {
+impl ObjectProblems {
     fn new(kind: &str, object: &Value, problems: Vec<FieldProblem>) -> Self {
         Self {
             kind: kind.to_owned(),
-            name: NamespacedName::of(object),
+            name: object_name(object),
             service: service_of(kind, object),
             problems,
         }
@@ -108,15 +98,15 @@ fn service_of(kind: &str, object: &Value) -> Option<String> {
 fn decode<'de, D: Deserializer<'de>>(
     kind: DocumentKind,
     deserializer: D,
-    checks: ObjectChecks,
+    validation: Validation,
 ) -> Result<ManifestDocument, D::Error> {
     let kind = match kind {
         DocumentKind::Ingested(kind) => kind,
         DocumentKind::Endpoints => {
             let object = Value::deserialize(deserializer)?;
-            return Ok(ManifestDocument::Endpoints(NamespacedName::of(&object)));
+            return Ok(ManifestDocument::Endpoints(object_name(&object)));
         }
-        DocumentKind::Unserved { kind, version } if matches!(checks, ObjectChecks::Strict(_)) => {
+        DocumentKind::Unserved { kind, version } if matches!(validation, Validation::Strict(_)) => {
             let object = Value::deserialize(deserializer)?;
             return Ok(unserved(&kind, &version, &object));
         }
@@ -129,8 +119,8 @@ fn decode<'de, D: Deserializer<'de>>(
         }
     };
     let object = Value::deserialize(deserializer)?;
-    let invalid = |problems| InvalidObject::new(kind.as_str(), &object, problems);
-    if let ObjectChecks::Strict(node_ports) = checks {
+    let invalid = |problems| ObjectProblems::new(kind.as_str(), &object, problems);
+    if let Validation::Strict(node_ports) = validation {
         let problems = validation::problems(kind, &object, node_ports);
         if !problems.is_empty() {
             return Ok(ManifestDocument::Invalid(invalid(problems)));
@@ -141,20 +131,20 @@ fn decode<'de, D: Deserializer<'de>>(
         Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
         Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
     };
-    Ok(match (decoded, checks) {
-        (Ok(document), ObjectChecks::Strict(_)) => document,
-        (Ok(document), ObjectChecks::Lenient) => match validation::ignored_fields(kind, &object) {
+    Ok(match (decoded, validation) {
+        (Ok(document), Validation::Strict(_)) => document,
+        (Ok(document), Validation::Lenient) => match validation::ignored_fields(kind, &object) {
             none if none.is_empty() => document,
             some => ManifestDocument::Reduced(Box::new(document), invalid(some)),
         },
-        (Err(error), ObjectChecks::Strict(_)) => {
+        (Err(error), Validation::Strict(_)) => {
             ManifestDocument::Invalid(invalid(vec![FieldProblem {
                 path: FieldPath::default(),
                 text: error.to_string(),
                 kind: FieldProblemKind::WrongType,
             }]))
         }
-        (Err(error), ObjectChecks::Lenient) => {
+        (Err(error), Validation::Lenient) => {
             ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, &error))
         }
     })
@@ -166,7 +156,7 @@ fn unserved(kind: &str, version: &str, object: &Value) -> ManifestDocument {
         "kind",
         format_args!("no matches for kind {kind:?} in version {version:?}"),
     );
-    ManifestDocument::Invalid(InvalidObject::new(kind, object, problems.0))
+    ManifestDocument::Invalid(ObjectProblems::new(kind, object, problems.0))
 }
 
 /// Object with a field of a wrong type that the proxy reads.
@@ -184,7 +174,7 @@ pub(super) struct UndecodableObject {
 
 impl UndecodableObject {
     fn new(kind: Kind, object: &Value, error: &serde_json::Error) -> Self {
-        let NamespacedName { namespace, name } = NamespacedName::of(object);
+        let ObjectName { namespace, name } = object_name(object);
         Self {
             kind,
             namespace,
@@ -198,17 +188,17 @@ impl UndecodableObject {
 /// Decoder of one document.
 #[derive(Clone, Copy)]
 pub(super) struct DocumentSeed {
-    /// Kind of the document if it is an item of a typed list, such as `ServiceList`.
-    item_kind: Option<Kind>,
-    checks: ObjectChecks,
+    /// Kind of a document that names none: that of the items of its list, such as `ServiceList`.
+    default_kind: Option<Kind>,
+    validation: Validation,
 }
 
 impl DocumentSeed {
     /// Returns the decoder of a document of any kind.
-    pub(super) const fn new(checks: ObjectChecks) -> Self {
+    pub(super) const fn new(validation: Validation) -> Self {
         Self {
-            item_kind: None,
-            checks,
+            default_kind: None,
+            validation,
         }
     }
 }
@@ -244,11 +234,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ManifestDocument, A::Error> {
-        if let Some(kind) = self.item_kind {
-            let map = MapAccessDeserializer::new(map);
-            return decode(DocumentKind::Ingested(kind), map, self.checks);
-        }
-        let mut fields = FieldsBeforeKind::new(self.checks);
+        let mut fields = FieldsBeforeKind::new(self);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "apiVersion" => fields.api_version = map.next_value()?,
@@ -257,7 +243,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
                 _ => drop(fields.other.insert(key, map.next_value()?)),
             }
             if let Some(kind) = fields.known_kind() {
-                return decode(kind, MapAccessDeserializer::new(map), self.checks);
+                return decode(kind, MapAccessDeserializer::new(map), self.validation);
             }
         }
         fields.into_document()
@@ -266,7 +252,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
 
 /// Fields of a document that were read before its kind was known.
 struct FieldsBeforeKind {
-    checks: ObjectChecks,
+    seed: DocumentSeed,
     api_version: Option<String>,
     kind: Option<String>,
     /// Items, if the document is or may be a list.
@@ -276,9 +262,9 @@ struct FieldsBeforeKind {
 }
 
 impl FieldsBeforeKind {
-    fn new(checks: ObjectChecks) -> Self {
+    fn new(seed: DocumentSeed) -> Self {
         Self {
-            checks,
+            seed,
             api_version: None,
             kind: None,
             items: None,
@@ -288,8 +274,8 @@ impl FieldsBeforeKind {
 
     fn items_seed(&self) -> ItemsSeed {
         ItemsSeed(DocumentSeed {
-            item_kind: self.item_kind(),
-            checks: self.checks,
+            default_kind: self.item_kind(),
+            ..self.seed
         })
     }
 
@@ -316,15 +302,19 @@ impl FieldsBeforeKind {
 
     fn into_document<E: Error>(self) -> Result<ManifestDocument, E> {
         match (self.document_kind(), self.items) {
-            (None, _) => Ok(ManifestDocument::Kindless(self.other)),
+            (None, _) => {
+                let document = ManifestDocument::Kindless(self.other);
+                with_kind(document, self.seed.default_kind, self.seed.validation)
+            }
             (Some(DocumentKind::List(item_kind)), items) => {
                 let items = items.unwrap_or_default().into_iter();
-                let items = items.map(|document| with_kind(document, item_kind, self.checks));
+                let items =
+                    items.map(|document| with_kind(document, item_kind, self.seed.validation));
                 items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
             (Some(kind), _) => {
                 let object = Value::Object(self.other);
-                decode(kind, object, self.checks).map_err(E::custom)
+                decode(kind, object, self.seed.validation).map_err(E::custom)
             }
         }
     }
@@ -335,12 +325,12 @@ impl FieldsBeforeKind {
 fn with_kind<E: Error>(
     document: ManifestDocument,
     item_kind: Option<Kind>,
-    checks: ObjectChecks,
+    validation: Validation,
 ) -> Result<ManifestDocument, E> {
     match (document, item_kind) {
         (ManifestDocument::Kindless(fields), Some(kind)) => {
             let object = Value::Object(fields);
-            decode(DocumentKind::Ingested(kind), object, checks).map_err(E::custom)
+            decode(DocumentKind::Ingested(kind), object, validation).map_err(E::custom)
         }
         (document, _) => Ok(document),
     }

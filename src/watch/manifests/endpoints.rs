@@ -92,26 +92,31 @@ pub(super) fn assume_endpoints(
             slices.extend(of_other.iter().cloned());
             continue;
         }
-        let mut endpoints = AssumedEndpoints {
+        let mut builder = SliceBuilder {
             service,
             selector,
             node_name,
             assumptions: &mut manifests.assumptions,
         };
-        slices.extend(endpoints.slices(&raw.value, templates));
+        slices.extend(builder.slices(&raw.value, templates));
     }
     manifests.endpoint_slices.extend(slices);
+    let key = |slice: &Arc<EndpointSliceObject>| {
+        let metadata = &slice.metadata;
+        (metadata.namespace.clone(), metadata.name.clone())
+    };
+    manifests.endpoint_slices.sort_by_cached_key(key);
 }
 
-/// Input for the assumed endpoints of one Service.
-struct AssumedEndpoints<'a> {
+/// Builder of the EndpointSlices that are assumed for one Service.
+struct SliceBuilder<'a> {
     service: &'a ServiceObject,
     selector: Labels,
     node_name: &'a str,
     assumptions: &'a mut Vec<Assumption>,
 }
 
-impl AssumedEndpoints<'_> {
+impl SliceBuilder<'_> {
     /// Returns the EndpointSlices of each IP family. There is one for each number of a named port,
     /// as Pods that have different numbers for it are in different slices.
     fn slices(&mut self, raw: &Value, templates: &StateTemplates) -> Vec<Arc<EndpointSliceObject>> {
@@ -160,7 +165,7 @@ impl AssumedEndpoints<'_> {
         let [here, elsewhere] = addresses(namespace, &self.selector, index, family);
         self.assumptions.push(Assumption {
             kind: AssumedValueKind::Endpoints,
-            service: format!("{namespace}/{name}"),
+            subject: format!("{namespace}/{name}"),
             value: format!("{here} and {elsewhere}"),
         });
         let other_node = format!("not-{}", self.node_name);
@@ -212,16 +217,17 @@ impl AssumedEndpoints<'_> {
             NamedPortNumbers::NotInTemplates => {
                 (Some(AssumedValueKind::NamedPortOfNoContainer), assumed())
             }
-            NamedPortNumbers::InUnusableFile => {
-                (Some(AssumedValueKind::NamedPortInUnusableFile), assumed())
-            }
+            NamedPortNumbers::MayBeInUnusableFile => (
+                Some(AssumedValueKind::NamedPortMayBeInUnusableFile),
+                assumed(),
+            ),
             NamedPortNumbers::NoTemplate => (Some(AssumedValueKind::NamedPort), assumed()),
         };
         let numbers: Vec<u16> = numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
         let assumptions = kind.into_iter().flat_map(|kind| {
             numbers.iter().map(move |number| Assumption {
                 kind,
-                service: format!("{namespace}/{name}"),
+                subject: format!("{namespace}/{name}"),
                 value: format!("{target}={number}"),
             })
         });

@@ -41,7 +41,8 @@ pub(super) struct ManifestFiles {
     pub(super) files: BTreeSet<PathBuf>,
     /// Directories to watch for changes of these files, and for new ones.
     pub(super) directories: BTreeSet<PathBuf>,
-    /// Entries with the name of a manifest that are not files, sorted by path.
+    /// Entries with the name of a manifest that are not files, and links without a target that may
+    /// have been a manifest or a directory. Sorted by path.
     pub(super) unusable: Vec<ManifestError>,
     pub(super) siblings: Siblings,
 }

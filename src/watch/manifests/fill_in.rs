@@ -127,26 +127,30 @@ impl ValueAllocator {
         let Some(other) = other else {
             return claimed;
         };
-        let (new, old) = (&service.spec, &other.spec);
-        if new.cluster_ips.is_empty() && new.cluster_ip.is_empty() && old.has_cluster_ip() {
-            let ips = old.cluster_ips.iter().chain([&old.cluster_ip]);
+        let (own, others) = (&service.spec, &other.spec);
+        if own.cluster_ips.is_empty() && own.cluster_ip.is_empty() && others.has_cluster_ip() {
+            let ips = others.cluster_ips.iter().chain([&others.cluster_ip]);
             let ips = ips.filter_map(|ip| parse_ip(ip));
             // The first of several addresses is in both fields.
             claimed.cluster_ips = ips.filter(|ip| self.cluster_ips.claim(*ip)).collect();
         }
         // Not from the state after an update, which may have set the node port.
         let is_before = matches!(state, OtherState::Before(_));
-        if is_before && allocates_node_ports(new) && allocates_node_ports(old) {
-            let is_unset = |name| new.ports.iter().any(|p| p.name == name && p.node_port == 0);
-            for port in old.ports.iter().filter(|port| is_unset(port.name.as_str())) {
+        if is_before && allocates_node_ports(own) && allocates_node_ports(others) {
+            let is_unset = |name| own.ports.iter().any(|p| p.name == name && p.node_port == 0);
+            for port in others
+                .ports
+                .iter()
+                .filter(|port| is_unset(port.name.as_str()))
+            {
                 let number = port_number(port.node_port).filter(|one| self.node_ports.claim(*one));
                 claimed
                     .node_ports
                     .extend(number.map(|number| (port.name.clone(), number)));
             }
         }
-        if has_health_check(new) && has_health_check(old) && new.health_check_node_port == 0 {
-            let number = port_number(old.health_check_node_port);
+        if has_health_check(own) && has_health_check(others) && own.health_check_node_port == 0 {
+            let number = port_number(others.health_check_node_port);
             claimed.health_check = number.filter(|number| self.node_ports.claim(*number));
         }
         if let (Some(pool), true) = (&mut self.load_balancers, lacks_ingress(service)) {
@@ -258,7 +262,7 @@ impl ValueAllocator {
     fn assume<T: ToString>(
         &mut self,
         kind: AssumedValueKind,
-        service: &str,
+        subject: &str,
         value: Option<T>,
     ) -> Option<T> {
         let Some(value) = value else {
@@ -268,12 +272,12 @@ impl ValueAllocator {
                 _ => format!("node port in the range {}", self.ranges.node_ports),
             };
             self.problems
-                .push(format!("Service `{service}`: no free {range}"));
+                .push(format!("Service `{subject}`: no free {range}"));
             return None;
         };
         self.assumptions.push(Assumption {
             kind,
-            service: service.to_owned(),
+            subject: subject.to_owned(),
             value: value.to_string(),
         });
         Some(value)

@@ -100,7 +100,7 @@ struct WatchedManifests {
     changed: Arc<ChangeSignal>,
     /// `None` if there are no notifications of changes, and the files are only polled.
     watcher: Option<RecommendedWatcher>,
-    watched: HashSet<PathBuf>,
+    watched_directories: HashSet<PathBuf>,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
     /// The warning was logged that nothing is sent before a manifest is valid.
@@ -120,7 +120,7 @@ impl WatchedManifests {
             store: Store::default(),
             changed,
             watcher,
-            watched: HashSet::new(),
+            watched_directories: HashSet::new(),
             logged_error: None,
             has_logged_block: false,
         }
@@ -187,7 +187,7 @@ impl WatchedManifests {
         let mut is_new = false;
         for directory in &found.directories {
             let outcome = watcher.watch(directory, RecursiveMode::NonRecursive);
-            let is_first = self.watched.insert(directory.clone());
+            let is_first = self.watched_directories.insert(directory.clone());
             is_new |= is_first;
             if let (Err(error), true) = (outcome, is_first) {
                 tracing::warn!(
@@ -198,7 +198,7 @@ impl WatchedManifests {
             }
         }
         let removed = self
-            .watched
+            .watched_directories
             .extract_if(|directory| !found.directories.contains(directory));
         for directory in removed {
             // Fails if the directory was deleted, and then there is no watch to remove.
@@ -262,7 +262,8 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
 ///
 /// The parent directory of the root is watched because a file is often replaced by renaming, and
 /// because the kubelet updates a mounted `ConfigMap` by replacing the symbolic link `..data` next
-/// to its files. With [`Siblings::Ignored`], all other entries of that directory are ignored.
+/// to its files. With [`Siblings::Ignored`], other entries of that directory count only if their
+/// name begins with `..`.
 fn is_relevant(event: &Event, root: &Path, siblings: Siblings) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 

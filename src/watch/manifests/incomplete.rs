@@ -4,27 +4,26 @@
 
 use std::collections::BTreeSet;
 
-use super::document::NamespacedName;
 use super::parse::{FileContent, is_helm_template};
 use super::text;
-use crate::ingest::{Metadata, SERVICE_NAME_LABEL};
+use crate::ingest::{Metadata, ObjectName, SERVICE_NAME_LABEL};
 
 /// Services of which manifests lack the object or an EndpointSlice, because of errors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IncompleteServices {
     /// Services that have an object with errors.
-    named: BTreeSet<NamespacedName>,
+    with_errors: BTreeSet<ObjectName>,
     /// Files that may have had objects of further Services.
     unusable: Vec<UnusableText>,
     /// Services that have an object and an EndpointSlice without errors.
-    complete: BTreeSet<NamespacedName>,
+    complete: BTreeSet<ObjectName>,
 }
 
 impl IncompleteServices {
     /// Takes the Services that are known to be incomplete.
-    pub(super) fn of_names(named: BTreeSet<NamespacedName>) -> Self {
+    pub(super) fn of_names(with_errors: BTreeSet<ObjectName>) -> Self {
         Self {
-            named,
+            with_errors,
             ..Self::default()
         }
     }
@@ -38,7 +37,7 @@ impl IncompleteServices {
         let services = files.clone().flat_map(service_names);
         let with_slices: BTreeSet<_> = files.clone().flat_map(slice_services).collect();
         Self {
-            named: files.flat_map(invalid_services).collect(),
+            with_errors: files.flat_map(invalid_services).collect(),
             unusable,
             complete: services.filter(|one| with_slices.contains(one)).collect(),
         }
@@ -46,19 +45,19 @@ impl IncompleteServices {
 
     /// Reports whether no Service is incomplete.
     pub(crate) fn is_empty(&self) -> bool {
-        self.named.is_empty() && self.unusable.is_empty()
+        self.with_errors.is_empty() && self.unusable.is_empty()
     }
 
     /// Reports whether a Service is incomplete, or may be.
     pub(crate) fn contains(&self, namespace: &str, service: &str) -> bool {
-        let name = NamespacedName {
+        let name = ObjectName {
             namespace: namespace.to_owned(),
             name: service.to_owned(),
         };
         let is_complete = self.complete.contains(&name);
         let mut unusable = self.unusable.iter();
-        self.named.contains(&name)
-            || unusable.any(|text| text.names(service) || text.is_partial && !is_complete)
+        self.with_errors.contains(&name)
+            || unusable.any(|text| text.mentions(service) || text.is_partial && !is_complete)
     }
 }
 
@@ -111,13 +110,13 @@ impl UnusableText {
         }
     }
 
-    fn names(&self, service: &str) -> bool {
+    fn mentions(&self, service: &str) -> bool {
         self.words.contains(service)
     }
 }
 
 /// Returns the Services that have an invalid or undecodable object in a file.
-pub(super) fn invalid_services(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+pub(super) fn invalid_services(file: &FileContent) -> impl Iterator<Item = ObjectName> {
     let invalid = file.invalid.iter().map(|(_, object)| {
         let namespace = &object.name.namespace;
         (namespace, &object.service)
@@ -127,7 +126,7 @@ pub(super) fn invalid_services(file: &FileContent) -> impl Iterator<Item = Names
     invalid
         .chain(undecodable)
         .filter_map(|(namespace, service)| {
-            Some(NamespacedName {
+            Some(ObjectName {
                 namespace: namespace.clone(),
                 name: service.clone()?,
             })
@@ -135,19 +134,19 @@ pub(super) fn invalid_services(file: &FileContent) -> impl Iterator<Item = Names
 }
 
 /// Returns the names of the Services in a file.
-pub(super) fn service_names(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+pub(super) fn service_names(file: &FileContent) -> impl Iterator<Item = ObjectName> {
     let services = file.services.iter().map(|one| &one.metadata);
-    services.map(|metadata| named(metadata, &metadata.name))
+    services.map(|metadata| service_name(metadata, &metadata.name))
 }
 
 /// Returns the names of the Services that a file has endpoints of.
-pub(super) fn slice_services(file: &FileContent) -> impl Iterator<Item = NamespacedName> {
+pub(super) fn slice_services(file: &FileContent) -> impl Iterator<Item = ObjectName> {
     let slices = file.endpoint_slices.iter().map(|one| &one.metadata);
-    slices.filter_map(|metadata| Some(named(metadata, &metadata.label(SERVICE_NAME_LABEL)?)))
+    slices.filter_map(|metadata| Some(service_name(metadata, &metadata.label(SERVICE_NAME_LABEL)?)))
 }
 
-fn named(metadata: &Metadata, service: &str) -> NamespacedName {
-    NamespacedName {
+fn service_name(metadata: &Metadata, service: &str) -> ObjectName {
+    ObjectName {
         namespace: metadata.namespace.clone(),
         name: service.to_owned(),
     }

@@ -54,8 +54,7 @@ pub(super) fn patches(path: &Path, text: &str, format: TextFormat) -> Vec<PathBu
         };
         let objects = items("patches").chain(items("patchesJson6902"));
         let files = objects.filter_map(|patch| patch.get("path"));
-        // Each is the name of a file or the text of a patch, and no file has such a text as its
-        // name.
+        // These are names of files, or texts of patches, which no file has as its name.
         let files = files.chain(items("patchesStrategicMerge"));
         let files = files.filter_map(Value::as_str);
         patches.extend(files.map(|file| normalized(&directory.join(file))));

@@ -14,7 +14,7 @@ use super::locate::Locator;
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
 use super::raw::{RawKey, RawObject, add_raw};
-use super::validation::{FieldPath, FieldProblem, ObjectChecks};
+use super::validation::{FieldPath, FieldProblem};
 use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
 use crate::watch::bounded;
@@ -50,7 +50,7 @@ pub(crate) fn load(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    let loaded = read(path, options.checks(validation))?;
+    let loaded = read(path, validation)?;
     let mut manifests = merge(loaded.contents(), options);
     let unusable = [&loaded.unusable[..], &loaded.patches].concat();
     let files = loaded.contents().map(|(_, content)| content);
@@ -63,12 +63,12 @@ pub(crate) fn load(
 /// # Errors
 ///
 /// As [`load`].
-pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests, ManifestErrors> {
+pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
     let mut loaded = LoadedManifests::default();
     if path == Path::new(STDIN) {
         let stdin = io::stdin().lock();
         let text = bounded::read_all_while(stdin, bounded::MAX_MANIFEST_BYTES, may_be_manifest);
-        loaded.add(path, text, checks);
+        loaded.add(path, text, validation);
         if loaded.files.iter().any(|file| file.content.is_empty()) {
             return Err(ManifestError::new(path, &"contains no objects").into());
         }
@@ -84,26 +84,26 @@ pub(super) fn read(path: &Path, checks: ObjectChecks) -> Result<LoadedManifests,
             } else {
                 bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
             };
-            loaded.add(&file, text, checks);
+            loaded.add(&file, text, validation);
         }
     }
     if loaded.files.is_empty() && !loaded.errors.is_empty() {
         return Err(ManifestErrors(loaded.errors));
     }
-    let patches = loaded.remove_patches();
-    match checks {
-        ObjectChecks::Strict(_) => {
-            loaded.errors.extend(patches);
+    let patch_errors = loaded.remove_patches();
+    match validation {
+        Validation::Strict(_) => {
+            loaded.errors.extend(patch_errors);
             loaded.report_invalid();
             loaded.report_duplicates();
             loaded.report_kustomizations();
         }
-        ObjectChecks::Lenient => {
+        Validation::Lenient => {
             loaded.notes = kustomization::unrendered(loaded.contents()).collect();
             // The daemon uses the objects as they are without patches, so nothing is missing.
             loaded.patches.clear();
-            let patches = patches.iter().map(ToString::to_string);
-            loaded.notes.extend(patches);
+            let patch_notes = patch_errors.iter().map(ToString::to_string);
+            loaded.notes.extend(patch_notes);
         }
     }
     Ok(loaded)
@@ -133,7 +133,7 @@ pub(super) struct LoadedFile {
 type ObjectIndex = (usize, usize);
 
 impl LoadedManifests {
-    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, checks: ObjectChecks) {
+    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, validation: Validation) {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
@@ -142,7 +142,7 @@ impl LoadedManifests {
                 return;
             }
         };
-        match parse(&text, checks) {
+        match parse(&text, validation) {
             Ok(content) => self.files.push(LoadedFile {
                 path: path.to_owned(),
                 text,
@@ -240,10 +240,10 @@ impl LoadedManifests {
         for (number, file) in self.files.iter().enumerate() {
             let text = text::decode(&file.text).unwrap_or_default();
             let mut locator = Locator::new(&text, file.content.format);
-            for (index, (object, place)) in file.objects(kind).into_iter().enumerate() {
+            for (index, (name, place)) in file.objects(kind).into_iter().enumerate() {
                 let this = ((number, index), file.path.as_path());
-                if let Some((earlier, path)) = last.insert(object.clone(), this) {
-                    let (kind, (namespace, name)) = (kind.as_str(), object);
+                if let Some((earlier, path)) = last.insert(name.clone(), this) {
+                    let (kind, (namespace, name)) = (kind.as_str(), name);
                     replaced.push(earlier);
                     errors.push(ManifestError {
                         file: file.path.clone(),
@@ -274,7 +274,9 @@ impl LoadedManifests {
 
     /// Adds the notes and errors of the files to the merged manifests.
     pub(super) fn add_notes_and_errors(self, mut manifests: Manifests) -> Manifests {
-        manifests.notes.extend(notes::endpoints(self.contents()));
+        manifests
+            .notes
+            .extend(notes::unused_endpoints_objects(self.contents()));
         manifests.notes.extend(self.notes);
         if manifests.services.is_empty() && self.errors.is_empty() {
             manifests.notes.push(notes::without_services(&manifests));
@@ -296,7 +298,8 @@ pub(super) fn raw_objects<'f>(
     objects
 }
 
-/// Returns the text of a problem. For a value that is a Helm template, that is the problem.
+/// Returns the text of a problem. Of a value that is a Helm template, it says that and nothing
+/// else.
 fn problem_text(problem: &FieldProblem) -> String {
     let FieldProblem { path, text, .. } = problem;
     if is_helm_template(text) {

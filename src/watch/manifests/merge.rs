@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use super::ManifestOptions;
 use super::assumption::Assumption;
-use super::document::{InvalidObject, NamespacedName, UndecodableObject};
+use super::document::{ObjectProblems, UndecodableObject};
 use super::files::ManifestError;
 use super::fill_in::{OtherState, fill_in};
 use super::incomplete::IncompleteServices;
 use super::parse::FileContent;
 use super::validation::FieldProblem;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;
 use crate::watch::{Ingester, SourceEvent};
 
@@ -90,18 +90,18 @@ impl Manifests {
         self.notes.extend(problems);
         let headless = self.services.iter().filter(|one| one.spec.is_headless());
         self.headless = headless.cloned().collect();
-        let all = self.services.len() - self.headless.len();
+        let not_headless = self.services.len() - self.headless.len();
         self.services.retain(|service| is_selected(service));
-        self.of_other_proxies = all - self.services.len();
+        self.of_other_proxies = not_headless - self.services.len();
         self
     }
 
     /// Adds a note about each ignored field of an object in a file.
     fn add_ignored_fields(&mut self, file: &Path, content: &FileContent) {
         let file = file.display();
-        for InvalidObject {
+        for ObjectProblems {
             kind,
-            name: NamespacedName { namespace, name },
+            name: ObjectName { namespace, name },
             problems,
             ..
         } in &content.reduced

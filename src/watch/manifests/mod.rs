@@ -21,9 +21,9 @@
 //! | unusable | file that cannot be read or parsed |
 //!
 //! A field of a wrong type that the proxy does not read is ignored. With [`Validation::Strict`], an
-//! object with a field of a wrong type is invalid instead in both cases; of a Node, only the fields
-//! that the proxy reads are checked. The daemon continues to use the last valid state of an
-//! undecodable object, and the last valid content of an unusable file.
+//! object with a field of a wrong type is invalid, whether the proxy reads the field or not; of a
+//! Node, only the fields that the proxy reads are checked. The daemon continues to use the last
+//! valid state of an undecodable object, and the last valid content of an unusable file.
 //!
 //! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
 //! do: a file that is written in place may be read while it is incomplete.
@@ -57,8 +57,11 @@ pub(crate) use follow::follow;
 pub(crate) use incomplete::IncompleteServices;
 pub(crate) use load::{ManifestErrors, load};
 pub(crate) use merge::Manifests;
-pub(crate) use options::{ManifestOptions, Validation};
+pub(crate) use options::ManifestOptions;
 pub(crate) use pair::{ManifestPair, load_pair};
 pub(crate) use pod_templates::TemplateMatches;
+#[cfg(test)]
+pub(crate) use pools::NodePortRange;
 pub(crate) use pools::{ManifestRanges, NotAPortRange};
 pub(crate) use raw::{RawKind, RawObject};
+pub(crate) use validation::Validation;

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::document::NamespacedName;
 use super::merge::Manifests;
 use super::parse::FileContent;
-use crate::ingest::SERVICE_NAME_LABEL;
+use crate::ingest::{ObjectName, SERVICE_NAME_LABEL};
 
 /// Maximum names in a note.
 const MAX_NAMES: usize = 3;
@@ -22,7 +21,7 @@ pub(super) fn without_services(manifests: &Manifests) -> String {
     ];
     let unserved = counts.into_iter().filter(|(count, _)| *count > 0);
     let unserved: Vec<String> = unserved
-        .map(|(count, of)| format!("{count} {of}"))
+        .map(|(count, description)| format!("{count} {description}"))
         .collect();
     let found = if unserved.is_empty() {
         "no Services found".to_owned()
@@ -37,7 +36,7 @@ pub(super) fn without_services(manifests: &Manifests) -> String {
 }
 
 /// Returns the note about `Endpoints` whose Services have no EndpointSlices.
-pub(super) fn endpoints<'a>(
+pub(super) fn unused_endpoints_objects<'a>(
     files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
 ) -> Option<String> {
     let slices = files
@@ -49,8 +48,8 @@ pub(super) fn endpoints<'a>(
             Some((slice.metadata.namespace.as_str(), service.into_owned()))
         })
         .collect();
-    let all = files.flat_map(|(_, content)| &content.endpoints);
-    let mut unused: Vec<&NamespacedName> = all
+    let all = files.flat_map(|(_, content)| &content.endpoints_objects);
+    let mut unused: Vec<&ObjectName> = all
         .filter(|one| !with_slices.contains(&(one.namespace.as_str(), one.name.clone())))
         .collect();
     unused.sort();
@@ -60,7 +59,7 @@ pub(super) fn endpoints<'a>(
     }
     let shown = unused.iter().take(MAX_NAMES);
     let shown: Vec<String> = shown
-        .map(|NamespacedName { namespace, name }| format!("`{namespace}/{name}`"))
+        .map(|ObjectName { namespace, name }| format!("`{namespace}/{name}`"))
         .collect();
     let more = if unused.len() > MAX_NAMES {
         ", ..."

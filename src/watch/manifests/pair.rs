@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::document::NamespacedName;
 use super::endpoints::{OtherStateObjects, assume_endpoints, slices_by_service};
 use super::files::ManifestErrorScope;
 use super::fill_in::OtherState;
@@ -17,6 +16,7 @@ use super::merge::{Manifests, merge_files};
 use super::pod_templates::{StateTemplates, TemplateMatches, template_matches};
 use super::raw::{RawKey, RawObject};
 use super::{ManifestOptions, Validation};
+use crate::ingest::ObjectName;
 
 /// Two states of the same objects.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ pub(crate) fn load_pair(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<ManifestPair, ManifestErrors> {
-    let files_before = read(path_before, options.checks(validation))?;
-    let files_after = read(path_after, options.checks(validation))?;
+    let files_before = read(path_before, validation)?;
+    let files_after = read(path_after, validation)?;
     let state_before = (&files_before, path_before);
     let state_after = (&files_after, path_after);
     let incomplete_services = incomplete_services(state_before, state_after);
@@ -96,10 +96,7 @@ fn incomplete_services(before: LoadedState<'_>, after: LoadedState<'_>) -> Incom
 }
 
 /// Returns the Services of the files that are unusable in `state`, as `other` has them.
-fn services_of_unusable_files(
-    state: LoadedState<'_>,
-    other: LoadedState<'_>,
-) -> Vec<NamespacedName> {
+fn services_of_unusable_files(state: LoadedState<'_>, other: LoadedState<'_>) -> Vec<ObjectName> {
     let files = files_unusable_in(state, other).map(|file| &file.content);
     let names = |content| service_names(content).chain(slice_services(content));
     files.flat_map(names).collect()

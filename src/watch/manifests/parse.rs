@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, IgnoredAny};
 
-use super::document::{
-    DocumentSeed, InvalidObject, ManifestDocument, NamespacedName, UndecodableObject,
-};
+use super::document::{DocumentSeed, ManifestDocument, ObjectProblems, UndecodableObject};
 use super::text::{self, DocumentText, YamlError};
-use super::validation::ObjectChecks;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
+use super::validation::Validation;
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 
 /// Objects of one file, in its order.
 #[derive(Debug, Default)]
@@ -25,18 +23,18 @@ pub(super) struct FileContent {
     /// Places of `endpoint_slices`, by index.
     pub(super) slice_places: Vec<Place>,
     /// Services, EndpointSlices and Nodes with a field of a wrong type that the proxy reads. Only
-    /// with [`ObjectChecks::Lenient`].
+    /// with [`Validation::Lenient`].
     pub(super) undecodable: Vec<UndecodableObject>,
-    /// Objects that an API server would reject. Only with [`ObjectChecks::Strict`].
-    pub(super) invalid: Vec<(Place, InvalidObject)>,
-    /// Objects that are used without some of their fields. Only with [`ObjectChecks::Lenient`].
-    pub(super) reduced: Vec<InvalidObject>,
+    /// Objects that an API server would reject. Only with [`Validation::Strict`].
+    pub(super) invalid: Vec<(Place, ObjectProblems)>,
+    /// Objects that are used without some of their fields. Only with [`Validation::Lenient`].
+    pub(super) reduced: Vec<ObjectProblems>,
     /// Number of kustomizations, which are also among the `ignored`.
     pub(super) kustomizations: usize,
     /// Number of objects without `kind`, which are also among the `ignored`.
     pub(super) kindless: usize,
     /// Names of `Endpoints`, which are also among the `ignored`.
-    pub(super) endpoints: Vec<NamespacedName>,
+    pub(super) endpoints_objects: Vec<ObjectName>,
     /// Number of objects of other kinds.
     pub(super) ignored: usize,
     pub(super) format: TextFormat,
@@ -78,7 +76,7 @@ pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
 }
 
 /// Parses all documents of `text`. The first syntax error makes the whole file unusable.
-pub(super) fn parse(text: &[u8], checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
+pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
     let Some(text) = text::decode(text) else {
         return Err(SyntaxError::new(
             "is not valid UTF-8, or UTF-16 with a byte order mark",
@@ -91,13 +89,13 @@ pub(super) fn parse(text: &[u8], checks: ObjectChecks) -> Result<FileContent, Sy
         ));
     }
     if !is_json(&text) {
-        return parse_yaml(&text, checks);
+        return parse_yaml(&text, validation);
     }
     // Text in braces may still be YAML, with comments or a trailing comma.
-    parse_json(&text, checks).or_else(|error| parse_yaml(&text, checks).map_err(|_| error))
+    parse_json(&text, validation).or_else(|error| parse_yaml(&text, validation).map_err(|_| error))
 }
 
-fn parse_json(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
+fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Json);
     let mut json = serde_json::Deserializer::from_str(text);
     for number in 0.. {
@@ -105,17 +103,17 @@ fn parse_json(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxErr
         if json.end().is_ok() {
             break;
         }
-        let document = DocumentSeed::new(checks).deserialize(&mut json);
+        let document = DocumentSeed::new(validation).deserialize(&mut json);
         let document = document.map_err(|error| SyntaxError::json(&error))?;
         content.add_document(number, document);
     }
     Ok(content)
 }
 
-fn parse_yaml(text: &str, checks: ObjectChecks) -> Result<FileContent, SyntaxError> {
+fn parse_yaml(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Yaml);
     for (number, mut document) in text::divide(text).enumerate() {
-        let read = document.read(|_| DocumentSeed::new(checks));
+        let read = document.read(|_| DocumentSeed::new(validation));
         let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
         if let Some(document) = read {
             content.add_document(number, document);
@@ -220,7 +218,7 @@ impl FileContent {
             ManifestDocument::Undecodable(object) => self.undecodable.push(object),
             ManifestDocument::Invalid(object) => self.invalid.push((place, object)),
             ManifestDocument::Endpoints(name) => {
-                self.endpoints.push(name);
+                self.endpoints_objects.push(name);
                 self.ignored += 1;
             }
             ManifestDocument::Kustomization => {

@@ -52,7 +52,7 @@ pub(super) enum NamedPortNumbers {
     /// The templates that match have no such name.
     NotInTemplates,
     /// No template matches, and a file that cannot be used may have one.
-    InUnusableFile,
+    MayBeInUnusableFile,
     /// No template matches.
     NoTemplate,
 }
@@ -98,7 +98,7 @@ impl StateTemplates {
             return NamedPortNumbers::OfOtherState(of_other_state);
         }
         match self.count(namespace, selector) {
-            None => NamedPortNumbers::InUnusableFile,
+            None => NamedPortNumbers::MayBeInUnusableFile,
             Some(0) => NamedPortNumbers::NoTemplate,
             Some(_) => NamedPortNumbers::NotInTemplates,
         }

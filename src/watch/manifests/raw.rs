@@ -8,9 +8,10 @@ use std::marker::PhantomData;
 
 use serde_json::Value;
 
-use super::document::NamespacedName;
+use super::document::object_name;
 use super::document_kind::DocumentKind;
 use super::parse::{TextFormat, documents};
+use crate::ingest::ObjectName;
 use crate::model::Kind;
 
 /// Object with all of its fields.
@@ -94,7 +95,7 @@ fn add_document(
         }
         return;
     }
-    let NamespacedName { namespace, name } = NamespacedName::of(&value);
+    let ObjectName { namespace, name } = object_name(&value);
     let raw_kind = match document {
         DocumentKind::Ingested(kind) => RawKind::Ingested(kind),
         _ if kind == "Pod" => RawKind::Pod,

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
-use super::validation::ObjectChecks;
-use super::{ManifestOptions, kustomization, notes};
+use super::{ManifestOptions, Validation, kustomization, notes};
 use crate::watch::bounded;
 
 /// Last valid content of every file.
@@ -47,7 +46,8 @@ enum FileReread {
 }
 
 impl Store {
-    /// Reads `found`, and drops all other files. Returns the errors that are new.
+    /// Reads `found`, and drops all other files, except those at or below an unusable entry.
+    /// Returns the errors that are new.
     pub(super) fn reread(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
         let mut errors = Vec::new();
         let before = self.files.len();
@@ -119,7 +119,9 @@ impl Store {
         manifests
             .notes
             .extend(kustomization::unrendered(valid.clone()));
-        manifests.notes.extend(notes::endpoints(valid));
+        manifests
+            .notes
+            .extend(notes::unused_endpoints_objects(valid));
         Some(manifests)
     }
 }
@@ -162,7 +164,7 @@ impl StoredFile {
             let reason = "is empty; delete the file to remove its objects";
             return Err(SyntaxError::new(reason));
         }
-        parse(text, ObjectChecks::Lenient)
+        parse(text, Validation::Lenient)
     }
 }
 

@@ -85,6 +85,19 @@ fn documents_may_be_written_in_many_ways() {
 }
 
 #[test]
+fn the_kind_of_an_item_comes_before_that_of_its_list() {
+    let service = r#"{"metadata":{"name":"a"},"spec":{"clusterIP":"10.0.0.1"}}"#;
+    let other = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}"#;
+    let last = r#"{"metadata":{"name":"c"},"kind":"ConfigMap","apiVersion":"v1"}"#;
+    let items = format!(r#""items":[{service},{other},{last}]"#);
+    let head = r#""apiVersion":"v1","kind":"ServiceList""#;
+    for text in [format!("{{{head},{items}}}"), format!("{{{items},{head}}}")] {
+        let manifests = check(&[("all.json", &text)], &["default/a=10.0.0.1"]);
+        assert_eq!(manifests.ignored, 2, "{text}");
+    }
+}
+
+#[test]
 fn fields_may_come_in_any_order() {
     let text = "spec: {clusterIP: 10.0.0.1, ports: [{port: 80}]}\nmetadata:\n  name: a\n  \
                 namespace: shop\nkind: Service\napiVersion: v1\n";

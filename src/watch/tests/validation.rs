@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::watch::manifests::{ManifestOptions, Manifests, Validation, load};
+use crate::watch::manifests::{ManifestOptions, Manifests, NodePortRange, Validation, load};
 
 const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  \
                    - port: 80\n";
@@ -19,6 +19,9 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
     }
     directory
 }
+
+/// As commands read manifests without `--lenient`.
+const STRICT: Validation = Validation::Strict(NodePortRange::DEFAULT);
 
 fn load_as(directory: &Path, validation: Validation) -> Manifests {
     load(directory, &ManifestOptions::new("here".into()), validation).unwrap()
@@ -47,7 +50,7 @@ fn names(manifests: &Manifests) -> Vec<&str> {
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let directory = directory(&[("a.yaml", text)]);
-    let manifests = load_as(directory.path(), Validation::Strict);
+    let manifests = load_as(directory.path(), STRICT);
     assert_eq!(errors(directory.path(), &manifests), expected);
     assert_eq!(names(&manifests), [""; 0]);
     // The daemon uses what it can.
@@ -219,7 +222,7 @@ fn lines_are_found_in_lists_and_json() {
         ("a.yaml", format!("kind: List\n---\n{bad}\n"), 6),
     ] {
         let directory = directory(&[(name, &text)]);
-        let manifests = load_as(directory.path(), Validation::Strict);
+        let manifests = load_as(directory.path(), STRICT);
         let expected = [format!("{name}:{}", expected(line))];
         assert_eq!(errors(directory.path(), &manifests), expected, "{text}");
     }
@@ -229,7 +232,7 @@ fn lines_are_found_in_lists_and_json() {
 fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
     let first = WEB.replace("80", "70");
     let files = directory(&[("a.yaml", &format!("{first}---\n{WEB}")), ("b.yaml", WEB)]);
-    let manifests = load_as(files.path(), Validation::Strict);
+    let manifests = load_as(files.path(), STRICT);
     assert_eq!(
         errors(files.path(), &manifests),
         [
@@ -249,7 +252,7 @@ fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
 
 #[test]
 fn a_file_that_cannot_be_used_costs_only_itself() {
-    for validation in [Validation::Strict, Validation::Lenient] {
+    for validation in [STRICT, Validation::Lenient] {
         let files = directory(&[
             ("a.yaml", "spec: ["),
             ("b.yaml", WEB),
@@ -270,7 +273,7 @@ fn a_file_that_cannot_be_used_costs_only_itself() {
     // Without any other, nothing is known.
     let files = directory(&[("a.yaml", "spec: ["), ("b.yaml", "- 1")]);
     let options = ManifestOptions::new("here".into());
-    let errors = load(files.path(), &options, Validation::Strict).unwrap_err();
+    let errors = load(files.path(), &options, STRICT).unwrap_err();
     assert_eq!(errors.0.len(), 2);
 }
 
@@ -296,7 +299,7 @@ fn files_of_other_tools_are_named() {
         ),
     ] {
         let files = directory(&[("a.yaml", text), ("b.yaml", WEB)]);
-        let manifests = load_as(files.path(), Validation::Strict);
+        let manifests = load_as(files.path(), STRICT);
         let reason = &manifests.errors[0].reason;
         assert!(reason.contains(expected), "{reason}");
         assert!(!reason.contains('\n'), "{reason}");
@@ -327,7 +330,8 @@ fn node_ports_have_to_be_in_the_range() {
     let files = directory(&[("a.yaml", &text)]);
     let mut options = ManifestOptions::new("here".into());
     options.ranges.node_ports = "80-90".parse().unwrap();
-    let manifests = load(files.path(), &options, Validation::Strict).unwrap();
+    let strict = Validation::Strict(options.ranges.node_ports);
+    let manifests = load(files.path(), &options, strict).unwrap();
     assert_eq!(manifests.errors, []);
 }
 
@@ -393,7 +397,7 @@ fn kustomizations_are_not_rendered() {
         let problem = format!(
             "is a kustomization, which is not rendered: run `kubectl kustomize {directory}`"
         );
-        let strict = load_as(files.path(), Validation::Strict);
+        let strict = load_as(files.path(), STRICT);
         let errors = errors(files.path(), &strict);
         assert_eq!(errors, [format!("{name}:: {problem}")]);
         assert_eq!((names(&strict), strict.notes.len()), (vec!["web"], 0));
@@ -410,7 +414,7 @@ fn kustomizations_are_not_rendered() {
         ("o/web.yaml", patch),
         ("b/web.yaml", WEB),
     ]);
-    let strict = load_as(files.path(), Validation::Strict);
+    let strict = load_as(files.path(), STRICT);
     let patches = errors(files.path(), &strict);
     assert!(
         patches[0].starts_with("o/web.yaml:: is a patch of the kustomization"),
@@ -422,7 +426,7 @@ fn kustomizations_are_not_rendered() {
     // Flux reads this one.
     let flux = "kind: Kustomization\napiVersion: kustomize.toolkit.fluxcd.io/v1\n";
     let files = directory(&[("kustomization.yaml", flux), ("a.yaml", WEB)]);
-    let manifests = load_as(files.path(), Validation::Strict);
+    let manifests = load_as(files.path(), STRICT);
     assert_eq!((manifests.errors.len(), manifests.notes.len()), (0, 0));
 }
 
@@ -441,7 +445,7 @@ fn input_without_effect_is_noted() {
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n",
         ),
     ]);
-    let manifests = load_as(files.path(), Validation::Strict);
+    let manifests = load_as(files.path(), STRICT);
     assert_eq!(manifests.errors, []);
     assert_eq!(
         manifests.notes,
@@ -470,7 +474,7 @@ fn services_that_are_not_served_are_counted() {
         ),
     ] {
         let files = directory(&[("a.yaml", &text)]);
-        let manifests = load_as(files.path(), Validation::Strict);
+        let manifests = load_as(files.path(), STRICT);
         let ignored = "objects of other kinds are ignored";
         assert_eq!(manifests.notes, [format!("{expected} {ignored}")]);
     }

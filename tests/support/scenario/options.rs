@@ -9,7 +9,9 @@ use deltaproxy::testing::render::{
     self, InvalidPackets, LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{LocalMode, NodeEnvironment, NodePortSource, SyncerOptions};
+use deltaproxy::testing::sync::{
+    LocalMode, NodePortAddressSelection, RenderSettings, SyncerOptions,
+};
 
 use super::text::Statement;
 
@@ -44,7 +46,7 @@ impl Options {
 
     /// The same for a kernel that speaks to other programs.
     pub(crate) fn with_backend(mut self, backend: Backend) -> Self {
-        self.syncer.environment.fixed.backend = backend;
+        self.syncer.render_settings.fixed.backend = backend;
         self
     }
 
@@ -54,7 +56,7 @@ impl Options {
             IpFamily::V4 => "10.0.0.0/8",
             IpFamily::V6 => "fd00:10::/48",
         };
-        let environment = NodeEnvironment {
+        let environment = RenderSettings {
             fixed: render::Options {
                 backend: Backend::Nft,
                 localhost_node_ports: LocalhostNodePorts::Allowed,
@@ -62,7 +64,7 @@ impl Options {
                 ..render::Options::defaults(family)
             },
             local_mode: LocalMode::ClusterCidr(parse_cidr(pods).into_iter().collect()),
-            node_port_source: NodePortSource::All,
+            node_port_addresses: NodePortAddressSelection::All,
             bind_address: None,
         };
         Self {
@@ -70,7 +72,7 @@ impl Options {
             keeps_counters: false,
             limits: NamespaceLimits::DEFAULT,
             syncer: SyncerOptions {
-                environment,
+                render_settings: environment,
                 partial_restore: PartialRestore::ChangedChains,
                 full_sync_interval: Duration::from_secs(3600),
             },
@@ -79,7 +81,7 @@ impl Options {
 
     fn set(&mut self, word: &str) -> Result<(), String> {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let around = &mut self.syncer.environment;
+        let around = &mut self.syncer.render_settings;
         let fixed = &mut around.fixed;
         match (key, value) {
             ("family", "IPv4") => *self = Self::defaults(IpFamily::V4),
@@ -99,9 +101,11 @@ impl Options {
             ("localhost-nodeports", "off") => {
                 fixed.localhost_node_ports = LocalhostNodePorts::Excluded;
             }
-            ("nodeport-addresses", "primary") => around.node_port_source = NodePortSource::Primary,
+            ("nodeport-addresses", "primary") => {
+                around.node_port_addresses = NodePortAddressSelection::Primary;
+            }
             ("nodeport-addresses", _) => {
-                around.node_port_source = NodePortSource::Within(cidrs(value)?);
+                around.node_port_addresses = NodePortAddressSelection::Within(cidrs(value)?);
             }
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
             ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,

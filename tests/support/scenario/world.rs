@@ -44,7 +44,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(options: Options, below: Both) -> Result<Self, String> {
-        let external_ips = options.syncer.environment.fixed.external_ips;
+        let external_ips = options.syncer.render_settings.fixed.external_ips;
         let tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
         let tracker = tracker.with_limits(options.limits);
         TIME.set(Duration::ZERO);

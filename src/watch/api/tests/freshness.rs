@@ -12,7 +12,7 @@ use crate::watch::SourceEvent;
 struct Currents(Vec<(String, usize)>);
 
 impl Observer<ServiceObject> for Currents {
-    async fn observe(&mut self, observed: SourceEvent<ServiceObject>) {
+    async fn on_source_event(&mut self, observed: SourceEvent<ServiceObject>) {
         let what = match observed {
             SourceEvent::Listing => "listing".to_owned(),
             SourceEvent::Set(object) => object.metadata.name,
@@ -22,7 +22,7 @@ impl Observer<ServiceObject> for Currents {
         self.0.push((what, 0));
     }
 
-    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         if let (ReflectorEvent::Current, Some((_, count))) = (event, self.0.last_mut()) {
             *count += 1;
         }

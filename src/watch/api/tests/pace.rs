@@ -161,9 +161,9 @@ fn wait_asked_for(retry_after: &'static str) -> u64 {
 struct Ignore;
 
 impl Observer<ServiceObject> for Ignore {
-    async fn observe(&mut self, _: SourceEvent<ServiceObject>) {}
+    async fn on_source_event(&mut self, _: SourceEvent<ServiceObject>) {}
 
-    fn handle_event(&mut self, _: ReflectorEvent<'_>) {}
+    fn on_reflector_event(&mut self, _: ReflectorEvent<'_>) {}
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn summary(asked: &Asked) -> String {
 struct Recorder(Transcript);
 
 impl<K: Resource> Observer<K> for Recorder {
-    async fn observe(&mut self, observed: SourceEvent<K>) {
+    async fn on_source_event(&mut self, observed: SourceEvent<K>) {
         self.0.lock().unwrap().push(match observed {
             SourceEvent::Listing => "listing".to_owned(),
             SourceEvent::Set(object) => format!("set {}", object.metadata().name),
@@ -146,7 +146,7 @@ impl<K: Resource> Observer<K> for Recorder {
         });
     }
 
-    fn handle_event(&mut self, event: ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         self.0.lock().unwrap().push(match event {
             ReflectorEvent::Connected | ReflectorEvent::Current => return,
             ReflectorEvent::Failed { error, pause } => {

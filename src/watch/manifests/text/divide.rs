@@ -32,10 +32,10 @@ pub(crate) struct DocumentText<'t> {
 /// Decodes the text of a file: UTF-8, or UTF-16 with a byte order mark, as `>` of PowerShell
 /// writes it. `None` if it is neither.
 pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
-    let utf16 = |of: fn([u8; 2]) -> u16, text: &[u8]| {
+    let utf16 = |to_unit: fn([u8; 2]) -> u16, text: &[u8]| {
         let units = text.chunks_exact(2);
         let units: Vec<u16> = units
-            .filter_map(|pair| pair.try_into().ok().map(of))
+            .filter_map(|pair| pair.try_into().ok().map(to_unit))
             .collect();
         String::from_utf16(&units).ok().map(Cow::Owned)
     };

@@ -144,7 +144,8 @@ impl<'t> YamlReader<'t> {
 
     /// Returns a syntax error. kubectl's library accepts unindented continuation lines of quoted
     /// text, and tabs inside `[]` and `{}`. This parser (YAML 1.2) rejects both, so such errors are
-    /// marked for repair by `DocumentText::read`.
+    /// marked for repair by `DocumentText::read`. `TabInIndentation` is reported only within
+    /// quotes.
     fn syntax_error(&self, error: &ScanError) -> YamlError {
         use granit_parser::ErrorKind::{
             InvalidQuotedScalarIndent, TabInBlockIndentation, TabInIndentation,

@@ -13,12 +13,13 @@ pub(super) use problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment
 use super::pools::NodePortRange;
 use crate::model::Kind;
 
-/// Checks of objects while they are read.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum ObjectChecks {
-    /// Objects that an API server with this range of node ports would reject are not used.
+/// Treatment of objects that an API server would reject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validation {
+    /// Does not use objects that an API server with this range of node ports would reject, and
+    /// reports them as errors.
     Strict(NodePortRange),
-    /// Objects are used without their ignored fields, which are reported.
+    /// Uses such objects without their ignored fields, which it reports, as the daemon always does.
     Lenient,
 }
 
@@ -45,6 +46,7 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
         let last = path.0.last();
         matches!(last, Some(FieldSegment::Name(name)) if name == "protocol" || name == "addressType")
     };
+    // Any range: its problems are `InvalidValue`, which are dropped below.
     let mut problems = problems(kind, object, NodePortRange::DEFAULT);
     problems.retain(|problem| match problem.kind {
         FieldProblemKind::UnknownField | FieldProblemKind::WrongType => true,
@@ -63,11 +65,11 @@ impl Problems {
         let mut of_values = Self::default();
         validate(&decoded, &mut of_values);
         // A value of a wrong type was replaced by an empty one, and would be reported as missing.
-        let is_replaced = |value: &FieldProblem| {
-            let mut typed = self.0.iter().map(|typed| &typed.path.0);
-            typed.any(|typed| value.path.0.starts_with(typed))
+        let is_replaced = |problem: &FieldProblem| {
+            let mut wrong = self.0.iter().map(|wrong| &wrong.path.0);
+            wrong.any(|path| problem.path.0.starts_with(path))
         };
-        of_values.0.retain(|value| !is_replaced(value));
+        of_values.0.retain(|problem| !is_replaced(problem));
         self.0.extend(of_values.0);
     }
 }

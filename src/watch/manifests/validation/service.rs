@@ -201,6 +201,7 @@ fn check_affinity(spec: &ServiceSpec, problems: &mut Problems) {
         .and_then(|config| config.client_ip.as_ref())
         .and_then(|client_ip| client_ip.timeout_seconds);
     if let Some(seconds) = seconds.filter(|seconds| !(1..=MAX_SECONDS).contains(seconds)) {
+        // The text of an API server, although it accepts the maximum.
         let detail = format!("must be greater than 0 and less than {MAX_SECONDS}");
         problems.add_invalid(
             &format!("{CONFIG}.clientIP.timeoutSeconds"),

@@ -6,11 +6,11 @@
 use super::*;
 use crate::model::{Node, Topology};
 
-fn environment(family: IpFamily) -> NodeEnvironment {
-    NodeEnvironment {
+fn default_settings(family: IpFamily) -> RenderSettings {
+    RenderSettings {
         fixed: options(family),
         local_mode: LocalMode::ClusterCidr(Vec::new()),
-        node_port_source: NodePortSource::All,
+        node_port_addresses: NodePortAddressSelection::All,
         bind_address: None,
     }
 }
@@ -36,12 +36,12 @@ const NODE_ADDRESSES: [&str; 6] = [
 /// Addresses of NodePorts, and whether localhost is one of them.
 #[track_caller]
 fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
-    let environment = NodeEnvironment {
-        node_port_source: NodePortSource::Within(nets(within)),
-        ..environment(family)
+    let render_settings = RenderSettings {
+        node_port_addresses: NodePortAddressSelection::Within(nets(within)),
+        ..default_settings(family)
     };
-    assert!(environment.needs_node_addresses());
-    let options = environment.options(None, &ips(&NODE_ADDRESSES));
+    assert!(render_settings.needs_node_addresses());
+    let options = render_settings.options(None, &ips(&NODE_ADDRESSES));
     let shown = match options.node_port_addresses {
         NodePortAddresses::All => "all".to_owned(),
         NodePortAddresses::Only(ips) => ips
@@ -86,12 +86,14 @@ fn node_ports_answer_within_networks_of_the_family() {
 #[test]
 fn primary_is_the_first_address_of_the_family() {
     let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
-        let environment = NodeEnvironment {
-            node_port_source: NodePortSource::Primary,
+        let render_settings = RenderSettings {
+            node_port_addresses: NodePortAddressSelection::Primary,
             bind_address: bound.map(|ip| ips(&[ip])[0]),
-            ..environment(family)
+            ..default_settings(family)
         };
-        environment.options(node, &ips(machine)).node_port_addresses
+        render_settings
+            .options(node, &ips(machine))
+            .node_port_addresses
     };
     let only = |texts: &[&str]| NodePortAddresses::Only(ips(texts));
     let both = node(&["192.168.0.2", "10.20.0.1", "fd00:168::2"], &[]);
@@ -146,35 +148,41 @@ fn primary_is_the_first_address_of_the_family() {
 /// `route_localnet` is set only with the rule that drops martian packets.
 #[test]
 fn node_ports_on_localhost_need_the_martian_packet_rule() {
-    let check = |node_port_source: NodePortSource, expected: bool| {
-        let environment = NodeEnvironment {
-            node_port_source,
-            ..environment(IpFamily::V4)
+    let check = |node_port_addresses: NodePortAddressSelection, expected: bool| {
+        let render_settings = RenderSettings {
+            node_port_addresses,
+            ..default_settings(IpFamily::V4)
         };
-        assert_eq!(environment.needs_route_localnet(), expected);
+        assert_eq!(render_settings.needs_route_localnet(), expected);
         let node = node(&["192.168.0.2"], &[]);
-        let options = environment.options(Some(&node), &ips(&NODE_ADDRESSES));
+        let options = render_settings.options(Some(&node), &ips(&NODE_ADDRESSES));
         let is_guarded = options.localhost_node_ports == LocalhostNodePorts::Allowed;
         assert_eq!(is_guarded, expected);
     };
-    check(NodePortSource::All, true);
-    check(NodePortSource::Primary, false);
-    check(NodePortSource::Within(nets(&["192.168.0.0/24"])), false);
-    check(NodePortSource::Within(nets(&["127.0.0.0/8"])), true);
-    check(NodePortSource::Within(nets(&["fd00::/8"])), true);
-    assert!(!environment(IpFamily::V6).needs_route_localnet());
+    check(NodePortAddressSelection::All, true);
+    check(NodePortAddressSelection::Primary, false);
+    check(
+        NodePortAddressSelection::Within(nets(&["192.168.0.0/24"])),
+        false,
+    );
+    check(
+        NodePortAddressSelection::Within(nets(&["127.0.0.0/8"])),
+        true,
+    );
+    check(NodePortAddressSelection::Within(nets(&["fd00::/8"])), true);
+    assert!(!default_settings(IpFamily::V6).needs_route_localnet());
 }
 
 #[test]
 fn the_nodes_address_is_known_or_localhost() {
     let ip = |family, node: Option<&Node>, bound: Option<&str>| {
         let bind_address = bound.map(|ip| ips(&[ip])[0]);
-        let environment = NodeEnvironment {
+        let render_settings = RenderSettings {
             bind_address,
-            ..environment(family)
+            ..default_settings(family)
         };
-        assert!(!environment.needs_node_addresses());
-        environment.options(node, &[]).node_ip.to_string()
+        assert!(!render_settings.needs_node_addresses());
+        render_settings.options(node, &[]).node_ip.to_string()
     };
     let both = node(&["192.168.0.2", "fd00:168::2"], &[]);
     assert_eq!(ip(IpFamily::V4, None, None), "127.0.0.1");
@@ -199,11 +207,11 @@ fn the_nodes_address_is_known_or_localhost() {
 #[test]
 fn local_traffic_is_detected_by_the_first_network_of_the_family() {
     let detector = |family, local_mode: LocalMode, node: Option<&Node>| {
-        let environment = NodeEnvironment {
+        let render_settings = RenderSettings {
             local_mode,
-            ..environment(family)
+            ..default_settings(family)
         };
-        environment.options(node, &[]).local_traffic
+        render_settings.options(node, &[]).local_traffic
     };
     let cidr = |text: &str| LocalDetector::Cidr(text.parse().unwrap());
     let both = || LocalMode::ClusterCidr(nets(&["10.0.0.0/8", "fd00::/8"]));

@@ -1,7 +1,7 @@
-//! Inputs of rules other than Services: flags, the Node object, and the addresses of the node.
+//! Combines flags with the Node object and the addresses of the node into the render options of a
+//! sync.
 //!
-//! Flags are fixed at the start, the Node object and the addresses may change at any time. For each
-//! sync they are combined into render options.
+//! Flags are fixed at the start, the Node object and the addresses may change at any time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ pub enum LocalMode {
 
 /// `--nodeport-addresses`: addresses that accept NodePort traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodePortSource {
+pub enum NodePortAddressSelection {
     /// All addresses of the node.
     All,
     /// Addresses of the node within these networks.
@@ -31,21 +31,22 @@ pub enum NodePortSource {
     Primary,
 }
 
-/// Inputs of rules of one IP family that are fixed for the life of the process.
+/// Settings of one IP family that are fixed for the life of the process. The render options of each
+/// sync follow from them, the Node object and the addresses of the interfaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeEnvironment {
-    /// Render options that never change. [`NodeEnvironment::options`] sets the others, except the
+pub struct RenderSettings {
+    /// Render options that never change. [`RenderSettings::options`] sets the others, except the
     /// counters, which the [`Syncer`](super::Syncer) creates and sets.
     pub fixed: Options,
     /// Detection of traffic from Pods of this node.
     pub local_mode: LocalMode,
-    /// Source of the addresses that accept NodePort traffic.
-    pub node_port_source: NodePortSource,
+    /// Addresses that accept NodePort traffic.
+    pub node_port_addresses: NodePortAddressSelection,
     /// `--bind-address`, which replaces the address of the Node in the family of the flag.
     pub bind_address: Option<IpAddr>,
 }
 
-impl NodeEnvironment {
+impl RenderSettings {
     /// Returns the render options of the next sync, with the Node object and the addresses of the
     /// interfaces of this node.
     pub fn options(&self, node: Option<&Node>, node_addresses: &[IpAddr]) -> Options {
@@ -73,17 +74,17 @@ impl NodeEnvironment {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted
             && self.fixed.family == IpFamily::V4
-            && match &self.node_port_source {
-                NodePortSource::Primary => false,
-                NodePortSource::All | NodePortSource::Within(_) => {
+            && match &self.node_port_addresses {
+                NodePortAddressSelection::Primary => false,
+                NodePortAddressSelection::All | NodePortAddressSelection::Within(_) => {
                     self.configured_addresses(None).includes_loopback()
                 }
             }
     }
 
-    /// Reports whether [`NodeEnvironment::options`] needs the addresses of the node.
+    /// Reports whether [`RenderSettings::options`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        !matches!(self.node_port_source, NodePortSource::All)
+        !matches!(self.node_port_addresses, NodePortAddressSelection::All)
     }
 
     /// Returns the detection of traffic from Pods of this node.
@@ -111,14 +112,14 @@ impl NodeEnvironment {
     /// Differs from upstream: while the Node has no address, `primary` means none instead of all.
     fn configured_addresses(&self, node: Option<&Node>) -> ConfiguredAddresses {
         let family = self.fixed.family;
-        let cidrs: Vec<IpNet> = match &self.node_port_source {
-            NodePortSource::All => Vec::new(),
-            NodePortSource::Within(cidrs) => cidrs
+        let cidrs: Vec<IpNet> = match &self.node_port_addresses {
+            NodePortAddressSelection::All => Vec::new(),
+            NodePortAddressSelection::Within(cidrs) => cidrs
                 .iter()
                 .copied()
                 .filter(|cidr| IpFamily::of_cidr(*cidr) == family)
                 .collect(),
-            NodePortSource::Primary => {
+            NodePortAddressSelection::Primary => {
                 let primary = |family| self.primary(family, node).filter(|ip| !ip.is_loopback());
                 match (primary(family), primary(family.other())) {
                     (Some(ip), _) => vec![IpNet::from(ip)],
