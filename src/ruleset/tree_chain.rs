@@ -29,10 +29,13 @@ use super::shared_chains::{DispatchChain, DispatchDestination};
 use crate::net::Protocol;
 use crate::rules::Table;
 
-/// Bits by which the prefixes of an inner chain are longer than its own: at most eight jumps.
+/// Maximum bits by which the prefixes in an inner chain are longer than what all of its rules have
+/// in common: at most eight jumps.
 ///
 /// A chain is written whole. With four bits it could have sixteen rules of about 165 bytes, and
-/// one change would write more than 2 KB.
+/// one change would write more than 2 KB. Connections are not faster either: `connect()` to the
+/// last of 30,000 Services takes 9.4 us with three bits and 9.7 us with four on nft, 8.9 us and
+/// 9.0 us on legacy, and there is no difference with 1,000 Services (medians).
 pub(crate) const STRIDE: u8 = 3;
 
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
@@ -63,7 +66,7 @@ pub(crate) struct Prefix {
     space: Space,
     /// First bits, at the most significant end; all others are zero.
     bits: u128,
-    len: u8,
+    pub(crate) len: u8,
 }
 
 impl Prefix {
@@ -94,9 +97,18 @@ impl Prefix {
         }
     }
 
-    /// Returns the prefix that is [`STRIDE`] bits longer than `self` and includes `inner`.
-    pub(crate) fn child_with(self, inner: Self) -> Self {
-        inner.shortened((self.len + STRIDE).min(inner.space.width()))
+    /// Returns the length of prefixes that are [`STRIDE`] bits longer.
+    pub(crate) fn child_len(self) -> u8 {
+        (self.len + STRIDE).min(self.space.width())
+    }
+
+    /// Returns the two prefixes that are one bit longer. Only for a prefix that is not
+    /// [single](Self::is_single).
+    pub(crate) fn halves(self) -> [Self; 2] {
+        let len = self.len + 1;
+        let last_bit = 1_u128.checked_shl(128 - u32::from(len)).unwrap_or_default();
+        let bits = [self.bits, self.bits | last_bit];
+        bits.map(|bits| Self { bits, len, ..self })
     }
 
     /// Returns the longest common prefix whose length is a multiple of [`STRIDE`] bits.
@@ -131,11 +143,6 @@ impl Prefix {
     /// Reports whether only one destination has the prefix.
     pub(crate) const fn is_single(self) -> bool {
         self.len == self.space.width()
-    }
-
-    /// Reports whether all destinations of another prefix have this one.
-    pub(crate) fn contains(self, other: Self) -> bool {
-        other.len >= self.len && other.shortened(self.len).bits == self.bits
     }
 
     /// Returns the name of the tree chain for this prefix.
@@ -281,7 +288,9 @@ mod tests {
         assert_eq!(common.to_string(), " -d 10.96.0.0/15");
         let name = common.chain_name(DispatchChain::NatServices);
         assert_eq!(&*name, "KUBE-SVC-10.96.0.0/15");
-        assert_eq!(common.child_with(one).to_string(), " -d 10.96.0.0/18");
+        assert_eq!(common.child_len(), 18);
+        let halves = common.halves().map(|half| half.to_string());
+        assert_eq!(halves, [" -d 10.96.0.0/16", " -d 10.97.0.0/16"]);
         assert_eq!(common.last(), address("10.97.255.255"));
         assert_eq!(common.first(), address("10.96.0.0"));
 
@@ -291,7 +300,10 @@ mod tests {
         assert_eq!(&*name, "KUBE-SVC-udp/24576-32767");
         let one = node_port(Protocol::Sctp, 65_535);
         assert_eq!(one.to_string(), " -m sctp -p sctp --dport 65535");
-        assert_eq!(one.root().child_with(one).to_string(), " -p sctp");
+        assert_eq!(
+            one.shortened(one.root().child_len()).to_string(),
+            " -p sctp"
+        );
     }
 
     #[test]

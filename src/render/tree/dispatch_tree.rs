@@ -165,13 +165,13 @@ impl DispatchTree {
     /// Returns the desired rules of a chain of the tree, with `-A NAME`; `None` if the tree has no
     /// chain of this name.
     pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
-        let was_inner = |prefix: Prefix| is_inner(&self.chains, self.dispatch, prefix);
+        let recorded = |prefix: Prefix| kind_of(&self.chains, self.dispatch, prefix);
         if name == self.dispatch.name() {
-            let parts = self.rules.of_root(&was_inner);
+            let parts = self.rules.of_root(&recorded);
             return Some(root_text(&self.rules, self.dispatch, &parts, text_of));
         }
         let shape = self.chains.get(name)?.shape?;
-        let parts = self.rules.content_of(shape, &was_inner);
+        let parts = self.rules.content_of(shape, &recorded);
         Some(parts_text(name, self.dispatch, &parts, text_of))
     }
 
@@ -232,7 +232,7 @@ struct Update<'t, 'f, 's> {
 
 impl Update<'_, '_, '_> {
     fn update_root(&mut self, recorded: &mut TextDigest, targets: &mut Box<[Box<str>]>) {
-        let parts = self.rules.of_root(&|prefix| self.was_inner(prefix));
+        let parts = self.rules.of_root(&|prefix| self.recorded_kind(prefix));
         let targets_before = std::mem::replace(targets, self.update_targets(&parts));
         self.maybe_unreferenced.extend(targets_before);
         let text = root_text(self.rules, self.dispatch, &parts, self.text_of);
@@ -275,7 +275,7 @@ impl Update<'_, '_, '_> {
     fn update_chain(&mut self, name: &str, chain: TreeChain) {
         let parts = self
             .rules
-            .content_of(chain, &|prefix| self.was_inner(prefix));
+            .content_of(chain, &|prefix| self.recorded_kind(prefix));
         let targets = self.update_targets(&parts);
         let text = parts_text(name, self.dispatch, &parts, self.text_of);
         let digest = TextDigest::of(text.as_bytes());
@@ -315,18 +315,23 @@ impl Update<'_, '_, '_> {
         self.changes.deleted.sort_unstable();
     }
 
-    fn was_inner(&self, prefix: Prefix) -> bool {
-        is_inner(self.chains, self.dispatch, prefix)
+    fn recorded_kind(&self, prefix: Prefix) -> Option<TreeChainKind> {
+        kind_of(self.chains, self.dispatch, prefix)
     }
 }
 
-fn is_inner(
+/// Returns the kind of the recorded chain for a prefix.
+fn kind_of(
     chains: &BTreeMap<Box<str>, RecordedTreeChain>,
     dispatch: DispatchChain,
     prefix: Prefix,
-) -> bool {
-    let chain = chains.get(&prefix.chain_name(dispatch));
-    chain.is_some_and(|chain| chain.is_inner)
+) -> Option<TreeChainKind> {
+    let chain = chains.get(&prefix.chain_name(dispatch))?;
+    Some(if chain.is_inner {
+        TreeChainKind::Inner
+    } else {
+        TreeChainKind::Leaf
+    })
 }
 
 /// Returns the rules of the root.
@@ -356,16 +361,16 @@ fn parts_text(
 ) -> String {
     let mut rules = String::new();
     for part in parts {
-        // Writing to a String cannot fail.
         match part {
             ChainPart::Rules(references) => {
                 for (service, index) in *references {
                     let rule = String::from_utf8_lossy(text_of(service, *index));
-                    let _ = write!(rules, "-A {name}{rule}");
+                    rules.extend(["-A ", name, &rule]);
                 }
             }
             ChainPart::Jump(chain) => {
                 let target = chain.prefix.chain_name(dispatch);
+                // Writing to a String cannot fail.
                 let _ = writeln!(rules, "-A {name}{} -j {target}", chain.prefix);
             }
         }

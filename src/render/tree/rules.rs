@@ -1,8 +1,8 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
-//! The shape is a function of the rules and of the chains that are inner ones already: an inner
-//! chain becomes a leaf at half the number of rules that splits a leaf, so that one Service that
-//! comes and goes does not split and merge a leaf each time.
+//! The shape is a function of the rules and of the chains that are there already: rules that are
+//! divided between chains get into one leaf at half the number that splits a leaf, so that one
+//! Service that comes and goes does not split and merge a leaf each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,9 @@ pub(super) struct TreeChain {
     pub(super) depth: u8,
 }
 
+/// Lookup of a tree chain in the kernel, by its prefix.
+pub(super) type RecordedKind<'f> = &'f dyn Fn(Prefix) -> Option<TreeChainKind>;
+
 /// Part of the content of a tree chain or of the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChainPart<'r> {
@@ -102,11 +105,12 @@ impl RulesByDestination {
         self.several_or_unknown.iter()
     }
 
-    /// Returns the content of the root, without the rules of [`Self::several_or_unknown`].
-    pub(super) fn of_root(&self, was_inner: &dyn Fn(Prefix) -> bool) -> Vec<ChainPart<'_>> {
+    /// Returns the content of the root, without the rules of [`Self::several_or_unknown`]. Each of
+    /// its prefixes with several rules has a chain, however few they are.
+    pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart<'_>> {
         let first = self.single.keys().next();
         first.map_or_else(Vec::new, |first| {
-            self.parts(first.root(), first.root(), 1, was_inner)
+            Division::of(self, first.root(), 1, recorded)
         })
     }
 
@@ -114,7 +118,7 @@ impl RulesByDestination {
     pub(super) fn content_of(
         &self,
         chain: TreeChain,
-        was_inner: &dyn Fn(Prefix) -> bool,
+        recorded: RecordedKind<'_>,
     ) -> Vec<ChainPart<'_>> {
         match chain.kind {
             TreeChainKind::Leaf => {
@@ -123,36 +127,9 @@ impl RulesByDestination {
             }
             TreeChainKind::Inner => {
                 let common = self.common_prefix(chain.prefix);
-                self.parts(chain.prefix, common, chain.depth + 1, was_inner)
+                Division::of(self, common, chain.depth + 1, recorded)
             }
         }
-    }
-
-    /// Returns the content of a chain with the rules of `prefix`, which have `common` in common:
-    /// one part for each prefix three bits longer than `common` that has some of them. Chains that
-    /// it jumps to are at `target_depth`.
-    fn parts(
-        &self,
-        prefix: Prefix,
-        common: Prefix,
-        target_depth: u8,
-        was_inner: &dyn Fn(Prefix) -> bool,
-    ) -> Vec<ChainPart<'_>> {
-        let mut parts = Vec::new();
-        let mut last: Option<Prefix> = None;
-        for (destination, rules) in self.within(prefix) {
-            if last.is_some_and(|last| last.contains(*destination)) {
-                continue;
-            }
-            let child = common.child_with(*destination);
-            last = Some(child);
-            parts.push(if self.has_more_than(child, 1) {
-                ChainPart::Jump(self.chain(child, target_depth, was_inner))
-            } else {
-                ChainPart::Rules(rules)
-            });
-        }
-        parts
     }
 
     /// Returns the chain for a prefix with several rules.
@@ -160,13 +137,17 @@ impl RulesByDestination {
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
     /// addresses traverse the jumps of the root only. A deeper one keeps the prefix that it had as
     /// a leaf, so that a split leaves its parent unchanged.
-    fn chain(&self, prefix: Prefix, depth: u8, was_inner: &dyn Fn(Prefix) -> bool) -> TreeChain {
+    fn chain(
+        &self,
+        (prefix, count): (Prefix, usize),
+        depth: u8,
+        recorded: RecordedKind<'_>,
+    ) -> TreeChain {
         let common = self.common_prefix(prefix);
         let inner = if depth == 1 { common } else { prefix };
+        let was_inner = || recorded(inner) == Some(TreeChainKind::Inner);
         let can_split = depth < MAX_TREE_DEPTH && !common.is_single();
-        let is_inner = can_split
-            && (self.has_more_than(prefix, LEAF_RULES)
-                || (self.has_more_than(prefix, LEAF_RULES / 2) && was_inner(inner)));
+        let is_inner = can_split && !fits_leaf(count, was_inner);
         let (prefix, kind) = if is_inner {
             (inner, TreeChainKind::Inner)
         } else {
@@ -192,18 +173,92 @@ impl RulesByDestination {
         }
     }
 
-    fn has_more_than(&self, prefix: Prefix, limit: usize) -> bool {
-        let mut unused = limit;
+    /// Counts the rules of a prefix, up to one more than a leaf has.
+    fn count(&self, prefix: Prefix) -> usize {
+        let mut count = 0;
         for (_, rules) in self.within(prefix) {
-            match unused.checked_sub(rules.len()) {
-                Some(rest) => unused = rest,
-                None => return true,
+            count += rules.len();
+            if count > LEAF_RULES {
+                return LEAF_RULES + 1;
             }
         }
-        false
+        count
     }
 
     fn within(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &Vec<RuleReference>)> {
         self.single.range(prefix.first()..=prefix.last())
+    }
+}
+
+/// Reports whether this number of rules gets into one leaf.
+fn fits_leaf(count: usize, were_divided: impl FnOnce() -> bool) -> bool {
+    count <= LEAF_RULES / 2 || (count <= LEAF_RULES && !were_divided())
+}
+
+/// Division of the rules of the root or of an inner chain between its parts: by one bit of their
+/// destinations at a time, up to three, until those of a prefix fit into a leaf.
+struct Division<'r, 'f> {
+    rules: &'r RulesByDestination,
+    /// Prefix that all rules of the chain have in common.
+    common: Prefix,
+    /// Depth of the chains that it jumps to.
+    target_depth: u8,
+    recorded: RecordedKind<'f>,
+    parts: Vec<ChainPart<'r>>,
+}
+
+impl<'r, 'f> Division<'r, 'f> {
+    fn of(
+        rules: &'r RulesByDestination,
+        common: Prefix,
+        target_depth: u8,
+        recorded: RecordedKind<'f>,
+    ) -> Vec<ChainPart<'r>> {
+        let mut division = Self {
+            rules,
+            common,
+            target_depth,
+            recorded,
+            parts: Vec::new(),
+        };
+        division.divide(common);
+        division.parts
+    }
+
+    /// Adds the parts for the rules of a prefix.
+    fn divide(&mut self, prefix: Prefix) {
+        let depth = self.target_depth;
+        let count = self.rules.count(prefix);
+        if count <= 1 {
+            let rules = self.rules.within(prefix);
+            self.parts
+                .extend(rules.map(|(_, rules)| ChainPart::Rules(rules)));
+        } else if prefix.len == self.common.child_len() {
+            let chain = self.rules.chain((prefix, count), depth, self.recorded);
+            self.parts.push(ChainPart::Jump(chain));
+        } else if prefix != self.common && self.is_leaf(prefix, count) {
+            self.parts.push(ChainPart::Jump(TreeChain {
+                prefix,
+                kind: TreeChainKind::Leaf,
+                depth,
+            }));
+        } else {
+            prefix
+                .halves()
+                .into_iter()
+                .for_each(|half| self.divide(half));
+        }
+    }
+
+    /// Reports whether the rules of a prefix that is one or two bits longer get into one leaf.
+    /// Never below the root, where the name of an inner chain does not tell that it divided them.
+    fn is_leaf(&self, prefix: Prefix, count: usize) -> bool {
+        self.target_depth > 1 && fits_leaf(count, || self.was_divided(prefix))
+    }
+
+    /// Reports whether the rules of a prefix are in several chains in the kernel.
+    fn was_divided(&self, prefix: Prefix) -> bool {
+        let is_in_kernel = |half| (self.recorded)(half).is_some() || self.was_divided(half);
+        prefix.len < self.common.child_len() && prefix.halves().into_iter().any(is_in_kernel)
     }
 }

@@ -104,7 +104,7 @@ fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
 
 #[test]
 fn the_chains_are_few() {
-    for (bits, most_chains) in [(16, 25_000), (20, 25_000)] {
+    for (bits, most_chains) in [(16, 11_000), (20, 13_500)] {
         let all: Vec<IpAddr> = addresses(50_000, [10, 96, 0, 0], bits).collect();
         let scene = Scene::with(all.iter().copied());
         assert!(scene.tree.len() < most_chains, "{}", scene.tree.len());
@@ -113,18 +113,24 @@ fn the_chains_are_few() {
 
 #[test]
 fn a_service_that_comes_and_goes_at_a_limit_splits_a_leaf_once() {
-    let mut scene = Scene::with(addresses(8, [10, 96, 0, 0], 8));
-    let ninth = addresses(9, [10, 96, 0, 0], 8).last().unwrap();
-    scene.add(ninth);
-    scene.changes();
-    let split = scene.tree.len();
-    for _ in 0..3 {
-        scene.remove(ninth);
-        scene.changes();
-        assert_eq!(scene.tree.len(), split);
+    let address = |last: u8| IpAddr::from([10, 96, 0, last]);
+    // The leaf of the root; a leaf that three bits make; one that a single bit makes.
+    for (others, leaf) in [(0..0, 0..8), (16..32, 0..8), (32..64, 0..8)] {
+        let others: Vec<IpAddr> = others.map(|last| address(last * 4)).collect();
+        let mut scene = Scene::with(others.into_iter().chain(leaf.map(address)));
+        let ninth = address(8);
         scene.add(ninth);
         scene.changes();
-        assert_eq!(scene.tree.len(), split);
+        let split: Vec<String> = scene.tree.names().map(str::to_owned).collect();
+        for _ in 0..3 {
+            scene.remove(ninth);
+            let changes = scene.changes();
+            assert!(changes.deleted.is_empty());
+            assert!(scene.tree.names().eq(&split));
+            scene.add(ninth);
+            scene.changes();
+            assert!(scene.tree.names().eq(&split));
+        }
     }
 }
 
@@ -147,7 +153,8 @@ fn the_root_stays_when_a_service_is_added() {
         scene.add(ip);
         let changes = scene.changes();
         assert!(changes.root.is_none());
-        assert!(changes.deleted.is_empty());
+        // A leaf of several sizes of prefixes may be divided between two others.
+        assert!(changes.deleted.len() <= 1);
     }
     // An address outside of the range needs a jump of its own.
     scene.add("192.0.2.1".parse().unwrap());
