@@ -148,6 +148,6 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         .default(DEFAULT_SERVICE_DISPATCH)
         .flag_default(DEFAULT_SERVICE_DISPATCH)
         .help("Arrangement of the rules that send packets to Services")
-        .more("First packets meet few rules in a tree, even with 50,000 Services."),
+        .more("In a tree, first packets traverse few of 50,000 rules."),
     ],
 };

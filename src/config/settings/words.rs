@@ -82,17 +82,17 @@ pub(in crate::config) const BACKENDS: &[FlagWord<BackendChoice>] = &[
 pub(in crate::config) const SERVICE_DISPATCHES: &[FlagWord<render::TreeThresholds>] = &[
     FlagWord {
         text: "flat",
-        help: "All rules in KUBE-SERVICES and KUBE-NODEPORTS, as kube-proxy",
+        help: "All in KUBE-SERVICES and KUBE-NODEPORTS, as kube-proxy",
         choice: render::TreeThresholds::FLAT,
     },
     FlagWord {
         text: "tree",
-        help: "A tree of chains, in which a packet meets few rules",
+        help: "A tree of chains, in which a packet traverses few rules",
         choice: render::TreeThresholds::TREE,
     },
     FlagWord {
         text: "auto",
-        help: "A tree for more than 300 rules",
+        help: "A tree if there are more than 300 rules, flat with fewer",
         choice: render::TreeThresholds::AUTO,
     },
 ];

@@ -28,8 +28,10 @@ impl TreeThresholds {
         filter: Some(1_000),
     };
 
-    /// A tree where it saves a noticeable time: on nft a rule costs about 14 ns, and so 300 rules
-    /// 4 us, of 23 us that a connection takes to establish.
+    /// A tree where it saves a noticeable time: on nft a packet takes 9 ns for a rule, and so 3 us
+    /// for 300 rules. With a tree, `connect()` takes 9 us in all.
+    ///
+    /// Measured: benches/datapath, 1,000 and 10,000 Services
     pub const AUTO: Self = Self {
         nat: Some(300),
         filter: Some(1_000),
