@@ -1,6 +1,7 @@
 //! Inputs of rendering besides the Services: options and facts about this node.
 //!
-//! `config` resolves them from flags. An option that changes no rule is not among them.
+//! `config` resolves them from flags. An option that changes neither rules nor payloads is not
+//! among them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -81,6 +81,17 @@ impl Reading {
         }
     }
 
+    /// Returns the depth of the comparison that this reading is enough for: not all rules if it
+    /// ended without a failure before it read whole tables, because of a missing chain or an
+    /// interruption.
+    pub(super) const fn depth(&self, intended: ComparisonDepth) -> ComparisonDepth {
+        if self.failure.is_none() && self.whole.is_none() {
+            ComparisonDepth::Named
+        } else {
+            intended
+        }
+    }
+
     /// Notes a failure. After a transient one the rules are read again later; another one, such as
     /// an unprintable rule, would only repeat.
     fn fail(&mut self, cause: RunError, extent: &Extent) {

@@ -8,7 +8,7 @@
 //!
 //! - The candidates of a failed sweep are kept and merged with those of later syncs, until a sweep
 //!   succeeds or conntrack is found to be unavailable.
-//! - Only a sync that was applied requests a sweep.
+//! - A sweep is requested only for changes that were applied.
 //!
 //! Differs from upstream: kube-proxy deletes entries at the end of a sync, and forgets those of a
 //! deletion that failed.

@@ -1,5 +1,4 @@
-//! Syncs the rules of Services into the kernel: decides when and how much to write, and checks and
-//! repairs what was written.
+//! Syncs the rules of Services into the kernel, and checks and repairs what was written.
 //!
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A change that was not applied stays dirty.
@@ -12,14 +11,15 @@
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
 //!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
-//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: its part for one prefix.
+//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: its part for a prefix
+//!   of addresses or ports. Comparisons count it as a dispatch chain.
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: inputs of rules apart from Services.
 //! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
-//! - Dirty Service: changed in the cluster since it was last applied.
+//! - Dirty Service: its objects or lost frontends changed since it was last applied.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
-//! - Sync: one or two attempts to apply all dirty Services, and a search or a quarantine retry. An
-//!   attempt is full, partial or an adoption, and makes at most one restore (`iptables-restore`).
+//! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
+//!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
 //! - Adoption: first sync; takes the rules in the kernel as the applied state.
 //! - Applied state: record of the rules in the kernel. Drift: what a comparison corrected in it.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program

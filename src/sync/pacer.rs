@@ -180,7 +180,8 @@ const MOST_CREDIT: Duration = Duration::from_secs(1);
 /// owes the maximum gap, a burst has this many syncs without a gap.
 const MOST_CREDIT_IN_GAPS: u32 = 5;
 
-/// Share of one CPU that syncs may take under continuous change, in percent.
+/// Share of one CPU that syncs should take under continuous change, in percent. They take more if
+/// that would need a gap of more than [`LONGEST_GAP`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuBudget(u8);
 

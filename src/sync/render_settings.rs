@@ -68,8 +68,8 @@ impl RenderSettings {
     /// `route_localnet`. If not, the sysctl must stay unset: the rule that keeps other hosts from
     /// services on localhost is not written in this case.
     ///
-    /// Differs from upstream: false with `primary`, even on a node without an IPv4 address, which
-    /// accepts NodePort traffic on all IPv4 addresses.
+    /// Differs from upstream: false with `primary`, even if the Node object has no IPv4 address, so
+    /// that all IPv4 addresses of the interfaces accept NodePort traffic.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted

@@ -181,7 +181,8 @@ impl Reporter {
         let Some(servers) = &self.health_check_servers else {
             return;
         };
-        if outcome.result() == SyncResult::Failed {
+        // A search that ended at its limit is a failure, but has applied some Services.
+        if outcome.result() == SyncResult::Failed && outcome.applied.before.is_empty() {
             return;
         }
         let addresses = match addresses {

@@ -146,7 +146,8 @@ fn log_checked(family: IpFamily, findings: &GuardedChainFindings) {
 fn log_failed_reading(family: IpFamily, cause: &RunError, compared: &Compared<'_>) {
     let trigger = compared.trigger.as_str();
     let text = on_one_line(&cause.to_string());
-    // Unprintable rules are logged by `log_checked`.
+    // `log_checked` logs unprintable rules in built-in chains; those in other chains are in the
+    // notices of the next full sync.
     let is_logged = matches!(cause, RunError::Unprintable { .. });
     if compared.failed_readings.is_power_of_two() && !is_logged {
         warn!(

@@ -34,7 +34,7 @@ impl Reporter {
         if let Some(search) = &outcome.search {
             self.metrics
                 .quarantine
-                .isolated(self.family, search.restores, search.failed);
+                .trial_restores(self.family, search.restores, search.failed);
             for quarantined in &search.quarantined {
                 self.metrics
                     .quarantine
@@ -48,7 +48,7 @@ impl Reporter {
         if let Some(retry) = &outcome.quarantine_retry {
             self.metrics
                 .quarantine
-                .isolated(self.family, retry.restores, retry.failed);
+                .trial_restores(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
         // After a failure these counts would be wrong: the kernel still has the earlier rules.

@@ -342,7 +342,7 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        // A Service that is rendered in an override may be clean: then that is what was applied.
+        // Only a dirty Service has a recorded applied state. Otherwise its override was applied.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.applied_state(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());

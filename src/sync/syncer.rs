@@ -133,8 +133,9 @@ impl<I: Iptables> Syncer<I> {
         !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
     }
 
-    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: payloads
-    /// list its rules (`-S`).
+    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: on nft,
+    /// payloads begin it with `-S`, which makes `iptables-restore` read the chains at once, and
+    /// fails at such a rule.
     pub(super) fn note_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.applied.set_nat_unprintable();
@@ -172,9 +173,10 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Runs one sync. A failed partial restore is followed by a full one at once. A full restore
-    /// that failed before it changed anything is followed by a partial one, unless fixed chains
-    /// have to change, which only a full one writes. The tracker marks a Service as applied only
-    /// when the kernel has its rules, so a failed sync loses no change.
+    /// that failed before it changed anything is followed by a partial one, unless options changed
+    /// that fixed chains depend on: a partial one writes these only to repair them. The tracker
+    /// marks a Service as applied only when the kernel has its rules, so a failed sync loses no
+    /// change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
@@ -260,7 +262,7 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
                 // The rules in the kernel name the counters of the last applied sync.
                 options.counters = self.history.counters().unwrap_or_default();
-                // Fixed chains depend on options, and a partial restore does not write them.
+                // A partial restore writes fixed chains only to repair them.
                 let rewrite = self.history.rerender_reason(options);
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }
@@ -269,7 +271,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Reports whether the applied state describes the kernel: no restore was applied in part, and
-    /// no check found all rules missing.
+    /// no full sync is forced, for example because a comparison found a flush.
     pub(super) const fn is_applied_state_valid(&self) -> bool {
         self.applied_options.is_some() && self.history.must_be_full.is_none()
     }

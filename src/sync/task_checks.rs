@@ -100,7 +100,7 @@ impl<I: Iptables> Task<I> {
     }
 
     /// Compares the chains that another program changed. If their names are not known, compares the
-    /// guarded chains, which a flush affects in any case, and schedules a verification.
+    /// guarded chains and schedules a verification; after detection by sizes, compares all rules.
     pub(super) async fn rules_changed(
         &mut self,
         detection: &mut DriftDetection,
@@ -192,7 +192,7 @@ impl<I: Iptables> Task<I> {
             detection.postpone(extent.clone(), started);
             return Ok(GuardedChainFindings::default());
         }
-        // A comparison that a change triggered runs to its end.
+        // The check that follows a change is not interrupted by the next change.
         let may_be_interrupted = change.is_none() && extent.depth == ComparisonDepth::Whole;
         let on_change = if may_be_interrupted && detection.verifications.may_be_interrupted() {
             OnChange::Interrupt
@@ -208,15 +208,16 @@ impl<I: Iptables> Task<I> {
                 self.syncer.note_unprintable(*table);
             }
         }
+        let depth = reading.depth(extent.depth);
         let contested = detection.backoff.next_delayed(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
         let programs = change.map_or(detection.verifications.programs(), |change| {
             &change.programs
         });
         drift.programs.clone_from(programs);
-        let (depth, failure) = (extent.depth, reading.failure.as_ref());
-        let repair_delay = detection.plan_repair(&drift.repair_keys, Instant::now().into_std());
+        let failure = reading.failure.as_ref();
         let now = Instant::now().into_std();
+        let repair_delay = detection.plan_repair(&drift.repair_keys, now);
         let compared = Compared {
             trigger,
             depth,
@@ -227,7 +228,8 @@ impl<I: Iptables> Task<I> {
             delayed_chains: detection.backoff.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
-        detection.has_read_all = failure.is_none() && reading.to_reread.is_empty();
+        let is_all = failure.is_none() && depth == extent.depth;
+        detection.has_read_all = is_all && reading.to_reread.is_empty();
         detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(started);

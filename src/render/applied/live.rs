@@ -36,7 +36,7 @@ pub struct LiveChains {
     referenced: BTreeSet<Box<str>>,
     /// The chain `KUBE-FIREWALL` exists.
     pub(crate) has_kube_firewall: bool,
-    /// Tables that were read.
+    /// Tables whose content is known: read, or assumed by [`Self::with_chains`].
     read: BTreeSet<Table>,
     /// Rules of built-in chains that may be entry jumps, with table and chain.
     jump_rules: Vec<(Table, Box<str>, Rule)>,
@@ -120,7 +120,8 @@ impl LiveChains {
         unused.map(|(_, name)| name.clone()).collect()
     }
 
-    /// Reports whether a stale chain can be deleted; if not, it is emptied and kept.
+    /// Reports whether a stale chain can be deleted. If not, a full restore empties it, and a
+    /// comparison leaves it as it is.
     ///
     /// Differs from upstream: one third-party reference makes every further restore of kube-proxy
     /// fail.
@@ -200,15 +201,15 @@ impl LiveChains {
 /// Rules of the proxy's chains in the kernel.
 #[derive(Debug, Default)]
 pub struct LiveRules {
-    /// Digest of each Service chain; `None` if a rule in it cannot be parsed.
+    /// Digest of each Service chain; `None` if it is empty or a rule in it cannot be parsed.
     pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
     /// Rules of the dispatch chains in their order.
     dispatch: BTreeMap<DispatchChain, Vec<LiveRule>>,
     /// Tree chains, by table and name.
     pub(super) tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
     /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
-    /// canaries as `-N` prints them, rules of fixed chains, and entry jumps. Other rules that name
-    /// a `KUBE-` chain are among them; the check ignores these.
+    /// canaries as `-S` prints them (`-N CHAIN`), rules of fixed chains, and entry jumps. Other
+    /// rules that name a `KUBE-` chain are among them; the check ignores these.
     listings: BTreeMap<Table, String>,
     /// Chains whose names begin with `KUBE-`, without Service chains, tree chains and canaries:
     /// dispatch and fixed chains, and chains of kubelet.

@@ -1,4 +1,5 @@
-//! Compares single chains in the kernel with their desired rules, and corrects the applied state
+//! Compares single chains in the kernel with rendered rules or, for dispatch and tree chains, with
+//! the applied ones, and corrects the applied state
 //! where they differ: the next partial payload then restores missing rules and deletes third-party
 //! ones.
 //!

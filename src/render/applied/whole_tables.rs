@@ -83,7 +83,7 @@ impl DeclineReason {
                  missing or differs"
             }
             Self::UnparsedChain => {
-                "nat has Service chains (KUBE-SVC-, ...) of a kind that only old releases write, or \
+                "nat has chains named like Service chains, of a kind that only old releases write or \
                  with a malformed name"
             }
             Self::Referenced => "third-party rules jump to stale Service chains",

@@ -27,8 +27,8 @@ use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::{Backend, Table};
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
-/// Partial payload. Held in memory as a whole: it is small, except after an adoption, where it may
-/// have up to half of the rules.
+/// Partial payload. Held in memory as a whole: it is small, except if very many Services changed,
+/// or after an adoption, where it may have half of the rules.
 #[derive(Debug, Default)]
 pub struct PartialPayload {
     /// Input of `iptables-restore --noflush`; empty if nothing has to be written.

@@ -10,8 +10,9 @@
 //! together in their order: the same rules match a packet as in a flat chain.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
-//! NodePort (16 bits). A chain divides its rules by up to three bits that follow the longest prefix
-//! that all of them have in common: by fewer where the rules then fit into one leaf.
+//! NodePort (16 bits). The root divides its rules by the first three bits. An inner chain divides
+//! them by up to three bits after the prefix that all of them have in common (in steps of three
+//! bits): by fewer where the rules then fit into one leaf.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).

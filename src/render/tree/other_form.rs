@@ -1,8 +1,8 @@
 //! Puts a whole ruleset into the other form of dispatch: trees into flat chains, and flat chains
 //! into trees.
 //!
-//! The rules may be those of another proxy, and no payload is made of them: `explain` compares how
-//! many rules a packet traverses in the two forms.
+//! The rules may be those of another proxy, and nothing is restored into the kernel: `explain`
+//! compares how many rules a packet traverses in the two forms.
 
 use super::dispatch_tree::{DispatchTree, TreeExtent};
 use super::thresholds::TreeThresholds;
@@ -56,9 +56,8 @@ fn tree_payload(
     if thresholds.form(dispatch, count, DispatchForm::Flat) == DispatchForm::Flat {
         return None;
     }
-    // Entered as the rules of one Service with a made-up name: those of one destination keep their
-    // order.
-    let service = ServiceName::new("", "");
+    // Entered as the rules of one Service: those of one destination keep their order.
+    let service = ServiceName::new("all", "services");
     let of_services: Vec<DispatchRule> = of_services
         .into_iter()
         .map(|rule| dispatch_rule(dispatch, rule))

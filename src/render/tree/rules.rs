@@ -199,7 +199,8 @@ fn fits_leaf(count: usize, were_divided: impl FnOnce() -> bool) -> bool {
 /// destinations at a time, up to three, until those of a prefix fit into a leaf.
 struct Division<'r, 'f> {
     rules: &'r RulesByDestination,
-    /// Prefix that all rules of the chain have in common.
+    /// Prefix after which the rules are divided: of the root the empty one, of an inner chain that
+    /// which all of its rules have in common.
     common: Prefix,
     /// Depth of the chains that it jumps to.
     target_depth: u8,
@@ -250,8 +251,9 @@ impl<'r, 'f> Division<'r, 'f> {
         }
     }
 
-    /// Reports whether the rules of a prefix that is one or two bits longer get into one leaf.
-    /// Never below the root, where the name of an inner chain does not tell that it divided them.
+    /// Reports whether the rules of a prefix one or two bits longer than `common` get into one
+    /// leaf. Never in the root: an inner chain there has the common prefix of its rules in its
+    /// name, by which it is not found here.
     fn is_leaf(&self, prefix: Prefix, count: usize) -> bool {
         self.target_depth > 1 && fits_leaf(count, || self.was_divided(prefix))
     }

@@ -1,6 +1,9 @@
 //! State of drift detection: delays, repairs and rules that could not be read.
 
 use super::*;
+use crate::render::{LiveChains, LiveRules};
+use crate::sync::compare::Reading;
+use crate::sync::guarded_chain_monitor::GuardedChainFindings;
 use crate::sync::pacer::RunTimes;
 
 #[expect(
@@ -78,4 +81,23 @@ fn failed_readings_are_counted_until_all_rules_are_read() {
     assert_eq!(count(named, None), 1);
     assert_eq!(count(named, Some(&failure)), 2);
     assert_eq!(count(whole, None), 0);
+}
+
+/// Otherwise an interrupted verification would count as complete in metrics.
+#[test]
+fn a_reading_that_ended_early_compares_no_whole_tables() {
+    let whole = ComparisonDepth::Whole;
+    assert_eq!(
+        Reading::default().interrupted().depth(whole),
+        ComparisonDepth::Named
+    );
+    let complete = Reading {
+        whole: Some((LiveRules::default(), LiveChains::default())),
+        ..Reading::default()
+    };
+    assert_eq!(complete.depth(whole), whole);
+    assert_eq!(complete.interrupted().depth(whole), ComparisonDepth::Named);
+    let took = Duration::from_secs(1);
+    let failed = Reading::abandoned(&Extent::whole(), GuardedChainFindings::default(), took);
+    assert_eq!(failed.depth(whole), whole);
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
-use crate::model::{Change, ServiceName, Slice, SliceName};
+use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
 use crate::sync::outcome::{Attempt, Failure, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
@@ -99,6 +99,28 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
             external_dropped: 2,
         },
     }
+}
+
+#[test]
+fn health_check_ports_follow_what_a_search_at_its_limit_has_applied() {
+    let mut metrics = ReportedMetrics::new();
+    let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
+    let [reporter, _] = &mut metrics.reporters;
+    reporter.health_check_servers = Some(sender);
+    let tracker = Tracker::new(std::time::SystemTime::UNIX_EPOCH);
+    let mut failed = outcome(Vec::new());
+    failed.search = Some(SearchResult {
+        unresolved: vec![ServiceName::new("shop", "late")],
+        ..SearchResult::default()
+    });
+    assert_eq!(failed.result(), SyncResult::Failed);
+    let addresses = NodePortAddresses::All;
+    reporter.health_check_ports(&failed, &tracker, &addresses);
+    assert!(changes.try_recv().is_err(), "nothing was applied");
+    let applied = (ServiceName::new("shop", "cart"), ServiceState::default());
+    failed.applied.before.push(applied);
+    reporter.health_check_ports(&failed, &tracker, &addresses);
+    assert!(changes.try_recv().is_ok());
 }
 
 fn restore_failed() -> Result<(), Failure> {

@@ -205,7 +205,7 @@ impl QuarantineMetrics {
 
     /// Counts restores made to find or retry Services that make restores fail; `failed` of them
     /// failed.
-    pub fn isolated(&self, family: IpFamily, restores: usize, failed: usize) {
+    pub fn trial_restores(&self, family: IpFamily, restores: usize, failed: usize) {
         let applied = restores.saturating_sub(failed);
         for (result, restores) in [("applied", applied), ("failed", failed)] {
             self.restores

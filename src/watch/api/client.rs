@@ -98,7 +98,7 @@ impl ApiClient {
 /// Configuration that no client can be built from, found before a connection is opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientConfigError {
-    /// The kubeconfig, or a file that it refers to, is missing or invalid.
+    /// The kubeconfig cannot be read, or is invalid.
     #[error("cannot read kubeconfig `{}`", path.display())]
     Kubeconfig {
         /// Path of the kubeconfig.
@@ -113,7 +113,8 @@ pub enum ClientConfigError {
     /// The address is not a URL or host.
     #[error("`{0}` is not a valid API server address")]
     Address(String),
-    /// The credentials were read and cannot be used.
+    /// The credentials cannot be used: a file of a token, certificate or key is missing or invalid,
+    /// or the credential plugin failed.
     #[error("cannot use the credentials for `{address}`")]
     Credentials {
         /// Address of the server.

@@ -109,7 +109,8 @@ impl ApiError {
         }
     }
 
-    /// Reports whether the server supports none of the encodings in the `Accept` header.
+    /// Reports whether the server rejects the `Accept` header. Some servers do although it has JSON
+    /// as well, because they do not know protobuf.
     pub(super) fn rejects_encoding(&self) -> bool {
         matches!(self.status(), Some(406 | 415))
     }

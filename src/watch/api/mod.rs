@@ -20,7 +20,7 @@
 //! - Resume: to watch from the last received resource version.
 //! - Reflector: the loop of one kind that lists, watches, and retries.
 //! - Event of a watch: anything that it sends, bookmarks included. The reflector passes on source
-//!   events, about objects and lists, and reflector events, about its requests.
+//!   events (objects, lists) and reflector events (requests, objects that cannot be decoded).
 //!
 //! # Timeouts
 //!

@@ -150,7 +150,7 @@ impl ApiResponse {
     }
 
     /// Appends the body to `body` up to its end. Each piece may take [`RESPONSE_TIMEOUT`], and
-    /// `limit` is called with the size of each.
+    /// `count` is called with the size of each.
     ///
     /// # Errors
     ///

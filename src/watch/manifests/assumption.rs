@@ -64,8 +64,8 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
 }
 
 impl AssumedValueKind {
-    /// Returns the maximum values that a line names. All named ports, as each may be a mistake; of
-    /// the other values, examples of what to look for in the output.
+    /// Returns the maximum values that a line names: many named ports, as each may be a mistake,
+    /// and of other values a few examples of what to look for in the output.
     const fn max_values(self) -> usize {
         match self {
             Self::ClusterIp

@@ -27,8 +27,9 @@ use crate::watch::Ingester;
 /// standard input is read once. Runs until it is dropped.
 ///
 /// If a file cannot be used, its last valid content, if any, stays in use. It is logged once, with
-/// line and reason, and counted as long as it cannot be used. Nothing is sent before a file was
-/// valid, so that the rules of an earlier process stay.
+/// line and reason, and counted as long as it cannot be used. Nothing is sent while there are files
+/// and none was ever valid, so that the rules of an earlier process stay; a directory without files
+/// is an empty list.
 ///
 /// # Errors
 ///

@@ -100,7 +100,7 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
         }
         Validation::Lenient => {
             loaded.notes = kustomization::unrendered(loaded.contents()).collect();
-            // The daemon uses the objects as they are without patches, so nothing is missing.
+            // The objects are used as they are without patches, so nothing is missing.
             loaded.patches.clear();
             let patch_notes = patch_errors.iter().map(ToString::to_string);
             loaded.notes.extend(patch_notes);

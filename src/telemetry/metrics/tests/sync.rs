@@ -32,7 +32,7 @@ fn used() -> Metrics {
     sync.drift.chain_repaired(IpFamily::V4, "nat");
     sync.quarantine.quarantined(v4, "refused");
     sync.quarantine.in_quarantine(v4, 2);
-    sync.quarantine.isolated(v4, 5, 2);
+    sync.quarantine.trial_restores(v4, 5, 2);
     sync.restores.frontend_conflicts(IpFamily::V4, 2);
     sync.restores.over_limit(v4, "namespace_endpoints", 3);
     sync.drift.checking(v4, &["event", "period"]);

@@ -1,4 +1,4 @@
-//! Validates objects as an API server does, with its error messages.
+//! Validates objects as an API server does, with error messages in its form.
 
 mod problem;
 mod schema;

@@ -1,4 +1,4 @@
-//! Problems of the fields of one object, with the error messages of the API server.
+//! Problems of the fields of one object, with error messages in the form of the API server.
 //!
 //! # Source
 //!
