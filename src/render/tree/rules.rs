@@ -17,7 +17,8 @@ use crate::ruleset::Prefix;
 pub(super) const LEAF_RULES: usize = 8;
 
 /// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
-/// rules they have. For IPv4 this takes addresses that were chosen to cause it.
+/// rules they have. Addresses far from each other, such as a few external IPs, make leaves of IPv4
+/// that deep.
 ///
 /// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
 /// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
