@@ -153,8 +153,8 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Waits until a program has opened a pipe for writing, at most [`WRITER_WAIT`]. Returns the first
-/// byte, if it was already written.
+/// Waits for the first byte of a pipe, at most [`WRITER_WAIT`], and returns it. Returns none if a
+/// program has opened the pipe and not written yet. Fails if no program has opened it.
 fn first_byte(mut pipe: &File) -> io::Result<Vec<u8>> {
     let mut byte = vec![0];
     let mut wait = Some(PollTimeout::from(WRITER_WAIT));

@@ -53,7 +53,8 @@ pub enum ApiError {
     /// intermediary limits the time of a response.
     #[error("the body of the response was aborted")]
     BodyAborted(#[source] BoxError),
-    /// A watch ended cleanly, within 5 s and without an event. Named as in client-go.
+    /// A watch ended cleanly, within 5 s and without an event (other than initial ones). Named as
+    /// in client-go.
     #[error("very short watch: ended within 5 s without an event")]
     VeryShortWatch,
     /// The connection works, but the response cannot be used: it violates the API, lacks its end,

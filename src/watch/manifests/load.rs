@@ -44,7 +44,8 @@ impl From<ManifestError> for ManifestErrors {
 ///
 /// # Errors
 ///
-/// The path does not exist, or no file can be used.
+/// The path does not exist or cannot be listed, no file can be used, or standard input has no
+/// objects.
 pub(crate) fn load(
     path: &Path,
     options: &ManifestOptions,

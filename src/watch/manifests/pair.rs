@@ -25,7 +25,8 @@ pub(crate) struct ManifestPair {
     pub before: Manifests,
     /// State after the change.
     pub after: Manifests,
-    /// All objects of the state before and of that after, as written, sorted by kind and name.
+    /// All objects of the state before and of that after, as written, sorted by API version, kind,
+    /// namespace and name.
     pub objects: [Vec<RawObject>; 2],
     /// Services that have Pods in one state only, by the templates of the manifests. Sorted.
     pub template_matches: Vec<TemplateMatches>,
