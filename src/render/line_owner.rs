@@ -1,9 +1,9 @@
 //! Finds the Service that a line of a payload belongs to: if a restore fails and the error names a
 //! line, that Service may be at fault.
 //!
-//! Most rules name their service port in a comment. Chain declarations and the rules of large
-//! clusters do not: for such a line Services are rendered one by one, in the worst case all, until
-//! one has the chain.
+//! Most rules name their service port in a comment. Chain declarations do not, nor do rules on
+//! endpoints in large clusters: for such a line Services are rendered one by one, in the worst case
+//! all, until one has the chain.
 
 use super::options::{Comments, Options};
 use super::service::{self, ServiceRules};

@@ -3,8 +3,8 @@
 //!
 //! There are two readers of the same lines, because a full restore does not need the rules:
 //!
-//! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps. For
-//!   a full restore.
+//! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps.
+//!   Enough for a full restore; comparisons use it as well.
 //! - [`LiveRules`]: a digest of the rules of each Service chain, and each rule of the dispatch
 //!   chains. For a comparison with rendered rules.
 
@@ -52,7 +52,7 @@ impl LiveChains {
     }
 
     /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
-    /// `missing`.
+    /// `missing`. Stands for a read of all tables: not to be used if nat has an unprintable rule.
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {

@@ -15,7 +15,7 @@ use crate::ruleset::{
 };
 
 /// Converts trees to flat chains, or flat chains to trees; returns the new form and the rules.
-/// `None` if no dispatch chain has enough rules for a tree.
+/// `None` for the reasons given at [`with_trees`].
 pub(crate) fn in_other_form(rules: &RuleSet) -> Option<(DispatchForm, RuleSet)> {
     if has_trees(rules) {
         return Some((DispatchForm::Flat, inline_trees(rules)));

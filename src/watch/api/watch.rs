@@ -195,8 +195,8 @@ const DELETED: &str = "DELETED";
 const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
-/// Types of the events whose object must be of the watched kind. That of a bookmark has only a
-/// resource version, but must also have the kind, or it belongs to another watch.
+/// Types of the events whose object must not name another kind than the watched one. A bookmark
+/// that does belongs to another watch.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.
