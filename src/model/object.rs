@@ -173,6 +173,13 @@ pub struct Topology {
     pub zone: Option<Arc<str>>,
 }
 
+impl Topology {
+    /// Returns the topology of a Node; without one, nothing is known of it.
+    pub fn of(node: Option<&Node>) -> Self {
+        node.map(|node| node.topology.clone()).unwrap_or_default()
+    }
+}
+
 /// Kind of the objects that are listed and watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::model::Node;
+use crate::model::{Node, Topology};
 use crate::net::{IpFamily, IpNet};
 use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Options};
 
@@ -55,7 +55,7 @@ impl RenderSettings {
             local_traffic: self.local_traffic(node),
             node_port_addresses: configured_addresses.addresses(node_addresses),
             node_ip: self.node_ip(node),
-            topology: node.map(|node| node.topology.clone()).unwrap_or_default(),
+            topology: Topology::of(node),
             ..self.fixed.clone()
         };
         if !self.needs_route_localnet() {

@@ -320,8 +320,7 @@ impl Tracker {
     }
 
     fn topology(&self) -> Topology {
-        let node = self.node.as_ref();
-        node.map(|node| node.topology.clone()).unwrap_or_default()
+        Topology::of(self.node())
     }
 
     /// Notes that all objects of a kind are known. Which Services exceed a limit depends on the

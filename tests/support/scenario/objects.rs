@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! service    ns1/svc1 type=LoadBalancer cluster=172.30.0.41 clusters=172.30.0.41,fd00:30::41
-//! port=NAME:80/tcp:30080 external=1.2.3.4 lb=5.6.7.8 lb=9.10.11.12/Proxy range="1.2.3.0/24 "
-//! external-policy=Local internal-policy=Local affinity=10800 health-check=31999 endpoints
-//! ns1/svc1 slice=a type=FQDN port=NAME:8080/udp 10.180.0.1@node-a,not-ready,zone=z,node=n node
-//! zone=z ip=192.168.0.2 external-ip=1.1.1.1 pod-cidr=10.180.0.0/24
+//!            port=NAME:80/tcp:30080 external=1.2.3.4 lb=5.6.7.8 lb=9.10.11.12/Proxy
+//!            range="1.2.3.0/24 " external-policy=Local internal-policy=Local affinity=10800
+//!            health-check=31999
+//! endpoints  ns1/svc1 slice=a type=FQDN port=NAME:8080/udp 10.180.0.1@node-a,not-ready,zone=z,node=n
+//! node       zone=z ip=192.168.0.2 external-ip=1.1.1.1 pod-cidr=10.180.0.0/24
 //! ```
 //!
 //! What is not written is absent. Conditions: `ready`, `not-ready`, `serving`, `not-serving`,
