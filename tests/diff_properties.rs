@@ -24,7 +24,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;
 use proptest::test_runner::FileFailurePersistence;
 
-use cluster::{Dice, World, any_environment};
+use cluster::{Dice, World, any_settings};
 
 fn config() -> ProptestConfig {
     ProptestConfig {
@@ -51,7 +51,7 @@ proptest! {
             world.edit(&mut Dice::new(*seed));
         }
         let node = world.node.clone();
-        let options = any_environment(&mut Dice::new(setting), family).options(Some(&node), &[]);
+        let options = any_settings(&mut Dice::new(setting), family).options(Some(&node), &[]);
         let before = Rendered::new(&world, &options, &LiveChains::default());
         let mut after_world = world.clone();
         for seed in &more {

@@ -22,7 +22,7 @@ use deltaproxy::testing::sync::{Outcome, QuarantineCause, SyncResult, Syncer, Sy
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-use cluster::{World, ready, upstream_environment};
+use cluster::{World, ready, upstream_settings};
 
 /// Restores of a payload with this endpoint hang.
 const POISON: &str = "10.66.66.66";
@@ -50,11 +50,11 @@ async fn programs(backend: BackendChoice, folder: &Path) -> Binaries {
 }
 
 fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
-    let mut environment = upstream_environment(IpFamily::V4);
-    environment.fixed.backend = exec.binaries().backend();
-    environment.fixed.counters = Counters::NONE;
+    let mut render_settings = upstream_settings(IpFamily::V4);
+    render_settings.fixed.backend = exec.binaries().backend();
+    render_settings.fixed.counters = Counters::NONE;
     let options = SyncerOptions {
-        render_settings: environment,
+        render_settings,
         partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };

@@ -23,7 +23,7 @@ use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;
 use proptest::test_runner::FileFailurePersistence;
 
-use cluster::{Dice, World, any_environment, tracker};
+use cluster::{Dice, World, any_settings, tracker};
 use laws::{Comments, Play, Shape};
 
 fn config(cases: u32) -> ProptestConfig {
@@ -169,7 +169,7 @@ fn full(tracker: &Tracker, setting: u64) -> String {
 fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     let node = tracker.node();
     let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
-    let mut options = any_environment(&mut Dice::new(setting), family).options(node, &[]);
+    let mut options = any_settings(&mut Dice::new(setting), family).options(node, &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
     let mut payload = FullPayload::new(tracker, &options, live);
     let mut bytes = Vec::new();

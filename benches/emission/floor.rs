@@ -18,7 +18,7 @@ use deltaproxy::testing::sync::{Syncer, SyncerOptions};
 use nix::sys::resource::UsageWho;
 use serde::Serialize;
 
-use crate::cluster::{World, upstream_environment};
+use crate::cluster::{World, upstream_settings};
 use crate::figures::median;
 use crate::kernel::{Cost, Kernel, cpu_of};
 use crate::product::ENDPOINTS;
@@ -148,12 +148,12 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
         given: Cell::new(now),
         back: Cell::new(now),
     };
-    let mut environment = upstream_environment(IpFamily::V4);
-    environment.fixed.backend = backend;
-    environment.fixed.counters = Counters::NONE;
-    environment.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
+    let mut render_settings = upstream_settings(IpFamily::V4);
+    render_settings.fixed.backend = backend;
+    render_settings.fixed.counters = Counters::NONE;
+    render_settings.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
     let options = SyncerOptions {
-        render_settings: environment,
+        render_settings,
         partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: Duration::from_secs(3600),
     };

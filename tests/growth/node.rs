@@ -12,7 +12,7 @@ use deltaproxy::testing::render::{Counters, PartialRestore};
 use deltaproxy::testing::rules::{Payload, Table};
 use deltaproxy::testing::sync::{Outcome, Syncer, SyncerOptions};
 
-use super::cluster::{World, upstream_environment};
+use super::cluster::{World, upstream_settings};
 
 /// A kernel that takes everything and remembers nothing.
 pub(crate) struct Sink;
@@ -50,10 +50,10 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new(world: &World) -> Self {
-        let mut environment = upstream_environment(IpFamily::V4);
-        environment.fixed.counters = Counters::NONE;
+        let mut render_settings = upstream_settings(IpFamily::V4);
+        render_settings.fixed.counters = Counters::NONE;
         let options = SyncerOptions {
-            render_settings: environment,
+            render_settings,
             partial_restore: PartialRestore::ChangedChains,
             full_sync_interval: Duration::from_secs(3600),
         };

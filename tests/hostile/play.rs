@@ -13,7 +13,7 @@ use deltaproxy::testing::watch::{Ingester, SourceEvent, change_channels};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
-use crate::cluster::{Dice, any_environment, tracker};
+use crate::cluster::{Dice, any_settings, tracker};
 
 /// Which of two twins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Play {
         for change in changes.families.get_mut(family).take() {
             tracker.apply(change);
         }
-        let environment = any_environment(&mut Dice::new(cluster.setting), family);
+        let environment = any_settings(&mut Dice::new(cluster.setting), family);
         let options = environment.options(tracker.node(), &[]);
         Self {
             family,

@@ -12,7 +12,7 @@ use proptest::test_runner::FileFailurePersistence;
 use super::save::Save;
 use super::walk::Question;
 use super::{Fixture, difference};
-use crate::cluster::{Dice, World, any_environment};
+use crate::cluster::{Dice, World, any_settings};
 
 /// Conditions that packets decide, and some that nothing decides.
 const CONDITIONS: &[&str] = &[
@@ -301,7 +301,7 @@ proptest! {
         for seed in &edits {
             world.edit(&mut Dice::new(*seed));
         }
-        let options = any_environment(&mut Dice::new(setting), family).options(Some(&world.node), &[]);
+        let options = any_settings(&mut Dice::new(setting), family).options(Some(&world.node), &[]);
         let tracker = world.tracker();
         let live = LiveChains::default();
         let mut payload = FullPayload::new(&tracker, &options, &live);

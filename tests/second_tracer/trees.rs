@@ -7,7 +7,7 @@ use deltaproxy::testing::render::{FullPayload, LiveChains, TreeThresholds, inlin
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 
 use super::{Fixture, difference, explained};
-use crate::cluster::{Dice, World, any_environment};
+use crate::cluster::{Dice, World, any_settings};
 use crate::second_tracer::save::Save;
 use crate::support::rules::tree_chains;
 
@@ -17,7 +17,7 @@ const MOST_QUESTIONS: usize = 400;
 fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
     let tracker = world.tracker();
     let node = tracker.node();
-    let environment = any_environment(&mut Dice::new(setting), world.family);
+    let environment = any_settings(&mut Dice::new(setting), world.family);
     let mut options = environment.options(node, &[]);
     options.tree_thresholds = dispatch;
     let live = LiveChains::default();

@@ -33,7 +33,7 @@ pub(crate) use dice::Dice;
 pub(crate) use parts::{Hints, Use, any_endpoint, any_service, any_slice, ip, ready};
 use parts::{pod_cidr, port};
 #[allow(unused_imports, reason = "who includes this uses a part of it")]
-pub(crate) use setting::{any_environment, any_machine, upstream_environment, upstream_options};
+pub(crate) use setting::{any_machine, any_settings, upstream_options, upstream_settings};
 
 const NAMESPACES: [&str; 3] = ["ns1", "ns2", "kube-system"];
 const SERVICES_EACH: usize = 7;

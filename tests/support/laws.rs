@@ -32,7 +32,7 @@ use deltaproxy::testing::sync::{
 };
 use deltaproxy::testing::tracker::Tracker;
 
-use crate::cluster::{Dice, World, any_environment, any_machine};
+use crate::cluster::{Dice, World, any_machine, any_settings};
 
 /// Whether two rule sets may differ in comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +87,11 @@ COMMIT
 
 impl Play {
     pub(crate) fn of(setting: u64, family: IpFamily, shape: Shape) -> Self {
-        let mut environment = any_environment(&mut Dice::new(setting), family);
-        environment.fixed.large_cluster_endpoints = shape.threshold;
-        environment.fixed.tree_thresholds = shape.dispatch;
+        let mut render_settings = any_settings(&mut Dice::new(setting), family);
+        render_settings.fixed.large_cluster_endpoints = shape.threshold;
+        render_settings.fixed.tree_thresholds = shape.dispatch;
         let options = SyncerOptions {
-            render_settings: environment,
+            render_settings,
             partial_restore: shape.partial,
             full_sync_interval: Duration::from_secs(3600),
         };

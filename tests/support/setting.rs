@@ -37,7 +37,7 @@ pub(crate) fn upstream_options(family: IpFamily) -> Options {
 }
 
 /// The same for the life of a process that hears of its Node.
-pub(crate) fn upstream_environment(family: IpFamily) -> RenderSettings {
+pub(crate) fn upstream_settings(family: IpFamily) -> RenderSettings {
     RenderSettings {
         fixed: upstream_options(family),
         local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
@@ -47,7 +47,7 @@ pub(crate) fn upstream_environment(family: IpFamily) -> RenderSettings {
 }
 
 /// Any flags and any machine.
-pub(crate) fn any_environment(dice: &mut Dice, family: IpFamily) -> RenderSettings {
+pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings {
     let fixed = Options {
         backend: dice.pick(&[Backend::Legacy, Backend::Nft]),
         masquerade: Masquerade {

@@ -132,13 +132,13 @@ pub(in crate::cli) fn options(
     family: IpFamily,
     tracker: &Tracker,
 ) -> anyhow::Result<Options> {
-    let environment = config.render_settings.get(family);
-    let addresses = if environment.needs_node_addresses() {
+    let settings = config.render_settings.get(family);
+    let addresses = if settings.needs_node_addresses() {
         local_addresses()?.into_iter().collect()
     } else {
         Vec::new()
     };
-    Ok(environment.options(tracker.node(), &addresses))
+    Ok(settings.options(tracker.node(), &addresses))
 }
 
 fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {

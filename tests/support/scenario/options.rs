@@ -56,7 +56,7 @@ impl Options {
             IpFamily::V4 => "10.0.0.0/8",
             IpFamily::V6 => "fd00:10::/48",
         };
-        let environment = RenderSettings {
+        let render_settings = RenderSettings {
             fixed: render::Options {
                 backend: Backend::Nft,
                 localhost_node_ports: LocalhostNodePorts::Allowed,
@@ -72,7 +72,7 @@ impl Options {
             keeps_counters: false,
             limits: NamespaceLimits::DEFAULT,
             syncer: SyncerOptions {
-                render_settings: environment,
+                render_settings,
                 partial_restore: PartialRestore::ChangedChains,
                 full_sync_interval: Duration::from_secs(3600),
             },
