@@ -1,7 +1,6 @@
 //! Compares single chains in the kernel with rendered rules or, for dispatch and tree chains, with
-//! the applied ones, and corrects the applied state
-//! where they differ: the next partial payload then restores missing rules and deletes third-party
-//! ones.
+//! the applied ones, and corrects the applied state where they differ: the next partial payload
+//! then restores missing rules and deletes third-party ones.
 //!
 //! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of
 //! one chain by another program is no reason to read all chains.

@@ -66,8 +66,8 @@ impl Encoding {
         }
     }
 
-    /// Returns the `Accept` header. JSON is always accepted: another implementation of the
-    /// API may support nothing else.
+    /// Returns the `Accept` header. JSON is always accepted: another implementation of the API
+    /// may support nothing else.
     pub(super) fn accept(self, kind: RequestKind) -> &'static str {
         match (self, kind) {
             (Self::Protobuf, RequestKind::List) => {

@@ -12,8 +12,8 @@ use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Pr
 const MAX_WRONG_TYPES: usize = 20;
 
 /// Decodes an object as `T`, and collects its unknown fields and values of wrong types. Returns
-/// the object with empty values in place of the latter; `None` if there are too
-/// many, or if the place of one is unknown.
+/// the object with empty values in place of the latter; `None` if there are too many, or if the
+/// place of one is unknown.
 pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problems) -> Option<T> {
     let mut object = object.clone();
     for _ in 0..MAX_WRONG_TYPES {
