@@ -58,11 +58,16 @@ impl DocumentKind {
     }
 }
 
-/// Reports whether a version is of the API group of `kubectl kustomize`. Flux has another
-/// Kustomization, which names a directory.
+/// Reports whether a version is of the API group of `kubectl kustomize`, which may be left out.
+/// Flux has another Kustomization, which names a directory.
+///
+/// Upstream: sigs.k8s.io/kustomize/api/types/kustomization.go, `FixKustomizationPostUnmarshalling`
 fn is_of_kustomize(api_version: Option<&str>) -> bool {
-    let group = api_version.and_then(|version| version.split_once('/'));
-    group.is_some_and(|(group, _)| group == "kustomize.config.k8s.io")
+    let Some(version) = api_version else {
+        return true;
+    };
+    let group = version.split_once('/').map(|(group, _)| group);
+    group == Some("kustomize.config.k8s.io")
 }
 
 /// Reports whether a kind differs from Service or EndpointSlice by one or two letters. No existing
@@ -123,6 +128,7 @@ mod tests {
             "Component",
             "Kustomization",
         );
+        check("", "Kustomization", "Kustomization");
         check("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "Other");
         check("serving.knative.dev/v1", "ServiceList", "Other");
     }

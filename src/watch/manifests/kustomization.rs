@@ -3,12 +3,15 @@
 //! A patch has the kind and name of an object and only some of its fields, so it must not be read
 //! as an object.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
+use super::files::ManifestError;
 use super::parse::{FileContent, TextFormat, documents};
+use super::text;
 
 /// Returns a note about each kustomization: it is not rendered, so its changes have no effect.
 pub(super) fn unrendered<'a>(
@@ -37,11 +40,46 @@ pub(super) fn not_rendered(path: &Path) -> String {
     format!("is a kustomization, which is not rendered: run `kubectl kustomize {directory}`")
 }
 
-/// Returns the files that a kustomization names as patches, as [`normalized`] paths.
-///
+/// Files that kustomizations name as patches.
+#[derive(Debug, Default)]
+pub(super) struct PatchFiles {
+    /// [`normalized`] path of each patch, with the kustomization that names it.
+    kustomizations: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl PatchFiles {
+    /// Adds what [`patches`] returned for the file at `kustomization`.
+    pub(super) fn add(&mut self, kustomization: &Path, patches: impl IntoIterator<Item = PathBuf>) {
+        let named = patches.into_iter();
+        let named = named.map(|patch| (patch, kustomization.to_owned()));
+        self.kustomizations.extend(named);
+    }
+
+    /// Returns an error if the file is a patch.
+    pub(super) fn check(&self, file: &Path) -> Result<(), ManifestError> {
+        let Some(kustomization) = self.kustomizations.get(&normalized(file)) else {
+            return Ok(());
+        };
+        let kustomization = kustomization.display();
+        let reason =
+            format!("is a patch of the kustomization `{kustomization}`, and not a manifest");
+        Err(ManifestError::new(file, &reason))
+    }
+}
+
+/// Returns the [`normalized`] paths of the files that a file names as patches: none, if it is not a
+/// kustomization.
+pub(super) fn patches(path: &Path, text: &[u8], content: &FileContent) -> Vec<PathBuf> {
+    if !is_kustomization(path, content) {
+        return Vec::new();
+    }
+    let text = text::decode(text).unwrap_or_default();
+    patches_in(path, &text, content.format)
+}
+
 /// Upstream: sigs.k8s.io/kustomize/api/types/kustomization.go, `Patches`, `PatchesStrategicMerge`,
 /// `PatchesJson6902`
-pub(super) fn patches(path: &Path, text: &str, format: TextFormat) -> Vec<PathBuf> {
+fn patches_in(path: &Path, text: &str, format: TextFormat) -> Vec<PathBuf> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut patches = Vec::new();
     for mut document in documents(text, format) {
@@ -63,7 +101,7 @@ pub(super) fn patches(path: &Path, text: &str, format: TextFormat) -> Vec<PathBu
 }
 
 /// Returns a path without `.` and `..`, without following links.
-pub(super) fn normalized(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
@@ -85,7 +123,7 @@ mod tests {
     fn all_fields_of_patches_are_read() {
         let text = "patches: [{path: ./a.yaml}, {patch: '[]'}]\n\
                     patchesStrategicMerge: [../b.yaml]\npatchesJson6902:\n- path: c/d.yaml\n";
-        let found = patches(Path::new("m/k/kustomization.yaml"), text, TextFormat::Yaml);
+        let found = patches_in(Path::new("m/k/kustomization.yaml"), text, TextFormat::Yaml);
         let expected = ["m/k/a.yaml", "m/k/c/d.yaml", "m/b.yaml"];
         assert_eq!(found, expected.map(PathBuf::from));
     }

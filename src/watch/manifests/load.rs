@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
 use super::incomplete::{IncompleteServices, UnusableText};
-use super::kustomization;
+use super::kustomization::{self, PatchFiles};
 use super::locate::Locator;
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
@@ -158,31 +158,21 @@ impl LoadedManifests {
 
     /// Removes the files that kustomizations name as patches. Returns an error for each.
     fn remove_patches(&mut self) -> Vec<ManifestError> {
-        let files = self.files.iter();
-        let named = files.filter(|file| kustomization::is_kustomization(&file.path, &file.content));
-        let patches: BTreeMap<PathBuf, PathBuf> = named
-            .flat_map(|file| {
-                let text = text::decode(&file.text).unwrap_or_default();
-                let patches = kustomization::patches(&file.path, &text, file.content.format);
-                patches.into_iter().map(|patch| (patch, file.path.clone()))
-            })
-            .collect();
-        let is_patch =
-            |file: &mut LoadedFile| patches.contains_key(&kustomization::normalized(&file.path));
-        let removed: Vec<LoadedFile> = self.files.extract_if(.., is_patch).collect();
-        let texts = removed
-            .iter()
-            .map(|file| UnusableText::of(&file.text, None));
-        self.patches.extend(texts);
-        let errors = removed.into_iter().filter_map(|file| {
-            let kustomization = patches
-                .get(&kustomization::normalized(&file.path))?
-                .display();
-            let reason =
-                format!("is a patch of the kustomization `{kustomization}`, and not a manifest");
-            Some(ManifestError::new(&file.path, &reason))
+        let mut patches = PatchFiles::default();
+        for file in &self.files {
+            let named = kustomization::patches(&file.path, &file.text, &file.content);
+            patches.add(&file.path, named);
+        }
+        let mut errors = Vec::new();
+        self.files.retain(|file| {
+            let Err(error) = patches.check(&file.path) else {
+                return true;
+            };
+            self.patches.push(UnusableText::of(&file.text, None));
+            errors.push(error);
+            false
         });
-        errors.collect()
+        errors
     }
 
     /// Adds an error for each problem of each invalid object.

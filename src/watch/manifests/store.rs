@@ -5,9 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::files::{ManifestError, ManifestFiles};
+use super::kustomization::{self, PatchFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
-use super::{ManifestOptions, Validation, kustomization, notes};
+use super::{ManifestOptions, Validation, notes};
 use crate::watch::bounded;
 
 /// Last valid content of every file.
@@ -31,6 +32,8 @@ struct StoredFile {
     /// parsed twice.
     last_read: Option<u64>,
     valid: Option<FileContent>,
+    /// Files that the valid content names as patches.
+    patches: Vec<PathBuf>,
     /// The file could not be read or parsed when it was read last.
     is_unusable: bool,
 }
@@ -113,15 +116,26 @@ impl Store {
             return None;
         }
         (self.is_current, self.has_returned) = (true, true);
+        let mut patches = PatchFiles::default();
+        for (path, file) in &self.files {
+            patches.add(path, file.patches.iter().cloned());
+        }
+        let mut patch_notes = Vec::new();
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
+        let valid: Vec<_> = valid
+            .filter(|(path, _)| {
+                let checked = patches.check(path);
+                let checked = checked.map_err(|error| patch_notes.push(error.to_string()));
+                checked.is_ok()
+            })
+            .collect();
+        let valid = valid.iter().copied();
         let mut manifests = merge(valid.clone(), options);
-        manifests
-            .notes
-            .extend(kustomization::unrendered(valid.clone()));
-        manifests
-            .notes
-            .extend(notes::unused_endpoints_objects(valid));
+        let found = &mut manifests.notes;
+        found.extend(kustomization::unrendered(valid.clone()));
+        found.extend(patch_notes);
+        found.extend(notes::unused_endpoints_objects(valid));
         Some(manifests)
     }
 }
@@ -138,13 +152,16 @@ impl StoredFile {
         }
         let text = text.map_err(|error| ManifestError::new(path, &error));
         let parsed = text.and_then(|text| {
-            let parsed = self.parse(&text);
-            parsed.map_err(|error| ManifestError::in_file(path, error))
+            let content = self.parse(&text);
+            let content = content.map_err(|error| ManifestError::in_file(path, error))?;
+            let patches = kustomization::patches(path, &text, &content);
+            Ok((content, patches))
         });
         self.is_unusable = parsed.is_err();
         match parsed {
-            Ok(content) => {
+            Ok((content, patches)) => {
                 self.valid = Some(content);
+                self.patches = patches;
                 FileReread::Changed
             }
             Err(error) => FileReread::Unusable(error),
@@ -235,6 +252,35 @@ mod tests {
         assert_eq!(reread(), (1, None, 1));
         fs::remove_file(&link).unwrap();
         assert_eq!(reread(), (0, Some(0), 0));
+    }
+
+    #[test]
+    fn a_patch_of_a_kustomization_is_not_an_object() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        let mut write = |name: &str, text: &str| {
+            let names = write(&mut store, directory.path(), name, text);
+            names.map(|names| names.join(" "))
+        };
+        let some = |names: &str| Some(names.to_owned());
+        let service = "{kind: Service, metadata: {name: a}}";
+        assert_eq!(write("a.yaml", service), some("a"));
+        assert_eq!(
+            write("b.yaml", "{kind: Service, metadata: {name: b}}"),
+            some("a b")
+        );
+        let kustomization = "kind: Kustomization\npatches: [{path: b.yaml}]\n";
+        assert_eq!(write("kustomization.yaml", kustomization), some("a"));
+        // What the last valid content names stays a patch.
+        assert_eq!(write("kustomization.yaml", "patches: ["), None);
+        assert_eq!(
+            write("b.yaml", "{kind: Service, metadata: {name: c}}"),
+            some("a")
+        );
+        assert_eq!(
+            write("kustomization.yaml", "kind: Kustomization\n"),
+            some("a c")
+        );
     }
 
     #[test]
