@@ -12,8 +12,8 @@ use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Pr
 const MAX_WRONG_TYPES: usize = 20;
 
 /// Decodes an object as `T`, and collects its unknown fields and values of wrong types. Returns
-/// the object with empty values in place of the latter; `None` if there are too many, or if the
-/// place of one is unknown.
+/// the object with empty values in place of the latter; `None` if there are too many, if the place
+/// of one is unknown, or if an empty value is wrong as well.
 pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problems) -> Option<T> {
     let mut object = object.clone();
     for _ in 0..MAX_WRONG_TYPES {
@@ -27,6 +27,9 @@ pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problem
             }
             Err(error) => {
                 let path = wrong_path(error.path());
+                if problems.0.last().is_some_and(|last| last.path == path) {
+                    return None;
+                }
                 let Some(value) = value_at(&mut object, &path) else {
                     problems.add("", error.inner());
                     return None;
@@ -57,15 +60,27 @@ fn unknown_field(path: FieldPath) -> FieldProblem {
 /// Returns the type that serde expected, and its empty value.
 fn expected(error: &serde_json::Error) -> (&'static str, Value) {
     let error = error.to_string();
-    let expected = error.rsplit_once("expected ").map(|(_, expected)| expected);
-    match expected {
+    let names_type = error.starts_with("invalid type: ") || error.starts_with("invalid value: ");
+    let expected = error.rsplit_once("expected ").filter(|_| names_type);
+    match expected.map(|(_, expected)| expected) {
         Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
         Some("a string") => ("a string", Value::from("")),
         Some("a boolean") => ("true or false", Value::from(false)),
         Some("a sequence") => ("an array", Value::Array(Vec::new())),
         Some("a map") => ("a map", Value::Object(Map::new())),
+        Some("IntOrString") => ("an integer or a string", Value::from(0)),
+        Some("a 32-bit integer") => ("a 32-bit integer", Value::from(0)),
+        None if error.starts_with("missing field ") => (
+            "an object with all required fields",
+            Value::Object(Map::new()),
+        ),
+        // Text that is not a time is the only value whose error does not name a type.
+        Some("a timestamp string") | None => (
+            "a time in the format of RFC 3339",
+            Value::from("1970-01-01T00:00:00Z"),
+        ),
         // For an object, the error has the name of its type in the API.
-        _ => ("an object", Value::Object(Map::new())),
+        Some(_) => ("an object", Value::Object(Map::new())),
     }
 }
 
@@ -164,6 +179,45 @@ mod tests {
                 "spec.publishNotReadyAddresses: expected true or false, got \"yes\"",
                 "unknown field \"spec.selektor\"",
             ]
+        );
+    }
+
+    #[test]
+    fn times_and_values_of_two_types_are_reported_once() {
+        let object = json!({
+            "metadata": {"name": "web", "creationTimestamp": "yesterday", "deletionTimestamp": 5},
+            "spec": {"ports": [
+                {"port": 80, "targetPort": [80]},
+                {"port": 81, "targetPort": 80.5},
+                {"port": 82, "targetPort": 3_000_000_000_u32},
+            ]},
+        });
+        let mut problems = Problems::default();
+        assert!(decode::<Service>(&object, &mut problems).is_some());
+        let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
+        texts.sort();
+        assert_eq!(
+            texts,
+            [
+                "metadata.creationTimestamp: expected a time in the format of RFC 3339, got \
+                 \"yesterday\"",
+                "metadata.deletionTimestamp: expected a time in the format of RFC 3339, got 5",
+                "spec.ports[0].targetPort: expected an integer or a string, got an array",
+                "spec.ports[1].targetPort: expected an integer or a string, got 80.5",
+                "spec.ports[2].targetPort: expected a 32-bit integer, got 3000000000",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_object_without_a_required_field_is_reported_once() {
+        let object = json!({"metadata": {"name": "web"}, "status": {"conditions": [{}]}});
+        let mut problems = Problems::default();
+        assert!(decode::<Service>(&object, &mut problems).is_none());
+        let texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
+        assert_eq!(
+            texts,
+            ["status.conditions[0]: expected an object with all required fields, got an object"]
         );
     }
 
