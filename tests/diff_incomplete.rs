@@ -313,7 +313,8 @@ fn a_target_port_that_no_container_has_is_named() {
     let said = compared_states(&files, &files);
     let lacking = "  numbers of named ports that no container of the matching Pod templates has, so \
                    that the proxy would have no endpoints: default/web https=";
-    let absent = "  numbers of named ports that no Pod template has: default/no-pods https=";
+    let absent = "  numbers of named ports of Services whose selector matches no Pod template: \
+                  default/no-pods https=";
     for line in [lacking, absent] {
         assert_eq!(said.matches(line).count(), 1, "{line}: {said}");
     }

@@ -48,7 +48,8 @@ pub struct ChangeSenders {
 pub struct ChangeReceivers {
     /// Changes of each family.
     pub families: PerFamily<ChangeReceiver>,
-    /// Receives the Node when the first list of Nodes is complete; `None` if the list lacks it.
+    /// Receives the Node when the first list of Nodes is complete; `None` if the list lacks it, or
+    /// if it cannot be decoded.
     pub first_node: oneshot::Receiver<Option<Box<Node>>>,
 }
 

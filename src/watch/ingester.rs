@@ -23,7 +23,8 @@ pub enum SourceEvent<K> {
     /// The object exists and has this state, during a list (`InitApply`, which marks it) or after
     /// it (`Apply`).
     Set(K),
-    /// The object is deleted. This is its last known state, of which only the name is reliable.
+    /// The object was deleted, or is no longer selected. This is its last known state, of which
+    /// only the name is reliable.
     Deleted(K),
     /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that were
     /// neither set nor [kept](Ingester::keep) since [`SourceEvent::Listing`].
@@ -143,7 +144,7 @@ impl Ingester {
     }
 
     /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so that
-    /// the end of the list does not delete it.
+    /// the end of the list does not delete it. A Service or EndpointSlice needs a name for that.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
         self.reported.keep(kind, namespace, name);
         match kind {

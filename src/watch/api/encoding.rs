@@ -211,7 +211,7 @@ impl<T: DeserializeOwned + Message + Default> Decodable for T {}
 pub(super) enum EncodedObject<'a> {
     /// Text.
     Json(&'a RawValue),
-    /// Payload of an envelope.
+    /// Protobuf message of the object, without an envelope.
     Protobuf(Bytes),
 }
 

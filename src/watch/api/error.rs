@@ -55,7 +55,7 @@ pub enum ApiError {
     BodyAborted(#[source] BoxError),
     /// A watch ended cleanly, within 5 s and without an event (other than initial ones). Named as
     /// in client-go.
-    #[error("very short watch: ended within 5 s without an event")]
+    #[error("very short watch: ended within 5 s without an event other than initial ones")]
     VeryShortWatch,
     /// The connection works, but the response cannot be used: it violates the API, lacks its end,
     /// exceeds a limit, or is not complete in time. The same request may get it again.

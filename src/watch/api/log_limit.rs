@@ -122,8 +122,8 @@ pub(super) fn log_mass_deletion(deletion: Option<MassDeletion>, server: &str, ki
             kind,
             before,
             after,
-            "most objects of this kind were deleted: their rules are removed; if that was not \
-             intended, restore the objects in the cluster",
+            "most objects of this kind were deleted or are no longer selected: their rules are \
+             removed; if that was not intended, restore the objects in the cluster",
         );
     }
 }

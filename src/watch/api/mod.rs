@@ -26,7 +26,7 @@
 //!
 //! | time | limits | then |
 //! |---|---|---|
-//! | 10 s | connection attempt, per address | failure |
+//! | 10 s | TCP connection attempt, divided among the addresses of an IP family | failure |
 //! | 30 s + 15 s | HTTP/2 without a frame, then the response to a ping | connection closed |
 //! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
 //! | 10 s | other requests wait for the response to the first one | sent without waiting |

@@ -49,8 +49,8 @@ pub enum ReflectorEvent<'a> {
         /// Time until the next request.
         pause: Duration,
     },
-    /// An object exists and cannot be decoded. Its last valid state must stay in use. Comes in
-    /// place of [`SourceEvent::Set`], during a list as well.
+    /// An object exists and cannot be decoded. Its last valid state must stay in use, if its name
+    /// is known. Comes in place of [`SourceEvent::Set`], during a list as well.
     Undecodable(&'a ObjectDecodeError),
 }
 
@@ -60,8 +60,8 @@ pub enum ReflectorEvent<'a> {
 /// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A watch that lasts less than this counts as failed if it sent no event. If it sent one, the next
-/// watch follows after [`reopen_delay`].
+/// A watch that lasts less than this counts as failed if it sent no event other than initial ones.
+/// If it sent one, the next watch follows after [`reopen_delay`].
 const VERY_SHORT_WATCH: Duration = Duration::from_secs(5);
 
 /// Time without an event after which a watch is resumed with a new request: servers send a bookmark
@@ -333,7 +333,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 %name,
                 undecodable_total = undecodable,
                 error = %problem.source,
-                "skipped an object that cannot be decoded; its last valid state, if any, is kept",
+                "skipped an object that cannot be decoded; if its name is known, its last valid \
+                 state is kept",
             );
         }
         self.observer

@@ -76,8 +76,8 @@ pub(super) enum NextRequest {
         resource_version: String,
         /// Number of failed requests since the last event, without protocol errors.
         failures: u8,
-        /// Number of protocol errors since the last list. Events do not reset it: each error may
-        /// have lost an event, and only a relist makes up for that.
+        /// Number of protocol errors since the last list. Events do not reset it: otherwise a
+        /// server that sends a valid event before each invalid one would never be relisted.
         protocol_errors: u8,
     },
 }

@@ -41,8 +41,8 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Timeout of a connection attempt, per address of the server. Twice the slowest handshake in a
-/// usable cluster.
+/// Timeout of a TCP connection attempt, divided evenly among the addresses of an IP family. Twice
+/// the slowest handshake in a usable cluster.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum bytes of a response that are received and unread. The library's default is megabytes.
@@ -50,7 +50,8 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// Four times that, so that three stuck watches do not block the response to a fourth request.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// Builds the client. It retries nothing itself, so that every failure is logged and counted.
+/// Builds the client. It repeats no request, so that every failure is logged and counted, except
+/// one that was never written because a reused connection had closed.
 pub(super) fn client(
     config: Config,
     proxy: Option<Proxy>,

@@ -201,11 +201,11 @@ const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.
 pub(super) enum WatchEvent<K> {
-    /// The object is new: created, or among the initial objects of a WatchList.
+    /// The object was created, now matches the selectors, or is an initial object of a WatchList.
     Added(ReceivedObject<K>),
     /// The object has changed.
     Modified(ReceivedObject<K>),
-    /// The object is deleted; this is its last state.
+    /// The object was deleted, or no longer matches the selectors; this is the last state that did.
     Deleted(ReceivedObject<K>),
     /// Everything up to this resource version was sent.
     Bookmark(Bookmark),

@@ -108,7 +108,10 @@ impl AssumedValueKind {
                                              matching Pod templates has, so that the proxy would \
                                              have no endpoints"
                 .to_owned(),
-            Self::NamedPort => "numbers of named ports that no Pod template has".to_owned(),
+            Self::NamedPort => {
+                "numbers of named ports of Services whose selector matches no Pod template"
+                    .to_owned()
+            }
         }
     }
 }

@@ -2,9 +2,10 @@
 //!
 //! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
 //! `List` has objects of any kind. An object of a known kind is read as a [`Value`] and decoded
-//! from that, so that an invalid field does not end the reading of the document. To limit memory,
-//! only one object of a list at a time is a `Value`, and an object of another kind is skipped if
-//! its kind comes first.
+//! from that, so that an invalid field does not end the reading of the document. An `apiVersion`,
+//! `kind` or `items` of a wrong type does, and makes the whole file unusable. To limit memory, an
+//! object of a list is decoded when it has been read, unless its kind is unknown then, and an
+//! object of another kind is skipped if its kind comes first.
 
 use std::fmt;
 
@@ -93,8 +94,8 @@ fn service_of(kind: &str, object: &Value) -> Option<String> {
     service.map(str::to_owned)
 }
 
-/// Decodes an object of a kind. Only a syntax error fails: an object with a field of a wrong type
-/// does not affect other objects.
+/// Decodes an object of a known kind. Fails only if it cannot be read as a [`Value`], as after a
+/// syntax error: an object with a field of a wrong type does not affect other objects.
 fn decode<'de, D: Deserializer<'de>>(
     kind: DocumentKind,
     deserializer: D,

@@ -190,9 +190,8 @@ impl SliceBuilder<'_> {
         }
     }
 
-    /// Returns the numbers of a target port: if it is a name, those that Pod templates have for it.
-    /// A name that no template has gets a number derived from it, so that `diff` shows a change of
-    /// the name.
+    /// Returns the numbers of a target port: if it is a name, those that the matching Pod templates
+    /// have for it, or else one derived from the name, so that `diff` shows a change of the name.
     fn numbers(
         &mut self,
         port: &ServicePortObject,

@@ -1,14 +1,15 @@
 //! Manifests instead of an API server: a file, a directory of files, or standard input.
 //!
-//! An API server validates objects, sets defaults, and sends those that a proxy selects; this
-//! module does the same with manifests. Values that an API server or a controller would set are
-//! assumed:
+//! An API server sets defaults, and sends the objects that a proxy selects; this module does the
+//! same with manifests. With [`Validation::Strict`], which the daemon never uses, it also rejects
+//! the objects that an API server would reject. Values that an API server or a controller would set
+//! are assumed:
 //!
 //! | value that is not set | assumed by |
 //! |---|---|
 //! | cluster IP, node port, health check node port | the daemon and all commands |
 //! | load balancer IP | all commands |
-//! | endpoints, number of a named port without a Pod template | `diff` |
+//! | endpoints, number of a named port that no matching Pod template has | `diff` |
 //!
 //! Terms for objects and files that are not used as written:
 //!

@@ -42,7 +42,7 @@ pub(super) struct FileContent {
     next: Place,
 }
 
-/// Syntax error in a manifest.
+/// Error that makes a whole file unusable, mostly one of the syntax.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError {
     /// Counted from 1.
@@ -75,7 +75,8 @@ pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
     is_one_line || [":", "\n ", "\n\t", "\n-", "\n#"].into_iter().any(has)
 }
 
-/// Parses all documents of `text`. The first syntax error makes the whole file unusable.
+/// Parses all documents of `text`. The first syntax error, or `apiVersion`, `kind` or `items` of a
+/// wrong type, makes the whole file unusable.
 pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
     let Some(text) = text::decode(text) else {
         return Err(SyntaxError::new(

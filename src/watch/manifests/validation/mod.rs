@@ -19,7 +19,8 @@ pub enum Validation {
     /// Does not use objects that an API server with this range of node ports would reject, and
     /// reports them as errors.
     Strict(NodePortRange),
-    /// Uses such objects without their ignored fields, which it reports, as the daemon always does.
+    /// Uses every object that can be decoded, without its ignored fields, which are reported. The
+    /// daemon always does.
     Lenient,
 }
 
@@ -57,7 +58,7 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
 }
 
 impl Problems {
-    /// Adds unknown fields and values of wrong types, and then the problems of all other values.
+    /// Adds values of wrong types and unknown fields, and then the problems of all other values.
     fn check<T: DeserializeOwned>(&mut self, object: &Value, validate: impl Fn(&T, &mut Self)) {
         let Some(decoded) = schema::decode(object, self) else {
             return;

@@ -69,7 +69,7 @@ pub(crate) enum FieldProblemKind {
     InvalidValue,
 }
 
-/// Problems of one object, collected in the order of its fields.
+/// Problems of one object: values of wrong types, then unknown fields, then other invalid values.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(pub(crate) Vec<FieldProblem>);
 
