@@ -15,7 +15,7 @@ const MOST_FAILING: usize = 16;
 const MORE_RESTORES: u32 = 8;
 
 /// Number of failing Services from which on the node counts as the cause, while no group was
-/// applied.
+/// applied. Services with a rejected line count only if the kernel has no rules of Services.
 const NODE_FAULT_FAILURES: usize = 3;
 
 /// Rules of Services in the kernel before the bisection: evidence that the node can restore them.
@@ -105,14 +105,15 @@ impl Bisection {
         None
     }
 
-    /// Reports whether the node counts as the cause: no group was applied, and several Services
-    /// failed, or none was found before the restores ran out.
+    /// Reports whether the node counts as the cause: no group was applied, and either
+    /// [`NODE_FAULT_FAILURES`] Services failed, or groups were left when the restores or the time
+    /// ran out.
     ///
     /// If the kernel has no rules of Services, Services with a rejected line count as well: a
     /// missing kernel module makes it reject a line of each. If it has some, the node can restore
-    /// rules, and a rejected line is the fault of its Service. If such Services counted then as
-    /// well, more than [`MOST_FAILING`] of them would look like a fault of the node, and block all
-    /// changes.
+    /// rules, and a rejected line is the fault of its Service: such Services do not count, and if
+    /// there is one, groups that were left do not count either. Otherwise more than
+    /// [`MOST_FAILING`] such Services would look like a fault of the node, and block all changes.
     pub(super) fn is_node_fault(&self) -> bool {
         let is_unfinished = self.groups.iter().any(|group| !group.is_empty());
         let named = self.failing - self.failed_singly;

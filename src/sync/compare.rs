@@ -38,7 +38,8 @@ pub(super) struct Reading {
     pub(super) service_listing: Option<String>,
     /// All kube-proxy rules, with chains and jumps; `None` if whole tables were not read.
     pub(super) whole: Option<(LiveRules, LiveChains)>,
-    /// Tables whose guarded chains were printed in full.
+    /// Tables of the extent whose built-in chains were printed in full. After a flush, the flushed
+    /// table and tables that were not checked may be among them.
     pub(super) tables: BTreeSet<Table>,
     /// First failure of an iptables binary. Rules that it does not concern were read.
     pub(super) failure: Option<RunError>,
@@ -81,9 +82,9 @@ impl Reading {
         }
     }
 
-    /// Returns the depth of the comparison that this reading is enough for: not all rules if it
-    /// ended without a failure before it read whole tables, because of a missing chain or an
-    /// interruption.
+    /// Returns the depth that the comparison counts as. A failed reading keeps the intended one, so
+    /// that its verification counts as failed. A reading that ended without a failure before it
+    /// read whole tables, because of a missing chain or an interruption, counts as `Named`.
     pub(super) const fn depth(&self, intended: ComparisonDepth) -> ComparisonDepth {
         if self.failure.is_none() && self.whole.is_none() {
             ComparisonDepth::Named
@@ -207,8 +208,9 @@ impl<I: Iptables> Syncer<I> {
     /// Compares the rules that were read with the applied state. Afterwards the applied state
     /// describes the kernel, and the next sync writes what differs from the rendered rules.
     ///
-    /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole:
-    /// the result is right even if that program is a second proxy that repairs the same chain.
+    /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
+    /// they were listed one by one and differ: the result is right even if that program is a second
+    /// proxy that repairs the same chain. A comparison of whole tables ignores `contested`.
     pub(super) fn find_drift(
         &mut self,
         reading: &mut Reading,

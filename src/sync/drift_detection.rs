@@ -267,7 +267,8 @@ impl VerificationSchedule {
         self.trigger
     }
 
-    /// Schedules a verification now, after a failure or an incomplete check.
+    /// Schedules a verification now: after a sync with a failed attempt, or after a check that
+    /// found single rules or jumps of guarded chains missing.
     pub(super) fn request(&mut self, now: Instant) {
         if self.is_enabled {
             self.next = Some(now);

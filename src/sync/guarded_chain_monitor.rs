@@ -8,8 +8,8 @@
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
 //!
 //! Differs from upstream: one flushed table is enough for a restore at once. kube-proxy waits up to
-//! five seconds for all tables to be flushed. Two checks soon after find tables that were flushed
-//! later.
+//! five seconds for all tables to be flushed. Tables that are flushed later are found by change
+//! detection, or by two checks soon after the periodic check that found the first flush.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -28,10 +28,14 @@ pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat]
 /// Minimum interval of checks, for a very short sync period: a check starts three processes.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Intervals of the checks after a loss of rules: a reload of a firewall goes from table to table,
-/// and may remove what was restored between two of them. A loss that these checks find is restored,
-/// but is not followed by early checks again: a program that never stops flushing causes three
-/// restores in each sync period, not one a second.
+/// Intervals of the checks after a periodic check that found a loss of rules: a reload of a
+/// firewall goes from table to table, and may remove what was restored between two of them. A loss
+/// that these checks find is restored, but is not followed by early checks again: a program that
+/// never stops flushing causes three restores in each sync period, not one a second.
+///
+/// A loss that was found otherwise is not followed by early checks: change detection usually
+/// reports the next one as well, and [`RepairBackoff`](super::repair_backoff::RepairBackoff) delays
+/// frequent restores.
 const INTERVALS_AFTER_LOSS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
 /// Checks of the guarded chains of one IP family: their schedule, and what the last one found.

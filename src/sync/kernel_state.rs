@@ -33,8 +33,9 @@ pub(super) enum OnTransientFailure {
 }
 
 impl OnTransientFailure {
-    /// Failures in a row after which a cause counts as permanent: the retry delays add up to seven
-    /// seconds by then, longer than other programs hold the lock.
+    /// Failures in a row after which a cause counts as permanent: the retry delays usually add up
+    /// to seven seconds by then, longer than other programs hold the lock. Changes of the cluster
+    /// may shorten them to three seconds.
     const MOST_FAILURES: u32 = 3;
 
     /// Returns the reaction after this many failures in a row.

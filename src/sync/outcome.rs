@@ -43,7 +43,8 @@ pub struct Outcome {
     pub rules: RuleCounts,
     /// Number of tree chains in the kernel.
     pub tree_chains: usize,
-    /// Sums over these Services that metrics show, such as ports without local endpoints.
+    /// Sums over all Services in the applied state, such as ports without local endpoints, for
+    /// metrics.
     pub totals: ServiceTotals,
     /// Services in quarantine, sorted.
     pub quarantined: Vec<ServiceName>,
@@ -127,13 +128,14 @@ pub(super) enum Baseline {
     Adopted,
 }
 
-/// Reason that a search or a retry ended without showing whether a Service is at fault: all
-/// restores failed, the kernel could not be read or adopted, or `iptables-restore` did not start or
-/// did not get the xtables lock. The cause is likely on the node.
+/// Reason that a search or a retry ended without showing whether a Service is at fault. For
+/// example, the restores of all groups or a full restore without the suspects failed, the kernel
+/// could not be read or adopted, or `iptables-restore` did not start or did not get the xtables
+/// lock. The cause is likely on the node.
 #[derive(Debug, Default)]
 pub struct NodeFault {
-    /// Failure that ended the search, on one line. `None` if no further restore was made than the
-    /// attempts of the sync, whose failures are reported anyway.
+    /// Failure that ended it, on one line. `None` if a search ended for another reason: no Service
+    /// outside of quarantine had changed, or the time was over before the first restore of a group.
     pub cause: Option<String>,
 }
 

@@ -29,9 +29,9 @@ const CHANGED_FACTOR: u32 = 2;
 /// Kind of the restore failure that put a Service into quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuarantineCause {
-    /// A line of the Service was rejected.
+    /// `iptables-restore` named a rejected line, which need not belong to the Service.
     Rejected,
-    /// The restore failed without naming a line of the Service.
+    /// The restore failed without naming a line.
     Failed,
     /// The restore timed out.
     TimedOut,

@@ -68,7 +68,7 @@ impl RenderSettings {
     /// `route_localnet`. If not, the sysctl must stay unset: the rule that keeps other hosts from
     /// services on localhost is not written in this case.
     ///
-    /// Differs from upstream: false with `primary`, even if the Node object has no IPv4 address, so
+    /// Differs from upstream: false with `primary`, even if only IPv6 has a primary address, so
     /// that all IPv4 addresses of the interfaces accept NodePort traffic.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
@@ -109,7 +109,8 @@ impl RenderSettings {
     /// Returns the addresses that accept NodePort traffic of the family: all, if only networks of
     /// the other family are configured.
     ///
-    /// Differs from upstream: while the Node has no address, `primary` means none instead of all.
+    /// Differs from upstream: while neither IP family has a primary address, `primary` means none
+    /// instead of all.
     fn configured_addresses(&self, node: Option<&Node>) -> ConfiguredAddresses {
         let family = self.fixed.family;
         let cidrs: Vec<IpNet> = match &self.node_port_addresses {

@@ -6,7 +6,8 @@
 //! - Changed or missing rules make Services unreachable: [`RepairBackoff`] delays the sync that
 //!   repairs them, by a minute at most. A sync for another reason repairs them earlier.
 //! - Third-party rules in a fixed chain do little harm, since the kube-proxy rules are complete:
-//!   [`RewriteBackoff`] leaves them there for up to an hour, whatever syncs run meanwhile.
+//!   [`RewriteBackoff`] delays the rewrite of the chain, by an hour at most. A restore that writes
+//!   the chain for another reason, for example a full one, removes them earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -116,15 +116,15 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         scope: ReadScope<'_>,
     ) -> Result<KernelRules, RunError> {
-        let on_transient = OnTransientFailure::after(self.transient_failures);
+        let on_transient = OnTransientFailure::after(self.failed_reads);
         let read = read_rules(&self.iptables, scope, on_transient).await;
-        let mut rules = read.inspect_err(|_| self.transient_failures += 1)?;
+        let mut rules = read.inspect_err(|_| self.failed_reads += 1)?;
         if !rules
             .unreadable
             .iter()
             .any(|(_, error)| error.is_transient())
         {
-            self.transient_failures = 0;
+            self.failed_reads = 0;
         }
         let unreadable_now = rules.unreadable.iter().map(|(table, _)| *table).collect();
         let before = std::mem::replace(&mut self.unreadable_tables, unreadable_now);

@@ -3,8 +3,9 @@
 //! A partial restore that fails is followed by a full one. If that fails as well, the cause is
 //! either some Services or the node, for example a missing kernel module or too little memory. The
 //! search finds out by [trial restores](super::trial_restore), and puts the Services at fault into
-//! [quarantine](super::quarantine). If it cannot find out, because no trial was possible or all
-//! failed, it ends with a [`NodeFault`]: no Service is quarantined, and the sync is retried.
+//! [quarantine](super::quarantine). If it cannot find out, for example because no trial was
+//! possible or those of all groups failed, it ends with a [`NodeFault`]: no Service is quarantined,
+//! and the sync is retried.
 //!
 //! 1. While the failure names a line of a Service, this Service is quarantined, and the full
 //!    restore is tried again.

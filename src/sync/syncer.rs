@@ -54,8 +54,9 @@ pub struct Syncer<I> {
     pub(super) unreadable_tables: BTreeSet<Table>,
     /// Problems that the current sync found so far.
     pub(super) notices: Notices,
-    /// Number of reads of the kernel in a row that failed transiently.
-    pub(super) transient_failures: u32,
+    /// Number of reads of the kernel in a row that failed. It stays while a table counts as
+    /// unreadable because of a transient failure.
+    pub(super) failed_reads: u32,
     /// State of the kernel after a flush of the nat table that the last check found, which spares
     /// the next full sync a read; `None`: that sync reads the kernel.
     pub(super) after_flush: Option<LiveChains>,
@@ -95,7 +96,7 @@ impl<I: Iptables> Syncer<I> {
             applied_options: None,
             unreadable_tables: BTreeSet::new(),
             notices: Notices::default(),
-            transient_failures: 0,
+            failed_reads: 0,
             after_flush: None,
             fixed_chains_to_repair: BTreeSet::new(),
             jumps_to_repair: Vec::new(),
@@ -133,9 +134,10 @@ impl<I: Iptables> Syncer<I> {
         !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
     }
 
-    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: on nft,
-    /// payloads begin it with `-S`, which makes `iptables-restore` read the chains at once, and
-    /// fails at such a rule.
+    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: on nft the
+    /// nat part of a payload may begin with the command `-S`, so that `iptables-restore` fetches
+    /// all chains together instead of one by one. `-S` fails at an unprintable rule, so payloads
+    /// leave it out until a full sync has read the table.
     pub(super) fn note_unprintable(&mut self, table: Table) {
         if table == Table::Nat {
             self.applied.set_nat_unprintable();

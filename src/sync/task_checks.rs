@@ -143,8 +143,8 @@ impl<I: Iptables> Task<I> {
             ended: now(),
             cpu: thread_cpu().saturating_sub(used),
         };
-        let generation = self.syncer.iptables.generation();
         let is_known = self.syncer.applied_options().is_some();
+        let generation = self.syncer.iptables.generation().filter(|_| is_known);
         if !is_known || detection.verifications.is_unchanged(generation) {
             detection.verifications.finished(&ran(), generation);
             return;

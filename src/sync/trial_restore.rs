@@ -1,8 +1,9 @@
 //! Trial restores: restores of the search for Services that make restores fail, and retries of
 //! quarantined Services.
 //!
-//! The caller decides what follows a trial that failed. The deadline of a trial is shorter than
-//! usual, so that a restore that hangs does not take five minutes in each step.
+//! The caller decides what follows a trial that failed. The deadline of a trial is mostly shorter
+//! than the usual one, so that a restore that hangs does not take five minutes in each step. A full
+//! trial before the first applied full restore has the usual deadline.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
