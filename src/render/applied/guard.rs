@@ -106,7 +106,7 @@ pub fn has_desired_rules(table: Table, listing: &str, options: &Options) -> bool
 }
 
 /// Reports whether the guarded chains hold the rules that a restore with `options` writes. Allows
-/// third-party rules in built-in chains only.
+/// third-party rules only in built-in chains, and in a `KUBE-FIREWALL` without a rule of the proxy.
 pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Options) -> bool {
     let has_others = |chain: &&str| {
         let live = rules_of(chain, listing).count();

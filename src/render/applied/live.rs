@@ -20,8 +20,9 @@ use crate::ruleset::{
     ServiceChain, is_proxy_chain, is_service_chain, tree_of,
 };
 
-/// Chains and entry jumps in the kernel that a full restore deletes, keeps or has to insert. The
-/// default value is for a kernel of which no table was read: nothing is known to exist.
+/// Chains and entry jumps in the kernel. From them follow the stale chains that a full restore
+/// deletes or empties, and the entry jumps that it inserts. The default value is for a kernel of
+/// which no table was read: nothing is known to exist.
 #[derive(Debug, Clone, Default)]
 pub struct LiveChains {
     service_chains: BTreeSet<ServiceChain>,
@@ -120,8 +121,8 @@ impl LiveChains {
         unused.map(|(_, name)| name.clone()).collect()
     }
 
-    /// Reports whether a stale chain can be deleted. If not, a full restore empties it, and a
-    /// comparison leaves it as it is.
+    /// Reports whether a stale chain can be deleted: no third-party rule references it. A full
+    /// restore empties the others.
     ///
     /// Differs from upstream: one third-party reference makes every further restore of kube-proxy
     /// fail.

@@ -23,12 +23,13 @@ use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain, tree_of};
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DispatchDrift {
-    /// Services that are dirty because of the difference; with third-party rules, the leftover
-    /// Service is one of them.
+    /// Services that are dirty because of the difference, the leftover Service for third-party
+    /// rules. None, if the chain is written whole.
     pub services: BTreeSet<ServiceName>,
-    /// Number of applied rules that are missing.
+    /// Number of applied rules that are missing, with all jumps to `KUBE-NODEPORTS` if they are not
+    /// the last rules. Of a root or a tree chain only these jumps are counted.
     pub missing: usize,
-    /// Number of third-party rules.
+    /// Number of third-party rules of a flat chain.
     pub third_party: usize,
     /// The next payload writes the chain whole.
     pub needs_rewrite: bool,

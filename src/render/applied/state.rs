@@ -339,9 +339,9 @@ impl AddAssign for RuleCounts {
 /// Size of one payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PayloadStats {
-    /// Rules written: deletions do not count.
+    /// Rules written, without deletions and entry jumps.
     pub rules: RuleCounts,
-    /// Chains written or deleted.
+    /// Chains written or deleted, without canaries and `KUBE-FIREWALL`.
     pub chains: u64,
     /// Length of the text in bytes.
     pub bytes: u64,

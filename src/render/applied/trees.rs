@@ -84,8 +84,9 @@ impl AppliedState {
         of_table.map(|(_, name)| name).collect()
     }
 
-    /// Makes a tree of a dispatch chain whose tree chains were found in the kernel: `chains` has
-    /// their names, and whether each is an inner chain. Their rules are recorded as unknown.
+    /// Makes a tree of a dispatch chain with the tree chains that were found in the kernel, if any:
+    /// `chains` has their names, and whether each is an inner chain. Their rules are recorded as
+    /// unknown.
     pub(super) fn adopt_tree<'n>(
         &mut self,
         dispatch: DispatchChain,

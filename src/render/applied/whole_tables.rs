@@ -96,8 +96,8 @@ impl DeclineReason {
 /// Strictness of a comparison, which depends on its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strictness {
-    /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and stale chains
-    /// that third-party rules reference, are reasons to decline.
+    /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and stale Service
+    /// chains that third-party rules reference, are reasons to decline.
     Adoption,
     /// The rules were restored by this process, and other programs may have changed some of them:
     /// misplaced jumps are appended again, and stale chains that third-party rules reference are
@@ -355,8 +355,8 @@ impl LiveComparison {
         })
     }
 
-    /// Compares the chains of trees, which depend on the rules of all Services. Those that differ
-    /// are written by the next partial payload, and those that no jump references are deleted.
+    /// Compares the chains of trees, which depend on the rules of all Services. The next partial
+    /// payload writes those that differ, and deletes those that no rule references.
     fn compare_trees(&mut self, live: &LiveChains) -> Vec<(Table, Box<str>)> {
         let mut differing = Vec::new();
         let mut used = BTreeSet::new();

@@ -157,8 +157,8 @@ impl<'a> FullPayload<'a> {
         write_line(buf, &["*", Table::Filter.as_str()]);
         write_chain_declarations(buf, &FILTER_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
-        // KUBE-FIREWALL has to exist, as entry jumps reference it. If the proxy has no rule in it,
-        // all rules in an existing one are kubelet's, and a declaration would delete them.
+        // KUBE-FIREWALL has to exist, as entry jumps reference it. If this process has no rule for
+        // it, an existing one may have rules of kubelet, which a declaration would delete.
         if fixed_chains::fills_kube_firewall(self.options) || !self.live.has_kube_firewall {
             write_chain_declarations(buf, &[KUBE_FIREWALL]);
         }
@@ -235,7 +235,7 @@ impl<'a> FullPayload<'a> {
         self.write_entry_jumps(buf, Table::Nat);
     }
 
-    /// Writes `-S`, unless `iptables-save` failed for the table: `-S` would fail as well, for
+    /// Writes `-S` on nft, unless `iptables-save` failed for the table: `-S` would fail as well, for
     /// example on an unprintable rule, and the restore with it.
     ///
     /// The declarations of built-in chains work around a bug of version 1.8.9: after `-S` it

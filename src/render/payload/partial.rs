@@ -118,19 +118,19 @@ struct Changes {
     stats: PayloadStats,
 }
 
-/// Values of the applied state from before [`partial_payload`] updated it.
+/// Values of the applied state that [`partial_payload`] has replaced.
 struct PreviousState {
     /// Jumps to `KUBE-NODEPORTS`.
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
     nat_rule_count: u64,
-    /// Flat dispatch chains that have to be written whole, even without changes.
+    /// Flat dispatch chains that have to be written whole, even without changes. With those that
+    /// have just become flat.
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 
 /// Inputs of writing a payload besides the changes.
 struct WriteContext<'a> {
-    /// Parts of the applied state that rendering replaced.
     before: &'a PreviousState,
     partial_restore: PartialRestore,
     options: &'a Options,
@@ -177,7 +177,8 @@ impl Changes {
         self.dispatch.add(&before.dispatch, rules);
     }
 
-    /// Writes the payload. `applied` has been updated.
+    /// Writes the payload. `applied` has the rendered Services already; the chains of trees are
+    /// rendered and recorded here.
     fn write(mut self, applied: &mut AppliedState, context: &WriteContext<'_>) -> PartialPayload {
         self.stats.chains = self.chains.len() as u64;
         let backend = context.options.backend;

@@ -1,5 +1,5 @@
 //! Removes the rules of the proxy: payloads that leave a table as if no proxy had ever written to
-//! it.
+//! it, except for empty chains that other rules reference.
 //!
 //! Chains and jumps are taken from what `iptables-save` printed, not from options or the applied
 //! state: a proxy of any version may have written them, with any options.
@@ -23,8 +23,7 @@ use crate::ruleset::{JUMPS, is_proxy_chain};
 pub(crate) struct Removal {
     /// Table that the payload changes.
     pub table: Table,
-    /// Input of `iptables-restore --noflush`: it removes all entry jumps and chains at once, or
-    /// none.
+    /// Input of `iptables-restore --noflush`, which applies it whole or not at all.
     pub payload: String,
     /// Number of removed entry jumps.
     pub jumps: usize,

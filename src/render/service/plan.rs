@@ -208,8 +208,8 @@ pub(crate) fn count_endpoints(state: &ServiceState) -> usize {
         .sum()
 }
 
-/// Returns the ports of a Service, each with the endpoints that get rules. A port that exceeds
-/// [`MOST_ENDPOINTS`] is treated as one without endpoints.
+/// Returns the ports of a Service, each with its endpoints in any condition. Together they have at
+/// most [`MOST_ENDPOINTS`]: a port that would exceed this gets none.
 pub(crate) fn ports<'g, 'a>(
     service: &'a Service,
     groups: &'g EndpointGroups<'a>,
@@ -217,8 +217,7 @@ pub(crate) fn ports<'g, 'a>(
     with_limit(service, groups).map(|(port, endpoints)| (port, endpoints.unwrap_or_default()))
 }
 
-/// Returns the number of ports of a Service that exceed [`MOST_ENDPOINTS`] and are treated as ones
-/// without endpoints.
+/// Returns the number of ports of a Service that get no endpoints because of [`MOST_ENDPOINTS`].
 pub(crate) fn count_ports_over_limit(state: &ServiceState) -> usize {
     let Some(service) = &state.service else {
         return 0;

@@ -31,7 +31,7 @@ pub(crate) struct DispatchTree {
 /// Tree chain in the kernel.
 #[derive(Debug, Clone)]
 struct RecordedTreeChain {
-    /// Prefix, kind and depth; `None` for an adopted chain, of which only the name is known.
+    /// Prefix, kind and depth; `None` for an adopted chain, of which the name does not show them.
     shape: Option<TreeChain>,
     /// Was rendered as an inner chain. If adopted: holds jumps to other tree chains.
     is_inner: bool,
