@@ -188,8 +188,7 @@ pub enum InvalidPackets {
 pub(crate) enum Comments {
     /// Every rule that has one upstream.
     Everywhere,
-    /// All of these except the rules that select an endpoint or translate to one: large-cluster
-    /// mode.
+    /// All of these except jumps to `KUBE-SEP` chains and the rules in these: large-cluster mode.
     NotOnEndpoints,
 }
 

@@ -98,7 +98,8 @@ impl Pacer {
             Gap::Fixed(gap) => gap,
             Gap::Budget(_) => self.account.charge(ran),
         };
-        // A failed restore is often cheap: by its cost alone, retries would follow without a gap.
+        // A failed restore is often cheap: by its cost alone, the next change would start a sync
+        // without a gap, before the retry is due.
         let gap = match result {
             SyncResult::Applied => gap,
             SyncResult::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
@@ -202,7 +203,7 @@ pub(super) struct CpuAccount {
     budget: CpuBudget,
     /// Time that is subtracted from what the next syncs owe.
     credit: Duration,
-    /// Idle time until then is in the credit already.
+    /// End of the gap after the last sync. Idle time after it adds to the credit.
     counted_until: Option<Instant>,
 }
 
@@ -340,7 +341,8 @@ mod tests {
         assert_eq!(pacer.next_due(), Some(t + 61 * S));
     }
 
-    /// kube-proxy ends at its start with a `minSyncPeriod` of more than its hour.
+    /// kube-proxy exits at its start if `minSyncPeriod` is longer than one hour, the interval of its
+    /// full syncs.
     #[test]
     fn a_gap_may_be_longer_than_the_longest_idle_time() {
         let t = origin();

@@ -68,8 +68,8 @@ impl RenderSettings {
     /// `route_localnet`. If not, the sysctl must stay unset: the rule that keeps other hosts from
     /// services on localhost is not written in this case.
     ///
-    /// Differs from upstream: false with `primary`, even if only IPv6 has a primary address, so
-    /// that all IPv4 addresses of the interfaces accept NodePort traffic.
+    /// Differs from upstream: false with `primary`, even while all IPv4 addresses of the interfaces
+    /// accept NodePort traffic because only IPv6 has a primary address.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted

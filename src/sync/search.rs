@@ -272,8 +272,8 @@ impl<I: Iptables> Syncer<I> {
         self.restore_all(options, search).await
     }
 
-    /// Makes a full restore, and a second one without the rules of newly quarantined Services if
-    /// the first one fails: their reject rules may be the cause.
+    /// Makes a full restore, and a second one without the reject rules of newly quarantined
+    /// Services if the first one fails: these may be the cause.
     async fn restore_all(
         &mut self,
         options: &mut Options,
@@ -343,7 +343,8 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        // Only a dirty Service has a recorded applied state. Otherwise its override was applied.
+        // A Service that is not dirty has no recorded applied state. If the search holds it back,
+        // the state in which it is rendered was applied.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.applied_state(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());

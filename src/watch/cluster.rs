@@ -82,8 +82,8 @@ impl ClusterObserver {
         self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an event. Marks an object that cannot be decoded: otherwise the end of the list would
-    /// delete it.
+    /// Counts failures and undecodable objects, and notes when the objects are current. Marks an
+    /// object that cannot be decoded: otherwise the end of the list would delete it.
     fn handle(&self, kind: Kind, event: &ReflectorEvent<'_>) {
         match event {
             ReflectorEvent::Connected => self.connected.notify_one(),

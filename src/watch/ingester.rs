@@ -327,7 +327,7 @@ impl ReportedDiagnostics {
     }
 }
 
-/// Maximum objects in [`ReportedDiagnostics`]: about half a megabyte.
+/// Maximum objects in [`ReportedDiagnostics`]: about a megabyte.
 const MAX_REPORTED_OBJECTS: usize = 8192;
 
 fn hash(value: impl Hash) -> u64 {

@@ -18,12 +18,12 @@
 use crate::render::applied::LiveChains;
 use crate::rules::Backend;
 
-/// Position of the chain declarations in a payload.
+/// Position of the declarations of Service chains in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declarations {
     /// Each before the rules of its chain.
     Inline,
-    /// All before the first rule, in descending order of names.
+    /// All before the first rule of a Service, in descending order of names.
     First,
 }
 

@@ -215,7 +215,8 @@ fn count_failure(count: &mut u8) -> bool {
 /// Minimum delay after a first failure, as in client-go.
 const MIN_DELAY: Duration = Duration::from_millis(800);
 
-/// Maximum delay, jitter included. As in client-go, where jitter can double it.
+/// Maximum delay, jitter included. client-go has the same maximum without jitter, which adds up to
+/// 30 s more.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// Time without a failure that resets the backoff, counted from the first success (a complete list

@@ -196,7 +196,7 @@ const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
 /// Types of the events whose object must not name another kind than the watched one. A bookmark
-/// that does belongs to another watch.
+/// with another kind belongs to another watch.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.

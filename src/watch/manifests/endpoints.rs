@@ -261,7 +261,7 @@ fn addresses(namespace: &str, selector: &Labels, index: usize, family: IpFamily)
     [first, (first + 1) % slots.count].map(|slot| slots.address(slot))
 }
 
-/// Returns the range of assumed endpoints: the upper half of the range for network benchmarks of
+/// Returns the range of assumed endpoints, in the upper half of the range for network benchmarks of
 /// RFC 2544 or RFC 5180, which no cluster uses. Load balancer IPs are in the lower half by default.
 fn pod_range(family: IpFamily) -> IpNet {
     match family {
