@@ -337,8 +337,9 @@ impl<I: Iptables> Syncer<I> {
             return;
         };
         let changing = self.changing_services();
+        let before = std::mem::take(&mut self.applied);
         let services = self.rendered_services();
-        match render::verify_tables(found, live, &services, &options, &changing) {
+        match render::verify_tables((found, live), &services, &options, &changing, before) {
             Ok(verified) => {
                 add_differing(&verified, &changing, drift);
                 self.applied = verified.applied;
