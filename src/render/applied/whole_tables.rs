@@ -61,9 +61,8 @@ pub enum DeclineReason {
     /// A dispatch chain, fixed chain, canary or entry jump is missing from this table, or a fixed
     /// chain holds other rules. A node without rules is such a case.
     DispatchOrFixedChains(Table),
-    /// There is a Service chain whose name [`ServiceChain`] cannot represent: of a kind that only
-    /// old releases write, or with a malformed hash. The applied state cannot record it, so no
-    /// partial payload could delete it; a full restore does.
+    /// There is a Service chain whose name [`ServiceChain`] cannot represent. The applied state
+    /// cannot record it, so no partial payload could delete it; a full restore does.
     UnparsedChain,
     /// A third-party rule references a stale chain.
     Referenced,
@@ -83,8 +82,8 @@ impl DeclineReason {
                  missing or differs"
             }
             Self::UnparsedChain => {
-                "nat has chains named like Service chains, of a kind that only old releases write or \
-                 with a malformed name"
+                "nat has chains named like Service chains, of a kind that only old releases write \
+                 (such as KUBE-XLB-) or with a malformed name"
             }
             Self::Referenced => "third-party rules jump to stale Service chains",
             Self::NodePorts => "KUBE-SERVICES does not end with the jumps to KUBE-NODEPORTS",
@@ -99,15 +98,13 @@ enum Strictness {
     /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and stale Service
     /// chains that third-party rules reference, are reasons to decline.
     Adoption,
-    /// The rules were restored by this process, and other programs may have changed some of them:
-    /// misplaced jumps are appended again, and stale chains that third-party rules reference are
-    /// kept.
+    /// The rules were restored by this process. Misplaced jumps are appended again, and stale chains
+    /// that third-party rules reference are kept.
     Verification,
 }
 
 /// Compares the rules in the kernel with those of `services`, which were applied before. The new
-/// applied state replaces `before`, which is freed Service by Service: two of them in memory would
-/// be the most that the proxy ever needs in a large cluster.
+/// applied state replaces `before`, which is freed Service by Service.
 ///
 /// Services in `dirty` do not count towards [`DeclineReason::Different`]. Dispatch chains have to
 /// exist. Rules of fixed chains and entry jumps are not compared:
@@ -131,8 +128,7 @@ pub(crate) fn verify_tables(
         service::render(&mut rendered, name, state, options, Comments::Everywhere);
         let mut same = comparison.same_chains(&rendered);
         if same.len() < rendered.chains().count() {
-            // The live rules may lack comments on endpoints: the cluster is above the endpoint
-            // threshold, or was when they were written.
+            // In large-cluster mode the live rules lack comments on endpoints.
             service::render(&mut other, name, state, options, Comments::NotOnEndpoints);
             let same_otherwise = comparison.same_chains(&other);
             if same_otherwise.len() > same.len() {
@@ -167,8 +163,7 @@ pub(crate) fn adopt(
         .map(|(_, state)| service::count_endpoints(state))
         .sum();
     let comments = Comments::for_cluster(endpoints, options);
-    // Only with the comments of this number of endpoints: rules of a proxy that saw it on the other
-    // side of the threshold are written again, once.
+    // Rules that another process wrote with other comments are written again, once.
     let mut rendered = ServiceRules::default();
     for (name, state) in services.all() {
         service::render(&mut rendered, name, state, options, comments);
@@ -238,18 +233,20 @@ impl LiveComparison {
         let (mut flat, mut roots) = (BTreeMap::new(), BTreeMap::new());
         for chain in DispatchChain::ALL {
             let rules = std::mem::take(rules.dispatch_rules_mut(chain));
-            let root = ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
             let of_tree = tree_chains.iter();
             let of_tree = of_tree.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
-            let in_tree = of_tree.map(|(_, chain)| chain.rule_count).sum::<u64>();
-            let before = if root.is_inner {
-                DispatchForm::Tree
-            } else {
-                DispatchForm::Flat
+            let in_tree = of_tree.map(|(_, chain)| chain.rule_count);
+            let in_tree = in_tree.reduce(|sum, count| sum + count);
+            let parse = || ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
+            // A flat chain, which may have very many rules, is not parsed whole.
+            let root = in_tree.map(|_| parse());
+            let (before, in_root) = match &root {
+                Some(root) if root.is_inner => (DispatchForm::Tree, root.rule_count),
+                _ => (DispatchForm::Flat, rules.len() as u64),
             };
-            let rule_count = root.rule_count + in_tree;
+            let rule_count = in_root + in_tree.unwrap_or_default();
             match options.tree_thresholds.form(chain, rule_count, before) {
-                DispatchForm::Tree => drop(roots.insert(chain, root)),
+                DispatchForm::Tree => drop(roots.insert(chain, root.unwrap_or_else(parse))),
                 DispatchForm::Flat => drop(flat.insert(chain, UnmatchedRules::new(rules))),
             }
         }
@@ -291,8 +288,7 @@ impl LiveComparison {
             self.chains.remove(&one.chain);
         }
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
-        // they were rendered: tree chains are compared later, in `compare_trees`. A rule group is
-        // in one dispatch chain, so the two kinds of positions never meet.
+        // they were rendered. A rule group has one of the two: it is in one dispatch chain.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
         for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
             let position = match self.flat.get_mut(&rule.key.chain) {
@@ -317,8 +313,8 @@ impl LiveComparison {
         }
     }
 
-    /// Records chains and rules that were not matched to a Service under the leftover Service, so
-    /// that the next partial payload deletes them.
+    /// Records what was not matched to a Service under the leftover Service, so that the next
+    /// partial payload deletes it.
     fn finish(mut self, live: &LiveChains) -> Result<ComparedTables, DeclineReason> {
         if self.same_count * 100 < self.rendered_count * MIN_SAME_PERCENT {
             return Err(DeclineReason::Different);
