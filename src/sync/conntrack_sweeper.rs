@@ -2,7 +2,8 @@
 //!
 //! A sweep walks through all conntrack entries of an IP family, and deletes the stale ones of its
 //! candidates. These are destinations, such as a cluster IP and port, whose entries a sync may have
-//! made stale. With millions of entries that takes seconds: neither syncs nor health checks wait for it.
+//! made stale. With millions of entries that takes seconds: neither syncs nor health checks wait
+//! for it.
 //!
 //! # Invariants
 //!

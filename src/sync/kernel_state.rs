@@ -65,9 +65,9 @@ pub(super) struct KernelRules {
     pub(super) unreadable: Vec<UnreadableTable>,
 }
 
-/// Reads the filter and nat tables, and for an adoption the guarded chains of mangle. In a table that
-/// cannot be read, each jump is queried, because a jump must not be written twice; stale chains are
-/// not found, so they stay.
+/// Reads the filter and nat tables, and for an adoption the guarded chains of mangle. In a table
+/// that cannot be read, each jump is queried, because a jump must not be written twice; stale
+/// chains are not found, so they stay.
 ///
 /// # Errors
 ///

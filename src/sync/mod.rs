@@ -21,8 +21,7 @@
 //! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
 //! - Adoption: first sync; takes the rules in the kernel as the applied state.
-//! - Applied state: record of the rules in the kernel. Drift: differences between the rules in the
-//!   kernel and those last written or adopted. The next sync repairs them.
+//! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
 //!   changed) or a verification (of all rules). Its first part, the reading, lists the rules.
 //! - Search: trial restores that find the Services that make restores fail.

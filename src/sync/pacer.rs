@@ -341,8 +341,8 @@ mod tests {
         assert_eq!(pacer.next_due(), Some(t + 61 * S));
     }
 
-    /// kube-proxy exits at its start if `minSyncPeriod` is longer than one hour, the interval of its
-    /// full syncs.
+    /// kube-proxy exits at its start if `minSyncPeriod` is longer than one hour, the interval of
+    /// its full syncs.
     #[test]
     fn a_gap_may_be_longer_than_the_longest_idle_time() {
         let t = origin();

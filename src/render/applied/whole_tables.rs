@@ -98,8 +98,8 @@ enum Strictness {
     /// The rules are of another process. Misplaced jumps to `KUBE-NODEPORTS`, and stale Service
     /// chains that third-party rules reference, are reasons to decline.
     Adoption,
-    /// The rules were restored by this process. Misplaced jumps are appended again, and stale chains
-    /// that third-party rules reference are kept.
+    /// The rules were restored by this process. Misplaced jumps are appended again, and stale
+    /// chains that third-party rules reference are kept.
     Verification,
 }
 

@@ -47,8 +47,9 @@ pub(super) enum DispatchOrder {
 /// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
 ///
 /// A break-even is the whole chain less the fetching, divided by one deletion; that of 1,000
-/// Services assumes some milliseconds of fetching. The limit of 80 lies halfway between them. On legacy, with 10,000 Services, 4,000 deletions take no longer than writing the
-/// whole chain; more were not measured.
+/// Services assumes some milliseconds of fetching. The limit of 80 lies halfway between them. On
+/// legacy, with 10,000 Services, 4,000 deletions take no longer than writing the whole chain; more
+/// were not measured.
 pub(super) const fn max_deletions(backend: Backend) -> usize {
     match backend {
         Backend::Nft => 80,

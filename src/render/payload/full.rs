@@ -235,8 +235,8 @@ impl<'a> FullPayload<'a> {
         self.write_entry_jumps(buf, Table::Nat);
     }
 
-    /// Writes `-S` on nft, unless `iptables-save` failed for the table: `-S` would fail as well, for
-    /// example on an unprintable rule, and the restore with it.
+    /// Writes `-S` on nft, unless `iptables-save` failed for the table: `-S` would fail as well,
+    /// for example on an unprintable rule, and the restore with it.
     ///
     /// The declarations of built-in chains work around a bug of version 1.8.9: after `-S` it
     /// assumes that every built-in chain exists in the kernel, and does not create a missing one,

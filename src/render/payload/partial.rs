@@ -5,8 +5,8 @@
 //!
 //! In nat: changed Service chains, each declaration before its rules; changes of the dispatch
 //! chains, rule by rule or the whole chain; then the stale chains, all emptied before the first is
-//! deleted. With very many Service chains all of their declarations come before their rules; nat
-//! begins with `-S` if the payload is large in relation to the table. [`cost`](super::cost) decides both.
+//! deleted. With very many Service chains all of their declarations come first; nat begins with
+//! `-S` if the payload is a large part of the table: see [`cost`](super::cost).
 //!
 //! With `ChangedChains`, a table without changes is not in the payload. Without any change the
 //! payload is empty, and no process need be started for it. With [`PartialRestore::Kep3453`], the

@@ -9,11 +9,11 @@
 //! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `ClientConfig` (v1.36);
 //! golang.org/x/net/http/httpproxy/proxy.go, `proxyForURL`, `useProxy` (v0.49)
 //!
-//! Differs from upstream: plain HTTP is tunneled through the proxy as well, so that the proxy passes
-//! on the bytes of a watch, and cannot buffer or end it as a response; an invalid proxy of the
-//! environment is logged; `tls-server-name` is the name of the server only, while client-go expects
-//! it of an `https` proxy as well; and names outside of ASCII in `NO_PROXY` are not converted to
-//! Punycode.
+//! Differs from upstream: plain HTTP is tunneled through the proxy as well, so that the proxy
+//! passes on the bytes of a watch, and cannot buffer or end it as a response; an invalid proxy of
+//! the environment is logged; `tls-server-name` is the name of the server only, while client-go
+//! expects it of an `https` proxy as well; and names outside of ASCII in `NO_PROXY` are not
+//! converted to Punycode.
 
 use std::error::Error;
 use std::io;

@@ -6,8 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. Equal keys are not removed: the visitors of this program keep the last one. But once the
-//! kind of a document is known, a second `apiVersion` or `kind` does not change it.
+//! `<<`. Equal keys are not removed: the last one counts, except for the kind of a document.
 //!
 //! # Source
 //!
