@@ -126,8 +126,10 @@ impl DispatchChain {
 pub(crate) enum DispatchDestination {
     /// More than one destination, or an unknown one: the rule stays in the dispatch chain itself.
     SeveralOrUnknown,
-    /// One address.
-    Address(IpAddr),
+    /// One cluster IP.
+    ClusterIp(IpAddr),
+    /// One external IP or address of a load balancer.
+    ExternalIp(IpAddr),
     /// One port on all addresses of the node.
     Port(Protocol, Port),
 }

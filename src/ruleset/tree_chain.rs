@@ -8,7 +8,7 @@
 //!
 //! | dispatch chain           | tree chain                                              |
 //! |--------------------------|---------------------------------------------------------|
-//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKM/111`   |
+//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKM/111`, `KUBE-EXT-192.0.2.0/24` |
 //! | `KUBE-NODEPORTS`         | `KUBE-SVC-tcp/30720-31743`                              |
 //! | `KUBE-EXTERNAL-SERVICES` | `KUBE-EXT-192.0.2.0/24`                                 |
 //! | `KUBE-PROXY-FIREWALL`    | `KUBE-FW-192.0.2.0/24`                                  |
@@ -20,13 +20,14 @@
 //! as they have only letters, digits, dots, dashes and slashes.
 
 use std::fmt;
+use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use data_encoding::BASE32;
 use sha2::{Digest, Sha256};
 
 use super::shared_chains::{DispatchChain, DispatchDestination};
-use crate::net::Protocol;
+use crate::net::{IpFamily, Protocol};
 use crate::rules::Table;
 
 /// Maximum bits by which the prefixes in an inner chain are longer than what all of its rules have
@@ -41,11 +42,14 @@ pub(crate) const STRIDE: u8 = 3;
 /// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
 const HASH_CHARS: usize = 14;
 
-/// Kind of the destinations of one dispatch chain.
+/// Kind of destinations. Those of different kinds have no prefix in common.
+///
+/// Cluster IPs are apart from other addresses of Services: they are in the ranges that an
+/// administrator has chosen, while a user may choose external IPs that make a tree deep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
-    Ipv4,
-    Ipv6,
+    ClusterIps(IpFamily),
+    ExternalIps(IpFamily),
     /// Protocol in the first [`STRIDE`] bits, then the port.
     Ports,
 }
@@ -53,8 +57,8 @@ enum Space {
 impl Space {
     const fn width(self) -> u8 {
         match self {
-            Self::Ipv4 => 32,
-            Self::Ipv6 => 128,
+            Self::ClusterIps(IpFamily::V4) | Self::ExternalIps(IpFamily::V4) => 32,
+            Self::ClusterIps(IpFamily::V6) | Self::ExternalIps(IpFamily::V6) => 128,
             Self::Ports => STRIDE + 16,
         }
     }
@@ -74,10 +78,12 @@ impl Prefix {
     pub(crate) fn of(destination: DispatchDestination) -> Option<Self> {
         let (space, bits) = match destination {
             DispatchDestination::SeveralOrUnknown => return None,
-            DispatchDestination::Address(IpAddr::V4(ip)) => {
-                (Space::Ipv4, u128::from(ip.to_bits()) << 96)
+            DispatchDestination::ClusterIp(ip) => {
+                (Space::ClusterIps(IpFamily::of(ip)), address_bits(ip))
             }
-            DispatchDestination::Address(IpAddr::V6(ip)) => (Space::Ipv6, ip.to_bits()),
+            DispatchDestination::ExternalIp(ip) => {
+                (Space::ExternalIps(IpFamily::of(ip)), address_bits(ip))
+            }
             DispatchDestination::Port(protocol, port) => {
                 let protocol = u128::from(protocol_bits(protocol)) << (128 - STRIDE);
                 let port = u128::from(port.get()) << (128 - STRIDE - 16);
@@ -88,7 +94,7 @@ impl Prefix {
         Some(Self { space, bits, len })
     }
 
-    /// Returns the prefix of all destinations of the same kind.
+    /// Returns the prefix that all destinations of the same kind have.
     pub(crate) const fn root(self) -> Self {
         Self {
             bits: 0,
@@ -121,6 +127,14 @@ impl Prefix {
         self.shortened(equal - equal % STRIDE)
     }
 
+    /// Returns this prefix and all shorter ones whose length is a multiple of [`STRIDE`] bits, down
+    /// to that of `shortest`.
+    pub(crate) fn shortened_to(self, shortest: Self) -> impl Iterator<Item = Self> {
+        let lengths = shortest.len..self.len;
+        let shorter = lengths.filter(|len| len.is_multiple_of(STRIDE));
+        iter::once(self).chain(shorter.map(move |len| self.shortened(len)))
+    }
+
     /// Returns the first destination with the prefix.
     pub(crate) const fn first(self) -> Self {
         Self {
@@ -147,7 +161,8 @@ impl Prefix {
 
     /// Returns the name of the tree chain for this prefix.
     pub(crate) fn chain_name(self, dispatch: DispatchChain) -> Box<str> {
-        format!("{}{}", tree_prefix(dispatch), ChainSuffix(self)).into()
+        let start = start_of_names(dispatch, self.space);
+        format!("{start}{}", ChainSuffix(self)).into()
     }
 
     fn shortened(self, len: u8) -> Self {
@@ -161,8 +176,10 @@ impl Prefix {
 
     fn ip(self) -> IpAddr {
         match self.space {
-            Space::Ipv6 => Ipv6Addr::from_bits(self.bits).into(),
-            Space::Ipv4 | Space::Ports => {
+            Space::ClusterIps(IpFamily::V6) | Space::ExternalIps(IpFamily::V6) => {
+                Ipv6Addr::from_bits(self.bits).into()
+            }
+            _ => {
                 let [a, b, c, d, ..] = self.bits.to_be_bytes();
                 Ipv4Addr::new(a, b, c, d).into()
             }
@@ -209,8 +226,10 @@ impl fmt::Display for ChainSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = self.0;
         match prefix.space {
-            Space::Ipv4 => write!(f, "{}/{}", prefix.ip(), prefix.len),
-            Space::Ipv6 => {
+            Space::ClusterIps(IpFamily::V4) | Space::ExternalIps(IpFamily::V4) => {
+                write!(f, "{}/{}", prefix.ip(), prefix.len)
+            }
+            Space::ClusterIps(IpFamily::V6) | Space::ExternalIps(IpFamily::V6) => {
                 let digest = Sha256::digest(prefix.bits.to_be_bytes());
                 let hash: String = BASE32.encode(&digest).chars().take(HASH_CHARS).collect();
                 write!(f, "{hash}/{}", prefix.len)
@@ -223,6 +242,13 @@ impl fmt::Display for ChainSuffix {
     }
 }
 
+fn address_bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()) << 96,
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
+}
+
 const fn protocol_bits(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Tcp => 1,
@@ -231,14 +257,13 @@ const fn protocol_bits(protocol: Protocol) -> u8 {
     }
 }
 
-const fn tree_prefix(dispatch: DispatchChain) -> &'static str {
-    match dispatch {
-        DispatchChain::FilterServices
-        | DispatchChain::FilterNodePorts
-        | DispatchChain::NatServices
-        | DispatchChain::NatNodePorts => "KUBE-SVC-",
-        DispatchChain::FilterExternalServices => "KUBE-EXT-",
-        DispatchChain::FilterProxyFirewall => "KUBE-FW-",
+/// Returns how the names of a tree's chains begin.
+const fn start_of_names(dispatch: DispatchChain, space: Space) -> &'static str {
+    match (dispatch, space) {
+        (DispatchChain::NatServices, Space::ExternalIps(_))
+        | (DispatchChain::FilterExternalServices, _) => "KUBE-EXT-",
+        (DispatchChain::FilterProxyFirewall, _) => "KUBE-FW-",
+        _ => "KUBE-SVC-",
     }
 }
 
@@ -248,22 +273,31 @@ pub(crate) fn tree_of(table: Table, name: &str) -> Option<DispatchChain> {
     let all = DispatchChain::ALL.into_iter();
     let mut of_table = all.filter(|dispatch| dispatch.table() == table);
     of_table.find(|dispatch| {
-        let suffix = name.strip_prefix(tree_prefix(*dispatch));
-        suffix
-            .and_then(|suffix| suffix.split_once('/'))
-            .is_some_and(|(start, _)| {
+        spaces(*dispatch).iter().any(|space| {
+            let suffix = name.strip_prefix(start_of_names(*dispatch, *space));
+            let prefix = suffix.and_then(|suffix| suffix.split_once('/'));
+            prefix.is_some_and(|(first, _)| {
                 // Names of protocols are the only part in lower case.
-                start.starts_with(|first: char| first.is_ascii_lowercase()) == is_by_port(*dispatch)
+                let is_protocol = first.starts_with(|first: char| first.is_ascii_lowercase());
+                is_protocol == (*space == Space::Ports)
             })
+        })
     })
 }
 
-/// Reports whether the rules of a dispatch chain match ports of the node, and not addresses.
-const fn is_by_port(dispatch: DispatchChain) -> bool {
-    matches!(
-        dispatch,
-        DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts
-    )
+/// Returns the kinds of destinations that the rules of a dispatch chain match. Names do not depend
+/// on the family.
+const fn spaces(dispatch: DispatchChain) -> &'static [Space] {
+    const CLUSTER_IPS: Space = Space::ClusterIps(IpFamily::V4);
+    const EXTERNAL_IPS: Space = Space::ExternalIps(IpFamily::V4);
+    match dispatch {
+        DispatchChain::FilterServices => &[CLUSTER_IPS],
+        DispatchChain::FilterExternalServices | DispatchChain::FilterProxyFirewall => {
+            &[EXTERNAL_IPS]
+        }
+        DispatchChain::NatServices => &[CLUSTER_IPS, EXTERNAL_IPS],
+        DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts => &[Space::Ports],
+    }
 }
 
 #[cfg(test)]
@@ -272,7 +306,7 @@ mod tests {
     use crate::net::Port;
 
     fn address(text: &str) -> Prefix {
-        Prefix::of(DispatchDestination::Address(text.parse().unwrap())).unwrap()
+        Prefix::of(DispatchDestination::ClusterIp(text.parse().unwrap())).unwrap()
     }
 
     fn node_port(protocol: Protocol, number: u16) -> Prefix {
@@ -298,6 +332,12 @@ mod tests {
         assert_eq!(ports.to_string(), " -m udp -p udp --dport 24576:32767");
         let name = ports.chain_name(DispatchChain::NatNodePorts);
         assert_eq!(&*name, "KUBE-SVC-udp/24576-32767");
+        let external = DispatchDestination::ExternalIp([192, 0, 2, 1].into());
+        let name = Prefix::of(external)
+            .unwrap()
+            .chain_name(DispatchChain::NatServices);
+        assert_eq!(&*name, "KUBE-EXT-192.0.2.1/32");
+
         let one = node_port(Protocol::Sctp, 65_535);
         assert_eq!(one.to_string(), " -m sctp -p sctp --dport 65535");
         assert_eq!(
@@ -309,15 +349,22 @@ mod tests {
     #[test]
     fn chain_names_fit_the_kernel_and_differ_from_those_of_services() {
         let longest = ["255.255.255.255", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
-        let addresses = longest.map(address);
-        let ports = node_port(Protocol::Sctp, 65_535);
+        let longest: [IpAddr; 2] = longest.map(|ip| ip.parse().unwrap());
+        let addresses = longest.map(DispatchDestination::ClusterIp);
+        let external = longest.map(DispatchDestination::ExternalIp);
+        let destinations = addresses.into_iter().chain(external);
+        let mut prefixes: Vec<Prefix> = destinations.filter_map(Prefix::of).collect();
+        prefixes.push(node_port(Protocol::Sctp, 65_535));
         for dispatch in DispatchChain::ALL {
-            let prefixes: &[Prefix] = if is_by_port(dispatch) {
-                &[ports]
-            } else {
-                &addresses
+            let of_family = |space: Space| match space {
+                Space::ClusterIps(_) => Space::ClusterIps(IpFamily::V4),
+                Space::ExternalIps(_) => Space::ExternalIps(IpFamily::V4),
+                Space::Ports => Space::Ports,
             };
-            for prefix in prefixes {
+            let its_prefixes = prefixes.iter();
+            let its_prefixes =
+                its_prefixes.filter(|one| spaces(dispatch).contains(&of_family(one.space)));
+            for prefix in its_prefixes {
                 let name = prefix.chain_name(dispatch);
                 assert!(name.len() <= 28, "{name}");
                 assert_eq!(tree_of(dispatch.table(), &name), Some(dispatch), "{name}");

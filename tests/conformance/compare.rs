@@ -23,13 +23,17 @@ const DISPATCH: [(&str, &str); 6] = [
 const TAIL: &str = "kubernetes service nodeports";
 
 /// The dispatch chain that a chain of a tree belongs to, whose names have a slash.
-fn tree_of(chain: &str) -> Option<&'static str> {
+fn tree_of(table: &str, chain: &str) -> Option<&'static str> {
+    let external = match table {
+        "nat" => "KUBE-SERVICES",
+        _ => "KUBE-EXTERNAL-SERVICES",
+    };
     let starts = [
         ("KUBE-SVC-tcp", "KUBE-NODEPORTS"),
         ("KUBE-SVC-udp", "KUBE-NODEPORTS"),
         ("KUBE-SVC-sctp", "KUBE-NODEPORTS"),
         ("KUBE-SVC-", "KUBE-SERVICES"),
-        ("KUBE-EXT-", "KUBE-EXTERNAL-SERVICES"),
+        ("KUBE-EXT-", external),
         ("KUBE-FW-", "KUBE-PROXY-FIREWALL"),
     ];
     let of = starts.iter().find(|(start, _)| chain.starts_with(start));
@@ -61,7 +65,7 @@ impl Rules {
             } else if let Some(chain) = line.strip_prefix(':') {
                 let mut words = chain.split(' ');
                 let (name, policy) = (words.next().unwrap(), words.next().unwrap());
-                if tree_of(name).is_some() {
+                if tree_of(table, name).is_some() {
                     has_trees = true;
                     continue;
                 }
@@ -69,11 +73,11 @@ impl Rules {
                 chains.insert(place, (policy.to_owned(), Vec::new()));
             } else if let Some(rule) = line.strip_prefix("-A ") {
                 let (name, rule) = rule.split_once(' ').unwrap();
-                if tree_of(rule.rsplit(' ').next().unwrap()).is_some() {
+                if tree_of(table, rule.rsplit(' ').next().unwrap()).is_some() {
                     // Leads to rules that follow.
                     continue;
                 }
-                let name = tree_of(name).unwrap_or(name);
+                let name = tree_of(table, name).unwrap_or(name);
                 let place = (table.to_owned(), name.to_owned());
                 let line = format!("-A {name} {rule}");
                 chains.get_mut(&place).unwrap().1.push(line);

@@ -20,7 +20,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
     {
-        let to = DispatchDestination::Address(service.cluster_ip);
+        let to = DispatchDestination::ClusterIp(service.cluster_ip);
         rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
             rule.comment(PortComment::ClusterIp.for_port(name))
                 .protocol(port.protocol)
@@ -50,7 +50,7 @@ pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opt
     ];
     for (comment, ips, chain) in addresses {
         for ip in ips.iter().filter(|ip| plan.owns_address(**ip)) {
-            let to = DispatchDestination::Address(*ip);
+            let to = DispatchDestination::ExternalIp(*ip);
             rules.dispatch_rule(DispatchChain::NatServices, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
@@ -101,7 +101,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
     if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
     {
-        let to = DispatchDestination::Address(service.cluster_ip);
+        let to = DispatchDestination::ClusterIp(service.cluster_ip);
         rules.dispatch_rule(DispatchChain::FilterServices, to, |rule| {
             rule.comment(blocking.reason.for_port(name))
                 .protocol(port.protocol)
@@ -114,7 +114,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
         let comment = PortComment::NotAccepted(plan.chain(ChainKind::SourceRanges));
         let ips = service.load_balancer_ips.iter();
         for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-            let to = DispatchDestination::Address(*ip);
+            let to = DispatchDestination::ExternalIp(*ip);
             rules.dispatch_rule(DispatchChain::FilterProxyFirewall, to, |rule| {
                 rule.comment(comment.for_port(name))
                     .protocol(port.protocol)
@@ -158,7 +158,7 @@ fn write_external_blocking_rules(
     let external = external_ips(service, options).iter();
     let ips = external.chain(&service.load_balancer_ips);
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
-        let to = DispatchDestination::Address(*ip);
+        let to = DispatchDestination::ExternalIp(*ip);
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .protocol(port.protocol)

@@ -6,8 +6,13 @@
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
 //! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, the root or
 //! inner chain holds that rule in place of a jump. The root begins with the rules that match
-//! several destinations. Prefixes in one chain do not overlap, and rules of one destination stay
-//! together in their order: the same rules match a packet as in a flat chain.
+//! several destinations.
+//!
+//! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
+//! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
+//! that a user has chosen can make the chains for them deep. Rules of different Services never
+//! match the same packet, and those of one destination stay together in their order: so the same
+//! rules match a packet as in a flat chain.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
 //! NodePort (16 bits). The root divides its rules by the first three bits. An inner chain divides

@@ -4,6 +4,9 @@
 //! The rules may be those of another proxy, and nothing is restored into the kernel: `explain`
 //! compares how many rules a packet traverses in the two forms.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
 use super::dispatch_tree::{DispatchTree, TreeExtent};
 use super::thresholds::TreeThresholds;
 use crate::model::ServiceName;
@@ -11,7 +14,8 @@ use crate::net::Port;
 use crate::render::service::{DispatchKey, DispatchRule, write_line};
 use crate::rules::{Match, Rule, RuleSet};
 use crate::ruleset::{
-    DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, has_trees, inline_trees,
+    DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, PortComment, has_trees,
+    inline_trees,
 };
 
 /// Converts trees to flat chains, or flat chains to trees; returns the new form and the rules.
@@ -58,9 +62,14 @@ fn tree_payload(
     }
     // Entered as the rules of one Service: those of one destination keep their order.
     let service = ServiceName::new("all", "services");
+    let cluster_ips: BTreeSet<IpAddr> = of_services
+        .iter()
+        .filter(|rule| is_for_cluster_ip(dispatch, rule))
+        .filter_map(|rule| address(rule))
+        .collect();
     let of_services: Vec<DispatchRule> = of_services
         .into_iter()
-        .map(|rule| dispatch_rule(dispatch, rule))
+        .map(|rule| dispatch_rule(dispatch, &cluster_ips, rule))
         .collect();
     let mut tree = DispatchTree::new(dispatch);
     tree.replace(&service, &[], &of_services);
@@ -83,10 +92,22 @@ fn tree_payload(
     String::from_utf8(payload).ok()
 }
 
-fn dispatch_rule(dispatch: DispatchChain, rule: &Rule) -> DispatchRule {
+fn dispatch_rule(
+    dispatch: DispatchChain,
+    cluster_ips: &BTreeSet<IpAddr>,
+    rule: &Rule,
+) -> DispatchRule {
     let destination = match dispatch {
         DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts => port(rule),
-        _ => address(rule),
+        // All rules of one address count as one kind, so that they stay together in their order: in
+        // the rules of another proxy, several may match the same packet.
+        _ => address(rule).map(|ip| {
+            if cluster_ips.contains(&ip) {
+                DispatchDestination::ClusterIp(ip)
+            } else {
+                DispatchDestination::ExternalIp(ip)
+            }
+        }),
     };
     DispatchRule {
         key: DispatchKey {
@@ -98,10 +119,20 @@ fn dispatch_rule(dispatch: DispatchChain, rule: &Rule) -> DispatchRule {
     }
 }
 
+/// Reports whether a rule is for traffic to a cluster IP.
+fn is_for_cluster_ip(dispatch: DispatchChain, rule: &Rule) -> bool {
+    let comment = || PortComment::parse(rule.comment()?).map(|(comment, _)| comment);
+    match dispatch {
+        DispatchChain::FilterServices => true,
+        DispatchChain::NatServices => comment() == Some(PortComment::ClusterIp),
+        _ => false,
+    }
+}
+
 /// Returns the only destination address that a rule matches.
-fn address(rule: &Rule) -> Option<DispatchDestination> {
+fn address(rule: &Rule) -> Option<IpAddr> {
     let destination = rule.destination.filter(|matched| !matched.negated)?;
-    destination.value.host().map(DispatchDestination::Address)
+    destination.value.host()
 }
 
 /// Returns the only destination port that a rule matches.

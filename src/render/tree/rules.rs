@@ -5,20 +5,25 @@
 //! Service that comes and goes does not split and merge a leaf each time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use crate::model::ServiceName;
 use crate::render::service::DispatchRule;
 use crate::ruleset::Prefix;
 
-/// Maximum rules of a leaf; with more it is split.
+/// Maximum size of a leaf; a larger one is split, unless all of its rules have one destination.
 ///
-/// A leaf is written whole: with eight rules of about 165 bytes, a change that splits it writes
-/// less than 2 KB.
-pub(super) const LEAF_RULES: usize = 8;
+/// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB.
+const LEAF: LeafSize = LeafSize {
+    rules: 8,
+    bytes: 1_200,
+};
 
 /// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
-/// rules they have. Addresses far from each other, such as a few external IPs, make leaves of IPv4
-/// that deep.
+/// rules they have. Cluster IPs in one or two ranges make no leaf that deep. External IPs can: a
+/// few that were chosen for it, each with some more bits in common with the others, make a chain of
+/// their own for every three bits.
 ///
 /// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
 /// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
@@ -34,12 +39,27 @@ pub(super) type RuleReference = (ServiceName, u32);
 /// Rules of one dispatch chain by destination.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RulesByDestination {
-    /// Rules with a single destination, by that destination; those of one destination are sorted by
-    /// Service and index.
-    single: BTreeMap<Prefix, Vec<RuleReference>>,
+    /// Rules with a single destination, by that destination.
+    single: BTreeMap<Prefix, RulesOfDestination>,
     /// Rules that match several destinations, such as all addresses of the node, and those of which
     /// the destination is unknown. They stay in the root.
     several_or_unknown: BTreeSet<RuleReference>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct RulesOfDestination {
+    /// Sorted by Service and index.
+    references: Vec<RuleReference>,
+    /// Length of the rules without `-A CHAIN`.
+    bytes: usize,
+}
+
+/// Size of a leaf, or of the rules of a prefix.
+#[derive(Debug, Clone, Copy, Default)]
+struct LeafSize {
+    rules: usize,
+    /// Length of the rules without `-A CHAIN`.
+    bytes: usize,
 }
 
 /// Kind of a tree chain.
@@ -77,11 +97,12 @@ impl RulesByDestination {
     pub(super) fn add(&mut self, rule: &DispatchRule, reference: RuleReference) {
         match Prefix::of(rule.destination) {
             Some(destination) => {
-                // Most destinations have one rule: room for four would be most of the memory.
-                let rules = self.single.entry(destination);
-                let rules = rules.or_insert_with(|| Vec::with_capacity(1));
-                if let Err(at) = rules.binary_search(&reference) {
-                    rules.insert(at, reference);
+                let rules = self.single.entry(destination).or_default();
+                if let Err(at) = rules.references.binary_search(&reference) {
+                    // Most destinations have one rule: room for four would be most of the memory.
+                    rules.references.reserve_exact(1);
+                    rules.references.insert(at, reference);
+                    rules.bytes += rule.text.len();
                 }
             }
             None => drop(self.several_or_unknown.insert(reference)),
@@ -93,9 +114,12 @@ impl RulesByDestination {
             self.several_or_unknown.remove(reference);
             return;
         };
-        if let Some(rules) = self.single.get_mut(&destination) {
-            rules.retain(|known| known != reference);
-            if rules.is_empty() {
+        if let Some(rules) = self.single.get_mut(&destination)
+            && let Ok(at) = rules.references.binary_search(reference)
+        {
+            rules.references.remove(at);
+            rules.bytes -= rule.text.len();
+            if rules.references.is_empty() {
                 self.single.remove(&destination);
             }
         }
@@ -109,9 +133,19 @@ impl RulesByDestination {
     /// Returns the content of the root, without the rules of [`Self::several_or_unknown`]. Each of
     /// its prefixes with several rules has a chain, however few they are.
     pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart<'_>> {
-        let first = self.single.keys().next();
-        first.map_or_else(Vec::new, |first| {
-            Division::of(self, first.root(), 1, recorded)
+        let roots = self.roots();
+        roots
+            .flat_map(|root| Division::of(self, root, 1, recorded))
+            .collect()
+    }
+
+    /// Returns the empty prefix of cluster IPs, of external IPs and of ports, each if it has rules:
+    /// the root divides each kind separately.
+    fn roots(&self) -> impl Iterator<Item = Prefix> {
+        let root = |(destination, _): (&Prefix, &_)| destination.root();
+        iter::successors(self.single.iter().next().map(root), move |before| {
+            let mut after = self.single.range((Excluded(before.last()), Unbounded));
+            after.next().map(root)
         })
     }
 
@@ -124,7 +158,7 @@ impl RulesByDestination {
         match chain.kind {
             TreeChainKind::Leaf => {
                 let rules = self.within(chain.prefix);
-                rules.map(|(_, rules)| ChainPart::Rules(rules)).collect()
+                rules.map(RulesOfDestination::part).collect()
             }
             TreeChainKind::Inner => {
                 let common = self.common_prefix(chain.prefix);
@@ -136,19 +170,23 @@ impl RulesByDestination {
     /// Returns the chain for a prefix with several rules.
     ///
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
-    /// addresses traverse the jumps of the root only. A deeper one keeps the prefix that it had as
-    /// a leaf, so that a split leaves its parent unchanged.
+    /// addresses traverse the jumps of the root only. When a rule is removed, that prefix may
+    /// become longer; the rules were divided if any shorter one has an inner chain. A deeper chain
+    /// keeps the prefix that it had as a leaf, so that a split leaves its parent unchanged.
     fn chain(
         &self,
-        (prefix, count): (Prefix, usize),
+        (prefix, size): (Prefix, LeafSize),
         depth: u8,
         recorded: RecordedKind<'_>,
     ) -> TreeChain {
         let common = self.common_prefix(prefix);
         let inner = if depth == 1 { common } else { prefix };
-        let was_inner = || recorded(inner) == Some(TreeChainKind::Inner);
+        let was_inner = || {
+            let mut possible = inner.shortened_to(prefix);
+            possible.any(|prefix| recorded(prefix) == Some(TreeChainKind::Inner))
+        };
         let can_split = depth < MAX_TREE_DEPTH && !common.is_single();
-        let is_inner = can_split && !fits_leaf(count, was_inner);
+        let is_inner = can_split && !size.fits_leaf(was_inner);
         let (prefix, kind) = if is_inner {
             (inner, TreeChainKind::Inner)
         } else {
@@ -174,30 +212,49 @@ impl RulesByDestination {
         }
     }
 
-    /// Counts the rules of a prefix, up to one more than a leaf has.
-    fn count(&self, prefix: Prefix) -> usize {
-        let mut count = 0;
-        for (_, rules) in self.within(prefix) {
-            count += rules.len();
-            if count > LEAF_RULES {
-                return LEAF_RULES + 1;
+    /// Returns the size of the rules of a prefix, or of some of them that are too many for a leaf.
+    fn size(&self, prefix: Prefix) -> LeafSize {
+        let mut size = LeafSize::default();
+        for rules in self.within(prefix) {
+            size.rules += rules.references.len();
+            size.bytes += rules.bytes;
+            if !size.is_within(LEAF) {
+                break;
             }
         }
-        count
+        size
     }
 
-    fn within(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &Vec<RuleReference>)> {
-        self.single.range(prefix.first()..=prefix.last())
+    fn within(&self, prefix: Prefix) -> impl Iterator<Item = &RulesOfDestination> {
+        let within = self.single.range(prefix.first()..=prefix.last());
+        within.map(|(_, rules)| rules)
     }
 }
 
-/// Reports whether this number of rules gets into one leaf.
-fn fits_leaf(count: usize, were_divided: impl FnOnce() -> bool) -> bool {
-    count <= LEAF_RULES / 2 || (count <= LEAF_RULES && !were_divided())
+impl RulesOfDestination {
+    fn part(&self) -> ChainPart<'_> {
+        ChainPart::Rules(&self.references)
+    }
 }
 
-/// Division of the rules of the root or of an inner chain between its parts: by one bit of their
-/// destinations at a time, up to three, until those of a prefix fit into a leaf.
+impl LeafSize {
+    /// Reports whether rules of this size get into one leaf.
+    fn fits_leaf(self, were_divided: impl FnOnce() -> bool) -> bool {
+        let half = Self {
+            rules: LEAF.rules / 2,
+            bytes: LEAF.bytes / 2,
+        };
+        self.is_within(half) || (self.is_within(LEAF) && !were_divided())
+    }
+
+    const fn is_within(self, limit: Self) -> bool {
+        self.rules <= limit.rules && self.bytes <= limit.bytes
+    }
+}
+
+/// Division of the rules of the root or of an inner chain between its parts, by up to three bits of
+/// their destinations: in the root by all three, in an inner chain by one bit at a time until the
+/// rules of a prefix fit into a leaf. A single rule is a part of its own.
 struct Division<'r, 'f> {
     rules: &'r RulesByDestination,
     /// Prefix after which the rules are divided: of the root the empty one, of an inner chain that
@@ -230,15 +287,14 @@ impl<'r, 'f> Division<'r, 'f> {
     /// Adds the parts for the rules of a prefix.
     fn divide(&mut self, prefix: Prefix) {
         let depth = self.target_depth;
-        let count = self.rules.count(prefix);
-        if count <= 1 {
+        let size = self.rules.size(prefix);
+        if size.rules <= 1 {
             let rules = self.rules.within(prefix);
-            self.parts
-                .extend(rules.map(|(_, rules)| ChainPart::Rules(rules)));
+            self.parts.extend(rules.map(RulesOfDestination::part));
         } else if prefix.len == self.common.child_len() {
-            let chain = self.rules.chain((prefix, count), depth, self.recorded);
+            let chain = self.rules.chain((prefix, size), depth, self.recorded);
             self.parts.push(ChainPart::Jump(chain));
-        } else if prefix != self.common && self.is_leaf(prefix, count) {
+        } else if prefix != self.common && self.is_leaf(prefix, size) {
             self.parts.push(ChainPart::Jump(TreeChain {
                 prefix,
                 kind: TreeChainKind::Leaf,
@@ -253,10 +309,10 @@ impl<'r, 'f> Division<'r, 'f> {
     }
 
     /// Reports whether the rules of a prefix one or two bits longer than `common` get into one
-    /// leaf. Never in the root: an inner chain there has the common prefix of its rules in its
-    /// name, by which it is not found here.
-    fn is_leaf(&self, prefix: Prefix, count: usize) -> bool {
-        self.target_depth > 1 && fits_leaf(count, || self.was_divided(prefix))
+    /// leaf. Never in the root: its inner chains have the common prefix of their rules in their
+    /// names, so that a lookup of the prefixes here would not find that rules were divided.
+    fn is_leaf(&self, prefix: Prefix, size: LeafSize) -> bool {
+        self.target_depth > 1 && size.fits_leaf(|| self.was_divided(prefix))
     }
 
     /// Reports whether the rules of a prefix are in several chains in the kernel.
