@@ -129,13 +129,21 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 
-/// Reports whether the rules of both families have chains of dispatch trees.
+/// Reports whether the rules of both families have chains of dispatch trees, for cluster IPs and for
+/// external IPs.
 fn has_trees(lab: &Lab) -> bool {
-    let is_tree_chain = |line: &str| line.starts_with(":KUBE-SVC-") && line.contains('/');
-    let families = [Family::V4, Family::V6];
-    let found = families.map(|family| lab.rules(family).lines().any(is_tree_chain));
-    assert_eq!(found[0], found[1]);
-    found[0]
+    let found = [Family::V4, Family::V6].map(|family| {
+        let rules = lab.rules(family);
+        [":KUBE-SVC-", ":KUBE-EXT-"].map(|start| {
+            let mut chains = rules.lines().filter(|line| line.starts_with(start));
+            chains.any(|line| line.contains('/'))
+        })
+    });
+    let [first, rest @ ..] = found.as_flattened() else {
+        unreachable!()
+    };
+    assert!(rest.iter().all(|one| one == first), "{found:?}");
+    *first
 }
 
 /// Waits until a proxy that starts next to another one has dealt with the rules: until then, it
@@ -227,6 +235,7 @@ fn lab(backend: Backend) -> Lab {
             &format!("more-{number}"),
             json!({
                 "clusterIP": ips[0], "clusterIPs": ips,
+                "externalIPs": [format!("192.0.2.{number}"), format!("2001:db8::{number:x}")],
                 "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"],
             }),
         );
