@@ -129,8 +129,8 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 
-/// Reports whether the rules of both families have chains of dispatch trees, for cluster IPs and for
-/// external IPs.
+/// Reports whether the rules of both families have chains of dispatch trees, for cluster IPs and
+/// for external IPs.
 fn has_trees(lab: &Lab) -> bool {
     let found = [Family::V4, Family::V6].map(|family| {
         let rules = lab.rules(family);

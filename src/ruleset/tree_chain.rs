@@ -6,24 +6,28 @@
 //!
 //! # Names
 //!
-//! | dispatch chain           | tree chain                                              |
-//! |--------------------------|---------------------------------------------------------|
-//! | `KUBE-SERVICES`          | `KUBE-SVC-10.96.0.0/15`, `KUBE-SVC-MFZWIZLTOQ4TKM/111`, `KUBE-EXT-192.0.2.0/24` |
-//! | `KUBE-NODEPORTS`         | `KUBE-SVC-tcp/30720-31743`                              |
-//! | `KUBE-EXTERNAL-SERVICES` | `KUBE-EXT-192.0.2.0/24`                                 |
-//! | `KUBE-PROXY-FIREWALL`    | `KUBE-FW-192.0.2.0/24`                                  |
+//! | dispatch chain           | destinations         | tree chain                           |
+//! |--------------------------|----------------------|--------------------------------------|
+//! | `KUBE-SERVICES`          | cluster IPs          | `KUBE-SVC-10.96.0.0/16`              |
+//! |                          | of IPv6, hashed      | `KUBE-SVC-/vRWfXzO0.9aUHsbhZk`       |
+//! |                          | external IPs, in nat | `KUBE-EXT-192.0.2.0/24`              |
+//! | `KUBE-NODEPORTS`         | ports                | `KUBE-SVC-tcp/30720-30975`           |
+//! | `KUBE-EXTERNAL-SERVICES` | external IPs         | `KUBE-EXT-192.0.2.0/24`              |
+//! |                          | NodePorts            | `KUBE-EXT-tcp/30720-30975`           |
+//! | `KUBE-PROXY-FIREWALL`    | load balancer IPs    | `KUBE-FW-192.0.2.0/24`               |
 //!
 //! A full sync of kube-proxy deletes chains of the nat table with the prefix of a Service chain
 //! that it does not know: it removes a tree that it takes over. The hash in the name of a Service
-//! chain has no slash, as names of tree chains have. Chain names have at most 28
-//! characters, too few for an IPv6 prefix: it is hashed. `nft` can read the names that it prints,
-//! as they have only letters, digits, dots, dashes and slashes.
+//! chain has no slash, as names of tree chains have. Chain names have at most 28 characters, too
+//! few for an IPv6 prefix: it is hashed, with so many bits that a user who may choose addresses
+//! cannot find two prefixes with the same name. `nft` can read the names that it prints, as they
+//! have only letters, digits, dots, dashes, underscores and slashes.
 
 use std::fmt;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use data_encoding::BASE32;
+use data_encoding::BASE64URL_NOPAD;
 use sha2::{Digest, Sha256};
 
 use super::shared_chains::{DispatchChain, DispatchDestination};
@@ -31,16 +35,17 @@ use crate::net::{IpFamily, Protocol};
 use crate::rules::Table;
 
 /// Maximum bits by which the prefixes in an inner chain are longer than what all of its rules have
-/// in common: at most eight jumps.
+/// in common: at most sixteen jumps.
 ///
-/// A chain is written whole. With four bits it could have sixteen rules of about 165 bytes, and
-/// one change would write more than 2 KB. Nor is it faster: when all chains divided by the same
-/// number of bits, `connect()` to the last of 30,000 Services took 9.4 us with three bits and 9.7
-/// us with four on nft, 8.9 and 9.0 us on legacy; with 1,000 Services the same (medians).
-pub(crate) const STRIDE: u8 = 3;
+/// With four bits a tree of IPv4 addresses needs no more chains on a path than nft allows. Three
+/// were as fast: when all chains divided by the same number of bits, `connect()` to the last of
+/// 30,000 Services took 9.4 us with three bits and 9.7 us with four on nft, 8.9 and 9.0 us on
+/// legacy; with 1,000 Services the same (medians).
+pub(crate) const STRIDE: u8 = 4;
 
-/// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-` and `/128`, a name of 27 characters.
-const HASH_CHARS: usize = 14;
+/// Characters of the hash of an IPv6 prefix: with `KUBE-SVC-/`, a name of 28 characters. They have
+/// 108 bits.
+const HASH_CHARS: usize = 18;
 
 /// Kind of destinations. Those of different kinds have no prefix in common.
 ///
@@ -230,9 +235,12 @@ impl fmt::Display for ChainSuffix {
                 write!(f, "{}/{}", prefix.ip(), prefix.len)
             }
             Space::ClusterIps(IpFamily::V6) | Space::ExternalIps(IpFamily::V6) => {
-                let digest = Sha256::digest(prefix.bits.to_be_bytes());
-                let hash: String = BASE32.encode(&digest).chars().take(HASH_CHARS).collect();
-                write!(f, "{hash}/{}", prefix.len)
+                let mut hasher = Sha256::new();
+                hasher.update(prefix.bits.to_be_bytes());
+                hasher.update([prefix.len]);
+                // No dash: `-j` within a rule is its jump, for a person who searches as well.
+                let hash = BASE64URL_NOPAD.encode(&hasher.finalize()).replace('-', ".");
+                write!(f, "/{hash:.HASH_CHARS$}")
             }
             Space::Ports => {
                 let (protocol, first, last) = prefix.ports();
@@ -292,9 +300,8 @@ const fn spaces(dispatch: DispatchChain) -> &'static [Space] {
     const EXTERNAL_IPS: Space = Space::ExternalIps(IpFamily::V4);
     match dispatch {
         DispatchChain::FilterServices => &[CLUSTER_IPS],
-        DispatchChain::FilterExternalServices | DispatchChain::FilterProxyFirewall => {
-            &[EXTERNAL_IPS]
-        }
+        DispatchChain::FilterExternalServices => &[EXTERNAL_IPS, Space::Ports],
+        DispatchChain::FilterProxyFirewall => &[EXTERNAL_IPS],
         DispatchChain::NatServices => &[CLUSTER_IPS, EXTERNAL_IPS],
         DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts => &[Space::Ports],
     }
@@ -319,19 +326,19 @@ mod tests {
         let one = address("10.96.0.1");
         assert_eq!(one.to_string(), " -d 10.96.0.1/32");
         let common = one.common(address("10.97.255.255"));
-        assert_eq!(common.to_string(), " -d 10.96.0.0/15");
+        assert_eq!(common.to_string(), " -d 10.96.0.0/12");
         let name = common.chain_name(DispatchChain::NatServices);
-        assert_eq!(&*name, "KUBE-SVC-10.96.0.0/15");
-        assert_eq!(common.child_len(), 18);
+        assert_eq!(&*name, "KUBE-SVC-10.96.0.0/12");
+        assert_eq!(common.child_len(), 16);
         let halves = common.halves().map(|half| half.to_string());
-        assert_eq!(halves, [" -d 10.96.0.0/16", " -d 10.97.0.0/16"]);
-        assert_eq!(common.last(), address("10.97.255.255"));
+        assert_eq!(halves, [" -d 10.96.0.0/13", " -d 10.104.0.0/13"]);
+        assert_eq!(common.last(), address("10.111.255.255"));
         assert_eq!(common.first(), address("10.96.0.0"));
 
         let ports = node_port(Protocol::Udp, 30_000).common(node_port(Protocol::Udp, 32_767));
-        assert_eq!(ports.to_string(), " -m udp -p udp --dport 24576:32767");
+        assert_eq!(ports.to_string(), " -m udp -p udp --dport 28672:32767");
         let name = ports.chain_name(DispatchChain::NatNodePorts);
-        assert_eq!(&*name, "KUBE-SVC-udp/24576-32767");
+        assert_eq!(&*name, "KUBE-SVC-udp/28672-32767");
         let external = DispatchDestination::ExternalIp([192, 0, 2, 1].into());
         let name = Prefix::of(external)
             .unwrap()

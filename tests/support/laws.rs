@@ -240,7 +240,7 @@ fn tampered(rules: &RuleSet, dice: &mut Dice) -> RuleSet {
             1 => lines.insert(at, line),
             2 if lines[at + 1].starts_with("-A") => lines.swap(at, at + 1),
             3 => lines[at] = line.replacen("-j ", "-m ttl --ttl-eq 7 -j ", 1),
-            4 => lines[at] = line.replacen("10.", "11.", 1).replacen("fd", "fe", 1),
+            4 => lines[at] = line.replacen(" 10.", " 11.", 1).replacen(" fd", " fe", 1),
             _ => {
                 let chain = line.split(' ').nth(1).unwrap();
                 lines.insert(at, format!("-A {chain} -s 192.0.2.77/32 -j RETURN"));

@@ -40,7 +40,7 @@ pub(super) struct ParsedChain {
     hasher: ParsedHasher,
     /// Number of rules, without jumps to other tree chains.
     pub(super) rule_count: u64,
-    /// Holds jumps to other tree chains.
+    /// Holds jumps to other tree chains, and not only to those of single destinations.
     pub(super) is_inner: bool,
 }
 
@@ -65,11 +65,18 @@ impl ParsedChain {
         self.hasher.add(rule);
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
-            self.is_inner = true;
+            self.is_inner |= !matches_one_destination(rule);
         } else {
             self.rule_count += 1;
         }
     }
+}
+
+/// Reports whether the jump to a tree chain is for a single address or port.
+fn matches_one_destination(jump: &str) -> bool {
+    let port = jump.split_once("--dport ").map(|(_, rest)| rest);
+    let is_one_port = port.is_some_and(|port| !port.contains(':'));
+    is_one_port || jump.contains("/32 ") || jump.contains("/128 ")
 }
 
 /// Hasher of the rules of one chain, rule by rule.

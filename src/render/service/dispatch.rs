@@ -168,8 +168,7 @@ fn write_external_blocking_rules(
         });
     }
     if let Some(node_port) = plan.node_port() {
-        // All addresses of the node.
-        let to = DispatchDestination::SeveralOrUnknown;
+        let to = DispatchDestination::Port(port.protocol, node_port);
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
             rule.comment(blocking.reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")

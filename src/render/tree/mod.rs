@@ -4,9 +4,9 @@
 //! In a *flat* dispatch chain the first packet of each connection traverses the rules of all
 //! Services until one matches. In a tree, the dispatch chain is the *root*: it holds jumps for
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
-//! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, the root or
-//! inner chain holds that rule in place of a jump. The root begins with the rules that match
-//! several destinations.
+//! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, an inner
+//! chain may hold that rule in place of a jump. A destination with many rules has a leaf of its
+//! own. The root begins with the rules that match several destinations.
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
@@ -14,9 +14,9 @@
 //! match the same packet, and those of one destination stay together in their order: so the same
 //! rules match a packet as in a flat chain.
 //!
-//! A prefix is the first bits of a destination: of an IP address, or of protocol (3 bits) and
-//! NodePort (16 bits). The root divides its rules by the first three bits. An inner chain divides
-//! them by up to three bits after the prefix that all of them have in common (in steps of three
+//! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
+//! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain divides
+//! them by up to four bits after the prefix that all of them have in common (in steps of four
 //! bits): by fewer where the rules then fit into one leaf.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over

@@ -99,6 +99,7 @@ fn dispatch_rule(
 ) -> DispatchRule {
     let destination = match dispatch {
         DispatchChain::FilterNodePorts | DispatchChain::NatNodePorts => port(rule),
+        DispatchChain::FilterExternalServices if rule.destination.is_none() => port(rule),
         // All rules of one address count as one kind, so that they stay together in their order: in
         // the rules of another proxy, several may match the same packet.
         _ => address(rule).map(|ip| {

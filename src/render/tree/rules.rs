@@ -12,7 +12,8 @@ use crate::model::ServiceName;
 use crate::render::service::DispatchRule;
 use crate::ruleset::Prefix;
 
-/// Maximum size of a leaf; a larger one is split, unless all of its rules have one destination.
+/// Maximum size of a leaf; a larger one is split. A destination whose rules alone are larger has a
+/// chain of its own, so that its rules are not written because of others.
 ///
 /// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB.
 const LEAF: LeafSize = LeafSize {
@@ -20,16 +21,22 @@ const LEAF: LeafSize = LeafSize {
     bytes: 1_200,
 };
 
-/// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, however many
-/// rules they have. Cluster IPs in one or two ranges make no leaf that deep. External IPs can: a
-/// few that were chosen for it, each with some more bits in common with the others, make a chain of
-/// their own for every three bits.
+/// Size of a jump to the chain of one destination, as one of IPv6 has it.
+const JUMP: LeafSize = LeafSize {
+    rules: 1,
+    bytes: 80,
+};
+
+/// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, and have all
+/// rules of their destinations. Those of IPv4 have sixteen addresses at most; cluster IPs of IPv4
+/// in one or two ranges make no leaf that deep. Addresses of IPv6 that a user has chosen for it
+/// can: each with four more bits in common with the others makes a level of its own.
 ///
 /// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
 /// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
 /// `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of other
 /// programs on the way; with nine, one such chain would make every restore fail. NodePorts need
-/// no more than seven, as their destinations have 19 bits, and each chain decides three.
+/// fewer, as their destinations have 20 bits, and each chain decides four.
 const MAX_TREE_DEPTH: u8 = 7;
 
 /// Reference to a dispatch rule of the applied state: its Service, and its index among the
@@ -66,9 +73,9 @@ struct LeafSize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeChainKind {
     /// Holds one rule for each longer prefix: the jump to the chain with the rules of that prefix,
-    /// or the rule of a Service itself if the prefix has only one.
+    /// or the rule of a Service itself.
     Inner,
-    /// Holds rules of Services only.
+    /// Holds the rules of Services for a prefix, or jumps to the chains of single destinations.
     Leaf,
 }
 
@@ -131,7 +138,7 @@ impl RulesByDestination {
     }
 
     /// Returns the content of the root, without the rules of [`Self::several_or_unknown`]. Each of
-    /// its prefixes with several rules has a chain, however few they are.
+    /// its prefixes with rules has a chain, however few they are.
     pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart<'_>> {
         let roots = self.roots();
         roots
@@ -158,7 +165,14 @@ impl RulesByDestination {
         match chain.kind {
             TreeChainKind::Leaf => {
                 let rules = self.within(chain.prefix);
-                rules.map(RulesOfDestination::part).collect()
+                let rules = rules.map(|(destination, rules)| {
+                    if chain.prefix.is_single() {
+                        rules.part()
+                    } else {
+                        rules.part_of_leaf(*destination, chain.depth + 1)
+                    }
+                });
+                rules.collect()
             }
             TreeChainKind::Inner => {
                 let common = self.common_prefix(chain.prefix);
@@ -167,7 +181,7 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the chain for a prefix with several rules.
+    /// Returns the chain for a prefix.
     ///
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
     /// addresses traverse the jumps of the root only. When a rule is removed, that prefix may
@@ -212,12 +226,17 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the size of the rules of a prefix, or of some of them that are too many for a leaf.
+    /// Returns the size that a leaf of this prefix has, or one that is too large for a leaf.
     fn size(&self, prefix: Prefix) -> LeafSize {
         let mut size = LeafSize::default();
-        for rules in self.within(prefix) {
-            size.rules += rules.references.len();
-            size.bytes += rules.bytes;
+        for (_, rules) in self.within(prefix) {
+            let of_destination = if rules.have_own_chain() {
+                JUMP
+            } else {
+                rules.size()
+            };
+            size.rules += of_destination.rules;
+            size.bytes += of_destination.bytes;
             if !size.is_within(LEAF) {
                 break;
             }
@@ -225,15 +244,46 @@ impl RulesByDestination {
         size
     }
 
-    fn within(&self, prefix: Prefix) -> impl Iterator<Item = &RulesOfDestination> {
-        let within = self.single.range(prefix.first()..=prefix.last());
-        within.map(|(_, rules)| rules)
+    /// Returns the destination of a prefix of which a leaf would have one rule.
+    fn only(&self, prefix: Prefix, size: LeafSize) -> Option<(Prefix, &RulesOfDestination)> {
+        let (destination, rules) = self.within(prefix).next()?;
+        (size.rules == 1).then_some((*destination, rules))
+    }
+
+    fn within(&self, prefix: Prefix) -> impl Iterator<Item = (&Prefix, &RulesOfDestination)> {
+        self.single.range(prefix.first()..=prefix.last())
     }
 }
 
 impl RulesOfDestination {
+    fn size(&self) -> LeafSize {
+        LeafSize {
+            rules: self.references.len(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Reports whether the rules are too many for a leaf of several destinations.
+    fn have_own_chain(&self) -> bool {
+        !self.size().is_within(LEAF)
+    }
+
     fn part(&self) -> ChainPart<'_> {
         ChainPart::Rules(&self.references)
+    }
+
+    /// Returns the part of a leaf of several destinations; `depth` is that of a chain that it jumps
+    /// to.
+    fn part_of_leaf(&self, destination: Prefix, depth: u8) -> ChainPart<'_> {
+        if self.have_own_chain() && depth <= MAX_TREE_DEPTH {
+            ChainPart::Jump(TreeChain {
+                prefix: destination,
+                kind: TreeChainKind::Leaf,
+                depth,
+            })
+        } else {
+            self.part()
+        }
     }
 }
 
@@ -252,9 +302,9 @@ impl LeafSize {
     }
 }
 
-/// Division of the rules of the root or of an inner chain between its parts, by up to three bits of
-/// their destinations: in the root by all three, in an inner chain by one bit at a time until the
-/// rules of a prefix fit into a leaf. A single rule is a part of its own.
+/// Division of the rules of the root or of an inner chain between its parts, by up to four bits of
+/// their destinations: in the root by all four, in an inner chain by one bit at a time until the
+/// rules of a prefix fit into a leaf, or there is only one.
 struct Division<'r, 'f> {
     rules: &'r RulesByDestination,
     /// Prefix after which the rules are divided: of the root the empty one, of an inner chain that
@@ -288,9 +338,14 @@ impl<'r, 'f> Division<'r, 'f> {
     fn divide(&mut self, prefix: Prefix) {
         let depth = self.target_depth;
         let size = self.rules.size(prefix);
-        if size.rules <= 1 {
-            let rules = self.rules.within(prefix);
-            self.parts.extend(rules.map(RulesOfDestination::part));
+        if size.rules == 0 {
+            return;
+        }
+        let can_have_rules = self.can_have_rules(prefix);
+        if let Some((destination, rules)) = self.rules.only(prefix, size)
+            && (can_have_rules || rules.have_own_chain())
+        {
+            self.parts.push(rules.part_of_leaf(destination, depth));
         } else if prefix.len == self.common.child_len() {
             let chain = self.rules.chain((prefix, size), depth, self.recorded);
             self.parts.push(ChainPart::Jump(chain));
@@ -308,7 +363,13 @@ impl<'r, 'f> Division<'r, 'f> {
         }
     }
 
-    /// Reports whether the rules of a prefix one or two bits longer than `common` get into one
+    /// Reports whether a prefix with one rule has it in the divided chain itself. Not in the root
+    /// or at the last bit: a chain with sixteen rules would take more than 2 KB.
+    fn can_have_rules(&self, prefix: Prefix) -> bool {
+        self.target_depth > 1 && prefix.len < self.common.child_len()
+    }
+
+    /// Reports whether the rules of a prefix one to three bits longer than `common` get into one
     /// leaf. Never in the root: its inner chains have the common prefix of their rules in their
     /// names, so that a lookup of the prefixes here would not find that rules were divided.
     fn is_leaf(&self, prefix: Prefix, size: LeafSize) -> bool {
@@ -317,7 +378,9 @@ impl<'r, 'f> Division<'r, 'f> {
 
     /// Reports whether the rules of a prefix are in several chains in the kernel.
     fn was_divided(&self, prefix: Prefix) -> bool {
-        let is_in_kernel = |half| (self.recorded)(half).is_some() || self.was_divided(half);
+        // The chain of a single destination does not show that others were divided.
+        let has_chain = |half: Prefix| !half.is_single() && (self.recorded)(half).is_some();
+        let is_in_kernel = |half| has_chain(half) || self.was_divided(half);
         prefix.len < self.common.child_len() && prefix.halves().into_iter().any(is_in_kernel)
     }
 }

@@ -1,0 +1,5 @@
+//! Trees of many rules.
+
+mod scene;
+mod shape;
+mod size;

@@ -1,0 +1,153 @@
+//! Number and size of the chains of large trees, and of the changes that a restore writes.
+
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+
+use super::super::TreeExtent;
+use super::scene::{KEY, LONGEST_NAME, NAMESPACE, Scene, addresses, ip};
+use crate::model::ServiceName;
+use crate::render::service::{DispatchKey, DispatchRule};
+use crate::ruleset::DispatchDestination;
+
+#[test]
+fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
+    let in_ranges = |first_of_second: u32, bits: u32| -> Vec<IpAddr> {
+        let first = addresses(first_of_second, [10, 96, 0, 0], bits);
+        let second = addresses(50_000 - first_of_second, [172, 16, 0, 0], bits);
+        first.chain(second).collect()
+    };
+    for (namespace, all, most_on_average) in [
+        (NAMESPACE, in_ranges(50_000, 16), 1_200),
+        (NAMESPACE, in_ranges(50_000, 17), 1_200),
+        (NAMESPACE, in_ranges(50_000, 20), 1_200),
+        (NAMESPACE, in_ranges(40_000, 20), 1_200),
+        (LONGEST_NAME, in_ranges(50_000, 16), 1_500),
+        (LONGEST_NAME, in_ranges(30_000, 17), 1_500),
+    ] {
+        let mut scene = Scene::in_namespace(namespace, all.iter().copied());
+        let (mut most, mut sum, mut count) = (0, 0, 0);
+        let step = 499;
+        for ip in all.iter().step_by(step) {
+            scene.remove(*ip);
+            let removed = scene.written();
+            scene.add(*ip);
+            let added = scene.written();
+            most = most.max(removed).max(added);
+            sum += removed + added;
+            count += 2;
+        }
+        assert!(most < 2_048, "{namespace}: {most} bytes");
+        assert!(
+            sum / count < most_on_average,
+            "{namespace}: {} bytes",
+            sum / count
+        );
+    }
+}
+
+#[test]
+fn the_chains_are_few() {
+    for (bits, most_chains) in [(16, 13_000), (17, 9_000), (20, 13_000)] {
+        let all: Vec<IpAddr> = addresses(50_000, [10, 96, 0, 0], bits).collect();
+        let scene = Scene::with(all.iter().copied());
+        assert!(scene.tree.len() < most_chains, "{}", scene.tree.len());
+    }
+}
+
+#[test]
+fn external_ips_do_not_make_the_tree_of_cluster_ips_deeper() {
+    let all: Vec<IpAddr> = addresses(3_000, [10, 96, 0, 0], 12).collect();
+    let mut scene = Scene::with(all);
+    // Each has one bit more in common with the cluster IPs than the one before.
+    let far = [
+        "31.0.0.1",
+        "11.0.0.1",
+        "10.1.0.1",
+        "10.110.0.1",
+        "10.97.0.1",
+    ]
+    .map(ip);
+    for _ in 0..2 {
+        for ip in far {
+            scene.add_external(ip);
+        }
+        assert!(scene.written() < 2_048);
+        assert!(scene.largest_leaf() <= 8);
+        for ip in far {
+            scene.remove_external(ip);
+        }
+        assert!(scene.written() < 2_048);
+    }
+}
+
+/// A Service with so many ports that its rules do not fit into a leaf.
+fn many_ports(ip: IpAddr) -> (ServiceName, Vec<DispatchRule>) {
+    let name = ServiceName::new("other", &format!("many-{ip}"));
+    let rules = (1..=300).map(|port| DispatchRule {
+        key: DispatchKey {
+            port_index: Some(port),
+            ..KEY
+        },
+        destination: DispatchDestination::ClusterIp(ip),
+        text: format!(" -m tcp -p tcp -d {ip} --dport {port} -m comment --comment x -j Y\n")
+            .into_bytes()
+            .into(),
+    });
+    (name, rules.collect())
+}
+
+#[test]
+fn many_rules_of_one_address_are_not_written_because_of_others() {
+    let mut scene = Scene::with(addresses(40, [10, 96, 0, 0], 8));
+    let heavy = [ip("10.97.0.1"), ip("10.96.0.201")].map(many_ports);
+    let mut rules: HashMap<ServiceName, Vec<DispatchRule>> = HashMap::new();
+    for (name, of_service) in heavy {
+        scene.tree.replace(&name, &[], &of_service);
+        rules.insert(name, of_service);
+    }
+    let written = |scene: &mut Scene| {
+        let text_of = |name: &ServiceName, at: u32| match rules.get(name) {
+            Some(rules) => &*rules[at as usize].text,
+            None => &*scene.rules[name].text,
+        };
+        let changes = scene
+            .tree
+            .render_and_record(TreeExtent::ChangedChains, &text_of);
+        let mut text = Vec::new();
+        changes.write_chains(&mut text);
+        text.len() + changes.root.map_or(0, |root| root.len())
+    };
+    assert!(written(&mut scene) > 20_000);
+    for neighbor in ["10.97.0.2", "10.97.200.1", "10.96.0.200", "10.96.0.202"].map(ip) {
+        scene.add(neighbor);
+        let added = written(&mut scene);
+        scene.remove(neighbor);
+        let removed = written(&mut scene);
+        assert!(
+            added < 1_500 && removed < 1_500,
+            "{added} and {removed} bytes"
+        );
+    }
+}
+
+#[test]
+fn cluster_ips_chosen_by_a_user_make_no_long_leaf() {
+    let other = u32::from_be_bytes([10, 101, 77, 41]);
+    // Each has some bits in common with the address of another user, down to the last one.
+    let near = (0..20).map(|bit| IpAddr::V4((other ^ (1 << bit)).into()));
+    let range = addresses(2_000, [10, 96, 0, 0], 20);
+    let in_another_range = (0..255).map(|last| IpAddr::from([10, 200, 7, last]));
+    let mut scene = Scene::with(range.chain(near).chain(in_another_range));
+    assert!(scene.largest_leaf() <= 8);
+    for far in ["10.111.1.1", "10.200.99.1", "10.101.77.41"].map(ip) {
+        scene.add(far);
+        let added = scene.written();
+        scene.remove(far);
+        let removed = scene.written();
+        assert!(
+            added < 2_048 && removed < 2_048,
+            "{added} and {removed} bytes"
+        );
+    }
+}
