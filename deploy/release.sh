@@ -93,7 +93,7 @@ write_archive() {
     cp -r "$work/$1/usr/share/doc/deltaproxy" "$tree/share/doc"
     cp deploy/CHANGELOG.md "$tree/share/doc/deltaproxy"
     chmod -R u=rwX,go=rX "$tree"
-    pack "$work/trees" "$name" | gzip -9 --no-name >"$set/$name.tar.gz"
+    pack "$work/trees" "$name" | gzip --no-name >"$set/$name.tar.gz"
     deploy/release/sbom.sh --arch "$1" --binary "$tree/bin/deltaproxy" >"$set/$name.cdx.json"
 }
 

@@ -64,7 +64,7 @@ add_layer() {
     tar --sort=name --mtime="@$2" --owner=0 --group=0 --numeric-owner --format=gnu \
         -C "$1" -cf "$work/layer" .
     echo "sha256:$(sha256sum "$work/layer" | cut -d ' ' -f 1)"
-    gzip -9 --no-name <"$work/layer" >"$work/layer.gz"
+    gzip --no-name <"$work/layer" >"$work/layer.gz"
     descriptor layer.v1.tar+gzip "$(add_blob "$work/layer.gz")"
 }
 
