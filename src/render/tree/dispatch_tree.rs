@@ -31,9 +31,10 @@ pub(crate) struct DispatchTree {
 /// Tree chain in the kernel.
 #[derive(Debug, Clone)]
 struct RecordedTreeChain {
-    /// Prefix, kind and depth; `None` for an adopted chain, of which the name does not show them.
+    /// Prefix, kind and depth; `None` for an adopted chain, whose name does not show all of them.
     shape: Option<TreeChain>,
-    /// Was rendered as an inner chain. If adopted: holds jumps to other tree chains.
+    /// Was rendered as an inner chain. If adopted: holds jumps to tree chains of several
+    /// destinations.
     is_inner: bool,
     digest: TextDigest,
     /// Names of the tree chains that it jumps to.
@@ -63,7 +64,8 @@ pub(crate) enum TreeExtent {
 pub(crate) struct TreeChanges {
     /// Written chains, each after those that it jumps to: its name, and its rules with `-A NAME`.
     pub(crate) written: Vec<(Box<str>, String)>,
-    /// Rules of the root; `None` if they are in the kernel already.
+    /// Rules of the root, without jumps to `KUBE-NODEPORTS`; `None` if they are in the kernel
+    /// already.
     pub(crate) root: Option<String>,
     /// Chains that no jump references anymore.
     pub(crate) deleted: Vec<Box<str>>,
@@ -162,8 +164,8 @@ impl DispatchTree {
         true
     }
 
-    /// Returns the desired rules of a chain of the tree, with `-A NAME`; `None` if the tree has no
-    /// chain of this name.
+    /// Returns the desired rules of a chain of the tree, with `-A NAME` and without jumps to
+    /// `KUBE-NODEPORTS`; `None` if the tree has no chain of this name.
     pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
         let recorded = |prefix: Prefix| kind_of(&self.chains, self.dispatch, prefix);
         if name == self.dispatch.name() {
@@ -176,7 +178,8 @@ impl DispatchTree {
     }
 
     /// Renders the chains that may differ from those in the kernel, and records them as if they
-    /// had been restored, so that the next call does not return them again.
+    /// had been restored, so that the next call does not return them again. If the restore fails,
+    /// the caller puts back a copy of the tree, or forgets it.
     pub(crate) fn render_and_record(
         &mut self,
         extent: TreeExtent,
@@ -378,8 +381,9 @@ fn parts_text(
     rules
 }
 
-/// Returns those rules of a Service that are in this dispatch chain, with references to them. The
-/// leftover Service has none: its rules are deleted when the chain is written.
+/// Returns those rules of a Service that are in this dispatch chain, with references to them. Rules
+/// without the index of a port belong to no Service (see `leftover_service`): they are left out,
+/// and so deleted when the chain is written.
 fn rules_in<'r>(
     dispatch: DispatchChain,
     service: &'r ServiceName,

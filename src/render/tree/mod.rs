@@ -6,18 +6,21 @@
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
 //! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, an inner
 //! chain may hold that rule in place of a jump. A destination with many rules has a leaf of its
-//! own. The root begins with the rules that match several destinations.
+//! own, to which other leaves jump as well. The root begins with the rules that match several or
+//! unknown destinations.
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
-//! that a user has chosen can make the chains for them deep. Rules of different Services never
-//! match the same packet, and those of one destination stay together in their order: so the same
-//! rules match a packet as in a flat chain.
+//! that a user has chosen can make the chains for them deep. The same
+//! rules match a packet as in a flat chain: those of one destination stay together in their order,
+//! and those of different Services never match the same packet, because the tracker selects one
+//! owner of each address and port.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
-//! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain divides
-//! them by up to four bits after the prefix that all of them have in common (in steps of four
-//! bits): by fewer where the rules then fit into one leaf.
+//! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
+//! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
+//! by one to four further bits: by fewer where the rules then fit into one leaf. An inner chain
+//! below the root has that common prefix in its name and in the jump to it.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).

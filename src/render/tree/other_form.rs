@@ -113,6 +113,7 @@ fn dispatch_rule(
     DispatchRule {
         key: DispatchKey {
             chain: dispatch,
+            // Any port: rules without one are left out of trees.
             port_index: Some(0),
         },
         destination: destination.unwrap_or(DispatchDestination::SeveralOrUnknown),

@@ -1,7 +1,7 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
 //! The shape is a function of the rules and of the chains that are there already: rules that are
-//! divided between chains get into one leaf at half the number that splits a leaf, so that one
+//! divided between chains get into one leaf at half the size that splits a leaf, so that one
 //! Service that comes and goes does not split and merge a leaf each time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,8 @@ use crate::ruleset::Prefix;
 /// Maximum size of a leaf; a larger one is split. A destination whose rules alone are larger has a
 /// chain of its own, so that its rules are not written because of others.
 ///
-/// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB.
+/// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB, if
+/// names are of usual length.
 const LEAF: LeafSize = LeafSize {
     rules: 8,
     bytes: 1_200,
@@ -28,19 +29,19 @@ const JUMP: LeafSize = LeafSize {
 };
 
 /// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, and have all
-/// rules of their destinations. Those of IPv4 have sixteen addresses at most; cluster IPs of IPv4
-/// in one or two ranges make no leaf that deep. Addresses of IPv6 that a user has chosen for it
-/// can: each with four more bits in common with the others makes a level of its own.
+/// rules of their destinations. With IPv4 they have at most sixteen addresses, and with cluster IPs
+/// in one or two ranges none is larger than others. With IPv6 they can have more: a user can choose
+/// addresses of which each shares four bits more with the rest, and each costs one level.
 ///
-/// The nft backend rejects a rule that makes more than 15 nested jumps possible (seen with 1.8.9).
-/// The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`, `KUBE-EXT`,
-/// `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of other
-/// programs on the way; with nine, one such chain would make every restore fail. NodePorts need
-/// fewer, as their destinations have 20 bits, and each chain decides four.
+/// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
+/// possible. The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`,
+/// `KUBE-EXT`, `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of
+/// other programs on the way; with nine, one such chain would make every restore fail. NodePorts
+/// need fewer, as their destinations have 20 bits, and each chain decides four.
 const MAX_TREE_DEPTH: u8 = 7;
 
-/// Reference to a dispatch rule of the applied state: its Service, and its index among the
-/// dispatch rules of that Service.
+/// Reference to a dispatch rule: its Service, and its index among the dispatch rules of that
+/// Service.
 pub(super) type RuleReference = (ServiceName, u32);
 
 /// Rules of one dispatch chain by destination.
@@ -213,7 +214,7 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the longest prefix, in steps of three bits, that all rules of a prefix have in
+    /// Returns the longest prefix, in steps of four bits, that all rules of a prefix have in
     /// common.
     fn common_prefix(&self, prefix: Prefix) -> Prefix {
         let mut within = self.single.range(prefix.first()..=prefix.last());
@@ -244,7 +245,8 @@ impl RulesByDestination {
         size
     }
 
-    /// Returns the destination of a prefix of which a leaf would have one rule.
+    /// Returns the destination of a prefix for which a leaf would hold a single rule, or a single
+    /// jump to the chain of that destination.
     fn only(&self, prefix: Prefix, size: LeafSize) -> Option<(Prefix, &RulesOfDestination)> {
         let (destination, rules) = self.within(prefix).next()?;
         (size.rules == 1).then_some((*destination, rules))
@@ -363,8 +365,9 @@ impl<'r, 'f> Division<'r, 'f> {
         }
     }
 
-    /// Reports whether a prefix with one rule has it in the divided chain itself. Not in the root
-    /// or at the last bit: a chain with sixteen rules would take more than 2 KB.
+    /// Reports whether a prefix with one rule has it in the divided chain itself. Not in the root,
+    /// which divides by all four bits, and not at the fourth bit: a chain with sixteen rules would
+    /// take more than 2 KB.
     fn can_have_rules(&self, prefix: Prefix) -> bool {
         self.target_depth > 1 && prefix.len < self.common.child_len()
     }

@@ -38,7 +38,7 @@ impl TreeThresholds {
     };
 
     /// Returns the form of a dispatch chain with this number of rules. One that is a tree already
-    /// stays so down to half the threshold.
+    /// stays so while it has more than half of the threshold.
     pub(crate) fn form(
         self,
         chain: DispatchChain,
@@ -61,6 +61,7 @@ impl TreeThresholds {
     }
 }
 
+/// For render options without settings; `--service-dispatch` has another default.
 impl Default for TreeThresholds {
     fn default() -> Self {
         Self::FLAT
