@@ -40,7 +40,9 @@ pub(super) struct ParsedChain {
     hasher: ParsedHasher,
     /// Number of rules, without jumps to other tree chains.
     pub(super) rule_count: u64,
-    /// Holds jumps to other tree chains, and not only to those of single destinations.
+    /// Holds jumps to other tree chains.
+    pub(super) has_jumps: bool,
+    /// Holds jumps to tree chains of several destinations.
     pub(super) is_inner: bool,
 }
 
@@ -65,6 +67,7 @@ impl ParsedChain {
         self.hasher.add(rule);
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
+            self.has_jumps = true;
             self.is_inner |= !matches_one_destination(rule);
         } else {
             self.rule_count += 1;

@@ -241,7 +241,7 @@ impl LiveComparison {
             // A flat chain, which may have very many rules, is not parsed whole.
             let root = in_tree.map(|_| parse());
             let (before, in_root) = match &root {
-                Some(root) if root.is_inner => (DispatchForm::Tree, root.rule_count),
+                Some(root) if root.has_jumps => (DispatchForm::Tree, root.rule_count),
                 _ => (DispatchForm::Flat, rules.len() as u64),
             };
             let rule_count = in_root + in_tree.unwrap_or_default();

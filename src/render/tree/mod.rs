@@ -14,7 +14,8 @@
 //! that a user has chosen can make the chains for them deep. The same
 //! rules match a packet as in a flat chain: those of one destination stay together in their order,
 //! and those of different Services never match the same packet, because the tracker selects one
-//! owner of each address and port.
+//! owner of each address and port. (A rule for a NodePort and one for an external IP that is an
+//! address of the node may both reject a packet: in which of the two orders, upstream leaves open.)
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips

@@ -28,16 +28,16 @@ const JUMP: LeafSize = LeafSize {
     bytes: 80,
 };
 
-/// Maximum depth of a tree, the root not counted. Leaves at this depth are not split, and have all
-/// rules of their destinations. With IPv4 they have at most sixteen addresses, and with cluster IPs
-/// in one or two ranges none is larger than others. With IPv6 they can have more: a user can choose
-/// addresses of which each shares four bits more with the rest, and each costs one level.
+/// Maximum depth of chains for prefixes, the root not counted. Leaves at this depth are not split.
+/// With IPv4 they have at most sixteen addresses, and with cluster IPs in one or two ranges none is
+/// larger than others. With IPv6 they can have more: a user can choose addresses of which each
+/// shares four bits more with the rest, and each costs one level. The chain of a single destination
+/// may be one level deeper.
 ///
 /// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
 /// possible. The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`,
-/// `KUBE-EXT`, `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With seven, two stay free for chains of
-/// other programs on the way; with nine, one such chain would make every restore fail. NodePorts
-/// need fewer, as their destinations have 20 bits, and each chain decides four.
+/// `KUBE-EXT`, `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With eight, one stays free for a chain
+/// of another program on the way.
 const MAX_TREE_DEPTH: u8 = 7;
 
 /// Reference to a dispatch rule: its Service, and its index among the dispatch rules of that
@@ -277,7 +277,7 @@ impl RulesOfDestination {
     /// Returns the part of a leaf of several destinations; `depth` is that of a chain that it jumps
     /// to.
     fn part_of_leaf(&self, destination: Prefix, depth: u8) -> ChainPart<'_> {
-        if self.have_own_chain() && depth <= MAX_TREE_DEPTH {
+        if self.have_own_chain() {
             ChainPart::Jump(TreeChain {
                 prefix: destination,
                 kind: TreeChainKind::Leaf,

@@ -97,35 +97,72 @@ fn many_ports(ip: IpAddr) -> (ServiceName, Vec<DispatchRule>) {
     (name, rules.collect())
 }
 
-#[test]
-fn many_rules_of_one_address_are_not_written_because_of_others() {
-    let mut scene = Scene::with(addresses(40, [10, 96, 0, 0], 8));
-    let heavy = [ip("10.97.0.1"), ip("10.96.0.201")].map(many_ports);
-    let mut rules: HashMap<ServiceName, Vec<DispatchRule>> = HashMap::new();
-    for (name, of_service) in heavy {
-        scene.tree.replace(&name, &[], &of_service);
-        rules.insert(name, of_service);
+/// Tree with Services of one rule, and some of many.
+struct Mixed {
+    scene: Scene,
+    rules: HashMap<ServiceName, Vec<DispatchRule>>,
+}
+
+impl Mixed {
+    fn new(mut scene: Scene, heavy: impl IntoIterator<Item = IpAddr>) -> Self {
+        let rules: HashMap<_, _> = heavy.into_iter().map(many_ports).collect();
+        for (name, of_service) in &rules {
+            scene.tree.replace(name, &[], of_service);
+        }
+        Self { scene, rules }
     }
-    let written = |scene: &mut Scene| {
-        let text_of = |name: &ServiceName, at: u32| match rules.get(name) {
+
+    fn written(&mut self) -> usize {
+        let text_of = |name: &ServiceName, at: u32| match self.rules.get(name) {
             Some(rules) => &*rules[at as usize].text,
-            None => &*scene.rules[name].text,
+            None => &*self.scene.rules[name].text,
         };
-        let changes = scene
-            .tree
-            .render_and_record(TreeExtent::ChangedChains, &text_of);
+        let extent = TreeExtent::ChangedChains;
+        let changes = self.scene.tree.render_and_record(extent, &text_of);
         let mut text = Vec::new();
         changes.write_chains(&mut text);
         text.len() + changes.root.map_or(0, |root| root.len())
-    };
-    assert!(written(&mut scene) > 20_000);
+    }
+}
+
+#[test]
+fn many_rules_of_one_address_are_not_written_because_of_others() {
+    let scene = Scene::with(addresses(40, [10, 96, 0, 0], 8));
+    let mut mixed = Mixed::new(scene, ["10.97.0.1", "10.96.0.201"].map(ip));
+    assert!(mixed.written() > 20_000);
     for neighbor in ["10.97.0.2", "10.97.200.1", "10.96.0.200", "10.96.0.202"].map(ip) {
-        scene.add(neighbor);
-        let added = written(&mut scene);
-        scene.remove(neighbor);
-        let removed = written(&mut scene);
+        mixed.scene.add(neighbor);
+        let added = mixed.written();
+        mixed.scene.remove(neighbor);
+        let removed = mixed.written();
         assert!(
             added < 1_500 && removed < 1_500,
+            "{added} and {removed} bytes"
+        );
+    }
+}
+
+#[test]
+fn many_rules_are_not_written_because_of_others_at_the_last_level_either() {
+    let other = u32::from_be_bytes([10, 101, 90, 95]);
+    // Two ranges, and addresses at each level: the chains of addresses are at the eighth.
+    let near = (8..28).map(|bit| IpAddr::V4((other ^ (1 << bit)).into()));
+    let second = (0..9).map(|last| IpAddr::from([10, 200, last, 1]));
+    let scene = Scene::with(addresses(500, [10, 96, 0, 0], 20).chain(near).chain(second));
+    let heavy = (1..16).map(|bits| IpAddr::V4((other ^ bits).into()));
+    let mut mixed = Mixed::new(scene, heavy);
+    assert!(mixed.written() > 200_000);
+    for small in [
+        IpAddr::V4(other.into()),
+        ip("10.200.77.1"),
+        ip("10.111.7.7"),
+    ] {
+        mixed.scene.add(small);
+        let added = mixed.written();
+        mixed.scene.remove(small);
+        let removed = mixed.written();
+        assert!(
+            added < 2_048 && removed < 2_048,
             "{added} and {removed} bytes"
         );
     }
