@@ -83,7 +83,7 @@ impl OwnFields {
 }
 
 /// Default of `deltaproxy.serviceDispatch`.
-pub(in crate::config) const DEFAULT_SERVICE_DISPATCH: &str = "flat";
+pub(in crate::config) const DEFAULT_SERVICE_DISPATCH: &str = "auto";
 
 section! {
     /// Connection to the API server.

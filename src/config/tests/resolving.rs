@@ -428,12 +428,16 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
             .fixed
             .tree_thresholds
     };
-    assert_eq!(thresholds("", None), TreeThresholds::FLAT);
+    assert_eq!(thresholds("", None), TreeThresholds::AUTO);
+    assert_eq!(
+        thresholds("--service-dispatch=flat", None),
+        TreeThresholds::FLAT
+    );
     assert_eq!(
         thresholds("--service-dispatch=tree", None),
         TreeThresholds::TREE
     );
-    assert_eq!(thresholds("", Some("auto")), TreeThresholds::AUTO);
+    assert_eq!(thresholds("", Some("flat")), TreeThresholds::FLAT);
     assert_eq!(
         thresholds("--service-dispatch=tree", Some("auto")),
         TreeThresholds::TREE
@@ -444,6 +448,6 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
     assert!(unknown.contains(problem), "{unknown}");
     // kube-proxy reads the file that is written without a warning.
     let written = |flags| configured(flags).unwrap().configuration.to_yaml();
-    assert!(!written("--service-dispatch=flat").contains("deltaproxy"));
-    assert!(written("--service-dispatch=auto").contains("deltaproxy:\n  serviceDispatch: auto\n"));
+    assert!(!written("--service-dispatch=auto").contains("deltaproxy"));
+    assert!(written("--service-dispatch=flat").contains("deltaproxy:\n  serviceDispatch: flat\n"));
 }
