@@ -92,7 +92,7 @@ pub(in crate::config) const SERVICE_DISPATCHES: &[FlagWord<render::TreeThreshold
     },
     FlagWord {
         text: "auto",
-        help: "A tree if there are more than 300 rules, flat with fewer",
+        help: "A tree in place of a chain above 300 rules, flat again at 150",
         choice: render::TreeThresholds::AUTO,
     },
 ];
