@@ -152,6 +152,15 @@ mod tests {
 
     use super::*;
 
+    /// Returns the sorted texts of the problems of a Service that can be decoded.
+    fn problems_of_decoded(object: &Value) -> Vec<String> {
+        let mut problems = Problems::default();
+        assert!(decode::<Service>(object, &mut problems).is_some());
+        let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
+        texts.sort();
+        texts
+    }
+
     #[test]
     fn unknown_fields_and_wrong_types_are_found_together() {
         let object = json!({
@@ -164,12 +173,8 @@ mod tests {
                 "selector": null,
             },
         });
-        let mut problems = Problems::default();
-        assert!(decode::<Service>(&object, &mut problems).is_some());
-        let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
-        texts.sort();
         assert_eq!(
-            texts,
+            problems_of_decoded(&object),
             [
                 "metadata.labels.a: expected a string, got 5",
                 "spec.externalIPs: expected an array, got \"10.0.0.1\"",
@@ -192,12 +197,8 @@ mod tests {
                 {"port": 82, "targetPort": 3_000_000_000_u32},
             ]},
         });
-        let mut problems = Problems::default();
-        assert!(decode::<Service>(&object, &mut problems).is_some());
-        let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
-        texts.sort();
         assert_eq!(
-            texts,
+            problems_of_decoded(&object),
             [
                 "metadata.creationTimestamp: expected a time in the format of RFC 3339, got \
                  \"yesterday\"",
