@@ -35,4 +35,4 @@ pub(crate) use shared_chains::{
     KUBE_PROXY_FIREWALL, KUBE_SERVICES, NAT_CHAINS, NODE_PORTS_COMMENT,
 };
 pub use shared_chains::{JUMPS, KUBE_PROXY_CANARY};
-pub(crate) use tree_chain::{Prefix, tree_of};
+pub(crate) use tree_chain::{Prefix, jumps_for_one_destination, tree_of};

@@ -61,11 +61,18 @@ enum Space {
 }
 
 impl Space {
-    const fn width(self) -> u8 {
+    const fn family(self) -> Option<IpFamily> {
         match self {
-            Self::ClusterIps(IpFamily::V4) | Self::ExternalIps(IpFamily::V4) => 32,
-            Self::ClusterIps(IpFamily::V6) | Self::ExternalIps(IpFamily::V6) => 128,
-            Self::Ports => STRIDE + 16,
+            Self::ClusterIps(family) | Self::ExternalIps(family) => Some(family),
+            Self::Ports => None,
+        }
+    }
+
+    const fn width(self) -> u8 {
+        match self.family() {
+            Some(IpFamily::V4) => 32,
+            Some(IpFamily::V6) => 128,
+            None => STRIDE + 16,
         }
     }
 }
@@ -181,11 +188,9 @@ impl Prefix {
     }
 
     fn ip(self) -> IpAddr {
-        match self.space {
-            Space::ClusterIps(IpFamily::V6) | Space::ExternalIps(IpFamily::V6) => {
-                Ipv6Addr::from_bits(self.bits).into()
-            }
-            _ => {
+        match self.space.family() {
+            Some(IpFamily::V6) => Ipv6Addr::from_bits(self.bits).into(),
+            Some(IpFamily::V4) | None => {
                 let [a, b, c, d, ..] = self.bits.to_be_bytes();
                 Ipv4Addr::new(a, b, c, d).into()
             }
@@ -225,17 +230,22 @@ impl fmt::Display for Prefix {
     }
 }
 
+/// Reports whether a jump to a tree chain is for a single address or port.
+pub(crate) fn jumps_for_one_destination(jump: &str) -> bool {
+    let port = jump.split_once("--dport ").map(|(_, rest)| rest);
+    let is_one_port = port.is_some_and(|port| !port.contains(':'));
+    is_one_port || jump.contains("/32 ") || jump.contains("/128 ")
+}
+
 /// Part of a tree chain's name that stands for the prefix.
 struct ChainSuffix(Prefix);
 
 impl fmt::Display for ChainSuffix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = self.0;
-        match prefix.space {
-            Space::ClusterIps(IpFamily::V4) | Space::ExternalIps(IpFamily::V4) => {
-                write!(f, "{}/{}", prefix.ip(), prefix.len)
-            }
-            Space::ClusterIps(IpFamily::V6) | Space::ExternalIps(IpFamily::V6) => {
+        match prefix.space.family() {
+            Some(IpFamily::V4) => write!(f, "{}/{}", prefix.ip(), prefix.len),
+            Some(IpFamily::V6) => {
                 let mut hasher = Sha256::new();
                 hasher.update(prefix.bits.to_be_bytes());
                 hasher.update([prefix.len]);
@@ -243,7 +253,7 @@ impl fmt::Display for ChainSuffix {
                 let hash = BASE64URL_NOPAD.encode(&hasher.finalize()).replace('-', ".");
                 write!(f, "/{hash:.HASH_CHARS$}")
             }
-            Space::Ports => {
+            None => {
                 let (protocol, first, last) = prefix.ports();
                 write!(f, "{protocol}/{first}-{last}")
             }

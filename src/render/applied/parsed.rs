@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::rules::{Rule, Table};
-use crate::ruleset::tree_of;
+use crate::ruleset::{jumps_for_one_destination, tree_of};
 
 /// Digest of rules in parsed form, so that their spelling does not matter.
 ///
@@ -68,18 +68,11 @@ impl ParsedChain {
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
             self.has_jumps = true;
-            self.is_inner |= !matches_one_destination(rule);
+            self.is_inner |= !jumps_for_one_destination(rule);
         } else {
             self.rule_count += 1;
         }
     }
-}
-
-/// Reports whether the jump to a tree chain is for a single address or port.
-fn matches_one_destination(jump: &str) -> bool {
-    let port = jump.split_once("--dport ").map(|(_, rest)| rest);
-    let is_one_port = port.is_some_and(|port| !port.contains(':'));
-    is_one_port || jump.contains("/32 ") || jump.contains("/128 ")
 }
 
 /// Hasher of the rules of one chain, rule by rule.
