@@ -13,7 +13,7 @@ use crate::render::service::DispatchRule;
 use crate::ruleset::Prefix;
 
 /// Maximum size of a leaf; a larger one is split. A destination whose rules alone are larger has a
-/// chain of its own, so that its rules are not written because of others.
+/// chain of its own, so that a change of another destination does not write them.
 ///
 /// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB, if
 /// names are of usual length.
@@ -30,9 +30,9 @@ const JUMP: LeafSize = LeafSize {
 
 /// Maximum depth of chains for prefixes, the root not counted. Leaves at this depth are not split.
 /// With IPv4 they have at most sixteen addresses, and with cluster IPs in one or two ranges none is
-/// larger than others. With IPv6 they can have more: a user can choose addresses of which each
-/// shares four bits more with the rest, and each costs one level. The chain of a single destination
-/// may be one level deeper.
+/// larger than a leaf elsewhere. With IPv6 they can have more: a user can choose addresses of which
+/// each shares four bits more with the rest, and each costs one level. The chain of a single
+/// destination may be one level deeper.
 ///
 /// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
 /// possible. The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`,
@@ -49,8 +49,8 @@ pub(super) type RuleReference = (ServiceName, u32);
 pub(super) struct RulesByDestination {
     /// Rules with a single destination, by that destination.
     single: BTreeMap<Prefix, RulesOfDestination>,
-    /// Rules that match several destinations, such as all addresses of the node, and those of which
-    /// the destination is unknown. They stay in the root.
+    /// Rules of another proxy that match several destinations, or of which the destination is
+    /// unknown. They stay in the root.
     several_or_unknown: BTreeSet<RuleReference>,
 }
 

@@ -125,12 +125,17 @@ impl Scene {
 
     /// Returns the bytes that the last changes write.
     pub(super) fn written(&mut self) -> usize {
-        let changes = self.changes();
-        let mut text = Vec::new();
-        changes.write_chains(&mut text);
-        let deleted = changes.deleted.iter().map(|name| 2 * name.len() + 14);
-        text.len() + changes.root.map_or(0, |root| root.len()) + deleted.sum::<usize>()
+        bytes_of(&self.changes())
     }
+}
+
+/// Returns the bytes that a restore of the changes writes in dispatch chains.
+pub(super) fn bytes_of(changes: &TreeChanges) -> usize {
+    let mut text = Vec::new();
+    changes.write_chains(&mut text);
+    let root = changes.root.as_ref().map_or(0, String::len);
+    let deleted = changes.deleted.iter().map(|name| 2 * name.len() + 14);
+    text.len() + root + deleted.sum::<usize>()
 }
 
 pub(super) fn ip(text: &str) -> IpAddr {

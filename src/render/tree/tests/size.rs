@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 
 use super::super::TreeExtent;
-use super::scene::{KEY, LONGEST_NAME, NAMESPACE, Scene, addresses, ip};
+use super::scene::{KEY, LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip};
 use crate::model::ServiceName;
 use crate::render::service::{DispatchKey, DispatchRule};
 use crate::ruleset::DispatchDestination;
@@ -118,32 +118,31 @@ impl Mixed {
             None => &*self.scene.rules[name].text,
         };
         let extent = TreeExtent::ChangedChains;
-        let changes = self.scene.tree.render_and_record(extent, &text_of);
-        let mut text = Vec::new();
-        changes.write_chains(&mut text);
-        text.len() + changes.root.map_or(0, |root| root.len())
+        bytes_of(&self.scene.tree.render_and_record(extent, &text_of))
+    }
+
+    /// Adds a Service and removes it; returns the bytes of the larger change.
+    fn toggle(&mut self, ip: IpAddr) -> usize {
+        self.scene.add(ip);
+        let added = self.written();
+        self.scene.remove(ip);
+        added.max(self.written())
     }
 }
 
 #[test]
-fn many_rules_of_one_address_are_not_written_because_of_others() {
+fn many_rules_of_one_address_are_not_written_with_another_service() {
     let scene = Scene::with(addresses(40, [10, 96, 0, 0], 8));
     let mut mixed = Mixed::new(scene, ["10.97.0.1", "10.96.0.201"].map(ip));
     assert!(mixed.written() > 20_000);
     for neighbor in ["10.97.0.2", "10.97.200.1", "10.96.0.200", "10.96.0.202"].map(ip) {
-        mixed.scene.add(neighbor);
-        let added = mixed.written();
-        mixed.scene.remove(neighbor);
-        let removed = mixed.written();
-        assert!(
-            added < 1_500 && removed < 1_500,
-            "{added} and {removed} bytes"
-        );
+        let written = mixed.toggle(neighbor);
+        assert!(written < 1_500, "{written} bytes");
     }
 }
 
 #[test]
-fn many_rules_are_not_written_because_of_others_at_the_last_level_either() {
+fn many_rules_are_not_written_with_another_service_at_the_last_level() {
     let other = u32::from_be_bytes([10, 101, 90, 95]);
     // Two ranges, and addresses at each level: the chains of addresses are at the eighth.
     let near = (8..28).map(|bit| IpAddr::V4((other ^ (1 << bit)).into()));
@@ -157,14 +156,8 @@ fn many_rules_are_not_written_because_of_others_at_the_last_level_either() {
         ip("10.200.77.1"),
         ip("10.111.7.7"),
     ] {
-        mixed.scene.add(small);
-        let added = mixed.written();
-        mixed.scene.remove(small);
-        let removed = mixed.written();
-        assert!(
-            added < 2_048 && removed < 2_048,
-            "{added} and {removed} bytes"
-        );
+        let written = mixed.toggle(small);
+        assert!(written < 2_048, "{written} bytes");
     }
 }
 
@@ -177,14 +170,9 @@ fn cluster_ips_chosen_by_a_user_make_no_long_leaf() {
     let in_another_range = (0..255).map(|last| IpAddr::from([10, 200, 7, last]));
     let mut scene = Scene::with(range.chain(near).chain(in_another_range));
     assert!(scene.largest_leaf() <= 8);
+    let mut mixed = Mixed::new(scene, []);
     for far in ["10.111.1.1", "10.200.99.1", "10.101.77.41"].map(ip) {
-        scene.add(far);
-        let added = scene.written();
-        scene.remove(far);
-        let removed = scene.written();
-        assert!(
-            added < 2_048 && removed < 2_048,
-            "{added} and {removed} bytes"
-        );
+        let written = mixed.toggle(far);
+        assert!(written < 2_048, "{written} bytes");
     }
 }
