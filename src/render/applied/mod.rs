@@ -6,6 +6,7 @@ mod parsed;
 mod single_chains;
 mod state;
 mod trees;
+mod unmatched_rules;
 mod whole_tables;
 
 pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair_payload};

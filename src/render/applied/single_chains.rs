@@ -7,11 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
-
 use super::live::{LiveRule, LiveRules, has_same_rules};
-use super::parsed::{ParsedChain, ParsedDigest, parsed_digest};
+use super::parsed::{ParsedChain, parsed_digest};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
+use super::unmatched_rules::{UnmatchedRules, spec};
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, Options};
 use crate::render::service::{
@@ -328,44 +327,6 @@ impl MatchedRules {
     }
 }
 
-/// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
-pub(super) struct UnmatchedRules {
-    /// All rules of the chain; `None` where one has been matched.
-    rules: Vec<Option<LiveRule>>,
-    /// Positions of rules by digest. Of equal rules the last one is matched first, because `-D`
-    /// deletes the first one.
-    positions: HashMap<ParsedDigest, Vec<usize>>,
-}
-
-impl UnmatchedRules {
-    /// Takes all rules of a chain, in their order.
-    pub(super) fn new(rules: Vec<LiveRule>) -> Self {
-        let mut positions: HashMap<ParsedDigest, Vec<usize>> = HashMap::new();
-        for (at, rule) in rules.iter().enumerate() {
-            if let Some(digest) = rule.digest {
-                positions.entry(digest).or_default().push(at);
-            }
-        }
-        let rules = rules.into_iter().map(Some).collect();
-        Self { rules, positions }
-    }
-
-    /// Removes an equal rule; returns its position, if the chain has one.
-    pub(super) fn take(&mut self, rule: &[u8]) -> Option<usize> {
-        let at = self
-            .positions
-            .get_mut(&parsed_digest([spec(rule)])?)?
-            .pop()?;
-        self.rules.get_mut(at)?.take()?;
-        Some(at)
-    }
-
-    /// Returns the rules that were not matched to a Service.
-    pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
-        self.rules.into_iter().flatten()
-    }
-}
-
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
 /// were found there. A jump in another position counts as a third-party rule.
 pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
@@ -386,9 +347,4 @@ pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u
 pub(super) fn lines_of(chain: &str, rules: &[LiveRule]) -> String {
     let rules = rules.iter().map(|rule| String::from_utf8_lossy(&rule.text));
     rules.fold(String::new(), |lines, rule| lines + "-A " + chain + &rule)
-}
-
-/// Returns a dispatch rule without blanks and newline around it, as the parser requires.
-fn spec(rule: &[u8]) -> &str {
-    str::from_utf8(rule).unwrap_or_default().trim()
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{AppliedService, AppliedState};
 use crate::model::ServiceName;
-use crate::render::tree::{DispatchTree, TreeChanges, TreeExtent, TreeThresholds};
+use crate::render::tree::{
+    DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
+};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, DispatchForm};
 
@@ -47,6 +49,39 @@ impl AppliedState {
         let services = &self.services;
         let tree = self.trees.get_mut(&dispatch)?;
         Some(tree.render_and_record(extent, &|name, index| rule_text(services, name, index)))
+    }
+
+    /// Begins to render and record the chains of a tree one at a time, with
+    /// [`Self::next_tree_chain`]; `None` if the dispatch chain is flat.
+    pub(crate) fn begin_tree_update(
+        &mut self,
+        dispatch: DispatchChain,
+        extent: TreeExtent,
+    ) -> Option<TreeUpdate> {
+        let tree = self.trees.get_mut(&dispatch)?;
+        Some(tree.begin_update(extent))
+    }
+
+    /// Renders and records the next chain that has to be written; `None` after the last one.
+    pub(crate) fn next_tree_chain(
+        &mut self,
+        dispatch: DispatchChain,
+        update: &mut TreeUpdate,
+    ) -> Option<WrittenChain> {
+        let services = &self.services;
+        let tree = self.trees.get_mut(&dispatch)?;
+        update.next(tree, &|name, index| rule_text(services, name, index))
+    }
+
+    /// Records the chains without a jump to them as deleted; returns their names. To be called
+    /// after the last chain, if the tree had chains before.
+    pub(crate) fn finish_tree_update(
+        &mut self,
+        dispatch: DispatchChain,
+        update: TreeUpdate,
+    ) -> Vec<Box<str>> {
+        let tree = self.trees.get_mut(&dispatch);
+        tree.map(|tree| update.finish(tree)).unwrap_or_default()
     }
 
     /// Returns the desired rules of a chain of a tree, with `-A CHAIN`; `None` if no tree has such

@@ -16,8 +16,9 @@ use hashbrown::HashMap;
 use super::guard::has_only_desired_rules;
 use super::live::{LiveChains, LiveRules, has_same_rules};
 use super::parsed::{ParsedChain, ParsedDigest};
-use super::single_chains::{UnmatchedRules, lines_of, remove_node_ports_jumps};
+use super::single_chains::{lines_of, remove_node_ports_jumps};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
+use super::unmatched_rules::UnmatchedRules;
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
@@ -368,28 +369,25 @@ impl LiveComparison {
             self.applied.adopt_tree(*dispatch, chains);
             // Records every chain with its desired rules. Those of which the kernel holds other
             // rules have to be marked for a rewrite afterwards.
-            let changes = self
-                .applied
-                .render_and_record_tree(*dispatch, TreeExtent::ChangedChains)
-                .unwrap_or_default();
-            let root_text = changes.root.unwrap_or_default();
-            let written = changes.written.iter();
-            let written = written.map(|(name, text)| (&**name, &**text));
-            for (name, text) in written.chain([(dispatch.name(), &*root_text)]) {
-                let key = (table, name.into());
-                let is_root = name == dispatch.name();
-                let in_kernel = if is_root {
-                    Some(root)
-                } else {
-                    self.tree_chains.get(&key)
-                };
-                let desired = ParsedChain::of_lines(table, text);
+            let extent = TreeExtent::ChangedChains;
+            let Some(mut update) = self.applied.begin_tree_update(*dispatch, extent) else {
+                continue;
+            };
+            while let Some(chain) = self.applied.next_tree_chain(*dispatch, &mut update) {
+                let key = (table, chain.name);
+                let is_root = *key.1 == *dispatch.name();
+                let in_kernel = Some(root).filter(|_| is_root);
+                let in_kernel = in_kernel.or_else(|| self.tree_chains.get(&key));
+                let desired = ParsedChain::of_lines(table, &chain.rules);
                 if !in_kernel.is_some_and(|chain| chain.is_same(&desired)) {
-                    self.applied.mark_for_rewrite(table, name);
                     differing.push(key.clone());
                 }
                 used.insert(key);
             }
+            self.applied.finish_tree_update(*dispatch, update);
+        }
+        for (table, name) in &differing {
+            self.applied.mark_for_rewrite(*table, name);
         }
         let unused = self.tree_chains.keys();
         let unused = unused.filter(|key| !used.contains(key) && live.can_delete(&key.1));

@@ -18,6 +18,7 @@
 use std::collections::BTreeSet;
 
 use super::cost::{self, Declarations};
+use super::dispatch_chains::DispatchChains;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
@@ -25,11 +26,10 @@ use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
-use crate::render::tree::{TreeExtent, TreeThresholds};
+use crate::render::tree::TreeThresholds;
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
-    DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS,
-    ServiceChain,
+    FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS, ServiceChain,
 };
 
 type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
@@ -58,9 +58,16 @@ enum Part<'a> {
     /// Declarations of these, the last one first.
     NatDeclarations(Vec<ServiceChain>),
     NatServices(ServiceIter<'a>, Declarations),
-    NatEnd,
+    /// Dispatch chains, and then the end of the table.
+    Dispatch(Table, DispatchChains),
     Mangle,
     Done,
+}
+
+impl Part<'_> {
+    fn dispatch(table: Table) -> Self {
+        Self::Dispatch(table, DispatchChains::of(table))
+    }
 }
 
 impl<'a> FullPayload<'a> {
@@ -103,8 +110,7 @@ impl<'a> FullPayload<'a> {
                     self.write_filter_service(buf, name, state);
                     Part::FilterServices(services)
                 } else {
-                    self.write_filter_end(buf);
-                    Part::NatHead
+                    Part::dispatch(Table::Filter)
                 }
             }
             Part::NatHead => {
@@ -116,8 +122,7 @@ impl<'a> FullPayload<'a> {
             }
             Part::NatChains(mut services, mut chains) => {
                 if let Some((name, state)) = services.next() {
-                    let comments = self.comments();
-                    service::render(&mut self.rules, name, state, self.options, comments);
+                    self.render_nat(name, state);
                     chains.extend(self.rules.chains().map(|rendered| rendered.chain));
                     Part::NatChains(services, chains)
                 } else {
@@ -138,13 +143,10 @@ impl<'a> FullPayload<'a> {
                     self.write_nat_service(buf, name, state, declarations);
                     Part::NatServices(services, declarations)
                 } else {
-                    Part::NatEnd
+                    Part::dispatch(Table::Nat)
                 }
             }
-            Part::NatEnd => {
-                self.write_nat_end(buf);
-                Part::Mangle
-            }
+            Part::Dispatch(table, chains) => self.write_dispatch(buf, table, chains),
             Part::Mangle => {
                 write_mangle(buf);
                 Part::Done
@@ -179,14 +181,12 @@ impl<'a> FullPayload<'a> {
         } else if self.rules.dispatch_rules().next().is_some() {
             // The shape of the filter chains depends on the filter rules of all Services. `record`
             // replaces what a Service had: the nat pass records all of its rules, these included.
-            self.applied.record(name, &self.rules);
+            self.record(Table::Filter, name);
         }
     }
 
-    /// Writes the dispatch chains, unless each rule was written with its Service, and deletes
-    /// unused tree chains.
+    /// Deletes unused tree chains.
     fn write_filter_end(&mut self, buf: &mut Vec<u8>) {
-        self.write_dispatch_chains(buf, Table::Filter);
         let unused = self.live.unused_tree_chains(Table::Filter, &self.applied);
         write_deletions(buf, &unused, self.live);
         self.stats.chains += unused.len() as u64;
@@ -199,30 +199,23 @@ impl<'a> FullPayload<'a> {
         self.options.tree_thresholds == TreeThresholds::FLAT
     }
 
-    /// Writes the rules of the dispatch chains of a table, if their shape depends on all rules.
-    fn write_dispatch_chains(&mut self, buf: &mut Vec<u8>, table: Table) {
-        if self.are_all_flat() {
-            return;
+    /// Writes the next of these chains, unless each of their rules was written with its Service.
+    /// After the last one, writes the end of the table.
+    fn write_dispatch(
+        &mut self,
+        buf: &mut Vec<u8>,
+        table: Table,
+        mut chains: DispatchChains,
+    ) -> Part<'a> {
+        if !self.are_all_flat() && chains.write_next(buf, &mut self.applied, &mut self.stats) {
+            return Part::Dispatch(table, chains);
         }
-        let thresholds = self.options.tree_thresholds;
-        self.applied.reshape(table, thresholds);
-        let all = DispatchChain::ALL.into_iter();
-        for dispatch in all.filter(|dispatch| dispatch.table() == table) {
-            let tree = self
-                .applied
-                .render_and_record_tree(dispatch, TreeExtent::AllChains);
-            if let Some(tree) = tree {
-                tree.write_chains(buf);
-                buf.extend_from_slice(tree.root.unwrap_or_default().as_bytes());
-                self.stats.chains += tree.written.len() as u64;
-                continue;
-            }
-            for rule in self.applied.rule_groups(dispatch).flatten() {
-                buf.extend_from_slice(b"-A ");
-                buf.extend_from_slice(dispatch.name().as_bytes());
-                buf.extend_from_slice(&rule.text);
-            }
+        if table == Table::Filter {
+            self.write_filter_end(buf);
+            return Part::NatHead;
         }
+        self.write_nat_end(buf);
+        Part::Mangle
     }
 
     fn write_nat_head(&mut self, buf: &mut Vec<u8>) {
@@ -267,8 +260,7 @@ impl<'a> FullPayload<'a> {
         state: &ServiceState,
         declarations: Declarations,
     ) {
-        let comments = self.comments();
-        service::render(&mut self.rules, name, state, self.options, comments);
+        self.render_nat(name, state);
         for rendered in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
@@ -279,18 +271,25 @@ impl<'a> FullPayload<'a> {
         if self.are_all_flat() {
             write_flat_rules(buf, &self.rules, Table::Nat);
         }
-        self.applied.record(name, &self.rules);
+        self.record(Table::Nat, name);
     }
 
-    /// Returns which rules in nat have comments. Not to be called before the end of the filter
-    /// table: endpoints are counted while it is written.
-    fn comments(&self) -> Comments {
-        Comments::for_cluster(self.endpoints, self.options)
+    /// Records the rendered rules of a Service. Trees are made as soon as they are needed, and not
+    /// at the end of the table: `iptables-restore` parses what was written meanwhile.
+    fn record(&mut self, table: Table, name: &ServiceName) {
+        self.applied.record(name, &self.rules);
+        self.applied.reshape(table, self.options.tree_thresholds);
+    }
+
+    /// Renders the rules of a Service. Not to be called before the end of the filter table: the
+    /// endpoints, on which comments depend, are counted while it is written.
+    fn render_nat(&mut self, name: &ServiceName, state: &ServiceState) {
+        let comments = Comments::for_cluster(self.endpoints, self.options);
+        service::render(&mut self.rules, name, state, self.options, comments);
     }
 
     /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
-        self.write_dispatch_chains(buf, Table::Nat);
         self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.options);
         for rule in &self.applied.node_ports_jumps {
             buf.extend_from_slice(b"-A ");

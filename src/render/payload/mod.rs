@@ -2,6 +2,7 @@
 
 mod changes;
 mod cost;
+mod dispatch_chains;
 mod full;
 mod partial;
 mod removal;

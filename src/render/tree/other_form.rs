@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::dispatch_tree::{DispatchTree, TreeExtent};
+use super::dispatch_tree::DispatchTree;
 use super::thresholds::TreeThresholds;
+use super::update::TreeExtent;
 use crate::model::ServiceName;
 use crate::net::Port;
 use crate::render::service::{DispatchKey, DispatchRule, write_line};
@@ -73,10 +74,11 @@ fn tree_payload(
         .collect();
     let mut tree = DispatchTree::new(dispatch);
     tree.replace(&service, &[], &of_services);
-    let changes = tree.render_and_record(TreeExtent::AllChains, &|_, at| {
+    let text_of = |_: &ServiceName, at: u32| {
         let rule = of_services.get(at as usize);
-        rule.map_or(&[], |rule| &*rule.text)
-    });
+        rule.map_or(&[][..], |rule| &*rule.text)
+    };
+    let changes = tree.render_and_record(TreeExtent::AllChains, &text_of);
     let mut payload = Vec::new();
     write_line(&mut payload, &["*", dispatch.table().as_str()]);
     write_line(&mut payload, &[":", dispatch.name(), " - [0:0]"]);

@@ -94,9 +94,9 @@ pub(super) type RecordedKind<'f> = &'f dyn Fn(Prefix) -> Option<TreeChainKind>;
 
 /// Part of the content of a tree chain or of the root.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ChainPart<'r> {
-    /// Rules of Services.
-    Rules(&'r [RuleReference]),
+pub(super) enum ChainPart {
+    /// Rules of one destination.
+    Rules(Prefix),
     /// Jump to a tree chain, for the packets whose destination has its prefix.
     Jump(TreeChain),
 }
@@ -138,9 +138,16 @@ impl RulesByDestination {
         self.several_or_unknown.iter()
     }
 
+    /// Returns the rules of one destination.
+    pub(super) fn of(&self, destination: Prefix) -> &[RuleReference] {
+        self.single
+            .get(&destination)
+            .map_or(&[], |rules| &rules.references)
+    }
+
     /// Returns the content of the root, without the rules of [`Self::several_or_unknown`]. Each of
     /// its prefixes with rules has a chain, however few they are.
-    pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart<'_>> {
+    pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart> {
         let roots = self.roots();
         roots
             .flat_map(|root| Division::of(self, root, 1, recorded))
@@ -162,13 +169,13 @@ impl RulesByDestination {
         &self,
         chain: TreeChain,
         recorded: RecordedKind<'_>,
-    ) -> Vec<ChainPart<'_>> {
+    ) -> Vec<ChainPart> {
         match chain.kind {
             TreeChainKind::Leaf => {
                 let rules = self.within(chain.prefix);
                 let rules = rules.map(|(destination, rules)| {
                     if chain.prefix.is_single() {
-                        rules.part()
+                        ChainPart::Rules(*destination)
                     } else {
                         rules.part_of_leaf(*destination, chain.depth + 1)
                     }
@@ -270,13 +277,9 @@ impl RulesOfDestination {
         !self.size().is_within(LEAF)
     }
 
-    fn part(&self) -> ChainPart<'_> {
-        ChainPart::Rules(&self.references)
-    }
-
     /// Returns the part of a leaf of several destinations; `depth` is that of a chain that it jumps
     /// to.
-    fn part_of_leaf(&self, destination: Prefix, depth: u8) -> ChainPart<'_> {
+    fn part_of_leaf(&self, destination: Prefix, depth: u8) -> ChainPart {
         if self.have_own_chain() {
             ChainPart::Jump(TreeChain {
                 prefix: destination,
@@ -284,7 +287,7 @@ impl RulesOfDestination {
                 depth,
             })
         } else {
-            self.part()
+            ChainPart::Rules(destination)
         }
     }
 }
@@ -315,7 +318,7 @@ struct Division<'r, 'f> {
     /// Depth of the chains that it jumps to.
     target_depth: u8,
     recorded: RecordedKind<'f>,
-    parts: Vec<ChainPart<'r>>,
+    parts: Vec<ChainPart>,
 }
 
 impl<'r, 'f> Division<'r, 'f> {
@@ -324,7 +327,7 @@ impl<'r, 'f> Division<'r, 'f> {
         common: Prefix,
         target_depth: u8,
         recorded: RecordedKind<'f>,
-    ) -> Vec<ChainPart<'r>> {
+    ) -> Vec<ChainPart> {
         let mut division = Self {
             rules,
             common,

@@ -98,7 +98,7 @@ impl Scene {
         let leaves = changes.written.iter();
         let rules_of_services = |text: &str| text.matches("--comment").count();
         leaves
-            .map(|(_, text)| rules_of_services(text))
+            .map(|chain| rules_of_services(&chain.rules))
             .max()
             .unwrap()
     }

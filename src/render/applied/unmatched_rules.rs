@@ -1,0 +1,49 @@
+//! Matches the rules of a dispatch chain in the kernel to those of Services.
+
+use hashbrown::HashMap;
+
+use super::live::LiveRule;
+use super::parsed::{ParsedDigest, parsed_digest};
+
+/// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
+pub(super) struct UnmatchedRules {
+    /// All rules of the chain; `None` where one has been matched.
+    rules: Vec<Option<LiveRule>>,
+    /// Positions of rules by digest. Of equal rules the last one is matched first, because `-D`
+    /// deletes the first one.
+    positions: HashMap<ParsedDigest, Vec<usize>>,
+}
+
+impl UnmatchedRules {
+    /// Takes all rules of a chain, in their order.
+    pub(super) fn new(rules: Vec<LiveRule>) -> Self {
+        let mut positions: HashMap<ParsedDigest, Vec<usize>> = HashMap::new();
+        for (at, rule) in rules.iter().enumerate() {
+            if let Some(digest) = rule.digest {
+                positions.entry(digest).or_default().push(at);
+            }
+        }
+        let rules = rules.into_iter().map(Some).collect();
+        Self { rules, positions }
+    }
+
+    /// Removes an equal rule; returns its position, if the chain has one.
+    pub(super) fn take(&mut self, rule: &[u8]) -> Option<usize> {
+        let at = self
+            .positions
+            .get_mut(&parsed_digest([spec(rule)])?)?
+            .pop()?;
+        self.rules.get_mut(at)?.take()?;
+        Some(at)
+    }
+
+    /// Returns the rules that were not matched to a Service.
+    pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
+        self.rules.into_iter().flatten()
+    }
+}
+
+/// Returns a dispatch rule without blanks and newline around it, as the parser requires.
+pub(super) fn spec(rule: &[u8]) -> &str {
+    str::from_utf8(rule).unwrap_or_default().trim()
+}
