@@ -178,6 +178,8 @@ impl AppliedState {
         if drift.missing > 0 || !live.is_same(&ParsedChain::of_lines(table, &desired)) {
             drift.needs_rewrite = true;
             self.mark_for_rewrite(table, chain);
+        } else if let Some(tree) = self.trees.get_mut(&dispatch) {
+            tree.note_repaired(chain, &desired);
         }
         drift
     }
@@ -192,8 +194,9 @@ impl AppliedState {
     ///   [`DispatchRepair::Chain`], and a chain of a tree: it is marked for a rewrite.
     /// - A tree chain that nothing references: it is recorded to be deleted.
     ///
-    /// If the jumps to `KUBE-NODEPORTS` are not the last rules of a flat `KUBE-SERVICES`, they are
-    /// also removed from the applied state.
+    /// If the jumps to `KUBE-NODEPORTS` are not the last rules of a flat `KUBE-SERVICES` that is
+    /// not written whole, they are also removed from the applied state. A chain that does not
+    /// differ is not marked for a rewrite anymore.
     pub fn verify_dispatch_chain(
         &mut self,
         (table, chain): (Table, &str),
@@ -211,12 +214,10 @@ impl AppliedState {
         }
         let mut rules = LiveRules::read_dispatch_rules(dispatch, listing);
         let mut drift = DispatchDrift::default();
-        if dispatch == DispatchChain::NatServices
-            && !remove_node_ports_jumps(&mut rules, &self.node_ports_jumps)
-        {
-            // Jumps in other positions are deleted like third-party rules.
+        let lacks_jumps = dispatch == DispatchChain::NatServices
+            && !remove_node_ports_jumps(&mut rules, &self.node_ports_jumps);
+        if lacks_jumps {
             drift.missing += self.node_ports_jumps.len();
-            self.node_ports_jumps.clear();
         }
         let mut unmatched = UnmatchedRules::new(rules);
         let mut incomplete: BTreeMap<ServiceName, AppliedService> = BTreeMap::new();
@@ -237,6 +238,14 @@ impl AppliedState {
         if drift.needs_rewrite {
             self.chains_to_rewrite.insert(dispatch);
             return drift;
+        }
+        if drift.is_empty() {
+            // A second proxy has repaired it.
+            self.chains_to_rewrite.remove(&dispatch);
+        }
+        if lacks_jumps {
+            // Jumps in other positions are deleted like third-party rules.
+            self.node_ports_jumps.clear();
         }
         for (name, service) in incomplete {
             self.insert(&name, service);

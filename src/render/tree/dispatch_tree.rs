@@ -119,6 +119,17 @@ impl DispatchTree {
         true
     }
 
+    /// Notes that the kernel holds the desired rules of a chain, or of the root, which may have
+    /// been marked for a rewrite.
+    pub(crate) fn note_repaired(&mut self, name: &str, desired: &str) {
+        let digest = TextDigest::of(desired.as_bytes());
+        if name == self.dispatch.name() {
+            self.root = digest;
+        } else if let Some(chain) = self.chains.get_mut(name) {
+            chain.digest = digest;
+        }
+    }
+
     /// Returns the kind of the recorded chain for a prefix.
     pub(super) fn kind_of(&self, prefix: Prefix) -> Option<TreeChainKind> {
         let chain = self.chains.get(&prefix.chain_name(self.dispatch))?;

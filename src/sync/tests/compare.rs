@@ -8,15 +8,21 @@ use super::syncer::{now, service, synced};
 use super::*;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
 use crate::model::ServiceName;
+use crate::render::TreeThresholds;
 use crate::rules::Table;
 use crate::sync::compare::{check_guarded_chains, read_service_rules};
 use crate::sync::drift::{ComparisonDepth, Extent};
-use crate::sync::drift::{Drift, DriftKind};
+use crate::sync::drift::{Drift, DriftKind, RepairKey};
 use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
 
 /// A node with six Services, each of one endpoint.
-async fn node() -> Syncer<Fake> {
+pub(super) async fn node() -> Syncer<Fake> {
+    node_with(TreeThresholds::FLAT).await
+}
+
+pub(super) async fn node_with(thresholds: TreeThresholds) -> Syncer<Fake> {
     let mut syncer = synced().await;
+    syncer.config.render_settings.fixed.tree_thresholds = thresholds;
     for number in 1..7 {
         syncer.tracker.apply(service(number, true));
         syncer.tracker.apply(endpoint(number, 9));
@@ -27,7 +33,7 @@ async fn node() -> Syncer<Fake> {
 }
 
 /// Commands of another program, and the chains that it touched.
-fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
+pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
     let mut rules = kernel.rules();
     let text = commands.join("\n");
     rules.apply(&format!("*{table}\n{text}\nCOMMIT\n")).unwrap();
@@ -40,6 +46,15 @@ fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignChange {
 }
 
 async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
+    compare_contested(syncer, extent, &BTreeSet::new()).await
+}
+
+/// Compares as if another program kept changing these chains.
+pub(super) async fn compare_contested(
+    syncer: &mut Syncer<Fake>,
+    extent: &Extent,
+    contested: &BTreeSet<RepairKey>,
+) -> Drift {
     let mut guarded_chains = GuardedChainMonitor::new(None, now());
     let options = syncer.applied_options().unwrap().clone();
     let mut reading = check_guarded_chains(
@@ -52,7 +67,7 @@ async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     .await;
     read_service_rules(&mut reading, &syncer.iptables, extent, &syncer.applied).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
-    syncer.find_drift(&mut reading, &BTreeSet::new())
+    syncer.find_drift(&mut reading, contested)
 }
 
 /// Names of chains of one kind.
@@ -65,7 +80,7 @@ fn chains(syncer: &Syncer<Fake>, prefix: &str) -> Vec<String> {
 }
 
 /// A rule of `table` that contains all of these texts, without `-A `.
-fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> String {
+pub(super) fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> String {
     let save = syncer.iptables().rules().to_save_text();
     let section = save
         .split("COMMIT")
@@ -186,13 +201,13 @@ async fn differences_that_only_a_full_restore_repairs_are_no_flush() {
     }
 }
 
-fn scopes(outcome: &Outcome) -> Vec<Scope> {
+pub(super) fn scopes(outcome: &Outcome) -> Vec<Scope> {
     let attempts = outcome.attempts.iter();
     attempts.map(|attempt| attempt.scope).collect()
 }
 
 /// Rules with those of KUBE-SERVICES, which have no order among Services, sorted.
-fn sorted(syncer: &Syncer<Fake>) -> Vec<String> {
+pub(super) fn sorted(syncer: &Syncer<Fake>) -> Vec<String> {
     sorted_text(&syncer.iptables().rules().to_save_text())
 }
 
@@ -378,38 +393,6 @@ async fn chains_of_a_changing_service_are_no_drift_and_are_rewritten() {
     syncer.once(&[]).await;
     let again = compare(&mut syncer, &Extent::whole()).await;
     assert!(again.is_empty(), "{again:?}");
-}
-
-/// Two programs that append a rule twice and delete both never agree.
-#[tokio::test]
-async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
-    let mut syncer = node().await;
-    let before = sorted(&syncer);
-    let dispatch = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
-    let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
-    for damage in [format!("-D {dispatch}"), format!("-A {dispatch}")] {
-        let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
-        let options = syncer.applied_options().unwrap().clone();
-        let extent = Extent::touched(&change, &options);
-        let mut guarded_chains = GuardedChainMonitor::new(None, now());
-        let mut reading = check_guarded_chains(
-            &mut guarded_chains,
-            &syncer.iptables,
-            &options,
-            &extent,
-            now(),
-        )
-        .await;
-        read_service_rules(&mut reading, &syncer.iptables, &extent, &syncer.applied).await;
-        let drift = syncer.find_drift(&mut reading, &contested);
-        assert_eq!(drift.chains, contested, "{damage}");
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(scopes(&outcome), [Scope::Partial]);
-        let payload = syncer.iptables().take_payloads().concat();
-        assert!(payload.contains(":KUBE-SERVICES - [0:0]"), "{payload}");
-        assert!(!payload.contains("-D "), "{payload}");
-        assert_eq!(sorted(&syncer), before, "{damage}");
-    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod compare;
 mod contest_report;
+mod contested_chains;
 mod decide;
 mod frontends;
 mod guarded_chains;
