@@ -284,7 +284,7 @@ pub const TABLE: &[Row] = &[
                     config.rules.render_settings.v4.fixed.tree_thresholds
                 )
             },
-            "TreeThresholds { nat: Some(8), filter: Some(1000) }",
+            "TreeThresholds { nat: Some(12), filter: Some(1000) }",
         ),
     ),
     row("show-hidden-metrics-for-version", "1.35", Nothing),

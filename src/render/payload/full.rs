@@ -274,8 +274,8 @@ impl<'a> FullPayload<'a> {
         self.record(Table::Nat, name);
     }
 
-    /// Records the rendered rules of a Service. Trees are made as soon as they are needed, and not
-    /// at the end of the table: `iptables-restore` parses what was written meanwhile.
+    /// Records the rendered rules of a Service, and makes a tree once a dispatch chain has enough
+    /// rules. At the end of the table, `iptables-restore` would wait for it.
     fn record(&mut self, table: Table, name: &ServiceName) {
         self.applied.record(name, &self.rules);
         self.applied.reshape(table, self.options.tree_thresholds);

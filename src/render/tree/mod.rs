@@ -21,7 +21,7 @@
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
 //! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
 //! by one to four further bits: by fewer where the rules then fit into one leaf. An inner chain
-//! below the root has that common prefix in its name and in the jump to it.
+//! that the root jumps to has that common prefix in its name and in the jump to it.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).

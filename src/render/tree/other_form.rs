@@ -119,8 +119,19 @@ fn dispatch_rule(
             port_index: Some(0),
         },
         destination: destination.unwrap_or(DispatchDestination::SeveralOrUnknown),
-        text: format!(" {rule}\n").into_bytes().into(),
+        text: as_rendered(rule).into_bytes().into(),
     }
+}
+
+/// Returns the text of a rule as it is rendered, on whose length the shape of a tree depends: with
+/// a single address without its length.
+fn as_rendered(rule: &Rule) -> String {
+    let text = format!(" {rule}\n");
+    let Some(ip) = address(rule) else {
+        return text;
+    };
+    let len = if ip.is_ipv4() { 32 } else { 128 };
+    text.replacen(&format!(" -d {ip}/{len} "), &format!(" -d {ip} "), 1)
 }
 
 /// Reports whether a rule is for traffic to a cluster IP.

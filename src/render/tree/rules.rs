@@ -12,12 +12,20 @@ use crate::model::ServiceName;
 use crate::render::service::DispatchRule;
 use crate::ruleset::Prefix;
 
-/// Maximum size of a leaf; a larger one is split. A destination whose rules alone are larger has a
-/// chain of its own, so that a change of another destination does not write them.
+/// Maximum size of a leaf; a larger one is split.
 ///
-/// A leaf is written whole. With these sizes, a change that splits it writes less than 2 KB, if
-/// names are of usual length.
+/// A leaf is written whole. With this size, a change that splits it writes less than 2 KB, if names
+/// are of usual length. Each chain takes iptables 40 us in a full restore: 10,000 Services have
+/// 1,339 chains, where a limit of 8 rules made 2,321. A packet takes 10 ns for a rule.
 const LEAF: LeafSize = LeafSize {
+    rules: 12,
+    bytes: 1_500,
+};
+
+/// Maximum size of the rules of one destination in a leaf of several. More have a chain of their
+/// own, so that a change of another destination does not write them. Smaller than a leaf, because
+/// a leaf at the maximum depth is not split: it holds the rules of up to sixteen IPv4 addresses.
+const DESTINATION: LeafSize = LeafSize {
     rules: 8,
     bytes: 1_200,
 };
@@ -234,7 +242,7 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the size that a leaf of this prefix has, or one that is too large for a leaf.
+    /// Returns the size that a leaf of this prefix has among others, or one that is too large.
     fn size(&self, prefix: Prefix) -> LeafSize {
         let mut size = LeafSize::default();
         for (_, rules) in self.within(prefix) {
@@ -274,7 +282,7 @@ impl RulesOfDestination {
 
     /// Reports whether the rules are too many for a leaf of several destinations.
     fn have_own_chain(&self) -> bool {
-        !self.size().is_within(LEAF)
+        !self.size().is_within(DESTINATION)
     }
 
     /// Returns the part of a leaf of several destinations; `depth` is that of a chain that it jumps

@@ -24,7 +24,7 @@ impl TreeThresholds {
     /// In nat a tree for more rules than one leaf has. In filter as [`Self::AUTO`], for the reason
     /// given at [`Self::filter`].
     pub const TREE: Self = Self {
-        nat: Some(8),
+        nat: Some(12),
         filter: Some(1_000),
     };
 

@@ -53,7 +53,7 @@ pub(crate) type TextOfRule<'f, 's> = &'f dyn Fn(&ServiceName, u32) -> &'s [u8];
 pub(crate) struct TreeUpdate {
     extent: TreeExtent,
     pending: Pending,
-    /// The root, and then each time a target of the chain before.
+    /// Path from the root to the chain that is rendered next.
     open: Vec<OpenChain>,
     /// Targets of the rendered jumps.
     referenced: BTreeSet<Box<str>>,

@@ -8,19 +8,19 @@ use crate::render::in_other_form;
 use crate::rules::RuleSet;
 use crate::ruleset::{DispatchForm, has_trees};
 
-/// Rules of twelve Services, the last one with two endpoints.
+/// Rules of fourteen Services, the last one with two endpoints.
 fn flat() -> RuleSet {
     let mut dispatch = String::new();
     let mut services = String::new();
-    for n in 1..=12 {
+    for n in 1..=14 {
         // Writing to a String cannot fail.
         let _ = writeln!(
             dispatch,
             "-A KUBE-SERVICES -d 10.96.0.{n}/32 -p tcp -m comment --comment \"shop/s{n}:http \
              cluster IP\" -m tcp --dport 80 -j KUBE-SVC-{n}"
         );
-        let balance = if n == 12 {
-            "-A KUBE-SVC-12 -m statistic --mode random --probability 0.5 -j KUBE-SEP-1\n"
+        let balance = if n == 14 {
+            "-A KUBE-SVC-14 -m statistic --mode random --probability 0.5 -j KUBE-SEP-1\n"
         } else {
             ""
         };
@@ -69,8 +69,8 @@ fn flat() -> RuleSet {
     RuleSet::parse(&declared).unwrap()
 }
 
-/// Trees of the same rules. The twelve addresses have 10.96.0.0/27 in common; .1 to .7 and .8 to
-/// .12 have a leaf each.
+/// Trees of the same rules. The addresses have 10.96.0.0/28 in common; .1 to .7 and .8 to .14 have
+/// a leaf each.
 fn tree() -> RuleSet {
     let (form, tree) = in_other_form(&flat()).unwrap();
     assert_eq!(form, DispatchForm::Tree);
@@ -125,29 +125,29 @@ fn check(query: &str, of_flat: usize, of_tree: usize, of_service: usize) {
 
 #[test]
 fn a_packet_to_the_last_service_traverses_all_rules_of_a_flat_chain() {
-    // In the tree, the jump to /27, two jumps in it, and five rules of the leaf. Of the Service,
+    // In the tree, the jump to /28, two jumps in it, and seven rules of the leaf. Of the Service,
     // the rule for masquerading, two for endpoints, and two of the second endpoint.
-    check("10.96.0.12:80", 12, 1 + 2 + 5, 5);
+    check("10.96.0.14:80", 14, 1 + 2 + 7, 5);
 }
 
 #[test]
 fn a_packet_to_the_first_service_traverses_more_rules_of_a_tree() {
-    // In the tree, the jump to /27, the first jump in it, and the first rule of the leaf.
+    // In the tree, the jump to /28, the first jump in it, and the first rule of the leaf.
     check("10.96.0.1:80", 1, 1 + 1 + 1, 4);
 }
 
 #[test]
 fn a_packet_to_no_service_traverses_all_rules_of_a_flat_chain_and_few_of_a_tree() {
-    // In the tree, the jump to /27; in both, the jump to NodePorts.
-    check("10.97.0.1:80", 12 + 1, 1 + 1, 0);
-    // In the tree, also both jumps of the chain for /27, and the second leaf.
-    check("10.96.0.13:80", 12 + 1, 1 + 2 + 5 + 1, 0);
+    // In the tree, the jump to /28; in both, the jump to NodePorts.
+    check("10.97.0.1:80", 14 + 1, 1 + 1, 0);
+    // In the tree, also both jumps of the chain for /28, and the second leaf.
+    check("10.96.0.15:80", 14 + 1, 1 + 2 + 7 + 1, 0);
 }
 
 #[test]
 fn the_number_of_traversed_rules_is_in_text_and_json() {
     let shown = explained(&flat(), "10.97.0.1:80", |all| text(all, Detail::Short));
-    let line = "  the first packet traverses 22 rules, 14 of them in dispatch chains; 11 with \
+    let line = "  the first packet traverses 24 rules, 16 of them in dispatch chains; 11 with \
                 --service-dispatch=tree\n";
     let shown = anstream::adapter::strip_str(&shown).to_string();
     assert!(shown.contains(line), "{shown}");
@@ -157,7 +157,7 @@ fn the_number_of_traversed_rules_is_in_text_and_json() {
         path["traversed"],
         serde_json::json!({"rules": 11, "dispatchRules": 3})
     );
-    let other = serde_json::json!({"dispatch": "flat", "rules": 22, "dispatchRules": 14});
+    let other = serde_json::json!({"dispatch": "flat", "rules": 24, "dispatchRules": 16});
     assert_eq!(path["traversedOtherwise"], other);
 }
 

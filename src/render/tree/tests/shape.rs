@@ -14,29 +14,33 @@ use crate::ruleset::{DispatchChain, DispatchDestination};
 #[test]
 fn a_service_that_comes_and_goes_at_a_limit_splits_a_leaf_once() {
     let address = |last: u8| IpAddr::from([10, 96, 0, last]);
-    // The leaf of the root; a leaf that three bits make; one that a single bit makes.
-    for (others, leaf) in [(0..0, 0..8), (16..32, 0..8), (32..64, 0..8)] {
-        let others: Vec<IpAddr> = others.map(|last| address(last * 4)).collect();
-        let mut scene = Scene::with(others.into_iter().chain(leaf.map(address)));
-        let ninth = address(8);
-        scene.add(ninth);
+    // The leaf of the root; a leaf that two bits make; one that a single bit makes.
+    for others in [0..0, 16..32, 32..64] {
+        let others = others.map(|last| address(last * 4));
+        let mut scene = Scene::with((0..11).map(address).chain(others));
+        let names =
+            |scene: &Scene| -> Vec<String> { scene.tree.names().map(str::to_owned).collect() };
+        let whole = names(&scene);
+        let twelfth = address(11);
+        scene.add(twelfth);
         scene.changes();
-        let split: Vec<String> = scene.tree.names().map(str::to_owned).collect();
+        let split = names(&scene);
+        assert!(split.len() > whole.len(), "{split:?}");
         for _ in 0..3 {
-            scene.remove(ninth);
+            scene.remove(twelfth);
             let changes = scene.changes();
             assert!(changes.deleted.is_empty());
-            assert!(scene.tree.names().eq(&split));
-            scene.add(ninth);
+            assert_eq!(names(&scene), split);
+            scene.add(twelfth);
             scene.changes();
-            assert!(scene.tree.names().eq(&split));
+            assert_eq!(names(&scene), split);
         }
     }
 }
 
 #[test]
 fn a_leaf_of_the_root_is_split_once_though_its_common_prefix_changes() {
-    let last_bytes = [1, 5, 9, 13, 17, 21, 25, 29_u8];
+    let last_bytes = [1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45_u8];
     let mut scene = Scene::with(last_bytes.map(|last| IpAddr::from([203, 0, 113, last])));
     // Without it, the others have a longer prefix in common.
     let far = ip("203.0.113.225");

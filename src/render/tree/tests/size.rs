@@ -20,8 +20,8 @@ fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
     for (namespace, all, most_on_average) in [
         (NAMESPACE, in_ranges(50_000, 16), 1_200),
         (NAMESPACE, in_ranges(50_000, 17), 1_200),
-        (NAMESPACE, in_ranges(50_000, 20), 1_200),
-        (NAMESPACE, in_ranges(40_000, 20), 1_200),
+        (NAMESPACE, in_ranges(50_000, 20), 1_400),
+        (NAMESPACE, in_ranges(40_000, 20), 1_400),
         (LONGEST_NAME, in_ranges(50_000, 16), 1_500),
         (LONGEST_NAME, in_ranges(30_000, 17), 1_500),
     ] {
@@ -48,7 +48,7 @@ fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
 
 #[test]
 fn the_chains_are_few() {
-    for (bits, most_chains) in [(16, 13_000), (17, 9_000), (20, 13_000)] {
+    for (bits, most_chains) in [(16, 13_000), (17, 9_000), (20, 11_500)] {
         let all: Vec<IpAddr> = addresses(50_000, [10, 96, 0, 0], bits).collect();
         let scene = Scene::with(all.iter().copied());
         assert!(scene.tree.len() < most_chains, "{}", scene.tree.len());
@@ -73,13 +73,16 @@ fn external_ips_do_not_make_the_tree_of_cluster_ips_deeper() {
             scene.add_external(ip);
         }
         assert!(scene.written() < 2_048);
-        assert!(scene.largest_leaf() <= 8);
+        assert!(scene.largest_leaf() <= 12);
         for ip in far {
             scene.remove_external(ip);
         }
         assert!(scene.written() < 2_048);
     }
 }
+
+/// Bytes that a change writes at most where a user has chosen the addresses of other Services.
+const MOST_IF_CHOSEN: usize = 2_560;
 
 /// A Service with so many ports that its rules do not fit into a leaf.
 fn many_ports(ip: IpAddr) -> (ServiceName, Vec<DispatchRule>) {
@@ -157,7 +160,7 @@ fn many_rules_are_not_written_with_another_service_at_the_last_level() {
         ip("10.111.7.7"),
     ] {
         let written = mixed.toggle(small);
-        assert!(written < 2_048, "{written} bytes");
+        assert!(written < MOST_IF_CHOSEN, "{written} bytes");
     }
 }
 
@@ -169,10 +172,10 @@ fn cluster_ips_chosen_by_a_user_make_no_long_leaf() {
     let range = addresses(2_000, [10, 96, 0, 0], 20);
     let in_another_range = (0..255).map(|last| IpAddr::from([10, 200, 7, last]));
     let mut scene = Scene::with(range.chain(near).chain(in_another_range));
-    assert!(scene.largest_leaf() <= 8);
+    assert!(scene.largest_leaf() <= 12);
     let mut mixed = Mixed::new(scene, []);
     for far in ["10.111.1.1", "10.200.99.1", "10.101.77.41"].map(ip) {
         let written = mixed.toggle(far);
-        assert!(written < 2_048, "{written} bytes");
+        assert!(written < MOST_IF_CHOSEN, "{written} bytes");
     }
 }
