@@ -34,6 +34,11 @@ pub(super) fn parsed_digest<'r>(rules: impl IntoIterator<Item = &'r str>) -> Opt
     hasher.finish()
 }
 
+/// Returns a dispatch rule without blanks and newline around it, as the parser requires.
+pub(super) fn spec(rule: &[u8]) -> &str {
+    str::from_utf8(rule).unwrap_or_default().trim()
+}
+
 /// Digest and number of the rules of a tree chain or of a root, live or rendered.
 #[derive(Debug, Default)]
 pub(super) struct ParsedChain {

@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::live::{LiveRule, LiveRules, has_same_rules};
-use super::parsed::{ParsedChain, parsed_digest};
+use super::parsed::{ParsedChain, parsed_digest, spec};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
-use super::unmatched_rules::{UnmatchedRules, spec};
+use super::unmatched_rules::UnmatchedRules;
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, Options};
 use crate::render::service::{

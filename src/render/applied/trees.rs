@@ -3,13 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::live::LiveChains;
+use super::parsed::ParsedChain;
 use super::state::{AppliedService, AppliedState};
 use crate::model::ServiceName;
 use crate::render::tree::{
     DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, DispatchForm};
+use crate::ruleset::{DispatchChain, DispatchForm, tree_of};
 
 impl AppliedState {
     /// Makes trees of the dispatch chains of a table that have enough rules, and flat chains of
@@ -51,15 +53,11 @@ impl AppliedState {
         Some(tree.render_and_record(extent, &|name, index| rule_text(services, name, index)))
     }
 
-    /// Begins to render and record the chains of a tree one at a time, with
+    /// Begins to render and record all chains of a tree one at a time, with
     /// [`Self::next_tree_chain`]; `None` if the dispatch chain is flat.
-    pub(crate) fn begin_tree_update(
-        &mut self,
-        dispatch: DispatchChain,
-        extent: TreeExtent,
-    ) -> Option<TreeUpdate> {
+    pub(crate) fn begin_tree_update(&mut self, dispatch: DispatchChain) -> Option<TreeUpdate> {
         let tree = self.trees.get_mut(&dispatch)?;
-        Some(tree.begin_update(extent))
+        Some(tree.begin_update(TreeExtent::AllChains))
     }
 
     /// Renders and records the next chain that has to be written; `None` after the last one.
@@ -71,17 +69,6 @@ impl AppliedState {
         let services = &self.services;
         let tree = self.trees.get_mut(&dispatch)?;
         update.next(tree, &|name, index| rule_text(services, name, index))
-    }
-
-    /// Records the chains without a jump to them as deleted; returns their names. To be called
-    /// after the last chain, if the tree had chains before.
-    pub(crate) fn finish_tree_update(
-        &mut self,
-        dispatch: DispatchChain,
-        update: TreeUpdate,
-    ) -> Vec<Box<str>> {
-        let tree = self.trees.get_mut(&dispatch);
-        tree.map(|tree| update.finish(tree)).unwrap_or_default()
     }
 
     /// Returns the desired rules of a chain of a tree, with `-A CHAIN`; `None` if no tree has such
@@ -119,20 +106,65 @@ impl AppliedState {
         of_table.map(|(_, name)| name).collect()
     }
 
-    /// Makes a tree of a dispatch chain with the tree chains that were found in the kernel, if any:
-    /// `chains` has their names, and whether each is an inner chain. Their rules are recorded as
-    /// unknown.
-    pub(super) fn adopt_tree<'n>(
+    /// Makes trees of the dispatch chains in `roots`, with the tree chains that the kernel has.
+    /// The next partial payload writes the chains whose rules in the kernel are not the desired
+    /// ones, and deletes tree chains that no rule references. Returns both.
+    pub(super) fn adopt_trees(
         &mut self,
-        dispatch: DispatchChain,
-        chains: impl Iterator<Item = (&'n str, bool)>,
-    ) {
-        self.make_tree(dispatch);
-        if let Some(tree) = self.trees.get_mut(&dispatch) {
-            for (name, is_inner) in chains {
-                tree.note_live(name, is_inner);
+        roots: &BTreeMap<DispatchChain, ParsedChain>,
+        tree_chains: &BTreeMap<(Table, Box<str>), ParsedChain>,
+        live: &LiveChains,
+    ) -> Vec<(Table, Box<str>)> {
+        let mut differing = Vec::new();
+        let mut used = BTreeSet::new();
+        for (dispatch, root) in roots {
+            let table = dispatch.table();
+            self.make_tree(*dispatch);
+            let Some(mut update) = self.begin_adoption(*dispatch, tree_chains) else {
+                continue;
+            };
+            // Records every chain with its desired rules. Those of which the kernel holds other
+            // rules have to be marked for a rewrite afterwards.
+            while let Some(chain) = self.next_tree_chain(*dispatch, &mut update) {
+                let key = (table, chain.name);
+                let in_kernel = if *key.1 == *dispatch.name() {
+                    Some(root)
+                } else {
+                    tree_chains.get(&key)
+                };
+                let desired = ParsedChain::of_lines(table, &chain.rules);
+                if !in_kernel.is_some_and(|chain| chain.is_same(&desired)) {
+                    differing.push(key.clone());
+                }
+                used.insert(key);
+            }
+            if let Some(tree) = self.trees.get_mut(dispatch) {
+                update.finish(tree);
             }
         }
+        for (table, name) in &differing {
+            self.mark_for_rewrite(*table, name);
+        }
+        let unused = tree_chains.keys();
+        let unused = unused.filter(|key| !used.contains(key) && live.can_delete(&key.1));
+        self.unused_tree_chains = unused.cloned().collect();
+        differing.extend(self.unused_tree_chains.iter().cloned());
+        differing
+    }
+
+    /// Records the chains of a tree in the kernel, with unknown rules, and begins an update.
+    fn begin_adoption(
+        &mut self,
+        dispatch: DispatchChain,
+        tree_chains: &BTreeMap<(Table, Box<str>), ParsedChain>,
+    ) -> Option<TreeUpdate> {
+        let tree = self.trees.get_mut(&dispatch)?;
+        for ((table, name), chain) in tree_chains {
+            if tree_of(*table, name) == Some(dispatch) {
+                tree.note_live(name, chain.is_inner);
+            }
+        }
+        Some(tree.begin_update(TreeExtent::ChangedChains))
     }
 
     fn make_tree(&mut self, dispatch: DispatchChain) {

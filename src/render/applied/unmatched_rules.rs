@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::live::LiveRule;
-use super::parsed::{ParsedDigest, parsed_digest};
+use super::parsed::{ParsedDigest, parsed_digest, spec};
 
 /// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
 pub(super) struct UnmatchedRules {
@@ -41,9 +41,4 @@ impl UnmatchedRules {
     pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
         self.rules.into_iter().flatten()
     }
-}
-
-/// Returns a dispatch rule without blanks and newline around it, as the parser requires.
-pub(super) fn spec(rule: &[u8]) -> &str {
-    str::from_utf8(rule).unwrap_or_default().trim()
 }

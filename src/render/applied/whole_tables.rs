@@ -25,7 +25,6 @@ use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
 };
-use crate::render::tree::TreeExtent;
 use crate::rules::Table;
 use crate::ruleset::{
     DispatchChain, DispatchDestination, DispatchForm, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS,
@@ -347,52 +346,14 @@ impl LiveComparison {
         if self.applied.has(&leftover) {
             self.differing.push(leftover);
         }
-        let differing_tree_chains = self.compare_trees(live);
+        let differing_tree_chains = self
+            .applied
+            .adopt_trees(&self.roots, &self.tree_chains, live);
         Ok(ComparedTables {
             applied: self.applied,
             differing: self.differing,
             differing_tree_chains,
             lacks_node_ports_jumps: self.lacks_node_ports_jumps,
         })
-    }
-
-    /// Compares the chains of trees, which depend on the rules of all Services. The next partial
-    /// payload writes those that differ, and deletes those that no rule references.
-    fn compare_trees(&mut self, live: &LiveChains) -> Vec<(Table, Box<str>)> {
-        let mut differing = Vec::new();
-        let mut used = BTreeSet::new();
-        for (dispatch, root) in &self.roots {
-            let table = dispatch.table();
-            let chains = self.tree_chains.iter();
-            let chains = chains.filter(|((of, name), _)| tree_of(*of, name) == Some(*dispatch));
-            let chains = chains.map(|((_, name), chain)| (&**name, chain.is_inner));
-            self.applied.adopt_tree(*dispatch, chains);
-            // Records every chain with its desired rules. Those of which the kernel holds other
-            // rules have to be marked for a rewrite afterwards.
-            let extent = TreeExtent::ChangedChains;
-            let Some(mut update) = self.applied.begin_tree_update(*dispatch, extent) else {
-                continue;
-            };
-            while let Some(chain) = self.applied.next_tree_chain(*dispatch, &mut update) {
-                let key = (table, chain.name);
-                let is_root = *key.1 == *dispatch.name();
-                let in_kernel = Some(root).filter(|_| is_root);
-                let in_kernel = in_kernel.or_else(|| self.tree_chains.get(&key));
-                let desired = ParsedChain::of_lines(table, &chain.rules);
-                if !in_kernel.is_some_and(|chain| chain.is_same(&desired)) {
-                    differing.push(key.clone());
-                }
-                used.insert(key);
-            }
-            self.applied.finish_tree_update(*dispatch, update);
-        }
-        for (table, name) in &differing {
-            self.applied.mark_for_rewrite(*table, name);
-        }
-        let unused = self.tree_chains.keys();
-        let unused = unused.filter(|key| !used.contains(key) && live.can_delete(&key.1));
-        self.applied.unused_tree_chains = unused.cloned().collect();
-        differing.extend(self.applied.unused_tree_chains.iter().cloned());
-        differing
     }
 }

@@ -1,9 +1,9 @@
 //! Writes the dispatch chains of a full payload after all Services, where their shape depends on
 //! the rules of all.
 
+use super::changes::write_commands;
 use crate::render::applied::{AppliedState, PayloadStats};
-use crate::render::service::write_chain_declarations;
-use crate::render::tree::{TreeExtent, TreeUpdate};
+use crate::render::tree::TreeUpdate;
 use crate::rules::Table;
 use crate::ruleset::DispatchChain;
 
@@ -38,24 +38,22 @@ impl DispatchChains {
                 return true;
             };
             // The root is declared, and counted, with the fixed chains.
-            if *chain.name != *dispatch.name() {
-                write_chain_declarations(buf, &[&chain.name]);
+            if *chain.name == *dispatch.name() {
+                buf.extend_from_slice(chain.rules.as_bytes());
+            } else {
+                chain.write(buf);
                 stats.chains += 1;
             }
-            buf.extend_from_slice(chain.rules.as_bytes());
             return true;
         }
         let Some(dispatch) = self.rest.pop() else {
             return false;
         };
-        let update = applied.begin_tree_update(dispatch, TreeExtent::AllChains);
+        let update = applied.begin_tree_update(dispatch);
         self.tree = update.map(|update| (dispatch, update));
         if self.tree.is_none() {
-            for rule in applied.rule_groups(dispatch).flatten() {
-                buf.extend_from_slice(b"-A ");
-                buf.extend_from_slice(dispatch.name().as_bytes());
-                buf.extend_from_slice(&rule.text);
-            }
+            let rules = applied.rule_groups(dispatch).flatten();
+            write_commands(buf, "-A ", dispatch.name(), rules.map(|rule| &*rule.text));
         }
         true
     }

@@ -17,6 +17,7 @@
 
 use std::collections::BTreeSet;
 
+use super::changes::write_commands;
 use super::cost::{self, Declarations};
 use super::dispatch_chains::DispatchChains;
 use crate::model::{ServiceName, ServiceState, Services};
@@ -278,7 +279,9 @@ impl<'a> FullPayload<'a> {
     /// rules. At the end of the table, `iptables-restore` would wait for it.
     fn record(&mut self, table: Table, name: &ServiceName) {
         self.applied.record(name, &self.rules);
-        self.applied.reshape(table, self.options.tree_thresholds);
+        if !self.are_all_flat() {
+            self.applied.reshape(table, self.options.tree_thresholds);
+        }
     }
 
     /// Renders the rules of a Service. Not to be called before the end of the filter table: the
@@ -291,11 +294,8 @@ impl<'a> FullPayload<'a> {
     /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.options);
-        for rule in &self.applied.node_ports_jumps {
-            buf.extend_from_slice(b"-A ");
-            buf.extend_from_slice(KUBE_SERVICES.as_bytes());
-            buf.extend_from_slice(rule);
-        }
+        let jumps = self.applied.node_ports_jumps.iter().map(|rule| &**rule);
+        write_commands(buf, "-A ", KUBE_SERVICES, jumps);
         let mut stale = self.live.stale_chains(self.applied.chains());
         stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
         write_deletions(buf, &stale, self.live);
@@ -338,11 +338,8 @@ fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
 /// Writes the rules of one Service in the flat dispatch chains of a table.
 fn write_flat_rules(buf: &mut Vec<u8>, rules: &ServiceRules, table: Table) {
     for (key, rule) in rules.dispatch_rules() {
-        if key.chain.table() != table {
-            continue;
+        if key.chain.table() == table {
+            write_commands(buf, "-A ", key.chain.name(), [rule].into_iter());
         }
-        buf.extend_from_slice(b"-A ");
-        buf.extend_from_slice(key.chain.name().as_bytes());
-        buf.extend_from_slice(rule);
     }
 }

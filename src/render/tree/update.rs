@@ -64,6 +64,8 @@ pub(crate) struct TreeUpdate {
 /// Chain that is rendered after the chains that it jumps to.
 #[derive(Debug)]
 struct OpenChain {
+    /// Name, which takes a hash to find for IPv6.
+    name: Box<str>,
     /// `None`: the root.
     chain: Option<TreeChain>,
     parts: Vec<ChainPart>,
@@ -78,7 +80,8 @@ impl DispatchTree {
     /// back a copy of the tree, or forgets it.
     pub(crate) fn begin_update(&mut self, extent: TreeExtent) -> TreeUpdate {
         let pending = std::mem::replace(&mut self.pending, Pending::Destinations(BTreeSet::new()));
-        let root = OpenChain::new(None, self.rules.of_root(&|prefix| self.kind_of(prefix)));
+        let parts = self.rules.of_root(&|prefix| self.kind_of(prefix));
+        let root = OpenChain::new(self.dispatch.name(), None, parts);
         TreeUpdate {
             extent,
             pending: match extent {
@@ -123,7 +126,7 @@ impl DispatchTree {
             None => self.rules.of_root(&recorded),
             Some(chain) => self.rules.content_of(chain, &recorded),
         };
-        Some(OpenChain::new(chain, parts).text(self.dispatch, &self.rules, text_of))
+        Some(OpenChain::new(name, chain, parts).text(self.dispatch, &self.rules, text_of))
     }
 }
 
@@ -161,12 +164,14 @@ impl TreeUpdate {
             };
             let name = chain.prefix.chain_name(tree.dispatch);
             self.referenced.insert(name.clone());
-            let is_current = self.is_current(tree.chains.get(&name), chain);
-            open.targets.push(name);
-            if !is_current {
+            let target = (!self.is_current(tree.chains.get(&name), chain)).then(|| {
                 let recorded = |prefix: Prefix| tree.kind_of(prefix);
                 let parts = tree.rules.content_of(chain, &recorded);
-                return Some(OpenChain::new(Some(chain), parts));
+                OpenChain::new(&name, Some(chain), parts)
+            });
+            open.targets.push(name);
+            if target.is_some() {
+                return target;
             }
         }
         None
@@ -193,7 +198,7 @@ impl TreeUpdate {
         self.maybe_unreferenced.extend(targets_before);
         let digest = TextDigest::of(rules.as_bytes());
         let before = std::mem::replace(&mut tree.root, digest);
-        let name = tree.dispatch.name().into();
+        let name = open.name;
         self.is_written(Some(before), digest)
             .then_some(WrittenChain { name, rules })
     }
@@ -205,7 +210,7 @@ impl TreeUpdate {
         open: OpenChain,
         rules: String,
     ) -> Option<WrittenChain> {
-        let name = chain.prefix.chain_name(tree.dispatch);
+        let name = open.name;
         let digest = TextDigest::of(rules.as_bytes());
         let recorded = RecordedTreeChain {
             shape: Some(chain),
@@ -248,8 +253,9 @@ impl TreeUpdate {
 }
 
 impl OpenChain {
-    fn new(chain: Option<TreeChain>, parts: Vec<ChainPart>) -> Self {
+    fn new(name: &str, chain: Option<TreeChain>, parts: Vec<ChainPart>) -> Self {
         Self {
+            name: name.into(),
             chain,
             parts,
             next: 0,
@@ -264,8 +270,7 @@ impl OpenChain {
         rules: &RulesByDestination,
         text_of: TextOfRule<'_, '_>,
     ) -> String {
-        let of_tree = self.chain.map(|chain| chain.prefix.chain_name(dispatch));
-        let name = of_tree.as_deref().unwrap_or(dispatch.name());
+        let name = &self.name;
         let mut text = String::new();
         if self.chain.is_none() {
             for reference in rules.several_or_unknown() {
@@ -300,12 +305,19 @@ fn append_rule(
     text.extend(["-A ", chain, &rule]);
 }
 
+impl WrittenChain {
+    /// Appends the declaration of a tree chain and its rules.
+    pub(crate) fn write(&self, buf: &mut Vec<u8>) {
+        write_chain_declarations(buf, &[&self.name]);
+        buf.extend_from_slice(self.rules.as_bytes());
+    }
+}
+
 impl TreeChanges {
     /// Appends the declaration and the rules of each written chain.
     pub(crate) fn write_chains(&self, buf: &mut Vec<u8>) {
         for chain in &self.written {
-            write_chain_declarations(buf, &[&chain.name]);
-            buf.extend_from_slice(chain.rules.as_bytes());
+            chain.write(buf);
         }
     }
 
