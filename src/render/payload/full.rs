@@ -14,6 +14,7 @@
 //!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
 //! - On legacy, with many endpoints and no Service chain in the kernel yet, all declarations of
 //!   Service chains come before the first rule of a Service.
+//! - Services are sorted by name; in nat by cluster IP if a dispatch chain may be a tree.
 
 use std::collections::BTreeSet;
 
@@ -116,9 +117,10 @@ impl<'a> FullPayload<'a> {
             }
             Part::NatHead => {
                 self.write_nat_head(buf);
+                let services = self.nat_services();
                 match self.declarations() {
-                    Declarations::First => Part::NatChains(self.services.all(), Vec::new()),
-                    inline @ Declarations::Inline => Part::NatServices(self.services.all(), inline),
+                    Declarations::First => Part::NatChains(services, Vec::new()),
+                    inline @ Declarations::Inline => Part::NatServices(services, inline),
                 }
             }
             Part::NatChains(mut services, mut chains) => {
@@ -136,7 +138,7 @@ impl<'a> FullPayload<'a> {
                     write_chain_declaration(buf, last);
                     Part::NatDeclarations(chains)
                 } else {
-                    Part::NatServices(self.services.all(), Declarations::First)
+                    Part::NatServices(self.nat_services(), Declarations::First)
                 }
             }
             Part::NatServices(mut services, declarations) => {
@@ -217,6 +219,22 @@ impl<'a> FullPayload<'a> {
         }
         self.write_nat_end(buf);
         Part::Mangle
+    }
+
+    /// Returns all Services in the order in which a walk through `KUBE-SERVICES` reaches their
+    /// chains: by name if it is flat, and by cluster IP if it is a tree.
+    ///
+    /// nft walks all chains whenever a jump is added, so also for every Service added later. It
+    /// created the chains in the order of this payload, next to each other in memory. For one
+    /// Service among 10,000, `iptables-nft-restore` takes 52 ms if the walk has that order, and 88
+    /// ms if it does not.
+    fn nat_services(&self) -> ServiceIter<'a> {
+        if self.are_all_flat() {
+            return self.services.all();
+        }
+        let mut services: Vec<_> = self.services.all().collect();
+        services.sort_by_key(|(_, state)| state.service.as_ref().map(|known| known.cluster_ip));
+        Box::new(services.into_iter())
     }
 
     fn write_nat_head(&mut self, buf: &mut Vec<u8>) {

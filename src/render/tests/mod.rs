@@ -27,5 +27,6 @@ pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
 mod endpoint_limit;
 mod guard;
 mod live;
+mod order;
 mod removal;
 mod state;
