@@ -13,6 +13,9 @@
 //! of a transaction come first, then one message with the new generation. All of them carry the
 //! port of the socket that sent the transaction.
 
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+
 use nix::errno::Errno;
 
 use super::super::sysctl::Changed;
@@ -58,6 +61,9 @@ const NFTA_VERDICT_CHAIN: u16 = 2;
 
 /// The kernel fills at most 32 KiB of a dump at once.
 const DATAGRAM_BYTES: usize = 64 << 10;
+
+/// Maximum dumps if a transaction interrupts each.
+const MOST_DUMPS: usize = 5;
 
 /// A request that the kernel rejected or could not execute.
 #[derive(Debug, thiserror::Error)]
@@ -113,25 +119,38 @@ pub(in crate::host) fn has_nft_jump(
     let names = [(NFTA_RULE_TABLE, table), (NFTA_RULE_CHAIN, from)];
     let flags = NLM_F_REQUEST | NLM_F_DUMP;
     let request = request(NFT_MSG_GETRULE, flags, family, &names);
-    with_socket(|socket| {
-        send(socket, &request)?;
-        let mut datagram = vec![0; DATAGRAM_BYTES];
-        let mut found = false;
-        loop {
-            for message in messages(receive(socket, &mut datagram)?) {
-                let message = message.ok_or(Errno::EBADMSG)?;
-                // The rules changed meanwhile, and some may be missing from the dump.
-                if message.flags & NLM_F_DUMP_INTR != 0 {
-                    return Err(Errno::EINTR);
-                }
-                match message.kind {
-                    NLMSG_DONE => return Ok(found),
-                    NLMSG_ERROR => status(message.body).ok_or(Errno::EBADMSG)??,
-                    _ => found |= jumps_to(&message, to),
-                }
+    until_complete(|| with_socket(|socket| find_jump(socket, &request, to)))
+}
+
+/// Repeats a dump that transactions interrupt: each may leave out rules. The other family of this
+/// process commits some as well.
+fn until_complete<T>(mut dump: impl FnMut() -> Result<ControlFlow<T>, Errno>) -> Result<T, Errno> {
+    for _ in 0..MOST_DUMPS {
+        if let ControlFlow::Break(found) = dump()? {
+            return Ok(found);
+        }
+    }
+    Err(Errno::EINTR)
+}
+
+/// Looks for a jump in one dump of rules, which it reads to the end;
+/// [`Continue`](ControlFlow::Continue) if the rules changed meanwhile.
+fn find_jump(socket: &OwnedFd, request: &[u8], to: &str) -> Result<ControlFlow<bool>, Errno> {
+    send(socket, request)?;
+    let mut datagram = vec![0; DATAGRAM_BYTES];
+    let (mut found, mut is_interrupted) = (false, false);
+    loop {
+        for message in messages(receive(socket, &mut datagram)?) {
+            let message = message.ok_or(Errno::EBADMSG)?;
+            is_interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
+            match message.kind {
+                NLMSG_DONE if is_interrupted => return Ok(ControlFlow::Continue(())),
+                NLMSG_DONE => return Ok(ControlFlow::Break(found)),
+                NLMSG_ERROR => status(message.body).ok_or(Errno::EBADMSG)??,
+                _ => found |= jumps_to(&message, to),
             }
         }
-    })
+    }
 }
 
 /// Returns the number of transactions that the kernel has committed, modulo 2^32.

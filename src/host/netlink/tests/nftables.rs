@@ -117,6 +117,25 @@ fn a_truncated_rule_has_no_jump() {
     }
 }
 
+#[test]
+fn a_dump_that_a_transaction_interrupts_is_repeated() {
+    let dumps_until = |complete: usize| {
+        let mut dumps = 0;
+        let found = until_complete(|| {
+            dumps += 1;
+            Ok(if dumps == complete {
+                ControlFlow::Break(true)
+            } else {
+                ControlFlow::Continue(())
+            })
+        });
+        (found, dumps)
+    };
+    assert_eq!(dumps_until(1), (Ok(true), 1));
+    assert_eq!(dumps_until(5), (Ok(true), 5));
+    assert_eq!(dumps_until(6), (Err(Errno::EINTR), 5));
+}
+
 /// Returns a message as the kernel sends it for a transaction of that port.
 fn notification(kind: u16, family: u8, port: u32, texts: &[(u16, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
