@@ -19,6 +19,9 @@ use super::netns::{Netns, move_into};
 /// Longer than one retransmitted SYN (1 s), so that a single lost packet is not taken for a drop.
 const PATIENCE: Duration = Duration::from_millis(2500);
 
+/// Port of the discard protocol: no server of these tests has it.
+const DISCARD: u16 = 9;
+
 /// What a client met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -120,9 +123,11 @@ async fn serve(
             }
         }
     }
-    // Closing is not enough: a program that another test is just starting has a copy of the socket
-    // until it is executed, and whoever connects meanwhile is reset, not refused.
+    // Closing is not enough: a program that another test is just starting has copies of the sockets
+    // until it is executed. A connection would be reset, not refused, and a datagram be received. A
+    // UDP socket that is connected receives from one peer only, which does not exist.
     let _ = shutdown(tcp.as_raw_fd(), Shutdown::Both);
+    let _ = udp.connect(SocketAddr::new(address.ip(), DISCARD)).await;
 }
 
 /// How a client asks.
