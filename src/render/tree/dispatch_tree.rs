@@ -1,8 +1,9 @@
 //! Tree of one dispatch chain: its rules, and the chains that the last restores left in the
 //! kernel.
 //!
-//! After a change only the chains whose prefix includes a changed destination are rendered again,
-//! and those whose text differs are written whole: a chain has few rules.
+//! After a change only the chains whose prefix includes a changed destination are rendered again.
+//! One whose text differs is written whole, as it has few rules, unless rules of new destinations
+//! are the only difference: those are inserted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

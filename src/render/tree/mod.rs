@@ -11,11 +11,14 @@
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
-//! that a user has chosen can make the chains for them deep. The same
-//! rules match a packet as in a flat chain: those of one destination stay together in their order,
-//! and those of different Services never match the same packet, because the tracker selects one
-//! owner of each address and port. (A rule for a NodePort and one for an external IP that is an
-//! address of the node may both reject a packet: in which of the two orders, upstream leaves open.)
+//! that a user has chosen can make the chains for them deep.
+//!
+//! A packet matches the same rules as in a flat chain. Rules of one destination stay together, in
+//! their order. Of rules with different destinations a packet matches one only, with an exception:
+//! an address of the node that is also an external IP has a rule of its own, besides that of the
+//! NodePort. Both may reject a packet, and upstream does not order them either. Rules of different
+//! Services never have the same destination, protocol and port: the tracker selects one owner of
+//! each.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
@@ -27,10 +30,11 @@
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).
 //!
 //! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination and
-//! decides the shape of a tree; `dispatch_tree` holds it with the recorded chains, and `update`
-//! renders those that differ. `other_form` arranges a whole ruleset that was read, as a tree or
-//! flat.
+//! decides the shape of a tree. `dispatch_tree` holds it with the recorded chains; `update` renders
+//! those that differ, as `changes`. `other_form` arranges a whole ruleset that was read, as a tree
+//! or flat.
 
+mod changes;
 mod dispatch_tree;
 mod other_form;
 mod rules;
@@ -40,8 +44,9 @@ mod update;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use changes::{TreeChanges, WrittenChain};
 pub(crate) use dispatch_tree::DispatchTree;
 pub(crate) use other_form::in_other_form;
 pub use other_form::with_trees;
 pub use thresholds::TreeThresholds;
-pub(crate) use update::{TreeChanges, TreeExtent, TreeUpdate, WrittenChain};
+pub(crate) use update::{TreeExtent, TreeUpdate};

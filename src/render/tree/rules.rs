@@ -14,9 +14,9 @@ use crate::ruleset::Prefix;
 
 /// Maximum size of a leaf; a larger one is split.
 ///
-/// A leaf is written whole. With this size, a change that splits it writes less than 2 KB, if names
-/// are of usual length. Each chain takes iptables 40 us in a full restore: 10,000 Services have
-/// 1,339 chains, where a limit of 8 rules made 2,321. A packet takes 10 ns for a rule.
+/// With this size, a change that splits a leaf writes less than 2 KB, if names are of usual length.
+/// Each chain takes iptables 40 us in a full restore: 10,000 Services have 1,339 chains, where a
+/// limit of 8 rules made 2,321. A packet takes 10 ns for a rule.
 const LEAF: LeafSize = LeafSize {
     rules: 12,
     bytes: 1_500,
@@ -97,8 +97,8 @@ pub(super) struct TreeChain {
     pub(super) depth: u8,
 }
 
-/// Lookup of a tree chain in the kernel, by its prefix.
-pub(super) type RecordedKind<'f> = &'f dyn Fn(Prefix) -> Option<TreeChainKind>;
+/// Lookup of the kind of a tree chain in the kernel, by its prefix; `None`: there is no such chain.
+pub(super) type KindLookup<'f> = &'f dyn Fn(Prefix) -> Option<TreeChainKind>;
 
 /// Part of the content of a tree chain or of the root.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,7 +116,11 @@ impl RulesByDestination {
                 let rules = self.single.entry(destination).or_default();
                 if let Err(at) = rules.references.binary_search(&reference) {
                     // Most destinations have one rule: room for four would be most of the memory.
-                    rules.references.reserve_exact(1);
+                    // With more, room for twice as many: very many Services can share a
+                    // destination.
+                    if rules.references.len() < 4 {
+                        rules.references.reserve_exact(1);
+                    }
                     rules.references.insert(at, reference);
                     rules.bytes += rule.text.len();
                 }
@@ -155,7 +159,7 @@ impl RulesByDestination {
 
     /// Returns the content of the root, without the rules of [`Self::several_or_unknown`]. Each of
     /// its prefixes with rules has a chain, however few they are.
-    pub(super) fn of_root(&self, recorded: RecordedKind<'_>) -> Vec<ChainPart> {
+    pub(super) fn of_root(&self, recorded: KindLookup<'_>) -> Vec<ChainPart> {
         let roots = self.roots();
         roots
             .flat_map(|root| Division::of(self, root, 1, recorded))
@@ -173,11 +177,7 @@ impl RulesByDestination {
     }
 
     /// Returns the content of a tree chain.
-    pub(super) fn content_of(
-        &self,
-        chain: TreeChain,
-        recorded: RecordedKind<'_>,
-    ) -> Vec<ChainPart> {
+    pub(super) fn content_of(&self, chain: TreeChain, recorded: KindLookup<'_>) -> Vec<ChainPart> {
         match chain.kind {
             TreeChainKind::Leaf => {
                 let rules = self.within(chain.prefix);
@@ -207,7 +207,7 @@ impl RulesByDestination {
         &self,
         (prefix, size): (Prefix, LeafSize),
         depth: u8,
-        recorded: RecordedKind<'_>,
+        recorded: KindLookup<'_>,
     ) -> TreeChain {
         let common = self.common_prefix(prefix);
         let inner = if depth == 1 { common } else { prefix };
@@ -325,7 +325,7 @@ struct Division<'r, 'f> {
     common: Prefix,
     /// Depth of the chains that it jumps to.
     target_depth: u8,
-    recorded: RecordedKind<'f>,
+    recorded: KindLookup<'f>,
     parts: Vec<ChainPart>,
 }
 
@@ -334,7 +334,7 @@ impl<'r, 'f> Division<'r, 'f> {
         rules: &'r RulesByDestination,
         common: Prefix,
         target_depth: u8,
-        recorded: RecordedKind<'f>,
+        recorded: KindLookup<'f>,
     ) -> Vec<ChainPart> {
         let mut division = Self {
             rules,

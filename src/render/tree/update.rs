@@ -7,10 +7,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use super::changes::{TreeChanges, WrittenChain};
 use super::dispatch_tree::{DispatchTree, Pending, RecordedTreeChain};
 use super::rules::{ChainPart, RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
-use crate::render::service::{TextDigest, write_chain_declarations};
+use crate::render::service::TextDigest;
 use crate::ruleset::{DispatchChain, Prefix};
 
 /// Extent of a restore: the chains of a tree that it writes.
@@ -20,27 +21,6 @@ pub(crate) enum TreeExtent {
     ChangedChains,
     /// Every chain.
     AllChains,
-}
-
-/// Chain to write.
-#[derive(Debug)]
-pub(crate) struct WrittenChain {
-    /// Name of the tree chain; of the root, that of the dispatch chain.
-    pub(crate) name: Box<str>,
-    /// Rules with `-A NAME`; of the root, without jumps to `KUBE-NODEPORTS`.
-    pub(crate) rules: String,
-}
-
-/// Chains of a tree to write and to delete.
-#[derive(Debug, Default)]
-pub(crate) struct TreeChanges {
-    /// Written tree chains, each after those that it jumps to.
-    pub(crate) written: Vec<WrittenChain>,
-    /// Rules of the root, without jumps to `KUBE-NODEPORTS`; `None` if they are in the kernel
-    /// already.
-    pub(crate) root: Option<String>,
-    /// Chains that no jump references anymore.
-    pub(crate) deleted: Vec<Box<str>>,
 }
 
 /// Lookup of the text of a referenced rule: a blank, the rule without `-A CHAIN`, and a newline.
@@ -198,36 +178,76 @@ impl TreeUpdate {
         self.maybe_unreferenced.extend(targets_before);
         let digest = TextDigest::of(rules.as_bytes());
         let before = std::mem::replace(&mut tree.root, digest);
-        let name = open.name;
         self.is_written(Some(before), digest)
-            .then_some(WrittenChain { name, rules })
+            .then(|| WrittenChain::whole(open.name, rules))
     }
 
     fn record_chain(
         &mut self,
         tree: &mut DispatchTree,
         chain: TreeChain,
-        open: OpenChain,
+        mut open: OpenChain,
         rules: String,
     ) -> Option<WrittenChain> {
-        let name = open.name;
         let digest = TextDigest::of(rules.as_bytes());
         let recorded = RecordedTreeChain {
             shape: Some(chain),
             is_inner: chain.kind == TreeChainKind::Inner,
             digest,
-            targets: open.targets.into(),
+            targets: std::mem::take(&mut open.targets).into(),
         };
-        let before = tree.chains.insert(name.clone(), recorded);
+        let before = tree.chains.insert(open.name.clone(), recorded);
         let digest_before = before.as_ref().map(|before| before.digest);
         let targets_before = before.into_iter().flat_map(|before| before.targets);
         self.maybe_unreferenced.extend(targets_before);
-        self.is_written(digest_before, digest)
-            .then_some(WrittenChain { name, rules })
+        if !self.is_written(digest_before, digest) {
+            return None;
+        }
+        let inserted = self.insertions(&open, &rules, &tree.rules, digest_before);
+        Some(match inserted {
+            Some(inserted) => WrittenChain::insertions(open.name, inserted),
+            None => WrittenChain::whole(open.name, rules),
+        })
     }
 
     fn is_written(&self, before: Option<TextDigest>, digest: TextDigest) -> bool {
         self.extent == TreeExtent::AllChains || before != Some(digest)
+    }
+
+    /// Returns the rules of a chain for changed destinations, with their numbers, if the kernel has
+    /// all of its other rules and no more.
+    fn insertions(
+        &self,
+        chain: &OpenChain,
+        text: &str,
+        rules: &RulesByDestination,
+        before: Option<TextDigest>,
+    ) -> Option<String> {
+        let Pending::Destinations(changed) = &self.pending else {
+            return None;
+        };
+        let (mut inserted, mut rest) = (String::new(), String::new());
+        let mut lines = text.split_inclusive('\n').zip(1..);
+        for part in &chain.parts {
+            let (line_count, is_changed) = match part {
+                ChainPart::Rules(destination) => {
+                    (rules.of(*destination).len(), changed.contains(destination))
+                }
+                ChainPart::Jump(_) => (1, false),
+            };
+            for (line, number) in lines.by_ref().take(line_count) {
+                match line.strip_prefix("-A ") {
+                    Some(line) if is_changed => {
+                        let rule = line.strip_prefix(&*chain.name)?;
+                        // Writing to a String cannot fail.
+                        let _ = write!(inserted, "-I {} {number}{rule}", chain.name);
+                    }
+                    _ => rest.push_str(line),
+                }
+            }
+        }
+        let has_rest = before == Some(TextDigest::of(rest.as_bytes()));
+        has_rest.then_some(inserted)
     }
 
     /// Records the chains that no jump references anymore as deleted, and then those that only
@@ -303,34 +323,4 @@ fn append_rule(
 ) {
     let rule = String::from_utf8_lossy(text_of(service, *index));
     text.extend(["-A ", chain, &rule]);
-}
-
-impl WrittenChain {
-    /// Appends the declaration of a tree chain and its rules.
-    pub(crate) fn write(&self, buf: &mut Vec<u8>) {
-        write_chain_declarations(buf, &[&self.name]);
-        buf.extend_from_slice(self.rules.as_bytes());
-    }
-}
-
-impl TreeChanges {
-    /// Appends the declaration and the rules of each written chain.
-    pub(crate) fn write_chains(&self, buf: &mut Vec<u8>) {
-        for chain in &self.written {
-            chain.write(buf);
-        }
-    }
-
-    /// Returns the number of written rules.
-    pub(crate) fn rule_count(&self) -> u64 {
-        let texts = self.written.iter().map(|chain| &chain.rules);
-        let lines = texts.chain(&self.root).map(|text| text.lines().count());
-        lines.sum::<usize>() as u64
-    }
-
-    /// Returns the number of written and deleted chains.
-    pub(crate) fn chain_count(&self) -> u64 {
-        let root = usize::from(self.root.is_some());
-        (self.written.len() + self.deleted.len() + root) as u64
-    }
 }

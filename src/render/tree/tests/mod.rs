@@ -1,5 +1,6 @@
 //! Trees of many rules.
 
+mod insertions;
 mod scene;
 mod shape;
 mod size;

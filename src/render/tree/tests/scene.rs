@@ -92,9 +92,7 @@ impl Scene {
 
     /// Returns the number of rules in the largest leaf.
     pub(super) fn largest_leaf(&mut self) -> usize {
-        let rules = &self.rules;
-        let text_of = |name: &ServiceName, _| &*rules[name].text;
-        let changes = self.tree.render_and_record(TreeExtent::AllChains, &text_of);
+        let changes = self.rendered(TreeExtent::AllChains);
         let leaves = changes.written.iter();
         let rules_of_services = |text: &str| text.matches("--comment").count();
         leaves
@@ -104,9 +102,13 @@ impl Scene {
     }
 
     pub(super) fn changes(&mut self) -> TreeChanges {
+        self.rendered(TreeExtent::ChangedChains)
+    }
+
+    pub(super) fn rendered(&mut self, extent: TreeExtent) -> TreeChanges {
         let rules = &self.rules;
         self.tree
-            .render_and_record(TreeExtent::ChangedChains, &|name, _| &rules[name].text)
+            .render_and_record(extent, &|name, _| &rules[name].text)
     }
 
     /// Returns the Service of a destination. In the longest namespace its name is as long.

@@ -1,0 +1,106 @@
+//! Rules of a new destination are inserted into its chain; all other changes write a chain whole.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::super::changes::ChainExtent;
+use super::super::{TreeChanges, TreeExtent};
+use super::scene::{Scene, addresses, ip};
+
+/// Rules of the chains, as a kernel has them after restores.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Kernel(BTreeMap<String, Vec<String>>);
+
+impl Kernel {
+    fn apply(&mut self, changes: &TreeChanges) {
+        for chain in &changes.written {
+            let rules = self.0.entry(chain.name.to_string()).or_default();
+            if chain.extent == ChainExtent::Whole {
+                rules.clear();
+            }
+            for line in chain.rules.lines() {
+                insert(rules, &chain.name, line);
+            }
+        }
+        for name in &changes.deleted {
+            self.0.remove(&**name).unwrap();
+        }
+    }
+}
+
+fn insert(rules: &mut Vec<String>, chain: &str, line: &str) {
+    if let Some(rule) = line.strip_prefix(&format!("-A {chain} ")) {
+        rules.push(rule.to_owned());
+    } else {
+        let numbered = line.strip_prefix(&format!("-I {chain} ")).unwrap();
+        let (number, rule) = numbered.split_once(' ').unwrap();
+        // The kernel accepts up to one more than the rules that it has.
+        rules.insert(number.parse::<usize>().unwrap() - 1, rule.to_owned());
+    }
+}
+
+/// Returns the number of chains that the changes write whole, and of those with insertions.
+fn extents(changes: &TreeChanges) -> (usize, usize) {
+    let written = changes.written.iter();
+    let (whole, inserted): (Vec<_>, Vec<_>) =
+        written.partition(|chain| chain.extent == ChainExtent::Whole);
+    (whole.len(), inserted.len())
+}
+
+#[test]
+fn a_new_service_inserts_one_rule() {
+    let mut scene = Scene::with((1..8).map(|last| IpAddr::from([10, 96, 0, last * 2])));
+    for (address, number) in [("10.96.0.1", 1), ("10.96.0.9", 6), ("10.96.0.200", 10)] {
+        scene.add(ip(address));
+        let changes = scene.changes();
+        let [chain] = &changes.written[..] else {
+            panic!("{changes:?}");
+        };
+        let start = format!("-I {} {number} -m comment ", chain.name);
+        assert!(chain.rules.starts_with(&start), "{}", chain.rules);
+        assert_eq!((chain.rules.lines().count(), changes.rule_count()), (1, 1));
+    }
+}
+
+#[test]
+fn a_removed_service_and_another_one_at_its_address_write_their_leaf_whole() {
+    let mut scene = Scene::with((1..9).map(|last| IpAddr::from([10, 96, 0, last])));
+    scene.remove(ip("10.96.0.3"));
+    assert_eq!(extents(&scene.changes()), (1, 0));
+    // Its rule could be inserted, were it not for the one that goes.
+    scene.remove(ip("10.96.0.5"));
+    scene.add(ip("10.96.0.3"));
+    assert_eq!(extents(&scene.changes()), (1, 0));
+}
+
+#[test]
+fn a_chain_whose_rules_are_unknown_is_written_whole() {
+    let mut scene = Scene::with((1..9).map(|last| IpAddr::from([10, 96, 0, last])));
+    let leaf = scene.tree.names().next().unwrap().to_owned();
+    scene.tree.mark_for_rewrite(&leaf);
+    scene.add(ip("10.96.0.20"));
+    assert_eq!(extents(&scene.changes()), (1, 0));
+}
+
+#[test]
+fn insertions_end_where_a_full_restore_ends() {
+    let all: Vec<IpAddr> = addresses(400, [10, 96, 0, 0], 12).collect();
+    let (mut scene, mut kernel) = (Scene::with([]), Kernel::default());
+    let mut inserted = 0;
+    // Several at once, and some that go.
+    for (index, some) in all.chunks(3).enumerate() {
+        for address in some {
+            scene.add(*address);
+        }
+        if index % 4 == 3 {
+            scene.remove(all[index]);
+        }
+        let changes = scene.changes();
+        inserted += extents(&changes).1;
+        kernel.apply(&changes);
+    }
+    assert!(inserted > 50, "{inserted}");
+    let mut restored = Kernel::default();
+    restored.apply(&scene.rendered(TreeExtent::AllChains));
+    assert_eq!(kernel, restored);
+}
