@@ -108,7 +108,8 @@ impl AppliedState {
 
     /// Makes trees of the dispatch chains in `roots`, with the tree chains that the kernel has.
     /// The next partial payload writes the chains whose rules in the kernel are not the desired
-    /// ones, and deletes tree chains that no rule references. Returns both.
+    /// ones, and deletes the tree chains that are not desired, except those that a third-party rule
+    /// references. Returns the chains to write and those to delete.
     pub(super) fn adopt_trees(
         &mut self,
         roots: &BTreeMap<DispatchChain, ParsedChain>,
@@ -152,7 +153,7 @@ impl AppliedState {
         differing
     }
 
-    /// Records the chains of a tree in the kernel, with unknown rules, and begins an update.
+    /// Records which chains of a tree the kernel has, without their rules, and begins an update.
     fn begin_adoption(
         &mut self,
         dispatch: DispatchChain,

@@ -14,7 +14,8 @@
 //!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
 //! - On legacy, with many endpoints and no Service chain in the kernel yet, all declarations of
 //!   Service chains come before the first rule of a Service.
-//! - Services are sorted by name; in nat by cluster IP if a dispatch chain may be a tree.
+//! - Services are sorted by name; in nat by cluster IP, unless the options make all dispatch chains
+//!   flat.
 
 use std::collections::BTreeSet;
 
@@ -221,13 +222,13 @@ impl<'a> FullPayload<'a> {
         Part::Mangle
     }
 
-    /// Returns all Services in the order in which a walk through `KUBE-SERVICES` reaches their
-    /// chains: by name if it is flat, and by cluster IP if it is a tree.
+    /// Returns all Services in the order in which a walk through a large `KUBE-SERVICES` reaches
+    /// their chains: by name if it is flat, and by cluster IP if it is a tree. (Below the threshold
+    /// of a tree it is flat, and the order does not matter.)
     ///
-    /// nft walks all chains whenever a jump is added, so also for every Service added later. It
-    /// created the chains in the order of this payload, next to each other in memory. For one
-    /// Service among 10,000, `iptables-nft-restore` takes 52 ms if the walk has that order, and 88
-    /// ms if it does not.
+    /// nft walks all chains whenever a jump is added, so also for every Service added later. New
+    /// chains lie in memory in the order of this payload. To add one Service to 10,000,
+    /// `iptables-nft-restore` takes 52 ms if the walk has that order, and 88 ms if it does not.
     fn nat_services(&self) -> ServiceIter<'a> {
         if self.are_all_flat() {
             return self.services.all();
@@ -293,8 +294,8 @@ impl<'a> FullPayload<'a> {
         self.record(Table::Nat, name);
     }
 
-    /// Records the rendered rules of a Service, and makes a tree once a dispatch chain has enough
-    /// rules. At the end of the table, `iptables-restore` would wait for it.
+    /// Records the rendered rules of a Service, and makes a tree as soon as a dispatch chain has
+    /// enough rules: if all trees were made at the end of the table, `iptables-restore` would wait.
     fn record(&mut self, table: Table, name: &ServiceName) {
         self.applied.record(name, &self.rules);
         if !self.are_all_flat() {

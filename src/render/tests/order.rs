@@ -35,34 +35,31 @@ fn services() -> KnownServices {
     KnownServices((0..20).map(service).collect::<BTreeMap<_, _>>())
 }
 
-/// Returns the names of the Services in the order in which their chains are declared.
-fn order(tree_thresholds: TreeThresholds) -> Vec<String> {
+/// Returns the Service chains of a payload in the order in which they are declared, and in that of
+/// the rules that jump to them.
+fn orders(tree_thresholds: TreeThresholds) -> [Vec<String>; 2] {
     let options = Options {
         tree_thresholds,
         ..Options::defaults(IpFamily::V4)
     };
     let text = payload(&services(), &options, &LiveChains::default());
-    let declared = |line: &str| {
-        let name = line.strip_prefix(':')?.split(' ').next()?;
-        ServiceChain::parse(name)?;
-        name.starts_with("KUBE-SVC-").then(|| name.to_owned())
-    };
-    let dispatch = |chain: &String| {
-        let end = format!(" -j {chain}");
-        let rule = text.lines().find(|line| line.ends_with(&end)).unwrap();
-        let (_, name) = rule.split_once("shop/").unwrap();
-        name.split(':').next().unwrap().to_owned()
-    };
-    let chains: Vec<String> = text.lines().filter_map(declared).collect();
-    chains.iter().map(dispatch).collect()
+    let is_of_service =
+        |name: &&str| name.starts_with("KUBE-SVC-") && ServiceChain::parse(name).is_some();
+    let declared = text.lines().filter_map(|line| line.strip_prefix(':'));
+    let declared = declared.filter_map(|line| line.split(' ').next());
+    let jumps = text.lines().filter(|line| line.contains("cluster IP"));
+    let targets = jumps.filter_map(|line| line.rsplit(' ').next());
+    [
+        declared.filter(is_of_service).map(str::to_owned).collect(),
+        targets.filter(is_of_service).map(str::to_owned).collect(),
+    ]
 }
 
 #[test]
 fn chains_have_the_order_of_the_rules_that_jump_to_them() {
-    let by_name: Vec<String> = (0..20)
-        .map(|number| format!("service-{number:02}"))
-        .collect();
-    let by_address: Vec<String> = by_name.iter().rev().cloned().collect();
-    assert_eq!(order(TreeThresholds::FLAT), by_name);
-    assert_eq!(order(TreeThresholds::TREE), by_address);
+    let [by_name, rules] = orders(TreeThresholds::FLAT);
+    assert_eq!((by_name.len(), &by_name), (20, &rules));
+    let [by_address, rules] = orders(TreeThresholds::TREE);
+    assert_eq!(by_address, rules);
+    assert!(by_address.iter().eq(by_name.iter().rev()));
 }

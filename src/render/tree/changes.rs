@@ -13,15 +13,15 @@ pub(crate) struct WrittenChain {
     pub(crate) rules: String,
 }
 
-/// Extent of a restore: the rules of one tree chain that it writes.
+/// Rules of one tree chain that a restore writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChainExtent {
     /// All, after the chain was emptied.
     Whole,
-    /// Those of new destinations; the kernel has the rest.
+    /// Those that the kernel does not have yet; it has all others.
     ///
-    /// The kernel waits before it frees deleted rules: for one Service among 10,000,
-    /// `iptables-nft-restore` takes 37 ms, and 48 ms if it empties the leaf first.
+    /// Less work than [`Self::Whole`], in which the kernel deletes rules and waits before it frees
+    /// them: to add one Service to 10,000, `iptables-nft-restore` takes 37 ms in place of 48.
     Insertions,
 }
 

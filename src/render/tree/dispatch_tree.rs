@@ -1,9 +1,9 @@
 //! Tree of one dispatch chain: its rules, and the chains that the last restores left in the
 //! kernel.
 //!
-//! After a change only the chains whose prefix includes a changed destination are rendered again.
-//! One whose text differs is written whole, as it has few rules, unless rules of new destinations
-//! are the only difference: those are inserted.
+//! After a change the chains whose prefix includes a changed destination are rendered again, and
+//! those whose depth changed. Of one whose text differs the new rules are inserted, if they are all
+//! that differs; otherwise it is written whole, as most have few rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,7 @@ pub(super) struct RecordedTreeChain {
 /// Destinations whose chains may differ from the rules, so that the next update renders them.
 #[derive(Debug, Clone)]
 pub(super) enum Pending {
-    /// Those whose rules changed.
+    /// Those whose rules changed, and one of each chain that is marked for a rewrite.
     Destinations(BTreeSet<Prefix>),
     /// All, because chains in the kernel may hold unknown rules.
     All,
@@ -83,7 +83,7 @@ impl DispatchTree {
         }
     }
 
-    /// Returns the number of tree chains in the kernel, each with one jump to it.
+    /// Returns the number of tree chains in the kernel. After an update, each has one jump to it.
     pub(crate) fn len(&self) -> usize {
         self.chains.len()
     }
@@ -105,8 +105,8 @@ impl DispatchTree {
         self.pending = Pending::All;
     }
 
-    /// Marks a chain, or the root, to be written with the next changes, because its rules in the
-    /// kernel are unknown. Returns whether the tree has a chain of this name.
+    /// Marks a chain, or the root, to be written whole by the next update, unless that deletes it:
+    /// its rules in the kernel are unknown. Returns whether there is a chain of this name.
     pub(crate) fn mark_for_rewrite(&mut self, name: &str) -> bool {
         if name == self.dispatch.name() {
             self.root = TextDigest::UNKNOWN;
@@ -116,7 +116,10 @@ impl DispatchTree {
             return false;
         };
         chain.digest = TextDigest::UNKNOWN;
-        self.pending = Pending::All;
+        match chain.shape {
+            Some(shape) => self.note_destination(shape.prefix.first()),
+            None => self.pending = Pending::All,
+        }
         true
     }
 
@@ -142,9 +145,13 @@ impl DispatchTree {
     }
 
     fn note_change(&mut self, rule: &DispatchRule) {
-        if let (Pending::Destinations(pending), Some(destination)) =
-            (&mut self.pending, Prefix::of(rule.destination))
-        {
+        if let Some(destination) = Prefix::of(rule.destination) {
+            self.note_destination(destination);
+        }
+    }
+
+    fn note_destination(&mut self, destination: Prefix) {
+        if let Pending::Destinations(pending) = &mut self.pending {
             pending.insert(destination);
         }
     }

@@ -14,17 +14,18 @@
 //! that a user has chosen can make the chains for them deep.
 //!
 //! A packet matches the same rules as in a flat chain. Rules of one destination stay together, in
-//! their order. Of rules with different destinations a packet matches one only, with an exception:
-//! an address of the node that is also an external IP has a rule of its own, besides that of the
-//! NodePort. Both may reject a packet, and upstream does not order them either. Rules of different
-//! Services never have the same destination, protocol and port: the tracker selects one owner of
-//! each.
+//! their order. Of our rules with different destinations a packet matches one only, with an
+//! exception: an address of the node that is also an external IP has a rule of its own, besides
+//! that of the NodePort. Both may reject a packet, and upstream does not order them either. Rules
+//! of different Services never have the same destination, protocol and port: the tracker selects
+//! one owner of each.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
 //! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
 //! by one to four further bits: by fewer where the rules then fit into one leaf. An inner chain
-//! that the root jumps to has that common prefix in its name and in the jump to it.
+//! that the root jumps to has that common prefix in its name (a hash for IPv6) and in the jump to
+//! it.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).

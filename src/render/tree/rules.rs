@@ -1,7 +1,7 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
 //! The shape is a function of the rules and of the chains that are there already: rules that are
-//! divided between chains get into one leaf at half the size that splits a leaf, so that one
+//! divided between chains mostly get into one leaf at half the size that splits a leaf, so that one
 //! Service that comes and goes does not split and merge a leaf each time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +23,8 @@ const LEAF: LeafSize = LeafSize {
 };
 
 /// Maximum size of the rules of one destination in a leaf of several. More have a chain of their
-/// own, so that a change of another destination does not write them. Smaller than a leaf, because
-/// a leaf at the maximum depth is not split: it holds the rules of up to sixteen IPv4 addresses.
+/// own, so that a change of another destination does not write them. Smaller than [`LEAF`], to
+/// bound leaves at the maximum depth, which are not split: with IPv4 one has sixteen destinations.
 const DESTINATION: LeafSize = LeafSize {
     rules: 8,
     bytes: 1_200,
@@ -202,7 +202,7 @@ impl RulesByDestination {
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
     /// addresses traverse the jumps of the root only. When a rule is removed, that prefix may
     /// become longer; the rules were divided if any shorter one has an inner chain. A deeper chain
-    /// keeps the prefix that it had as a leaf, so that a split leaves its parent unchanged.
+    /// keeps the prefix that it had as a leaf, so that its split leaves its parent unchanged.
     fn chain(
         &self,
         (prefix, size): (Prefix, LeafSize),
@@ -242,7 +242,7 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the size that a leaf of this prefix has among others, or one that is too large.
+    /// Returns the size that a leaf of this prefix would have, or one that is too large.
     fn size(&self, prefix: Prefix) -> LeafSize {
         let mut size = LeafSize::default();
         for (_, rules) in self.within(prefix) {
@@ -390,9 +390,9 @@ impl<'r, 'f> Division<'r, 'f> {
         self.target_depth > 1 && size.fits_leaf(|| self.was_divided(prefix))
     }
 
-    /// Reports whether the rules of a prefix are in several chains in the kernel.
+    /// Reports whether the kernel has a chain for a part of a prefix that is more than a single
+    /// destination. Two halves that are single destinations get into one leaf as soon as they fit.
     fn was_divided(&self, prefix: Prefix) -> bool {
-        // The chain of a single destination does not show that others were divided.
         let has_chain = |half: Prefix| !half.is_single() && (self.recorded)(half).is_some();
         let is_in_kernel = |half| has_chain(half) || self.was_divided(half);
         prefix.len < self.common.child_len() && prefix.halves().into_iter().any(is_in_kernel)

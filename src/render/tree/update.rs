@@ -214,8 +214,12 @@ impl TreeUpdate {
         self.extent == TreeExtent::AllChains || before != Some(digest)
     }
 
-    /// Returns the rules of a chain for changed destinations, with their numbers, if the kernel has
-    /// all of its other rules and no more.
+    /// Returns the rules to insert into a chain, with their numbers; `None` if it has to be written
+    /// whole.
+    ///
+    /// The rules of changed destinations are inserted if the recorded digest is that of the text
+    /// without them: then the kernel has none of them, and all others. So nothing is inserted if a
+    /// changed destination had a rule before.
     fn insertions(
         &self,
         chain: &OpenChain,

@@ -1,11 +1,14 @@
-//! Rules of a new destination are inserted into its chain; all other changes write a chain whole.
+//! New rules are inserted into their chain if nothing else of it differs; otherwise it is written
+//! whole.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::super::changes::ChainExtent;
 use super::super::{TreeChanges, TreeExtent};
 use super::scene::{Scene, addresses, ip};
+use crate::model::ServiceName;
 
 /// Rules of the chains, as a kernel has them after restores.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -63,7 +66,7 @@ fn a_new_service_inserts_one_rule() {
 }
 
 #[test]
-fn a_removed_service_and_another_one_at_its_address_write_their_leaf_whole() {
+fn a_leaf_that_loses_or_replaces_a_rule_is_written_whole() {
     let mut scene = Scene::with((1..9).map(|last| IpAddr::from([10, 96, 0, last])));
     scene.remove(ip("10.96.0.3"));
     assert_eq!(extents(&scene.changes()), (1, 0));
@@ -71,10 +74,36 @@ fn a_removed_service_and_another_one_at_its_address_write_their_leaf_whole() {
     scene.remove(ip("10.96.0.5"));
     scene.add(ip("10.96.0.3"));
     assert_eq!(extents(&scene.changes()), (1, 0));
+    // Another Service at the same address.
+    let before = scene.remove(ip("10.96.0.7"));
+    scene.add(ip("10.96.0.7"));
+    let rule = scene.rules.values_mut().find(|rule| **rule == before);
+    let rule = rule.unwrap();
+    rule.text = [b" -m comment --comment another", &*rule.text]
+        .concat()
+        .into();
+    assert_eq!(extents(&scene.changes()), (1, 0));
 }
 
 #[test]
-fn a_chain_whose_rules_are_unknown_is_written_whole() {
+fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
+    let all = addresses(2_000, [10, 96, 0, 0], 16);
+    let mut scene = Scene::with(all.chain([ip("10.97.0.1")]));
+    let chains: Vec<String> = scene.tree.names().map(str::to_owned).collect();
+    for chain in &chains {
+        assert!(scene.tree.mark_for_rewrite(chain));
+        let rendered = Cell::new(0);
+        let text_of = |name: &ServiceName, _| {
+            rendered.set(rendered.get() + 1);
+            &*scene.rules[name].text
+        };
+        let changes = scene
+            .tree
+            .render_and_record(TreeExtent::ChangedChains, &text_of);
+        assert_eq!(extents(&changes), (1, 0), "{chain}");
+        assert!(rendered.get() <= 20, "{chain}: {} rules", rendered.get());
+    }
+    // Also if a rule could be inserted.
     let mut scene = Scene::with((1..9).map(|last| IpAddr::from([10, 96, 0, last])));
     let leaf = scene.tree.names().next().unwrap().to_owned();
     scene.tree.mark_for_rewrite(&leaf);

@@ -57,8 +57,8 @@ impl Scene {
         self.add_destination(DispatchDestination::ClusterIp(ip));
     }
 
-    pub(super) fn remove(&mut self, ip: IpAddr) {
-        self.remove_destination(DispatchDestination::ClusterIp(ip));
+    pub(super) fn remove(&mut self, ip: IpAddr) -> DispatchRule {
+        self.remove_destination(DispatchDestination::ClusterIp(ip))
     }
 
     pub(super) fn add_external(&mut self, ip: IpAddr) {
@@ -84,10 +84,11 @@ impl Scene {
         self.rules.insert(name, rule);
     }
 
-    fn remove_destination(&mut self, destination: DispatchDestination) {
+    fn remove_destination(&mut self, destination: DispatchDestination) -> DispatchRule {
         let (name, _) = self.service_of(destination);
         let rule = self.rules.remove(&name).unwrap();
-        self.tree.replace(&name, &[rule], &[]);
+        self.tree.replace(&name, std::slice::from_ref(&rule), &[]);
+        rule
     }
 
     /// Returns the number of rules in the largest leaf.
