@@ -206,9 +206,13 @@ impl Comments {
 /// Extent of a partial restore: the chains that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartialRestore {
-    /// Chains whose rules differ from those in the kernel.
+    /// Chains whose rules differ from those in the kernel; in dispatch chains on nft, and in flat
+    /// ones, only the rules that differ.
     #[default]
     ChangedChains,
+    /// As [`Self::ChangedChains`], but no rule is inserted into a chain of a tree, so that the
+    /// restore succeeds even if another program has emptied that chain.
+    WholeTreeChains,
     /// All chains of a changed Service, and every fixed and dispatch chain: upstream's extent.
     Kep3453,
 }

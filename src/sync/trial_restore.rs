@@ -156,7 +156,9 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
         let saved = self.applied.snapshot(&names);
-        let partial = self.render_and_record(&names, PartialRestore::ChangedChains, options);
+        // Another program may have emptied a chain since the search began, which is noticed after
+        // it. The Service of a rule that is inserted there would seem to be at fault.
+        let partial = self.render_and_record(&names, PartialRestore::WholeTreeChains, options);
         if partial.text.is_empty() {
             self.tracker.mark_lost_frontends_applied();
             return Ok(TrialResult::Applied);

@@ -16,6 +16,7 @@
 //!   Its output is discarded. It fails if the table has an unprintable rule.
 
 use crate::render::applied::LiveChains;
+use crate::render::tree::TreeExtent;
 use crate::rules::Backend;
 
 /// Position of the declarations of Service chains in a payload.
@@ -66,6 +67,19 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
     match backend {
         Backend::Nft => DispatchOrder::ByTarget,
         Backend::Legacy => DispatchOrder::ByService,
+    }
+}
+
+/// Returns the extent in which a partial payload writes trees.
+///
+/// To add one Service to 10,000, `iptables-nft-restore` takes 37 ms if its rule is inserted into a
+/// leaf, and 48 ms if the leaf is emptied first: the kernel waits before it frees rules. On legacy
+/// each restore writes the whole table. There, a leaf that is written whole also undoes changes by
+/// other programs that could not be noticed, because the size of the table is the same.
+pub(super) const fn tree_extent(backend: Backend) -> TreeExtent {
+    match backend {
+        Backend::Nft => TreeExtent::ChangedRules,
+        Backend::Legacy => TreeExtent::ChangedChains,
     }
 }
 

@@ -163,7 +163,7 @@ impl Changes {
     ) {
         for rendered in rules.chains() {
             let is_same = before.digest(rendered.chain) == Some(rendered.digest);
-            if is_same && partial_restore == PartialRestore::ChangedChains {
+            if is_same && partial_restore != PartialRestore::Kep3453 {
                 continue;
             }
             let rule_count = u64::from(rendered.rule_count);
@@ -220,7 +220,8 @@ impl Changes {
         }
         let tree_extent = match context.partial_restore {
             PartialRestore::Kep3453 => TreeExtent::AllChains,
-            PartialRestore::ChangedChains => TreeExtent::ChangedChains,
+            PartialRestore::WholeTreeChains => TreeExtent::ChangedChains,
+            PartialRestore::ChangedChains => cost::tree_extent(backend),
         };
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
@@ -291,13 +292,11 @@ impl Changes {
             // Upstream writes it whole at every sync, whatever it costs. `reset_shared_chains` has
             // emptied it already.
             PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
-            PartialRestore::ChangedChains if context.needs_rewrite(dispatch) => {
-                DispatchExtent::Whole(cost::order(backend))
-            }
-            PartialRestore::ChangedChains => self.extent(dispatch, backend),
+            _ if context.needs_rewrite(dispatch) => DispatchExtent::Whole(cost::order(backend)),
+            _ => self.extent(dispatch, backend),
         };
         let is_whole = matches!(extent, DispatchExtent::Whole(_));
-        if context.partial_restore == PartialRestore::ChangedChains && is_whole {
+        if context.partial_restore != PartialRestore::Kep3453 && is_whole {
             write_chain_declarations(buf, &[dispatch.name()]);
         }
         self.write_flat_rules(buf, dispatch, extent, applied);

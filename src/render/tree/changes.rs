@@ -19,9 +19,6 @@ pub(crate) enum ChainExtent {
     /// All, after the chain was emptied.
     Whole,
     /// Those that the kernel does not have yet; it has all others.
-    ///
-    /// Less work than [`Self::Whole`], in which the kernel deletes rules and waits before it frees
-    /// them: to add one Service to 10,000, `iptables-nft-restore` takes 37 ms in place of 48.
     Insertions,
 }
 

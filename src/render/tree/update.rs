@@ -17,7 +17,10 @@ use crate::ruleset::{DispatchChain, Prefix};
 /// Extent of a restore: the chains of a tree that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TreeExtent {
-    /// Chains whose rules differ from those in the kernel.
+    /// Rules that the kernel does not have, if that is the only difference of their chain;
+    /// otherwise as [`Self::ChangedChains`].
+    ChangedRules,
+    /// Chains whose rules differ from those in the kernel, each whole.
     ChangedChains,
     /// Every chain.
     AllChains,
@@ -66,7 +69,7 @@ impl DispatchTree {
             extent,
             pending: match extent {
                 TreeExtent::AllChains => Pending::All,
-                TreeExtent::ChangedChains => pending,
+                TreeExtent::ChangedRules | TreeExtent::ChangedChains => pending,
             },
             open: vec![root],
             referenced: BTreeSet::new(),
@@ -227,7 +230,9 @@ impl TreeUpdate {
         rules: &RulesByDestination,
         before: Option<TextDigest>,
     ) -> Option<String> {
-        let Pending::Destinations(changed) = &self.pending else {
+        let (TreeExtent::ChangedRules, Pending::Destinations(changed)) =
+            (self.extent, &self.pending)
+        else {
             return None;
         };
         let (mut inserted, mut rest) = (String::new(), String::new());

@@ -12,6 +12,7 @@ mod report;
 mod search;
 mod syncer;
 mod task;
+mod tree_chains;
 
 use std::net::IpAddr;
 

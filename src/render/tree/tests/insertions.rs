@@ -99,7 +99,7 @@ fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
         };
         let changes = scene
             .tree
-            .render_and_record(TreeExtent::ChangedChains, &text_of);
+            .render_and_record(TreeExtent::ChangedRules, &text_of);
         assert_eq!(extents(&changes), (1, 0), "{chain}");
         assert!(rendered.get() <= 20, "{chain}: {} rules", rendered.get());
     }

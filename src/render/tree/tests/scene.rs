@@ -103,7 +103,7 @@ impl Scene {
     }
 
     pub(super) fn changes(&mut self) -> TreeChanges {
-        self.rendered(TreeExtent::ChangedChains)
+        self.rendered(TreeExtent::ChangedRules)
     }
 
     pub(super) fn rendered(&mut self, extent: TreeExtent) -> TreeChanges {

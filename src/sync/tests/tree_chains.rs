@@ -1,0 +1,70 @@
+//! A leaf of a tree that another program has emptied, before that was noticed.
+
+use super::compare::{edit, node_with};
+use super::search::{endpoint, name};
+use super::syncer::service;
+use super::*;
+use crate::host::Fake;
+use crate::render::TreeThresholds;
+use crate::rules::{Backend, Table};
+
+const TREE: TreeThresholds = TreeThresholds {
+    nat: Some(2),
+    filter: None,
+};
+
+/// Chain with the rules of the six Services of [`node_with`].
+const LEAF: &str = "KUBE-SVC-0.0.0.0/4";
+
+/// Returns a node with an emptied leaf, to which a Service has to be added.
+async fn damaged(backend: Backend) -> Syncer<Fake> {
+    let mut syncer = node_with(TREE).await;
+    syncer.config.render_settings.fixed.backend = backend;
+    syncer.once(&[]).await;
+    edit(syncer.iptables(), Table::Nat, &[&format!("-F {LEAF}")]);
+    syncer.tracker.apply(service(7, true));
+    syncer.tracker.apply(endpoint(7, 9));
+    syncer.iptables().take_payloads();
+    syncer
+}
+
+fn rules_of_leaf(syncer: &Syncer<Fake>) -> usize {
+    let text = syncer.iptables().rules().to_save_text();
+    text.matches(&format!("-A {LEAF} ")).count()
+}
+
+#[tokio::test]
+async fn on_legacy_a_new_service_repairs_the_leaf() {
+    let mut syncer = damaged(Backend::Legacy).await;
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
+    assert_eq!(rules_of_leaf(&syncer), 7);
+}
+
+/// The number of the new rule is too large.
+#[tokio::test]
+async fn on_nft_the_partial_restore_fails_and_a_full_one_repairs_the_leaf() {
+    let mut syncer = damaged(Backend::Nft).await;
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    assert_eq!(outcome.attempts.len(), 2, "{outcome:?}");
+    let payloads = syncer.iptables().take_payloads();
+    assert!(
+        payloads[0].contains(&format!("-I {LEAF} 7 ")),
+        "{payloads:?}"
+    );
+    assert!(outcome.quarantined.is_empty());
+    assert_eq!(rules_of_leaf(&syncer), 7);
+}
+
+/// Otherwise a search would put the new Service into quarantine.
+#[tokio::test]
+async fn a_trial_restore_does_not_fail_because_of_the_leaf() {
+    let mut syncer = damaged(Backend::Nft).await;
+    let options = syncer.applied_options().unwrap().clone();
+    let mut search = SearchResult::default();
+    let names = [name(7)];
+    let trial = syncer.try_as_rendered(&names, &options, &mut search);
+    assert!(trial.await.unwrap().is_applied());
+    assert_eq!(rules_of_leaf(&syncer), 7);
+}
