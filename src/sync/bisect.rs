@@ -11,7 +11,8 @@ const MOST_FAILING: usize = 16;
 
 /// Number of restores allowed in addition to two for each halving. With `n` halvings to a single
 /// Service, a bisection makes at most `2n` plus this many restores, `n` more for each failing
-/// Service that it finds without a rejected line, and one more for each that it finds by one.
+/// Service that it finds without a rejected line, and one more for each that it finds by such a
+/// line.
 const MORE_RESTORES: u32 = 8;
 
 /// Number of failing Services from which on the node counts as the cause, while no group was
@@ -112,7 +113,7 @@ impl Bisection {
     /// If the kernel has no rules of Services, Services with a rejected line count as well: a
     /// missing kernel module makes it reject a line of each. If it has some, the node can restore
     /// rules, and a rejected line is the fault of its Service: such Services do not count, and if
-    /// there is one, groups that were left do not count either. Otherwise more than
+    /// there is one, groups that were left do not count either. If they counted, more than
     /// [`MOST_FAILING`] such Services would look like a fault of the node, and block all changes.
     pub(super) fn is_node_fault(&self) -> bool {
         let is_unfinished = self.groups.iter().any(|group| !group.is_empty());

@@ -2,7 +2,8 @@
 //! sync.
 //!
 //! Reading is separate from comparing, because the iptables binaries may hang for minutes, and the
-//! task has to receive changes of the cluster meanwhile. The comparison itself does no I/O.
+//! task has to receive changes of the cluster meanwhile. The comparison itself does no I/O. Guarded
+//! chains are checked while they are read.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -206,7 +207,8 @@ async fn list_service_chains(
 
 impl<I: Iptables> Syncer<I> {
     /// Compares the rules that were read with the applied state. Afterwards the applied state
-    /// describes the kernel, and the next sync writes what differs from the rendered rules.
+    /// describes the kernel, unless a full sync is forced; the next sync writes what differs from
+    /// the rendered rules.
     ///
     /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
     /// they were listed one by one and differ: the result is right even if that program is a second

@@ -15,7 +15,8 @@ pub enum Scope {
     /// Chains that differ from those found in the kernel at the first sync. If the rules there
     /// cannot be adopted, the sync is [full](Scope::Full).
     Adoption,
-    /// Chains that differ from those of the last applied sync.
+    /// Chains whose rendered rules differ from the applied state, and fixed chains and jumps to
+    /// repair.
     Partial,
 }
 
@@ -90,9 +91,10 @@ const PERIODIC_RETRY_DELAY: Duration = Duration::from_secs(300);
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
 pub(crate) struct SyncHistory {
-    /// Time of the last applied full sync or adoption; `None` before the first one.
+    /// Time of the last full restore that succeeded, trials included, or of the last adoption;
+    /// `None` before the first one.
     pub last_full: Option<Instant>,
-    /// Duration of the last applied full sync, without adoptions.
+    /// Duration of the last full restore that succeeded, without adoptions.
     pub full_took: Duration,
     /// Earliest time of the next periodic full sync, after one that failed.
     pub postponed_until: Option<Instant>,
@@ -109,7 +111,7 @@ impl SyncHistory {
         self.must_be_full.get_or_insert(reason);
     }
 
-    /// Reports whether a full sync or an adoption was ever applied.
+    /// Reports whether a full restore, also a trial, or an adoption ever succeeded.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }

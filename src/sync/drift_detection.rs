@@ -58,8 +58,8 @@ pub(super) struct DriftDetection {
     pub(super) change_check_not_before: Option<Instant>,
     /// Change by another program that was reported during a verification and is checked next.
     pub(super) pending_change: Option<ForeignChange>,
-    /// The last comparison could read everything.
-    pub(super) has_read_all: bool,
+    /// The last comparison could read all that it was about.
+    pub(super) has_read_extent: bool,
     /// Number of comparisons with a failed reading since the last one that read all rules.
     failed_readings: u32,
 }
@@ -87,7 +87,7 @@ impl DriftDetection {
             reread_at: None,
             change_check_not_before: None,
             pending_change: None,
-            has_read_all: false,
+            has_read_extent: false,
             failed_readings: 0,
         }
     }

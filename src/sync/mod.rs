@@ -2,8 +2,7 @@
 //!
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A change that was not applied stays dirty.
-//! A failed sync is an [`Outcome`], and the task continues. A Service that makes restores fail is
-//! quarantined, and blocks no other one.
+//! A failed sync is an [`Outcome`], and the task continues.
 //!
 //! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
 //! `compare`, for failures `search` and `bisect`.
@@ -11,8 +10,8 @@
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
 //!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
-//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: its part for a prefix
-//!   of addresses or ports. Comparisons count it as a dispatch chain.
+//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: holds those of its rules
+//!   whose addresses or ports begin with the same bits. Comparisons count it as a dispatch chain.
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: inputs of rules apart from Services.
 //! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
@@ -21,11 +20,12 @@
 //! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
 //! - Adoption: first sync; takes the rules in the kernel as the applied state.
-//! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it.
+//! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it. Last
+//!   applied state of a Service: the objects that its rules in the kernel were rendered from.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
-//!   changed) or a verification (of all rules). Its first part, the reading, lists the rules.
+//!   changed) or a verification (of all rules). Its reading checks guarded chains and lists others.
 //! - Search: trial restores that find the Services that make restores fail.
-//! - Quarantine: such Services, and retries of their changes by trial restores.
+//! - Quarantine: such Services, which block no others; trial restores retry their changes.
 //! - Detection by table sizes, on legacy iptables: shows that a table changed, not which chains.
 //! - Unprintable: a rule that an iptables binary cannot print, and its chain and table.
 //!

@@ -74,12 +74,12 @@ impl RepairBackoff {
 
     /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
     /// chains of which no repair was delayed so far.
-    pub(super) fn next_delayed(&self, now: Instant) -> BTreeSet<RepairKey> {
+    pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
         let known = self.0.iter();
-        let next_delayed = known.filter(|(_, repairs)| {
+        let contested = known.filter(|(_, repairs)| {
             now < repairs.forget_at && repairs.count >= REPAIRS_WITHOUT_DELAY
         });
-        next_delayed.map(|(chain, _)| chain.clone()).collect()
+        contested.map(|(chain, _)| chain.clone()).collect()
     }
 
     /// Returns the number of chains whose last repair was delayed, for the metric.
@@ -197,13 +197,13 @@ mod tests {
     fn a_chain_that_stays_repaired_is_forgotten() {
         let (mut backoff, now) = (RepairBackoff::default(), start());
         for _ in 0..REPAIRS_WITHOUT_DELAY {
-            assert!(backoff.next_delayed(now).is_empty());
+            assert!(backoff.contested(now).is_empty());
             assert_eq!(backoff.count_repair([key("A")], now), Duration::ZERO);
         }
-        assert_eq!(backoff.next_delayed(now), [key("A")].into());
+        assert_eq!(backoff.contested(now), [key("A")].into());
         assert_eq!(backoff.count_repair([key("A")], now), REPAIR_DELAY.first);
         let later = now + REPAIR_DELAY.first * 2 + FORGET_AFTER;
-        assert!(backoff.next_delayed(later).is_empty());
+        assert!(backoff.contested(later).is_empty());
         assert_eq!(backoff.count_repair([key("A")], later), Duration::ZERO);
         assert_eq!(backoff.delayed(), 0);
     }

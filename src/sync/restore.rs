@@ -70,8 +70,9 @@ impl<I: Iptables> Syncer<I> {
         Attempt::new(Scope::Full(reason), written)
     }
 
-    /// Writes the differences from the applied state: for dirty Services, or for all if an
-    /// option changed that shapes the rules of all.
+    /// Writes the differences from the applied state: for dirty Services. After a full restore that
+    /// failed and changed nothing, for all Services if an option changed that shapes the rules of
+    /// all.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rerender_reason(options).is_some() {

@@ -343,10 +343,10 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        // A Service that is not dirty has no recorded applied state. If the search holds it back,
-        // the state in which it is rendered was applied.
+        // The tracker records the last applied state of dirty Services only. That of one that is
+        // not dirty, and that the search holds back, is its override.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
-        let applied = self.tracker.applied_state(name).or_else(of_override);
+        let applied = self.tracker.last_applied(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());
         let now = (self.clock)();
         let state = self.quarantine.add(name, applied, wanted, now);

@@ -44,8 +44,8 @@ pub struct Syncer<I> {
     pub(super) iptables: I,
     pub(super) config: SyncerOptions,
     pub(super) clock: Clock,
-    /// Rules that the kernel holds: those last written, corrected by what comparisons found.
-    /// Meaningless while `applied_options` is `None`.
+    /// Rules that the kernel holds: those last written, corrected by what comparisons found. Valid
+    /// only while [`Self::is_applied_state_valid`].
     pub(super) applied: AppliedState,
     pub(super) history: SyncHistory,
     /// Render options of the rules in the kernel; `None` while the state of the kernel is unknown.
@@ -64,8 +64,8 @@ pub struct Syncer<I> {
     pub(super) fixed_chains_to_repair: BTreeSet<FixedChain>,
     /// Missing jumps that the next sync restores.
     pub(super) jumps_to_repair: Vec<&'static Jump>,
-    /// Services that the next sync compares with the applied state although they have not changed
-    /// in the cluster.
+    /// Services whose rules in the kernel differ, as a comparison found. The next sync renders them
+    /// even if they are not dirty, and writes what differs from the applied state.
     pub(super) services_to_repair: BTreeSet<ServiceName>,
     /// Rest of a payload that is in the applied state, but was not written, for example because
     /// another program held the xtables lock. The next partial restore begins with it.

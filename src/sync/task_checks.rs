@@ -158,7 +158,7 @@ impl<I: Iptables> Task<I> {
             detection.verifications.interrupted(took, now());
             return;
         }
-        let generation = generation.filter(|_| detection.has_read_all);
+        let generation = generation.filter(|_| detection.has_read_extent);
         detection.verifications.finished(&ran(), generation);
         self.report_repair(detection);
     }
@@ -186,7 +186,7 @@ impl<I: Iptables> Task<I> {
         change: Option<&ForeignChange>,
     ) -> Result<GuardedChainFindings, Interruption> {
         let started = Instant::now().into_std();
-        detection.has_read_all = false;
+        detection.has_read_extent = false;
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the rest of a payload is written.
             detection.postpone(extent.clone(), started);
@@ -209,7 +209,7 @@ impl<I: Iptables> Task<I> {
             }
         }
         let depth = reading.depth(extent.depth);
-        let contested = detection.backoff.next_delayed(started);
+        let contested = detection.backoff.contested(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
         let programs = change.map_or(detection.verifications.programs(), |change| {
             &change.programs
@@ -229,7 +229,7 @@ impl<I: Iptables> Task<I> {
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
         let is_all = failure.is_none() && depth == extent.depth;
-        detection.has_read_all = is_all && reading.to_reread.is_empty();
+        detection.has_read_extent = is_all && reading.to_reread.is_empty();
         detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(started);

@@ -38,7 +38,7 @@ impl TrialResult {
         matches!(self, Self::Applied)
     }
 
-    /// Turns the failure of a trial without the Services that may be the cause into a fault of the
+    /// For a trial that left out all Services that may be the cause: its failure is a fault of the
     /// node.
     pub(super) fn or_node_fault(self) -> Result<(), NodeFault> {
         match self {
@@ -89,7 +89,7 @@ impl<I: Iptables> Syncer<I> {
             OverrideClaims::Wanted
         };
         for name in names {
-            let applied = self.tracker.applied_state(name);
+            let applied = self.tracker.last_applied(name);
             let state = applied.filter(|_| has_applied).unwrap_or_default();
             self.tracker.render_as(name, state, claims);
         }
@@ -156,8 +156,8 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
         let saved = self.applied.snapshot(&names);
-        // Another program may have emptied a chain since the search began, which is noticed after
-        // it. The Service of a rule that is inserted there would seem to be at fault.
+        // Tree chains are written whole: if another program emptied one during the search, an
+        // insertion into it would fail, and its Service would seem to be at fault.
         let partial = self.render_and_record(&names, PartialRestore::WholeTreeChains, options);
         if partial.text.is_empty() {
             self.tracker.mark_lost_frontends_applied();

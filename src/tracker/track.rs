@@ -181,8 +181,9 @@ impl Tracker {
         applied
     }
 
-    /// Returns the last applied state of a dirty Service; `None` for one that is not dirty.
-    pub fn applied_state(&self, name: &ServiceName) -> Option<ServiceState> {
+    /// Returns the state of a dirty Service that was applied last; `None` for one that is not
+    /// dirty: there it is the present state.
+    pub fn last_applied(&self, name: &ServiceName) -> Option<ServiceState> {
         let differences = self.dirty.get(name)?;
         Some(differences.clone().applied(self.get(name)))
     }

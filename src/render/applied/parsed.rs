@@ -47,7 +47,7 @@ pub(super) struct ParsedChain {
     pub(super) rule_count: u64,
     /// Holds jumps to other tree chains.
     pub(super) has_jumps: bool,
-    /// Holds jumps to tree chains of several destinations.
+    /// Holds a jump for a prefix that more than one destination has.
     pub(super) is_inner: bool,
 }
 

@@ -280,8 +280,9 @@ impl LiveComparison {
         self.same_count += same.len();
     }
 
-    /// Records the rules of one Service that the kernel has: the chains in `same`, and the
-    /// dispatch rules that are found.
+    /// Records the rules of one Service that the kernel has: the chains in `same`, and those rules
+    /// of flat chains that are found. All of its rules in trees are recorded: whether the kernel
+    /// has them is compared later, chain by chain.
     fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
         let mut is_same = same.len() == rendered.chains().count();
         for one in rendered.chains() {

@@ -294,8 +294,9 @@ impl<'a> FullPayload<'a> {
         self.record(Table::Nat, name);
     }
 
-    /// Records the rendered rules of a Service, and makes a tree as soon as a dispatch chain has
-    /// enough rules: if all trees were made at the end of the table, `iptables-restore` would wait.
+    /// Records the rendered rules of a Service, also in a tree as soon as a dispatch chain has
+    /// enough rules. Trees are written at the end of the table; if they were only made there,
+    /// `iptables-restore` would wait for it.
     fn record(&mut self, table: Table, name: &ServiceName) {
         self.applied.record(name, &self.rules);
         if !self.are_all_flat() {

@@ -3,10 +3,10 @@
 //!
 //! # Order
 //!
-//! In nat: changed Service chains, each declaration before its rules; changes of the dispatch
-//! chains, rule by rule or the whole chain, of a tree chain by chain; then the stale chains, all
-//! emptied before the first is deleted. With very many Service chains all declarations come first;
-//! nat begins with `-S` if the payload is a large part of the table: see [`cost`](super::cost).
+//! In nat: changed Service chains, each declaration before its rules; then changes of flat dispatch
+//! chains and of trees; then the stale chains, all emptied before the first is deleted. With very
+//! many Service chains all declarations come first; nat begins with `-S` if the payload is a large
+//! part of the table: see [`cost`](super::cost).
 //!
 //! With `ChangedChains`, a table without changes is not in the payload. Without any change the
 //! payload is empty, and no process need be started for it. With [`PartialRestore::Kep3453`], the

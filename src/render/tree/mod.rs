@@ -6,8 +6,7 @@
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
 //! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, an inner
 //! chain may hold that rule in place of a jump. A destination with many rules has a leaf of its
-//! own, to which other leaves jump as well. The root begins with the rules that match several or
-//! unknown destinations.
+//! own; the one chain that jumps to it may be another leaf.
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
@@ -15,15 +14,16 @@
 //!
 //! A packet matches the same rules as in a flat chain. Rules of one destination stay together, in
 //! their order. Of our rules with different destinations a packet matches one only, with an
-//! exception: an address of the node that is also an external IP has a rule of its own, besides
-//! that of the NodePort. Both may reject a packet, and upstream does not order them either. Rules
-//! of different Services never have the same destination, protocol and port: the tracker selects
-//! one owner of each.
+//! exception in `KUBE-EXTERNAL-SERVICES`: a packet to an address of the node that is also an
+//! external IP may match a rule for the address and one for the NodePort. Both drop or reject it,
+//! and upstream does not order them either. Rules of different Services never have the same
+//! destination, protocol and port: the tracker selects one owner of each.
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
-//! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
-//! by one to four further bits: by fewer where the rules then fit into one leaf. An inner chain
+//! the bits that all of its rules have in common, rounded down to a multiple of four, and halves
+//! the rest bit by bit, at most four times. Each part stops by itself when its rules fit into one
+//! leaf, so that the jumps of one chain may have prefixes of different lengths. An inner chain
 //! that the root jumps to has that common prefix in its name (a hash for IPv6) and in the jump to
 //! it.
 //!

@@ -115,7 +115,7 @@ fn dispatch_rule(
     DispatchRule {
         key: DispatchKey {
             chain: dispatch,
-            // Any port: rules without one are left out of trees.
+            // Any index would do; rules without one are left out of trees.
             port_index: Some(0),
         },
         destination: destination.unwrap_or(DispatchDestination::SeveralOrUnknown),
@@ -123,8 +123,8 @@ fn dispatch_rule(
     }
 }
 
-/// Returns the text of a rule as it is rendered, on whose length the shape of a tree depends: with
-/// a single address without its length.
+/// Returns the text of a rule as the proxy renders it: a single address has no `/32` or `/128`. The
+/// shape of a tree depends on the length of the text.
 fn as_rendered(rule: &Rule) -> String {
     let text = format!(" {rule}\n");
     let Some(ip) = address(rule) else {

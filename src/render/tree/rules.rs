@@ -1,8 +1,8 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
-//! The shape is a function of the rules and of the chains that are there already: rules that are
-//! divided between chains mostly get into one leaf at half the size that splits a leaf, so that one
-//! Service that comes and goes does not split and merge a leaf each time.
+//! The shape is a function of the rules and of the chains that are there already: rules that were
+//! divided get into one leaf again at half the size that splits a leaf, so that one Service that
+//! comes and goes does not split and merge a leaf each time. An exception is in `was_divided`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -44,8 +44,8 @@ const JUMP: LeafSize = LeafSize {
 ///
 /// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
 /// possible. The deepest path makes six besides the tree: to `KUBE-SERVICES`, `KUBE-FW`,
-/// `KUBE-EXT`, `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. With eight, one stays free for a chain
-/// of another program on the way.
+/// `KUBE-EXT`, `KUBE-SVC`, `KUBE-SEP` and `KUBE-MARK-MASQ`. The tree makes at most eight, so that
+/// one stays free for a chain of another program on the way.
 const MAX_TREE_DEPTH: u8 = 7;
 
 /// Reference to a dispatch rule: its Service, and its index among the dispatch rules of that
@@ -57,8 +57,8 @@ pub(super) type RuleReference = (ServiceName, u32);
 pub(super) struct RulesByDestination {
     /// Rules with a single destination, by that destination.
     single: BTreeMap<Prefix, RulesOfDestination>,
-    /// Rules of another proxy that match several destinations, or of which the destination is
-    /// unknown. They stay in the root.
+    /// Rules that match several destinations, or of which the destination is unknown: of another
+    /// proxy, in a ruleset that `other_form` arranges. They stay in the root.
     several_or_unknown: BTreeSet<RuleReference>,
 }
 
@@ -200,9 +200,9 @@ impl RulesByDestination {
     /// Returns the chain for a prefix.
     ///
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
-    /// addresses traverse the jumps of the root only. When a rule is removed, that prefix may
-    /// become longer; the rules were divided if any shorter one has an inner chain. A deeper chain
-    /// keeps the prefix that it had as a leaf, so that its split leaves its parent unchanged.
+    /// addresses traverse the jumps of the root only. It becomes longer if a rule is removed, so
+    /// the rules were divided if the kernel has an inner chain for any shorter prefix. A deeper
+    /// chain keeps the prefix that it had as a leaf, so that its split leaves its parent unchanged.
     fn chain(
         &self,
         (prefix, size): (Prefix, LeafSize),
@@ -390,8 +390,8 @@ impl<'r, 'f> Division<'r, 'f> {
         self.target_depth > 1 && size.fits_leaf(|| self.was_divided(prefix))
     }
 
-    /// Reports whether the kernel has a chain for a part of a prefix that is more than a single
-    /// destination. Two halves that are single destinations get into one leaf as soon as they fit.
+    /// Reports whether the rules of a prefix were divided: the kernel has a chain for a part of it.
+    /// Chains of single destinations do not count, so that two of them are merged when they fit.
     fn was_divided(&self, prefix: Prefix) -> bool {
         let has_chain = |half: Prefix| !half.is_single() && (self.recorded)(half).is_some();
         let is_in_kernel = |half| has_chain(half) || self.was_divided(half);
