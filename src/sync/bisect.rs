@@ -6,7 +6,7 @@
 
 use crate::model::ServiceName;
 
-/// Maximum number of failing Services found by one search. More are left to the next sync.
+/// Maximum number of failing Services found by one bisection. More are left to the next sync.
 const MOST_FAILING: usize = 16;
 
 /// Number of restores allowed in addition to two for each halving. With `n` halvings to a single
@@ -61,7 +61,7 @@ impl Bisection {
         }
     }
 
-    /// Returns the group to restore next; `None` at the end of the search.
+    /// Returns the group to restore next; `None` at the end of the bisection.
     pub(super) fn next(&mut self) -> Option<Vec<ServiceName>> {
         let all_failed = !self.has_succeeded && self.failed_singly >= NODE_FAULT_FAILURES;
         if self.restores_left == 0 || self.failing == MOST_FAILING || all_failed {

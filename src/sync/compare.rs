@@ -206,9 +206,9 @@ async fn list_service_chains(
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Compares the rules that were read with the applied state. Afterwards the applied state
-    /// describes the kernel, unless a full sync is forced; the next sync writes what differs from
-    /// the rendered rules.
+    /// Compares the rules that were read with the applied state, and those of Services with what
+    /// they render to now. Afterwards the applied state describes the kernel, unless a full sync is
+    /// forced; the next sync writes what differs from the rendered rules.
     ///
     /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
     /// they were listed one by one and differ: the result is right even if that program is a second
@@ -306,8 +306,9 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the dirty Services that the next sync applies: their rules are expected to differ.
-    /// Excludes those in quarantine, whose fallback form is in the kernel.
+    /// Returns the dirty Services that the next sync applies: what they render to now is not in the
+    /// kernel yet, so a difference is no drift. Excludes those in quarantine, which render to their
+    /// fallback form, as it is in the kernel.
     fn changing_services(&self) -> BTreeSet<ServiceName> {
         let dirty = self.tracker.dirty();
         let dirty = dirty.filter(|name| !self.quarantine.has(name));

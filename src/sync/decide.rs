@@ -111,7 +111,8 @@ impl SyncHistory {
         self.must_be_full.get_or_insert(reason);
     }
 
-    /// Reports whether a full restore, also a trial, or an adoption ever succeeded.
+    /// Reports whether a full restore, also a trial, or an adoption ever succeeded, which docs call
+    /// the first applied sync. An adoption by a search does not count.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }

@@ -57,7 +57,7 @@ pub(super) struct Drift {
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
     /// Chains that differ and are known by name; for a jump, the chain that holds it.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
-    /// Services whose chains in the nat table differ, if the chains are not known by name.
+    /// Services whose rules differ, if it is not known in which chains.
     pub(super) services: BTreeSet<ServiceName>,
     /// Keys under which the repairs of these differences are counted.
     pub(super) repair_keys: BTreeSet<RepairKey>,
@@ -81,7 +81,8 @@ impl Drift {
         self.repair_keys.insert((table, chain.into()));
     }
 
-    /// Adds a Service with rules in the nat table that differ.
+    /// Adds a Service of which a verification found rules that differ. Counted under the nat table,
+    /// which holds most of them.
     pub(super) fn add_service(&mut self, name: ServiceName) {
         let kind = (Table::Nat, DriftKind::ServiceChain);
         *self.counts.entry(kind).or_default() += 1;

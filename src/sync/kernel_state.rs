@@ -28,7 +28,8 @@ pub(super) enum ReadScope<'a> {
 pub(super) enum OnTransientFailure {
     /// The read fails, and the sync is retried: most causes are temporary.
     Fail,
-    /// The table counts as unreadable, and a full restore writes its rules without having read it.
+    /// The table counts as unreadable, and the read goes on. A full restore then writes the table
+    /// without having read it.
     Unreadable,
 }
 
@@ -150,7 +151,7 @@ pub(super) enum TableLoss {
     Deleted,
     /// The chains exist without the jumps to them, as after `iptables -F`.
     Flushed {
-        /// Missing jumps from built-in chains.
+        /// Jumps from built-in chains that are missing, or whose chain was not printed.
         missing_jumps: Vec<&'static Jump>,
     },
 }

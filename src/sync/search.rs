@@ -343,8 +343,9 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        // The tracker records the last applied state of dirty Services only. That of one that is
-        // not dirty, and that the search holds back, is its override.
+        // The tracker records the last applied state of dirty Services only. That of a suspect that
+        // is not dirty anymore, for example because a trial applied its lost frontends, is its
+        // override.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.last_applied(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());

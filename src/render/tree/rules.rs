@@ -37,8 +37,8 @@ const JUMP: LeafSize = LeafSize {
 };
 
 /// Maximum depth of chains for prefixes, the root not counted. Leaves at this depth are not split.
-/// With IPv4 they have at most sixteen addresses, and with cluster IPs in one or two ranges none is
-/// larger than a leaf elsewhere. With IPv6 they can have more: a user can choose addresses of which
+/// With IPv4 they have at most sixteen addresses, and cluster IPs in one or two ranges make none
+/// that is larger than [`LEAF`]. With IPv6 they can have more: a user can choose addresses of which
 /// each shares four bits more with the rest, and each costs one level. The chain of a single
 /// destination may be one level deeper.
 ///
@@ -201,8 +201,8 @@ impl RulesByDestination {
     ///
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
     /// addresses traverse the jumps of the root only. It becomes longer if a rule is removed, so
-    /// the rules were divided if the kernel has an inner chain for any shorter prefix. A deeper
-    /// chain keeps the prefix that it had as a leaf, so that its split leaves its parent unchanged.
+    /// the rules were divided if the kernel has an inner chain for it or a shorter prefix. A deeper
+    /// chain keeps the prefix that it had as a leaf, so that its split leaves its parent as it is.
     fn chain(
         &self,
         (prefix, size): (Prefix, LeafSize),
@@ -391,7 +391,7 @@ impl<'r, 'f> Division<'r, 'f> {
     }
 
     /// Reports whether the rules of a prefix were divided: the kernel has a chain for a part of it.
-    /// Chains of single destinations do not count, so that two of them are merged when they fit.
+    /// Chains of single destinations do not count: that of many rules was never part of a leaf.
     fn was_divided(&self, prefix: Prefix) -> bool {
         let has_chain = |half: Prefix| !half.is_single() && (self.recorded)(half).is_some();
         let is_in_kernel = |half| has_chain(half) || self.was_divided(half);

@@ -61,7 +61,7 @@ impl TreeThresholds {
     }
 }
 
-/// For render options without settings; `--service-dispatch` has another default.
+/// As upstream, for callers without a configuration; `--service-dispatch` has another default.
 impl Default for TreeThresholds {
     fn default() -> Self {
         Self::FLAT

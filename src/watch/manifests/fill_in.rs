@@ -21,11 +21,11 @@ use crate::net::{IpFamily, parse_ip};
 pub(super) enum OtherState<'a> {
     /// There is none.
     Absent,
-    /// State before the update, as stored in an API server. Missing values are taken from it: an
-    /// API server keeps those that the update does not set.
+    /// State before the update, already filled in. Missing values are taken from it: an API server
+    /// keeps those that the update does not set.
     Before(&'a [Arc<ServiceObject>]),
-    /// State after the update. Missing values are taken from it, except node ports: the update may
-    /// have set them in place of allocated ones.
+    /// State after the update, not filled in yet. Missing values are taken from it, except node
+    /// ports: the update may have set them in place of allocated ones.
     After(&'a [Arc<ServiceObject>]),
 }
 
@@ -205,7 +205,8 @@ impl ValueAllocator {
         }
         if ips != spec.cluster_ips || families != spec.ip_families || spec.cluster_ip.is_empty() {
             let spec = &mut Arc::make_mut(service).spec;
-            // If the first family has no free address, the Service has no cluster IP at all.
+            // Empty if the first family has no free address: then the Service counts as one without
+            // a cluster IP, whatever the second family has.
             spec.cluster_ip = ips.first().cloned().unwrap_or_default();
             spec.cluster_ips = ips;
             spec.ip_families = families;

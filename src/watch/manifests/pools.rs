@@ -3,10 +3,10 @@
 //! # Invariants
 //!
 //! The index of a value in its range, its slot, is the hash of the name modulo the size of the
-//! range. If the slot is taken (set explicitly, claimed from the other state, or allocated to an
-//! earlier name), the next free one is used. Equal manifests therefore give equal allocations on
-//! every node and after a restart, although allocations are not stored as in an API server. But an
-//! additional Service can change the value of another one.
+//! range. If the slot is taken (set explicitly, claimed because `diff` compares with a state that
+//! has it, or allocated to an earlier name), the next free one is used. Equal manifests therefore
+//! give equal allocations on every node and after a restart, although allocations are not stored as
+//! in an API server. But an additional Service can change the value of another one.
 
 use std::collections::HashSet;
 use std::fmt;

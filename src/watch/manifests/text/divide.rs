@@ -15,7 +15,8 @@ use serde::de::DeserializeSeed;
 use super::yaml::{CurrentLine, YamlError, YamlReader};
 
 /// Maximum bytes that are read to repair one document: for each line that is indented, the whole
-/// document is read again. Enough for about 500 lines in a file of 20 kB, which takes a second.
+/// document, which grows, is read again. Enough for about 500 lines in a file of 20 kB; to read it
+/// so often takes a second.
 const MAX_REPAIR_BYTES: usize = 20_000_000;
 
 /// Spaces that are added to a line: more than any block is indented.

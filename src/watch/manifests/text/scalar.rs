@@ -19,7 +19,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// Resolves a plain scalar without a tag, or with the tag of a type other than text.
+    /// Resolves a plain scalar without a tag, or any with the tag of a type other than text.
     pub(crate) fn plain(text: String) -> Self {
         match text.as_str() {
             "" | "~" | "null" | "Null" | "NULL" => return Self::Null,

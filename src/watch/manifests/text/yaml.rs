@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. Equal keys are not removed: the last one counts, except for the kind of a document.
+//! `<<`. Of equal keys it takes the last one, but `document` the first `apiVersion` and `kind`.
 //!
 //! # Source
 //!
@@ -255,7 +255,7 @@ fn deserialize_value<'de, V: Visitor<'de>>(
     value.deserialize_any(visitor).map_err(YamlError::custom)
 }
 
-/// Resolves a scalar. A quoted one, or one with the tag of text or of no known type, is text.
+/// Resolves a scalar: text if it is quoted without a tag, or has another tag than those below.
 fn scalar(tag: Option<&Tag>, text: Cow<'_, str>, style: ScalarStyle) -> Scalar {
     let is_resolved = match tag {
         None => style == ScalarStyle::Plain,
