@@ -19,7 +19,7 @@
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
 //! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
-//! - Adoption: first sync; takes the rules in the kernel as the applied state.
+//! - Adoption: takes the rules in the kernel as the applied state, until some were applied.
 //! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it. Last
 //!   applied state of a Service: the objects that its rules in the kernel were rendered from.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program

@@ -33,7 +33,7 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// chains mean a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
 
-/// Repairs of one chain.
+/// Repairs of one key: a chain, a Service or a whole table.
 #[derive(Debug, Clone, Copy)]
 struct Repairs {
     /// Number of repairs in a row.

@@ -189,7 +189,7 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
              this node?"
         );
     } else if compared.drift.has_names() {
-        // A flushed table, which has no names, is logged by `log_checked`.
+        // Without names: a flushed table, which `log_checked` logs, and chains of no Service.
         info!(
             %family, trigger, programs, chains,
             "rules changed by another program; restoring them"

@@ -51,7 +51,7 @@ impl Reporter {
                 .trial_restores(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
-        // After a failure these counts would be wrong: the kernel still has the earlier rules.
+        // After a failure the applied state may have been cleared, and with it these counts.
         let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);

@@ -273,7 +273,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Reports whether the applied state describes the kernel, apart from the rest in `unwritten`:
-    /// after no restore the kernel was unknown, and no full sync is forced, for example because a
+    /// the state of the kernel is known, and no full sync is forced, for example because a
     /// comparison found a flush.
     pub(super) const fn is_applied_state_valid(&self) -> bool {
         self.applied_options.is_some() && self.history.must_be_full.is_none()

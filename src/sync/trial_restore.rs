@@ -79,8 +79,9 @@ impl<I: Iptables> Syncer<I> {
         Ok(TrialResult::Failed(cause, failure))
     }
 
-    /// Renders these Services as last applied during the search. Before the first applied sync they
-    /// have no rules, but keep their claims to frontends: no other Service gets these meanwhile.
+    /// Renders these Services in their last applied state until the search ends. Before the first
+    /// applied sync they have no rules, but keep their claims to frontends: no other Service gets
+    /// these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
         let claims = if has_applied {

@@ -218,7 +218,7 @@ impl AppliedState {
 
     /// Records the rules of a Service; returns those it had before.
     pub(super) fn insert(&mut self, name: &ServiceName, service: AppliedService) -> AppliedService {
-        // Before those of `previous` are subtracted, so that no sum falls below zero.
+        // Counted before it moves into the map, which returns the rules to subtract.
         self.count_rules(&service, |sum, count| *sum += count);
         self.totals += service.totals;
         if !self.trees.is_empty() {

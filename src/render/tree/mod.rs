@@ -21,11 +21,11 @@
 //!
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
-//! the bits that all of its rules have in common, rounded down to a multiple of four, and halves
-//! the rest bit by bit, at most four times. Each part stops by itself when its rules fit into one
-//! leaf, so that the jumps of one chain may have prefixes of different lengths. An inner chain
-//! that the root jumps to has that common prefix in its name (a hash for IPv6) and in the jump to
-//! it.
+//! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
+//! its rules by the next bits, one at a time, at most four. Each part stops by itself when its
+//! rules fit into one leaf, so that the jumps of one chain may have prefixes of different lengths.
+//! An inner chain that the root jumps to has that common prefix in its name (a hash for IPv6) and
+//! in the jump to it.
 //!
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).

@@ -212,7 +212,7 @@ fn proxy_error(error: &(dyn Error + 'static)) -> Option<ProxyError> {
     if let Some(failure) = error.downcast_ref::<ProxyError>() {
         return Some(failure.clone());
     }
-    // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
+    // `io::Error::source` skips the error that it wraps, which only `get_ref` returns.
     let io: &io::Error = error.downcast_ref()?;
     proxy_error(io.get_ref()?)
 }
@@ -221,7 +221,7 @@ fn certificate_problem(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
         return Some(problem.to_string());
     }
-    // `io::Error::source` skips an `io::Error` inside, which only `get_ref` returns.
+    // `io::Error::source` skips the error that it wraps, which only `get_ref` returns.
     let io: &io::Error = error.downcast_ref()?;
     certificate_problem(io.get_ref()?)
 }

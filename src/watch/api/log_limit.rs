@@ -129,8 +129,8 @@ pub(super) fn log_mass_deletion(deletion: Option<MassDeletion>, server: &str, ki
 }
 
 impl ObjectCount {
-    /// Records a complete list of this many objects. It is compared with the last known number,
-    /// however old that is: the server may have been unreachable in between.
+    /// Records a complete list of this many objects. It is compared with the maximum of the last
+    /// window, however old that is: the server may have been unreachable in between.
     pub(super) fn listed(&mut self, count: usize, now: Instant) -> Option<MassDeletion> {
         self.window_max = self.window_max.max(self.count);
         self.count = count;

@@ -15,8 +15,9 @@ use crate::watch::bounded;
 ///
 /// # Invariants
 ///
-/// An object is removed only if its file no longer exists, or if new valid content of the file
-/// lacks it. A file that has become unusable removes no objects.
+/// An object is removed only if its file no longer exists, if new valid content of the file lacks
+/// it, or if a kustomization names the file as a patch. A file that has become unusable removes no
+/// objects.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, StoredFile>,
