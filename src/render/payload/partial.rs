@@ -136,12 +136,6 @@ struct WriteContext<'a> {
     options: &'a Options,
 }
 
-impl WriteContext<'_> {
-    fn needs_rewrite(&self, dispatch: DispatchChain) -> bool {
-        self.before.chains_to_rewrite.contains(&dispatch)
-    }
-}
-
 /// Extent of a restore: the rules of one dispatch chain that it writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DispatchExtent {
@@ -149,8 +143,8 @@ enum DispatchExtent {
     Unchanged,
     /// The rules that changed, with `-I` and `-D`.
     Edits,
-    /// All, in this order, after the chain was emptied.
-    Whole(DispatchOrder),
+    /// All, after the chain was emptied.
+    Whole,
 }
 
 impl Changes {
@@ -272,8 +266,7 @@ impl Changes {
             Some(rules) => {
                 write_chain_declarations(buf, &[dispatch.name()]);
                 buf.extend_from_slice(rules.as_bytes());
-                // The order is that of a flat chain, and not used for a root.
-                DispatchExtent::Whole(DispatchOrder::ByService)
+                DispatchExtent::Whole
             }
         }
     }
@@ -288,18 +281,25 @@ impl Changes {
         context: &WriteContext<'_>,
     ) -> DispatchExtent {
         let backend = context.options.backend;
-        let extent = match context.partial_restore {
+        if context.partial_restore == PartialRestore::Kep3453 {
             // Upstream writes it whole at every sync, whatever it costs. `reset_shared_chains` has
             // emptied it already.
-            PartialRestore::Kep3453 => DispatchExtent::Whole(DispatchOrder::ByService),
-            _ if context.needs_rewrite(dispatch) => DispatchExtent::Whole(cost::order(backend)),
-            _ => self.extent(dispatch, backend),
-        };
-        let is_whole = matches!(extent, DispatchExtent::Whole(_));
-        if context.partial_restore != PartialRestore::Kep3453 && is_whole {
-            write_chain_declarations(buf, &[dispatch.name()]);
+            self.write_all_rules(buf, dispatch, applied, DispatchOrder::ByService);
+            return DispatchExtent::Whole;
         }
-        self.write_flat_rules(buf, dispatch, extent, applied);
+        let extent = if context.before.chains_to_rewrite.contains(&dispatch) {
+            DispatchExtent::Whole
+        } else {
+            self.extent(dispatch, backend)
+        };
+        match extent {
+            DispatchExtent::Unchanged => {}
+            DispatchExtent::Edits => self.write_edits(buf, dispatch),
+            DispatchExtent::Whole => {
+                write_chain_declarations(buf, &[dispatch.name()]);
+                self.write_all_rules(buf, dispatch, applied, cost::order(backend));
+            }
+        }
         extent
     }
 
@@ -331,7 +331,7 @@ impl Changes {
             Some(edits) if edits.removed.len() <= cost::max_deletions(backend) => {
                 DispatchExtent::Edits
             }
-            Some(_) => DispatchExtent::Whole(cost::order(backend)),
+            Some(_) => DispatchExtent::Whole,
         }
     }
 
@@ -343,34 +343,34 @@ impl Changes {
         }
     }
 
-    /// Writes the rules of a flat dispatch chain, or the edits of them. Edits insert new rules at
-    /// the top, in their order: that costs as little as at the end, and leaves the jumps to
-    /// `KUBE-NODEPORTS` last.
-    fn write_flat_rules(
+    /// Writes all rules of a flat dispatch chain.
+    fn write_all_rules(
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: DispatchChain,
-        extent: DispatchExtent,
         applied: &AppliedState,
+        order: DispatchOrder,
     ) {
-        let (chain, table) = (dispatch.name(), dispatch.table());
-        match (extent, self.dispatch.edits(dispatch)) {
-            (DispatchExtent::Whole(order), _) => {
-                let groups = in_order(applied.rule_groups(dispatch), order);
-                let whole = groups.into_iter().flatten().map(|rule| &*rule.text);
-                write_commands(buf, "-A ", chain, whole);
-                let rule_count = applied.dispatch_rule_count(dispatch);
-                self.stats.rules.add(table, rule_count);
-                self.stats.chains += 1;
-            }
-            (DispatchExtent::Edits, Some(edits)) => {
-                write_commands(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));
-                let added = edits.added.iter().rev().map(|rule| &**rule);
-                write_commands(buf, "-I ", chain, added);
-                self.stats.rules.add(table, edits.added.len() as u64);
-            }
-            (DispatchExtent::Unchanged | DispatchExtent::Edits, _) => {}
-        }
+        let groups = in_order(applied.rule_groups(dispatch), order);
+        let rules = groups.into_iter().flatten().map(|rule| &*rule.text);
+        write_commands(buf, "-A ", dispatch.name(), rules);
+        let rule_count = applied.dispatch_rule_count(dispatch);
+        self.stats.rules.add(dispatch.table(), rule_count);
+        self.stats.chains += 1;
+    }
+
+    /// Writes the edits of a flat dispatch chain. New rules are inserted at the top, in their
+    /// order: that costs as little as at the end, and leaves the jumps to `KUBE-NODEPORTS` last.
+    fn write_edits(&mut self, buf: &mut Vec<u8>, dispatch: DispatchChain) {
+        let Some(edits) = self.dispatch.edits(dispatch) else {
+            return;
+        };
+        let chain = dispatch.name();
+        write_commands(buf, "-D ", chain, edits.removed.iter().map(|rule| &**rule));
+        let added = edits.added.iter().rev().map(|rule| &**rule);
+        write_commands(buf, "-I ", chain, added);
+        let added = edits.added.len() as u64;
+        self.stats.rules.add(dispatch.table(), added);
     }
 
     /// Writes changes of the jumps to `KUBE-NODEPORTS`. New ones are appended, so that the jumps
@@ -383,7 +383,7 @@ impl Changes {
         new: &[Box<[u8]>],
     ) {
         let (mut removed, mut added): (Vec<&[u8]>, Vec<&[u8]>) = (Vec::new(), Vec::new());
-        if matches!(extent, DispatchExtent::Whole(_)) {
+        if extent == DispatchExtent::Whole {
             added.extend(new.iter().map(|rule| &**rule));
         } else {
             let gone = old.iter().filter(|rule| !new.contains(rule));
