@@ -103,9 +103,9 @@ impl ServiceSpec {
         is_headless(&self.cluster_ip, &self.cluster_ips)
     }
 
-    /// Reports whether traffic to the Service needs rules: it is neither headless nor of type
-    /// `ExternalName`.
-    pub fn has_cluster_ip(&self) -> bool {
+    /// Reports whether the Service has a cluster IP, or gets one when it is stored: it is neither
+    /// headless nor of type `ExternalName`.
+    pub fn needs_cluster_ip(&self) -> bool {
         !self.is_headless() && self.type_ != "ExternalName"
     }
 }

@@ -44,7 +44,7 @@ pub fn service(
 
 /// Reports whether a Service has rules. One without a cluster IP was not completed.
 fn is_proxied(spec: &ServiceSpec) -> bool {
-    spec.has_cluster_ip() && !spec.cluster_ip.is_empty()
+    spec.needs_cluster_ip() && !spec.cluster_ip.is_empty()
 }
 
 fn has_valid_names(object: &ServiceObject, diagnostics: &mut DiagnosticList<'_>) -> bool {

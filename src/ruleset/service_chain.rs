@@ -76,8 +76,8 @@ impl ChainKind {
     }
 }
 
-/// Reports whether a chain of the nat table is a Service chain, of any release. It is stale if no
-/// Service has it now.
+/// Reports whether a chain of the nat table is a Service chain, of any release, or a tree chain,
+/// whose name begins like one. A Service chain is stale if no Service has it now.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.36)
 pub fn is_service_chain(name: &str) -> bool {

@@ -100,8 +100,9 @@ pub(crate) struct SyncHistory {
     pub postponed_until: Option<Instant>,
     /// Reason for the next sync to be full; the first reason noted stays.
     pub must_be_full: Option<FullReason>,
-    /// Render options of the last applied sync. They stay while the state of the kernel is unknown,
-    /// unlike [`Syncer::applied_options`](super::Syncer::applied_options).
+    /// Render options of the last sync that succeeded, also of one that left some Services
+    /// unresolved. They stay while the state of the kernel is unknown, unlike
+    /// [`Syncer::applied_options`](super::Syncer::applied_options).
     pub last_options: Option<Options>,
 }
 

@@ -42,7 +42,7 @@ struct Repairs {
     forget_at: Instant,
 }
 
-/// Chains that were repaired recently, with the number of their repairs.
+/// Number of recent repairs of each chain, Service or whole table.
 #[derive(Debug, Default)]
 pub(super) struct RepairBackoff(BTreeMap<RepairKey, Repairs>);
 

@@ -53,7 +53,8 @@ impl LiveChains {
     }
 
     /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
-    /// `missing`. Stands for a read of all tables: not to be used if nat has an unprintable rule.
+    /// `missing`, as a read of all tables would find them. Not to be called if nat has an
+    /// unprintable rule: a read would find less then.
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {

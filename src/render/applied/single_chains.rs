@@ -1,6 +1,6 @@
 //! Compares single chains in the kernel with rendered rules or, for dispatch and tree chains, with
 //! the applied ones, and corrects the applied state where they differ: the next partial payload
-//! then restores missing rules and deletes third-party ones.
+//! then restores missing rules and deletes surplus ones.
 //!
 //! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of
 //! one chain by another program is no reason to read all chains.
@@ -22,14 +22,14 @@ use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain, tree_of};
 /// Difference between a dispatch chain in the kernel and the applied state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DispatchDrift {
-    /// Services that are dirty because of the difference, the leftover Service for third-party
-    /// rules. None, if the chain is written whole.
+    /// Services that are dirty because of the difference, the leftover Service for surplus rules.
+    /// None, if the chain is written whole.
     pub services: BTreeSet<ServiceName>,
     /// Number of applied rules that are missing, with all jumps to `KUBE-NODEPORTS` if they are not
     /// the last rules. Of a root or a tree chain only these jumps are counted.
     pub missing: usize,
-    /// Number of third-party rules of a flat chain.
-    pub third_party: usize,
+    /// Number of rules of a flat chain that were not applied, or that it has more than once.
+    pub surplus: usize,
     /// The next payload writes the chain whole.
     pub needs_rewrite: bool,
     /// Tree chain that no rule of the proxy references; the next payload deletes it.
@@ -188,7 +188,7 @@ impl AppliedState {
     /// corrects the applied state, so that the next partial payload repairs what differs:
     ///
     /// - A flat chain whose known rules are in order, under [`DispatchRepair::Rules`]: missing
-    ///   rules are removed from the applied state, and third-party ones are added to it under the
+    ///   rules are removed from the applied state, and surplus ones are added to it under the
     ///   leftover Service. The next payload inserts the former and deletes the latter.
     /// - A flat chain whose rules are in the wrong order, or that differs under
     ///   [`DispatchRepair::Chain`], and a chain of a tree: it is marked for a rewrite.
@@ -232,8 +232,8 @@ impl AppliedState {
                 incomplete.insert(name.clone(), kept);
             }
         }
-        let third_party: Vec<_> = unmatched.into_unmatched().collect();
-        drift.third_party = third_party.len();
+        let surplus: Vec<_> = unmatched.into_unmatched().collect();
+        drift.surplus = surplus.len();
         drift.needs_rewrite |= repair == DispatchRepair::Chain && !drift.is_empty();
         if drift.needs_rewrite {
             self.chains_to_rewrite.insert(dispatch);
@@ -244,19 +244,19 @@ impl AppliedState {
             self.chains_to_rewrite.remove(&dispatch);
         }
         if lacks_jumps {
-            // Jumps in other positions are deleted like third-party rules.
+            // Jumps in other positions are deleted like other surplus rules.
             self.node_ports_jumps.clear();
         }
         for (name, service) in incomplete {
             self.insert(&name, service);
             drift.services.insert(name);
         }
-        if !third_party.is_empty() {
+        if !surplus.is_empty() {
             let key = DispatchKey {
                 chain: dispatch,
                 port_index: None,
             };
-            let rules = third_party.into_iter().map(|rule| DispatchRule {
+            let rules = surplus.into_iter().map(|rule| DispatchRule {
                 key,
                 destination: DispatchDestination::SeveralOrUnknown,
                 text: rule.text,
@@ -337,7 +337,7 @@ impl MatchedRules {
 }
 
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
-/// were found there. A jump in another position counts as a third-party rule.
+/// were found there. A jump in another position counts as a surplus rule.
 pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
     let Some(others) = rules.len().checked_sub(jumps.len()) else {
         return false;

@@ -104,7 +104,7 @@ enum Strictness {
 }
 
 /// Compares the rules in the kernel with those of `services`, which were applied before. The new
-/// applied state replaces `before`, which is freed Service by Service.
+/// applied state replaces `before`, which is freed Service by Service: memory never holds both.
 ///
 /// Services in `dirty` do not count towards [`DeclineReason::Different`]. Dispatch chains have to
 /// exist. Rules of fixed chains and entry jumps are not compared:

@@ -122,8 +122,8 @@ pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Dec
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
 /// Returns the position of the declarations in a full payload with this number of endpoints, for a
-/// kernel with these chains. On nft `-S` makes them cheap; if nat cannot be printed, there is no
-/// `-S`, and the payload is slow in either order.
+/// kernel with these chains. On nft `-S` makes them cheap in any position. There is no `-S` if nat
+/// cannot be printed: the restore is slow, but this is rare.
 pub(super) fn full_declarations(
     backend: Backend,
     live: &LiveChains,

@@ -2,7 +2,7 @@
 //!
 //! The shape is a function of the rules and of the chains that are there already: rules that were
 //! divided get into one leaf again at half the size that splits a leaf, so that one Service that
-//! comes and goes does not split and merge a leaf each time. An exception is in `was_divided`.
+//! comes and goes does not split and merge it each time. `was_divided` says what counts as divided.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;

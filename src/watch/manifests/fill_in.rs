@@ -128,7 +128,7 @@ impl ValueAllocator {
             return claimed;
         };
         let (own, others) = (&service.spec, &other.spec);
-        if own.cluster_ips.is_empty() && own.cluster_ip.is_empty() && others.has_cluster_ip() {
+        if own.cluster_ips.is_empty() && own.cluster_ip.is_empty() && others.needs_cluster_ip() {
             let ips = others.cluster_ips.iter().chain([&others.cluster_ip]);
             let ips = ips.filter_map(|ip| parse_ip(ip));
             // The first of several addresses is in both fields.
@@ -162,7 +162,7 @@ impl ValueAllocator {
     }
 
     fn fill_in(&mut self, service: &mut Arc<ServiceObject>, claimed: &ClaimedValues) {
-        if !service.spec.has_cluster_ip() {
+        if !service.spec.needs_cluster_ip() {
             return;
         }
         self.set_cluster_ips(service, claimed);
