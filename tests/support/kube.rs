@@ -169,9 +169,9 @@ fn start_apiserver(netns: &Netns, folder: &Path) -> Process {
 fn write_credentials(folder: &Path) {
     let key = folder.join("key.pem");
     run(Command::new("openssl")
-        .args(["genrsa", "-out"])
-        .arg(&key)
-        .arg("2048"));
+        .args(["ecparam", "-name", "prime256v1", "-genkey", "-noout"])
+        .arg("-out")
+        .arg(&key));
     let tokens =
         format!("{TOKEN},admin,admin,\"system:masters\"\n{PROXY_TOKEN},system:kube-proxy,proxy\n");
     fs::write(folder.join("tokens.csv"), tokens).expect("write the tokens");

@@ -2,13 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at: short beside a restore, long beside the cost of looking.
-const POLL: Duration = Duration::from_millis(30);
+/// Shortest pause between two looks at a condition: short beside a restore.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longest pause. A look often starts a program, and other tests need the processor meanwhile.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long a program may take to come up, or a change to reach the kernel, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks until the answer is `Ok`, and panics with the last error when `patience` is over.
+/// Asks until the answer is `Ok`, and panics with the last error when `patience` is over. Asks the
+/// less often, the longer it takes.
 #[track_caller]
 pub fn eventually<T>(patience: Duration, mut ask: impl FnMut() -> Result<T, String>) -> T {
     let start = Instant::now();
@@ -17,7 +21,7 @@ pub fn eventually<T>(patience: Duration, mut ask: impl FnMut() -> Result<T, Stri
             Ok(value) => return value,
             Err(why) => assert!(start.elapsed() < patience, "not within {patience:?}: {why}"),
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep((start.elapsed() / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }
 
