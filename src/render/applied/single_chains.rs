@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::live::{LiveRule, LiveRules, has_same_rules};
 use super::parsed::{ParsedChain, parsed_digest, spec};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
-use super::unmatched_rules::UnmatchedRules;
+use super::unmatched_rules::{UnmatchedRules, are_in_order};
 use crate::model::{ServiceName, Services};
 use crate::render::options::{Comments, Options};
 use crate::render::service::{
@@ -321,18 +321,19 @@ impl MatchedRules {
         unmatched: &mut UnmatchedRules,
     ) -> Self {
         let mut kept = Vec::with_capacity(service.dispatch.len());
-        let mut last: Option<(DispatchKey, usize)> = None;
-        let mut is_in_order = true;
+        let mut matched = Vec::new();
         for rule in &service.dispatch {
             if rule.key.chain != dispatch {
                 kept.push(rule.clone());
             } else if let Some(at) = unmatched.take(&rule.text) {
-                is_in_order &= last.is_none_or(|(of, before)| of != rule.key || before < at);
-                last = Some((rule.key, at));
+                matched.push((at, rule));
                 kept.push(rule.clone());
             }
         }
-        Self { kept, is_in_order }
+        Self {
+            is_in_order: are_in_order(&matched),
+            kept,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::live::LiveRule;
 use super::parsed::{ParsedDigest, parsed_digest, spec};
+use crate::render::service::DispatchRule;
 
 /// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
 pub(super) struct UnmatchedRules {
@@ -40,5 +41,25 @@ impl UnmatchedRules {
     /// Returns the rules that were not matched to a Service.
     pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
         self.rules.into_iter().flatten()
+    }
+}
+
+/// Reports whether the rules of one Service, given as they were rendered and with their positions
+/// in the kernel, are in their order there within each group. Equal rules are interchangeable: one
+/// that is rendered several times, as for an external IP that is listed twice, has the last
+/// position first.
+pub(super) fn are_in_order(matched: &[(usize, &DispatchRule)]) -> bool {
+    let is_ascending = matched.windows(2).all(|pair| match pair {
+        [(before, rule), (after, next)] => rule.key != next.key || before < after,
+        _ => true,
+    });
+    is_ascending || {
+        let mut rendered: Vec<_> = matched.iter().collect();
+        rendered.sort_by_key(|(_, rule)| rule.key);
+        let mut live = rendered.clone();
+        live.sort_by_key(|(position, rule)| (rule.key, *position));
+        live.iter()
+            .zip(&rendered)
+            .all(|((_, live), (_, rendered))| live.text == rendered.text)
     }
 }

@@ -18,7 +18,7 @@ use super::live::{LiveChains, LiveRules, has_same_rules};
 use super::parsed::{ParsedChain, ParsedDigest};
 use super::single_chains::{lines_of, remove_node_ports_jumps};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
-use super::unmatched_rules::UnmatchedRules;
+use super::unmatched_rules::{UnmatchedRules, are_in_order};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
@@ -238,7 +238,8 @@ impl LiveComparison {
             let in_tree = of_tree.map(|(_, chain)| chain.rule_count);
             let in_tree = in_tree.reduce(|sum, count| sum + count);
             let parse = || ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
-            // A flat chain, which may have very many rules, is not parsed whole.
+            // A chain without tree chains may have very many rules, which are not parsed again
+            // unless it becomes a tree.
             let root = in_tree.map(|_| parse());
             let (before, in_root) = match &root {
                 Some(root) if root.has_jumps => (DispatchForm::Tree, root.rule_count),
@@ -289,7 +290,7 @@ impl LiveComparison {
             self.chains.remove(&one.chain);
         }
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
-        // they were rendered. A rule group has one of the two: it is in one dispatch chain.
+        // they were rendered. The two are never compared, as a rule group is in one dispatch chain.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
         for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
             let position = match self.flat.get_mut(&rule.key.chain) {
@@ -300,11 +301,10 @@ impl LiveComparison {
                 is_same = false;
                 continue;
             };
-            is_same &= rules
-                .last()
-                .is_none_or(|(before, last)| last.key != rule.key || *before < position);
             rules.push((position, rule));
         }
+        let positions: Vec<_> = rules.iter().map(|(at, rule)| (*at, rule)).collect();
+        is_same &= are_in_order(&positions);
         rules.sort_by_key(|(position, rule)| (rule.key, *position));
         let rules = rules.into_iter().map(|(_, rule)| rule);
         let service = AppliedService::new(same, rules.collect(), rendered.totals());

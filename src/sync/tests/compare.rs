@@ -45,7 +45,7 @@ pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignCha
     change
 }
 
-async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
+pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     compare_contested(syncer, extent, &BTreeSet::new()).await
 }
 
@@ -139,16 +139,16 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     let before = syncer.iptables().rules().to_save_text();
     for (table, commands, kind) in damages(&syncer) {
         let commands: Vec<&str> = commands.lines().collect();
-        for depth in [ComparisonDepth::Named, ComparisonDepth::Whole] {
+        for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
             let change = edit(syncer.iptables(), table, &commands);
             let options = syncer.applied_options().unwrap().clone();
             let extent = match depth {
-                ComparisonDepth::Named => Extent::touched(&change, &options),
+                ComparisonDepth::Chains => Extent::touched(&change, &options),
                 ComparisonDepth::Whole => Extent::whole(),
             };
             let drift = compare(&mut syncer, &extent).await;
             let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
-            if depth == ComparisonDepth::Named {
+            if depth == ComparisonDepth::Chains {
                 assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
             }
             assert!(!drift.is_empty(), "{commands:?} {depth:?}");

@@ -25,7 +25,7 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
     reported.reporters[0].recorder = recorder;
     reported.reporters[0].compared(&Compared {
         trigger: ComparisonTrigger::VerificationDue,
-        depth: ComparisonDepth::Named,
+        depth: ComparisonDepth::Chains,
         drift,
         failure: None,
         failed_readings: 0,

@@ -73,7 +73,7 @@ fn failed_readings_are_counted_until_all_rules_are_read() {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
     };
-    let (named, whole) = (ComparisonDepth::Named, ComparisonDepth::Whole);
+    let (named, whole) = (ComparisonDepth::Chains, ComparisonDepth::Whole);
     let mut count = |depth, failure| detection.count_failed_readings(depth, failure);
     assert_eq!(count(named, None), 0);
     assert_eq!(count(whole, Some(&failure)), 1);
@@ -89,14 +89,14 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
     let whole = ComparisonDepth::Whole;
     assert_eq!(
         Reading::default().interrupted().depth(whole),
-        ComparisonDepth::Named
+        ComparisonDepth::Chains
     );
     let complete = Reading {
         whole: Some((LiveRules::default(), LiveChains::default())),
         ..Reading::default()
     };
     assert_eq!(complete.depth(whole), whole);
-    assert_eq!(complete.interrupted().depth(whole), ComparisonDepth::Named);
+    assert_eq!(complete.interrupted().depth(whole), ComparisonDepth::Chains);
     let took = Duration::from_secs(1);
     let failed = Reading::abandoned(&Extent::whole(), GuardedChainFindings::default(), took);
     assert_eq!(failed.depth(whole), whole);

@@ -8,6 +8,7 @@ mod frontends;
 mod guarded_chains;
 mod quarantine_report;
 mod render_settings;
+mod repeated_addresses;
 mod report;
 mod search;
 mod syncer;

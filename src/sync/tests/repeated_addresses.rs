@@ -1,0 +1,104 @@
+//! Services that name one external IP several times, as the API allows: each has a rule of its own,
+//! as with kube-proxy, and the rules are equal.
+
+use super::compare::{compare, edit, node_with, rule, scopes};
+use super::search::endpoint;
+use super::syncer::service;
+use super::*;
+use crate::host::Fake;
+use crate::model::Change;
+use crate::render::TreeThresholds;
+use crate::rules::Table;
+use crate::sync::drift::Extent;
+
+const REPEATED: &str = "203.0.113.1";
+
+/// A node with a Service that names [`REPEATED`] twice.
+async fn node(thresholds: TreeThresholds) -> Syncer<Fake> {
+    let mut syncer = node_with(thresholds).await;
+    let Change::Service(name, Some(mut service)) = service(7, true) else {
+        unreachable!("it is there");
+    };
+    service.external_ips = ips(&[REPEATED, "203.0.113.2", REPEATED]).into();
+    syncer.tracker.apply(Change::Service(name, Some(service)));
+    syncer.tracker.apply(endpoint(7, 9));
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    syncer.iptables().take_payloads();
+    syncer
+}
+
+/// Number of the equal rules in the kernel.
+fn count(syncer: &Syncer<Fake>) -> usize {
+    syncer
+        .iptables()
+        .rules()
+        .to_save_text()
+        .matches(REPEATED)
+        .count()
+}
+
+#[tokio::test]
+async fn equal_rules_are_no_drift() {
+    let tree = TreeThresholds {
+        nat: Some(2),
+        filter: None,
+    };
+    for thresholds in [TreeThresholds::FLAT, tree] {
+        let mut syncer = node(thresholds).await;
+        assert_eq!(count(&syncer), 2);
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.is_empty(), "whole tables: {drift:?}");
+        let change = edit(
+            syncer.iptables(),
+            Table::Nat,
+            &["-A KUBE-SERVICES -j ACCEPT", "-D KUBE-SERVICES -j ACCEPT"],
+        );
+        let options = syncer.applied_options().unwrap().clone();
+        let touched = Extent::touched(&change, &options);
+        let drift = compare(&mut syncer, &touched).await;
+        assert!(drift.is_empty(), "one chain: {drift:?}");
+        syncer.once(&[]).await;
+        assert_eq!(syncer.iptables().take_payloads(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_one_of_equal_rules_returns() {
+    let mut syncer = node(TreeThresholds::FLAT).await;
+    let repeated = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", REPEATED]);
+    for is_whole in [true, false] {
+        let delete = format!("-D {repeated}");
+        let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
+        assert_eq!(count(&syncer), 1);
+        let options = syncer.applied_options().unwrap().clone();
+        let extent = if is_whole {
+            Extent::whole()
+        } else {
+            Extent::touched(&change, &options)
+        };
+        assert!(!compare(&mut syncer, &extent).await.is_empty());
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(scopes(&outcome), [Scope::Partial]);
+        assert_eq!(count(&syncer), 2);
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.is_empty(), "{drift:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_order_around_equal_rules_is_drift() {
+    for is_whole in [true, false] {
+        let mut syncer = node(TreeThresholds::FLAT).await;
+        let between = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "203.0.113.2"]);
+        let commands = [format!("-D {between}"), format!("-I {between}")];
+        let commands = commands.each_ref().map(|one| &**one);
+        let change = edit(syncer.iptables(), Table::Nat, &commands);
+        let options = syncer.applied_options().unwrap().clone();
+        let extent = if is_whole {
+            Extent::whole()
+        } else {
+            Extent::touched(&change, &options)
+        };
+        assert!(!compare(&mut syncer, &extent).await.is_empty());
+    }
+}
