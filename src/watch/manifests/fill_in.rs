@@ -117,6 +117,8 @@ impl ValueAllocator {
 
     /// Claims those values of a Service in the other state that it lacks in this one, unless
     /// another Service has them.
+    ///
+    /// Upstream: pkg/registry/core/service/storage/storage.go, `patchAllocatedValues` (v1.36)
     fn claim_from_other_state(
         &mut self,
         service: &ServiceObject,
@@ -127,18 +129,19 @@ impl ValueAllocator {
         let Some(other) = other else {
             return claimed;
         };
-        let (own, others) = (&service.spec, &other.spec);
-        if own.cluster_ips.is_empty() && own.cluster_ip.is_empty() && others.needs_cluster_ip() {
-            let ips = others.cluster_ips.iter().chain([&others.cluster_ip]);
+        let (own, of_other) = (&service.spec, &other.spec);
+        let keeps_first = own.cluster_ip.is_empty() || own.cluster_ip == of_other.cluster_ip;
+        if own.cluster_ips.is_empty() && keeps_first && of_other.needs_cluster_ip() {
+            let ips = of_other.cluster_ips.iter().chain([&of_other.cluster_ip]);
             let ips = ips.filter_map(|ip| parse_ip(ip));
-            // The first of several addresses is in both fields.
+            // `clusterIP` is also the first of `clusterIPs`: its second claim fails.
             claimed.cluster_ips = ips.filter(|ip| self.cluster_ips.claim(*ip)).collect();
         }
         // Not from the state after an update, which may have set the node port.
         let is_before = matches!(state, OtherState::Before(_));
-        if is_before && allocates_node_ports(own) && allocates_node_ports(others) {
+        if is_before && allocates_node_ports(own) && allocates_node_ports(of_other) {
             let is_unset = |name| own.ports.iter().any(|p| p.name == name && p.node_port == 0);
-            for port in others
+            for port in of_other
                 .ports
                 .iter()
                 .filter(|port| is_unset(port.name.as_str()))
@@ -149,8 +152,8 @@ impl ValueAllocator {
                     .extend(number.map(|number| (port.name.clone(), number)));
             }
         }
-        if has_health_check(own) && has_health_check(others) && own.health_check_node_port == 0 {
-            let number = port_number(others.health_check_node_port);
+        if has_health_check(own) && has_health_check(of_other) && own.health_check_node_port == 0 {
+            let number = port_number(of_other.health_check_node_port);
             claimed.health_check = number.filter(|number| self.node_ports.claim(*number));
         }
         if let (Some(pool), true) = (&mut self.load_balancers, lacks_ingress(service)) {

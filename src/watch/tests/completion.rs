@@ -194,6 +194,24 @@ fn both_sides_of_a_pair_have_the_same_values() {
     }
 }
 
+/// As on an API server, `clusterIP` without `clusterIPs` keeps the address of the other family.
+#[test]
+fn the_second_cluster_ip_is_kept_with_the_first() {
+    let dual = "ipFamilyPolicy: RequireDualStack, ports: [{port: 80}], clusterIP: 10.96.0.9";
+    let before = service(
+        "a",
+        &format!("{dual}, clusterIPs: [10.96.0.9, 'fd00:10:96::9']"),
+    );
+    let pair = load_texts(&before, &service("a", dual));
+    let [old, new] = [&pair.before, &pair.after].map(|state| &state.services[0].spec);
+    assert_eq!(new.cluster_ips, ["10.96.0.9", "fd00:10:96::9"]);
+    assert_eq!(old.cluster_ips, new.cluster_ips);
+    assert_eq!(pair.after.assumptions, []);
+    let moved = dual.replace("0.9", "0.8");
+    let pair = load_texts(&before, &service("a", &moved));
+    assert_ne!(pair.after.services[0].spec.cluster_ips[1], "fd00:10:96::9");
+}
+
 /// A value that is kept must not push another Service off the one that it has in writing.
 #[test]
 fn a_value_of_another_service_is_not_kept() {
