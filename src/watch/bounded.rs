@@ -174,9 +174,13 @@ fn first_byte(mut pipe: &File) -> io::Result<Vec<u8>> {
 /// Waits until a pipe has data, or no program has it open for writing any more.
 fn wait_for_data(file: &File, time: PollTimeout) -> io::Result<()> {
     let mut readable = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
-    match poll(&mut readable, time) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(error) => Err(error.into()),
+    loop {
+        match poll(&mut readable, time) {
+            Ok(_) => return Ok(()),
+            // A signal. Waits once more, as long: signals are rare.
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
