@@ -7,7 +7,7 @@
 //!   -> Plan (service)               per service port: endpoints, frontends, chains
 //!   -> ServiceRules (service)       text of the rules of one Service
 //!   -> FullPayload, PartialPayload  all rules, or the difference to the applied state
-//!   -> AppliedState (applied)       recorded rules, from which the next difference is made
+//!   -> AppliedState (applied)       rules recorded as if restored, for the next difference
 //!   -> sync                         restores the payload
 //! ```
 //!
@@ -22,7 +22,7 @@
 //! - *Fixed chain*: has rules that depend on options alone, such as `KUBE-POSTROUTING`.
 //! - *Shared chain*: dispatch or fixed chain. *Entry jump*: jump to one from a built-in chain.
 //! - *Flush*: removal of all rules of a table. *Canary*: empty chain whose absence shows a flush
-//!   that removed the chains as well, as of `nft flush ruleset`.
+//!   that removed the chains as well, such as `nft flush ruleset`.
 //! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`. It creates or empties a chain of a proxy.
 //! - *Rule group*: the rules of one service port in one dispatch chain.

@@ -9,10 +9,9 @@ use crate::model::ServiceName;
 /// Maximum number of failing Services found by one bisection. More are left to the next sync.
 const MOST_FAILING: usize = 16;
 
-/// Number of restores allowed in addition to two for each halving. With `n` halvings to a single
-/// Service, a bisection makes at most `2n` plus this many restores, `n` more for each failing
-/// Service that it finds without a rejected line, and one more for each that it finds by such a
-/// line.
+/// Number of restores allowed in addition to two for each halving: with `n` halvings to a single
+/// Service, a bisection begins with a limit of `2n` plus this many. Each failing Service that it
+/// finds without a rejected line adds `n`; the restore that finds one by such a line is free.
 const MORE_RESTORES: u32 = 8;
 
 /// Number of failing Services from which on the node counts as the cause, while no group was
@@ -106,15 +105,15 @@ impl Bisection {
         None
     }
 
-    /// Reports whether the node counts as the cause: no group was applied, and either
-    /// [`NODE_FAULT_FAILURES`] Services failed, or groups were left when the restores or the time
-    /// ran out.
+    /// Reports whether the node counts as the cause: no group was applied, and
     ///
-    /// If the kernel has no rules of Services, Services with a rejected line count as well: a
-    /// missing kernel module makes it reject a line of each. If it has some, the node can restore
-    /// rules, and a rejected line is the fault of its Service: such Services do not count, and if
-    /// there is one, groups that were left do not count either. If they counted, more than
-    /// [`MOST_FAILING`] such Services would look like a fault of the node, and block all changes.
+    /// - if the kernel has rules of Services, so that the node can restore some:
+    ///   [`NODE_FAULT_FAILURES`] Services failed without a rejected line. A rejected line is the
+    ///   fault of its Service. Or groups were left when the restores or the time ran out, unless a
+    ///   Service with a rejected line was found: there may be more than [`MOST_FAILING`] of these,
+    ///   and they must not block all changes.
+    /// - if it has none: that many Services failed in any way, because a kernel that lacks a module
+    ///   rejects a line of each Service. Or groups were left.
     pub(super) fn is_node_fault(&self) -> bool {
         let is_unfinished = self.groups.iter().any(|group| !group.is_empty());
         let named = self.failing - self.failed_singly;

@@ -39,8 +39,9 @@ pub(super) struct Reading {
     pub(super) service_listing: Option<String>,
     /// All kube-proxy rules, with chains and jumps; `None` if whole tables were not read.
     pub(super) whole: Option<(LiveRules, LiveChains)>,
-    /// Tables of the extent whose built-in chains were printed in full. After a flush, the flushed
-    /// table and tables that were not checked may be among them.
+    /// Tables for which this reading replaces earlier findings about jumps: those of the extent
+    /// whose built-in chains could be printed. After a flush it may have tables that were not
+    /// checked, which does no harm: a full sync follows.
     pub(super) tables: BTreeSet<Table>,
     /// First failure of an iptables binary. Rules that it does not concern were read.
     pub(super) failure: Option<RunError>,
@@ -85,10 +86,10 @@ impl Reading {
 
     /// Returns the depth that the comparison counts as. A failed reading keeps the intended one, so
     /// that its verification counts as failed. A reading that ended without a failure before it
-    /// read whole tables, because of a missing chain or an interruption, counts as `Named`.
+    /// read whole tables, because of a missing chain or an interruption, counts as `Chains`.
     pub(super) const fn depth(&self, intended: ComparisonDepth) -> ComparisonDepth {
         if self.failure.is_none() && self.whole.is_none() {
-            ComparisonDepth::Named
+            ComparisonDepth::Chains
         } else {
             intended
         }
@@ -211,8 +212,9 @@ impl<I: Iptables> Syncer<I> {
     /// forced; the next sync writes what differs from the rendered rules.
     ///
     /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
-    /// they were listed one by one and differ: the result is right even if that program is a second
-    /// proxy that repairs the same chain. A comparison of whole tables ignores `contested`.
+    /// they were listed one by one and differ. If that program is a second proxy that repairs the
+    /// same chain, both would insert a missing rule; whole chains are equal, whichever comes last.
+    /// A comparison of whole tables ignores `contested`.
     pub(super) fn find_drift(
         &mut self,
         reading: &mut Reading,
@@ -366,8 +368,8 @@ impl<I: Iptables> Syncer<I> {
 
 /// Adds the differences that a verification found, except those of Services in `changing`.
 ///
-/// An empty namespace stands for chains and rules that belong to no Service. Stale chains of a
-/// changing Service look like these, so these count only while no Service is changing.
+/// A name with an empty namespace stands for chains and rules that belong to no Service. Stale
+/// chains of a changing Service look the same, so such names count only while no Service changes.
 fn add_differing(verified: &ComparedTables, changing: &BTreeSet<ServiceName>, drift: &mut Drift) {
     for name in &verified.differing {
         if name.namespace().is_empty() {

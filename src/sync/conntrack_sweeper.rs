@@ -77,8 +77,9 @@ impl ConntrackSweeper {
         Ok(Self(sender))
     }
 
-    /// Requests a sweep for these candidates. Without any, the request may still tell a sweep that
-    /// runs which entries became valid; it does nothing if the sync affected no destination.
+    /// Requests a sweep for these candidates. They also have the destinations that became valid,
+    /// whose entries a running sweep must spare: so a request without stale ones is sent as well,
+    /// unless the sync affected no destination.
     pub(crate) fn request(
         &self,
         family: IpFamily,

@@ -112,8 +112,9 @@ impl SyncHistory {
         self.must_be_full.get_or_insert(reason);
     }
 
-    /// Reports whether a full restore, also a trial, or an adoption ever succeeded, which docs call
-    /// the first applied sync. An adoption by a search does not count.
+    /// Reports whether a full restore, also a trial, or an adoption ever succeeded, so that
+    /// Services have a last applied state. An adoption by a search does not count: until a restore
+    /// succeeds, the rules may be those of other Services.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }

@@ -137,16 +137,16 @@ pub(super) struct Extent {
     pub(super) dispatch_chains: BTreeSet<(Table, Box<str>)>,
     /// Chains of Services that are compared.
     pub(super) service_chains: BTreeSet<Box<str>>,
-    /// Depth: only these chains, or all kube-proxy rules.
+    /// Depth: only the chains above, or all kube-proxy rules.
     pub(super) depth: ComparisonDepth,
 }
 
 /// Depth of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum ComparisonDepth {
-    /// Only the named chains.
+    /// Only chains: those of the [`Extent`], and the guarded ones of its tables.
     #[default]
-    Named,
+    Chains,
     /// Every kube-proxy rule in the filter and nat tables.
     Whole,
 }

@@ -173,7 +173,7 @@ impl DriftDetection {
         match (failure, depth) {
             (Some(_), _) => self.failed_readings = self.failed_readings.saturating_add(1),
             (None, ComparisonDepth::Whole) => self.failed_readings = 0,
-            (None, ComparisonDepth::Named) => {}
+            (None, ComparisonDepth::Chains) => {}
         }
         self.failed_readings
     }

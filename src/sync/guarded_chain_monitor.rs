@@ -112,8 +112,8 @@ impl GuardedChainMonitor {
         self.has_synced = true;
     }
 
-    /// Returns the tables of the periodic check. If changes by other programs are detected, these
-    /// are the tables that could not be read or that hold third-party rules; otherwise all.
+    /// Returns the tables of the periodic check. If the node can detect changes by other programs,
+    /// these are the tables that could not be read or that hold third-party rules; if not, all.
     /// Detection by table sizes counts only if no sync ended since the last periodic check.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
         let needs_all = match detection {

@@ -151,7 +151,8 @@ pub(super) enum TableLoss {
     Deleted,
     /// The chains exist without the jumps to them, as after `iptables -F`.
     Flushed {
-        /// Jumps from built-in chains that are missing, or whose chain was not printed.
+        /// Missing jumps from built-in chains. With those from chains that could not be printed:
+        /// all others are missing, so these are as well.
         missing_jumps: Vec<&'static Jump>,
     },
 }

@@ -10,7 +10,7 @@
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
 //!   a rule in such a chain, or a jump to one.
 //! - Fixed chain: has rules that depend on render options alone, not on Services.
-//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: holds those of its rules
+//! - Dispatch chain: rules of many Services (`KUBE-SERVICES`). Tree chain: part of one, for rules
 //!   whose addresses or ports begin with the same bits. Comparisons count it as a dispatch chain.
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: inputs of rules apart from Services.
@@ -19,11 +19,11 @@
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
 //! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
-//! - Adoption: takes the rules in the kernel as the applied state, until some were applied.
+//! - Adoption: takes the rules in the kernel as the applied state, before any restore succeeded.
 //! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it. Last
 //!   applied state of a Service: the objects that its rules in the kernel were rendered from.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
-//!   changed) or a verification (of all rules). Its reading checks guarded chains and lists others.
+//!   changed) or a verification (of all rules). Reading: its part that runs iptables binaries.
 //! - Search: trial restores that find the Services that make restores fail.
 //! - Quarantine: such Services, which block no others; trial restores retry their changes.
 //! - Detection by table sizes, on legacy iptables: shows that a table changed, not which chains.

@@ -177,7 +177,8 @@ impl Quarantine {
         })
     }
 
-    /// Notes the Services whose state in the cluster changed since their last retry.
+    /// Notes the Services whose state in the cluster changed since their last retry. `wanted` is
+    /// that state; it has no lost frontends, which are part of the override.
     pub(super) fn note_changes<'s>(
         &mut self,
         wanted: impl Fn(&ServiceName) -> Option<&'s ServiceState>,

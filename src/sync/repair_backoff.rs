@@ -25,8 +25,8 @@ const REPAIR_DELAY: DoublingDelay = DoublingDelay {
     longest: Duration::from_secs(60),
 };
 
-/// Time without changes after which a repaired chain is forgotten, in addition to the delay of its
-/// last repair.
+/// Time without changes after which a repaired chain is forgotten, counted from its repair, in
+/// addition to the delay that the repair had.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum number of remembered chains; further ones are repaired without delay. That many changed
@@ -65,7 +65,8 @@ impl RepairBackoff {
                 0 => Duration::ZERO,
                 delayed => REPAIR_DELAY.after(delayed),
             };
-            let forget_at = now + wait * 2 + FORGET_AFTER;
+            let repaired_at = now + wait;
+            let forget_at = repaired_at + wait + FORGET_AFTER;
             self.0.insert(chain, Repairs { count, forget_at });
             longest = longest.max(wait);
         }

@@ -60,8 +60,8 @@ pub(super) struct PlannedRetry {
 const PAYLOAD: &str = "deltaproxy::payload";
 
 impl Reporter {
-    /// Reports that the family is served and that its first sync is due, even before all objects
-    /// are listed.
+    /// Creates the metrics of the family with all of their labels, and reports its first sync as
+    /// queued, even before all objects are listed.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
     pub(super) fn serving(&self) {
@@ -236,8 +236,8 @@ impl Reporter {
         }
     }
 
-    pub(super) fn rule_counts(&self, outcome: &Outcome, last: RuleCounts) {
-        let total = outcome.rules;
+    pub(super) fn rule_counts(&self, outcome: &Outcome, in_last_restore: RuleCounts) {
+        let (total, last) = (outcome.rules, in_last_restore);
         for (table, total, last) in [
             ("filter", total.filter, last.filter),
             ("nat", total.nat, last.nat),

@@ -189,12 +189,12 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
              this node?"
         );
     } else if compared.drift.has_names() {
-        // Without names: a flushed table, which `log_checked` logs, and chains of no Service.
         info!(
             %family, trigger, programs, chains,
             "rules changed by another program; restoring them"
         );
     }
+    // Drift without names is a flushed table, which `log_checked` logs, or in chains of no Service.
 }
 
 /// Returns the names of the programs that changed rules; empty if the kernel reports none.

@@ -51,7 +51,8 @@ impl Reporter {
                 .trial_restores(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
-        // After a failure the applied state may have been cleared, and with it these counts.
+        // Not after a failure: the applied state may have been cleared, and with it these counts.
+        // All rules stand for those of the last restore, as a search counts none of its restores.
         let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);

@@ -70,9 +70,9 @@ impl<I: Iptables> Syncer<I> {
         Attempt::new(Scope::Full(reason), written)
     }
 
-    /// Writes the differences from the applied state: for dirty Services. After a full restore that
-    /// failed and changed nothing, for all Services if an option changed that shapes the rules of
-    /// all.
+    /// Writes the differences from the applied state: for dirty Services, and for all Services if a
+    /// render option changed on which the rules of all depend. That is so only after a full restore
+    /// that failed and changed nothing.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rerender_reason(options).is_some() {
@@ -92,8 +92,9 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Creates the nfacct counters, and notes in the render options which exist: a rule that names
-    /// a missing one makes a restore fail. Another program may have deleted an unused one. If other
-    /// counters exist than after the last call, the first failure becomes a notice.
+    /// a missing one makes a restore fail. Repeated before each full restore, because other
+    /// programs may delete unused counters. If the existing counters are not those of the last
+    /// call, the first failure becomes a notice.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.36)

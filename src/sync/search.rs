@@ -343,9 +343,9 @@ impl<I: Iptables> Syncer<I> {
             return self.lower_fallback(name);
         }
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
-        // The tracker records the last applied state of dirty Services only. That of a suspect that
-        // is not dirty anymore, for example because a trial applied its lost frontends, is its
-        // override.
+        // The tracker records the last applied state of dirty Services only. A suspect is not dirty
+        // anymore if, for example, it was dirty only because it lost a frontend, and a trial wrote
+        // that. Then its override is its last applied state.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.last_applied(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());
@@ -353,7 +353,7 @@ impl<I: Iptables> Syncer<I> {
         let state = self.quarantine.add(name, applied, wanted, now);
         self.tracker
             .render_as(name, state, OverrideClaims::Rendered);
-        // The rest of the search may lower the fallback: its end replaces this one.
+        // The rest of the search may lower the fallback; `search` sets the final one.
         search.quarantined.push(Quarantined {
             name: name.clone(),
             cause,

@@ -291,6 +291,7 @@ impl<I: Iptables> Syncer<I> {
         attempt.took = took;
         match &attempt.result {
             Ok(()) => {
+                // Each restore also wrote the rules of Services that lost a frontend or won one.
                 self.tracker.mark_lost_frontends_applied();
                 match attempt.scope {
                     Scope::Full(_) => {

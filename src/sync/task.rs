@@ -72,7 +72,7 @@ impl<I: Iptables> Task<I> {
     /// first.
     pub(crate) async fn run(mut self) {
         self.reporter.serving();
-        if self.syncer.tracker.is_synced() {
+        if self.syncer.tracker.has_listed_all() {
             // All objects were listed before the iptables binaries were usable.
             self.request_sync();
         }
@@ -266,7 +266,7 @@ pub(super) struct Intake<'a> {
 impl Intake<'_> {
     /// Applies changes to the tracker, and requests a sync if one is needed.
     pub(super) fn take(&mut self, changes: Vec<Change>) {
-        let was_synced = self.tracker.is_synced();
+        let had_listed_all = self.tracker.has_listed_all();
         let node = self.tracker.node().cloned();
         for change in changes {
             self.reporter.change(&change);
@@ -275,7 +275,9 @@ impl Intake<'_> {
         self.reporter.pending(self.tracker);
         // The sync finds out whether a rule depends on the change of the Node.
         let is_node_new = self.tracker.node() != node.as_ref();
-        if self.tracker.is_synced() && (self.tracker.has_pending() || is_node_new || !was_synced) {
+        if self.tracker.has_listed_all()
+            && (self.tracker.has_pending() || is_node_new || !had_listed_all)
+        {
             self.request_sync();
         }
     }

@@ -122,7 +122,7 @@ impl<I: Iptables> Task<I> {
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {
-            extent.depth = ComparisonDepth::Named;
+            extent.depth = ComparisonDepth::Chains;
         }
         let checked = self
             .compare(detection, trigger, &extent, Some(change))
@@ -256,7 +256,7 @@ impl<I: Iptables> Task<I> {
             compared.trigger,
             ComparisonTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
         );
-        let is_partial = compared.depth == ComparisonDepth::Named;
+        let is_partial = compared.depth == ComparisonDepth::Chains;
         if guarded.is_incomplete() && may_miss_rules && is_partial {
             detection.verifications.request(now);
         }

@@ -84,6 +84,7 @@ impl<I: Iptables> Syncer<I> {
     /// these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
+        // The frontends that no other Service gets meanwhile.
         let claims = if has_applied {
             OverrideClaims::Rendered
         } else {
@@ -245,7 +246,7 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Returns the deadline of a trial restore; the usual deadline holds as well.
+/// Returns the deadline of a trial restore. If the usual deadline is shorter, that applies.
 fn deadline(last_took: Duration) -> Duration {
     SHORTEST_DEADLINE.max(last_took.saturating_mul(DEADLINE_FACTOR))
 }

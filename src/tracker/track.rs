@@ -107,7 +107,7 @@ impl Tracker {
 
     /// Reports whether every kind has been listed once. An earlier sync would delete rules of
     /// objects that are not known yet.
-    pub fn is_synced(&self) -> bool {
+    pub fn has_listed_all(&self) -> bool {
         Kind::ALL.iter().all(|kind| self.listed.contains(kind))
     }
 

@@ -87,7 +87,7 @@ impl Rules {
 
     fn apply(&mut self, change: Change) {
         self.syncer.tracker.apply(change);
-        if self.restored == Restored::Always && self.syncer.tracker.is_synced() {
+        if self.restored == Restored::Always && self.syncer.tracker.has_listed_all() {
             let rules = self.restore();
             let has = |text: &str| rules.iter().any(|rule| rule.contains(text));
             assert!(self.lasting.is_none_or(has), "{rules:#?}");
@@ -175,10 +175,10 @@ pub async fn follow(server: &ApiClient, time: Duration, rules: Rules) -> Followe
     drop(sinks);
     let node = Arc::into_inner(observer.0).unwrap().into_inner().unwrap();
     let mut rules = node.rules;
-    let is_synced = rules.syncer.tracker.is_synced();
+    let has_listed_all = rules.syncer.tracker.has_listed_all();
     Followed {
         rules: rules.restore(),
-        is_synced,
+        has_listed_all,
     }
 }
 
@@ -187,7 +187,7 @@ pub async fn follow(server: &ApiClient, time: Duration, rules: Rules) -> Followe
 pub struct Followed {
     rules: Vec<String>,
     /// Every kind was listed.
-    is_synced: bool,
+    has_listed_all: bool,
 }
 
 impl Followed {
@@ -200,9 +200,9 @@ impl Followed {
         };
         let (missing, wrong) = (lacks(listed, &self.rules), lacks(&self.rules, listed));
         assert!(
-            self.is_synced && self.rules == listed,
+            self.has_listed_all && self.rules == listed,
             "{what:?}: synced: {}, missing: {missing:#?}, wrong: {wrong:#?}",
-            self.is_synced
+            self.has_listed_all
         );
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct ParsedChain {
     pub(super) rule_count: u64,
     /// Holds jumps to other tree chains.
     pub(super) has_jumps: bool,
-    /// Holds a jump for a prefix that more than one destination has.
+    /// Holds a jump for a prefix that is shorter than a destination.
     pub(super) is_inner: bool,
 }
 

@@ -92,7 +92,7 @@ impl RecordedChain {
         }
     }
 
-    /// Returns a chain with unknown rules, which can be deleted.
+    /// Returns a chain that is recorded only in order to be deleted: its rules do not matter.
     pub(super) const fn unknown(chain: ServiceChain) -> Self {
         Self {
             chain,

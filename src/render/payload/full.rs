@@ -183,8 +183,8 @@ impl<'a> FullPayload<'a> {
         if self.are_all_flat() {
             write_flat_rules(buf, &self.rules, Table::Filter);
         } else if self.rules.dispatch_rules().next().is_some() {
-            // The shape of the filter chains depends on the filter rules of all Services. `record`
-            // replaces what a Service had: the nat pass records all of its rules, these included.
+            // The shape of the filter chains depends on the filter rules of all Services. The nat
+            // pass records each Service again, with all of its rules.
             self.record(Table::Filter, name);
         }
     }

@@ -124,8 +124,8 @@ struct PreviousState {
     node_ports_jumps: Vec<Box<[u8]>>,
     /// Number of rules of the proxy in nat.
     nat_rule_count: u64,
-    /// Flat dispatch chains that have to be written whole, even without changes. With those that
-    /// have just become flat.
+    /// Flat dispatch chains that have to be written whole, even without changes, including those
+    /// that were trees before.
     chains_to_rewrite: BTreeSet<DispatchChain>,
 }
 

@@ -142,7 +142,7 @@ fn without_counters(line: &str) -> &str {
 }
 
 /// Returns the entry jumps of a table. Those of older versions are recognized by target and
-/// comment: their matches and their chains have changed over the years.
+/// comment: their matches, and the built-in chains that have them, changed over the years.
 fn known_entry_jumps(table: Table) -> Vec<Rule> {
     let jumps = JUMPS.iter().filter(|jump| jump.table == table);
     jumps.filter_map(|jump| jump.rule.parse().ok()).collect()

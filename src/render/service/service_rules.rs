@@ -180,8 +180,8 @@ impl ServiceRules {
 /// Sums over service ports, other than numbers of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServiceTotals {
-    /// Endpoints in any condition of all ports, unless a limit leaves out the rules. Those of
-    /// several ports count several times.
+    /// Endpoints in any condition of all ports, except ports that have no rules because of a limit.
+    /// An endpoint counts once for each of its ports.
     pub endpoints: usize,
     /// Ports with usable endpoints, but none on this node, under internal traffic policy Local:
     /// packets to the cluster IP are dropped.

@@ -33,8 +33,8 @@ pub(crate) struct DispatchTree {
 pub(super) struct RecordedTreeChain {
     /// Prefix, kind and depth; `None` for an adopted chain, whose name does not show all of them.
     pub(super) shape: Option<TreeChain>,
-    /// Was rendered as an inner chain. If adopted: holds a jump for a prefix that more than one
-    /// destination has.
+    /// Was rendered as an inner chain. If adopted: holds a jump for a prefix that is shorter than a
+    /// destination.
     pub(super) is_inner: bool,
     pub(super) digest: TextDigest,
     /// Names of the tree chains that it jumps to.
@@ -44,7 +44,8 @@ pub(super) struct RecordedTreeChain {
 /// Destinations whose chains may differ from the rules, so that the next update renders them.
 #[derive(Debug, Clone)]
 pub(super) enum Pending {
-    /// Those whose rules changed, and one of each chain that is marked for a rewrite.
+    /// Those whose rules changed, and for each chain that is marked for a rewrite the first one
+    /// that its prefix includes, whether it has rules or not.
     Destinations(BTreeSet<Prefix>),
     /// All, because chains in the kernel may hold unknown rules.
     All,

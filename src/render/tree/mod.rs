@@ -6,7 +6,7 @@
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
 //! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, an inner
 //! chain may hold that rule in place of a jump. A destination with many rules has a leaf of its
-//! own; the one chain that jumps to it may be another leaf.
+//! own; exactly one chain jumps to that, and it may be a leaf itself.
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs
@@ -22,8 +22,8 @@
 //! A prefix is the first bits of a destination: of an IP address, or of protocol (4 bits) and
 //! NodePort (16 bits). The root divides its rules by the first four bits. An inner chain skips
 //! the bits that all of its rules have in common, rounded down to a multiple of four, and divides
-//! its rules by the next bits, one at a time, at most four. Each part stops by itself when its
-//! rules fit into one leaf, so that the jumps of one chain may have prefixes of different lengths.
+//! its rules by the next bits, one at a time, at most four. A half whose rules fit into one leaf is
+//! not divided further, so that the jumps of one chain may have prefixes of different lengths.
 //! An inner chain that the root jumps to has that common prefix in its name (a hash for IPv6) and
 //! in the jump to it.
 //!

@@ -22,9 +22,9 @@ const LEAF: LeafSize = LeafSize {
     bytes: 1_500,
 };
 
-/// Maximum size of the rules of one destination in a leaf of several. More have a chain of their
-/// own, so that a change of another destination does not write them. Smaller than [`LEAF`], to
-/// bound leaves at the maximum depth, which are not split: with IPv4 one has sixteen destinations.
+/// Maximum size of the rules of one destination in a leaf that it shares. More have a chain of
+/// their own, so that a change of another destination does not write them. Smaller than [`LEAF`],
+/// to bound leaves at the maximum depth: they can have sixteen destinations with IPv4.
 const DESTINATION: LeafSize = LeafSize {
     rules: 8,
     bytes: 1_200,
@@ -37,9 +37,9 @@ const JUMP: LeafSize = LeafSize {
 };
 
 /// Maximum depth of chains for prefixes, the root not counted. Leaves at this depth are not split.
-/// With IPv4 they have at most sixteen addresses, and cluster IPs in one or two ranges make none
-/// that is larger than [`LEAF`]. With IPv6 they can have more: a user can choose addresses of which
-/// each shares four bits more with the rest, and each costs one level. The chain of a single
+/// With IPv4 they have at most sixteen addresses. Cluster IPs of one or two ranges do not get that
+/// deep, as their common bits take no levels. With IPv6 leaves can have more: if each address that
+/// a user chooses shares four bits more with the rest, each costs one level. The chain of a single
 /// destination may be one level deeper.
 ///
 /// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
@@ -200,9 +200,9 @@ impl RulesByDestination {
     /// Returns the chain for a prefix.
     ///
     /// An inner chain that the root jumps to has the common prefix of its rules: packets to other
-    /// addresses traverse the jumps of the root only. It becomes longer if a rule is removed, so
-    /// the rules were divided if the kernel has an inner chain for it or a shorter prefix. A deeper
-    /// chain keeps the prefix that it had as a leaf, so that its split leaves its parent as it is.
+    /// addresses traverse the jumps of the root only. The removal of a rule can make that prefix
+    /// longer, so `was_inner` also looks for inner chains with shorter ones. A deeper chain keeps
+    /// the prefix that it had as a leaf, so that its split leaves its parent as it is.
     fn chain(
         &self,
         (prefix, size): (Prefix, LeafSize),
@@ -242,7 +242,7 @@ impl RulesByDestination {
         }
     }
 
-    /// Returns the size that a leaf of this prefix would have, or one that is too large.
+    /// Returns the size that a leaf of this prefix would have; if it is too large, only a part.
     fn size(&self, prefix: Prefix) -> LeafSize {
         let mut size = LeafSize::default();
         for (_, rules) in self.within(prefix) {
@@ -376,7 +376,7 @@ impl<'r, 'f> Division<'r, 'f> {
         }
     }
 
-    /// Reports whether a prefix with one rule has it in the divided chain itself. Not in the root,
+    /// Reports whether an inner chain may have the only rule of a prefix itself. Not the root,
     /// which divides by all four bits, and not at the fourth bit: a chain with sixteen rules would
     /// take more than 2 KB.
     fn can_have_rules(&self, prefix: Prefix) -> bool {
@@ -384,14 +384,14 @@ impl<'r, 'f> Division<'r, 'f> {
     }
 
     /// Reports whether the rules of a prefix one to three bits longer than `common` get into one
-    /// leaf. Never in the root: its inner chains have the common prefix of their rules in their
-    /// names, so that a lookup of the prefixes here would not find that rules were divided.
+    /// leaf. Never in the root: `was_divided` looks up prefixes, and an inner chain of the root is
+    /// recorded under a longer one, the common prefix of its rules.
     fn is_leaf(&self, prefix: Prefix, size: LeafSize) -> bool {
         self.target_depth > 1 && size.fits_leaf(|| self.was_divided(prefix))
     }
 
     /// Reports whether the rules of a prefix were divided: the kernel has a chain for a part of it.
-    /// Chains of single destinations do not count: that of many rules was never part of a leaf.
+    /// Chains of single destinations do not count: one with many rules has its own anyway.
     fn was_divided(&self, prefix: Prefix) -> bool {
         let has_chain = |half: Prefix| !half.is_single() && (self.recorded)(half).is_some();
         let is_in_kernel = |half| has_chain(half) || self.was_divided(half);

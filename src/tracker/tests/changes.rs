@@ -168,10 +168,10 @@ fn objects_of_each_kind_wait_apart() {
 fn nothing_may_be_synced_before_every_kind_has_listed() {
     let mut tracker = Tracker::new(STARTED);
     for kind in Kind::ALL {
-        assert!(!tracker.is_synced());
+        assert!(!tracker.has_listed_all());
         tracker.apply(Change::Listed(kind));
     }
-    assert!(tracker.is_synced());
+    assert!(tracker.has_listed_all());
 }
 
 #[test]

@@ -240,7 +240,7 @@ proptest! {
                 tell(&mut queued, queue.take());
                 assert_eq!(states(whole), states(&queued));
                 assert_eq!(whole.node(), queued.node());
-                assert_eq!(whole.is_synced(), queued.is_synced());
+                assert_eq!(whole.has_listed_all(), queued.has_listed_all());
                 assert!(whole.dirty().eq(queued.dirty()));
                 if number.is_multiple_of(21) {
                     assert_eq!(whole.mark_applied().before, queued.mark_applied().before);

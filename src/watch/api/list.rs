@@ -111,8 +111,8 @@ async fn list_with<K: Resource>(
 const MIN_PAGE_OBJECTS: u32 = 250;
 
 /// Maximum objects of a page. Pages grow while they are small, because the rate of requests is
-/// limited: 10,000 Services are 12 pages if each has 2 KiB, 8 if each has less than 1 KiB, and not
-/// 40.
+/// limited: 10,000 Services of 2 KiB take 12 pages, and of less than 1 KiB take 8; pages of the
+/// minimum would be 40.
 const MAX_PAGE_OBJECTS: u32 = 2000;
 
 /// If a page has fewer bytes, the next request is for twice as many objects: about 2 MiB at most,

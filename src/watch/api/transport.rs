@@ -50,8 +50,8 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// Four times that, so that three stuck watches do not block the response to a fourth request.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// Builds the client. It repeats no request, so that every failure is logged and counted, except
-/// one that was never written because a reused connection had closed.
+/// Builds the client. It repeats no request, except one that was never written because a reused
+/// connection had closed: so every failure is logged and counted.
 pub(super) fn client(
     config: Config,
     proxy: Option<Proxy>,

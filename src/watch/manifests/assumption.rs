@@ -29,7 +29,8 @@ pub(crate) enum AssumedValueKind {
     LoadBalancerIp,
     /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a target port that is a name, from a Pod template of the other state.
+    /// Number of a target port that is a name, from a Pod template of the other manifests that
+    /// `diff` compares.
     NamedPortOfOtherState,
     /// Number of a target port that is a name, and whose Pod template may be in a file with an
     /// error.

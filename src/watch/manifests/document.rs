@@ -3,9 +3,9 @@
 //! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
 //! `List` has objects of any kind. An object of a known kind is read as a [`Value`] and decoded
 //! from that, so that an invalid field does not end the reading of the document. An `apiVersion`,
-//! `kind` or `items` of a wrong type does, and makes the whole file unusable. To limit memory, an
-//! object of a list is decoded when it has been read, unless its kind is unknown then, and an
-//! object of another kind is skipped if its kind comes first.
+//! `kind` or `items` of a wrong type does, and makes the whole file unusable. To limit memory, each
+//! object of a list is decoded at once, not after the whole list, unless its kind is still unknown;
+//! and an object of a kind that is not used is skipped if its kind comes first.
 
 use std::fmt;
 
@@ -120,11 +120,11 @@ fn decode<'de, D: Deserializer<'de>>(
         }
     };
     let object = Value::deserialize(deserializer)?;
-    let invalid = |problems| ObjectProblems::new(kind.as_str(), &object, problems);
+    let with_name = |problems| ObjectProblems::new(kind.as_str(), &object, problems);
     if let Validation::Strict(node_ports) = validation {
         let problems = validation::problems(kind, &object, node_ports);
         if !problems.is_empty() {
-            return Ok(ManifestDocument::Invalid(invalid(problems)));
+            return Ok(ManifestDocument::Invalid(with_name(problems)));
         }
     }
     let decoded = match kind {
@@ -136,10 +136,10 @@ fn decode<'de, D: Deserializer<'de>>(
         (Ok(document), Validation::Strict(_)) => document,
         (Ok(document), Validation::Lenient) => match validation::ignored_fields(kind, &object) {
             none if none.is_empty() => document,
-            some => ManifestDocument::Reduced(Box::new(document), invalid(some)),
+            some => ManifestDocument::Reduced(Box::new(document), with_name(some)),
         },
         (Err(error), Validation::Strict(_)) => {
-            ManifestDocument::Invalid(invalid(vec![FieldProblem {
+            ManifestDocument::Invalid(with_name(vec![FieldProblem {
                 path: FieldPath::default(),
                 text: error.to_string(),
                 kind: FieldProblemKind::WrongType,
@@ -292,7 +292,8 @@ impl FieldsBeforeKind {
         }
     }
 
-    /// Returns the kind, if the remaining fields are all that decoding an object of it needs.
+    /// Returns the kind once `apiVersion` and `kind` were read and no other field came before them:
+    /// the rest of the document can then be decoded as an object of it. `None` for a list.
     fn known_kind(&self) -> Option<DocumentKind> {
         if !self.other.is_empty() || self.items.is_some() || self.api_version.is_none() {
             return None;

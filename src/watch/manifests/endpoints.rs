@@ -26,8 +26,8 @@ type ServiceKey = (String, String);
 /// EndpointSlices by their Service.
 pub(super) type SlicesByService = BTreeMap<ServiceKey, Vec<Arc<EndpointSliceObject>>>;
 
-/// Maximum numbers of one named port that are used, from the lowest one on. Pods of one Service
-/// seldom have more than two, and each number gets its own endpoints.
+/// Maximum count of different numbers that one named port may have; of more, the lowest are used.
+/// Pods of one Service seldom have more than two, and each number gets its own endpoints.
 const MAX_PORT_NUMBERS: usize = 8;
 
 /// Groups the EndpointSlices that manifests have.

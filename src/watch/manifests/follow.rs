@@ -246,12 +246,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<RecommendedWatcher> {
     let root = root.to_owned();
     notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error may mean lost events.
         let siblings = if changed.are_siblings_relevant.load(Ordering::Relaxed) {
             Siblings::Relevant
         } else {
             Siblings::Ignored
         };
+        // After an error the files are read as well: events may be lost.
         if event.is_ok_and(|event| !is_relevant(&event, &root, siblings)) {
             return;
         }
@@ -259,7 +259,8 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
     })
 }
 
-/// Reports whether the manifests may have changed. Reading them changes nothing.
+/// Reports whether the event may mean that manifests changed. That a program opens or reads a file
+/// means nothing, unlike the end of writing.
 ///
 /// The parent directory of the root is watched because a file is often replaced by renaming, and
 /// because the kubelet updates a mounted `ConfigMap` by replacing the symbolic link `..data` next

@@ -11,8 +11,9 @@ use crate::ingest::{Metadata, ObjectName, SERVICE_NAME_LABEL};
 /// Services of which manifests lack the object or an EndpointSlice, because of errors.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IncompleteServices {
-    /// Services that have an object with errors.
-    with_errors: BTreeSet<ObjectName>,
+    /// Services that are known to lack something: one of their objects has errors, or is in a file
+    /// that is unusable.
+    known: BTreeSet<ObjectName>,
     /// Files that may have had objects of further Services.
     unusable: Vec<UnusableText>,
     /// Services that have an object and an EndpointSlice without errors.
@@ -21,9 +22,9 @@ pub(crate) struct IncompleteServices {
 
 impl IncompleteServices {
     /// Takes the Services that are known to be incomplete.
-    pub(super) fn of_names(with_errors: BTreeSet<ObjectName>) -> Self {
+    pub(super) fn of_names(known: BTreeSet<ObjectName>) -> Self {
         Self {
-            with_errors,
+            known,
             ..Self::default()
         }
     }
@@ -37,7 +38,7 @@ impl IncompleteServices {
         let services = files.clone().flat_map(service_names);
         let with_slices: BTreeSet<_> = files.clone().flat_map(slice_services).collect();
         Self {
-            with_errors: files.flat_map(invalid_services).collect(),
+            known: files.flat_map(invalid_services).collect(),
             unusable,
             complete: services.filter(|one| with_slices.contains(one)).collect(),
         }
@@ -45,7 +46,7 @@ impl IncompleteServices {
 
     /// Reports whether no Service is incomplete.
     pub(crate) fn is_empty(&self) -> bool {
-        self.with_errors.is_empty() && self.unusable.is_empty()
+        self.known.is_empty() && self.unusable.is_empty()
     }
 
     /// Reports whether a Service is incomplete, or may be.
@@ -56,7 +57,7 @@ impl IncompleteServices {
         };
         let is_complete = self.complete.contains(&name);
         let mut unusable = self.unusable.iter();
-        self.with_errors.contains(&name)
+        self.known.contains(&name)
             || unusable.any(|text| text.mentions(service) || text.is_partial && !is_complete)
     }
 }
@@ -64,7 +65,8 @@ impl IncompleteServices {
 /// Words of a file that cannot be used.
 #[derive(Debug, Clone)]
 pub(super) struct UnusableText {
-    /// Words, among them the names of all objects; empty without Services and EndpointSlices.
+    /// Words, among them the names of all objects; empty if the text names neither kind, Service or
+    /// EndpointSlice.
     words: BTreeSet<String>,
     /// The file may have objects that its text does not name.
     is_partial: bool,

@@ -92,7 +92,7 @@ fn patches_in(path: &Path, text: &str, format: TextFormat) -> Vec<PathBuf> {
         };
         let objects = items("patches").chain(items("patchesJson6902"));
         let files = objects.filter_map(|patch| patch.get("path"));
-        // These are names of files, or texts of patches, which no file has as its name.
+        // Names of files, or texts of patches. A text does no harm: no file has it as its name.
         let files = files.chain(items("patchesStrategicMerge"));
         let files = files.filter_map(Value::as_str);
         patches.extend(files.map(|file| normalized(&directory.join(file))));

@@ -117,7 +117,8 @@ pub(super) struct LoadedManifests {
     pub(super) errors: Vec<ManifestError>,
     /// Files that cannot be read or parsed.
     pub(super) unusable: Vec<UnusableText>,
-    /// Files that kustomizations name as patches.
+    /// Files that kustomizations name as patches: Services in their texts may be incomplete, as
+    /// patches are not applied.
     pub(super) patches: Vec<UnusableText>,
     notes: Vec<String>,
 }

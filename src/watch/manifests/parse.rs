@@ -68,7 +68,7 @@ pub(super) enum TextFormat {
 }
 
 /// Reports whether a piece of an input may be part of a manifest: YAML has keys, lists, comments or
-/// indented lines, and JSON may be one line.
+/// indented lines, and JSON may be one line. Zeros, as from `/dev/zero`, are no line.
 pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
     let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
     let is_one_line = !has("\n") && piece.iter().any(|byte| *byte != 0);

@@ -92,8 +92,8 @@ fn is_separator(line: &str) -> bool {
 }
 
 impl DocumentText<'_> {
-    /// Reads the document; `None` if it is empty. `seed` returns a decoder, which may read the
-    /// current line while it decodes. It is called again after a line was indented.
+    /// Reads the document; `None` if it is empty. `seed` returns a decoder, which may ask for
+    /// the number of the current line. It is called again after a line was indented.
     ///
     /// Text after the end marker `...` is ignored, as kubectl does.
     ///

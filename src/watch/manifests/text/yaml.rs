@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. Of equal keys it takes the last one, but `document` the first `apiVersion` and `kind`.
+//! `<<`. Of equal keys it takes the last one, but `document.rs` may ignore a second `kind`.
 //!
 //! # Source
 //!

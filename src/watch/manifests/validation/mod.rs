@@ -38,9 +38,10 @@ pub(super) fn problems(kind: Kind, object: &Value, node_ports: NodePortRange) ->
     problems.0
 }
 
-/// Returns the ignored fields of an object that was decoded: unknown ones, those of a wrong type,
-/// which the proxy does not read, and those with an unsupported value. Other problems are
-/// diagnostics of [`ingest`](crate::ingest).
+/// Returns the ignored fields of an object that was decoded: unknown ones, those of a wrong type
+/// (the proxy does not read them, or it could not have decoded the object), and those without
+/// effect because their value is unsupported. Other problems are diagnostics of
+/// [`ingest`](crate::ingest).
 pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     // `ingest` reports these, with the port or slice that is skipped because of them.
     let is_reported = |path: &FieldPath| {

@@ -125,12 +125,14 @@ impl Problems {
         /// Upstream: k8s.io/apimachinery/pkg/api/validate/content/dns.go, `DNS1123LabelMaxLength`
         const MAX_LABEL_BYTES: usize = 63;
 
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_edge = |byte: Option<&u8>| byte.copied().is_some_and(is_inner);
+        let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_valid_end = |byte: Option<&u8>| byte.copied().is_some_and(is_letter_or_digit);
         let bytes = text.as_bytes();
-        let is_valid = is_edge(bytes.first())
-            && is_edge(bytes.last())
-            && bytes.iter().all(|&byte| is_inner(byte) || byte == b'-');
+        let is_valid = is_valid_end(bytes.first())
+            && is_valid_end(bytes.last())
+            && bytes
+                .iter()
+                .all(|&byte| is_letter_or_digit(byte) || byte == b'-');
         if !is_valid {
             let detail = "must consist of lower case letters, digits and `-`, and begin and end \
                           with a letter or digit";
