@@ -112,8 +112,11 @@ pub struct SearchResult {
     /// Services that were neither applied nor found to make restores fail. They stay dirty.
     pub unresolved: Vec<ServiceName>,
     /// Reason that the search ended without a Service at fault: none is in `quarantined`, and no
-    /// change of the sync counts as applied.
+    /// change of the sync counts as applied, except those in `applied`.
     pub node_fault: Option<NodeFault>,
+    /// Changes that were applied when the kernel was brought into a known state without the
+    /// suspects. They count even if the search ends with a fault of the node.
+    pub(super) applied: AppliedChanges,
     /// State from which the search began to restore groups of Services.
     pub(super) baseline: Baseline,
 }

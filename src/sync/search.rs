@@ -107,16 +107,17 @@ impl<I: Iptables> Syncer<I> {
         Some(search)
     }
 
-    /// Marks the Services that a search has applied.
+    /// Marks the Services that a search has applied, and returns all of its changes.
     pub(super) fn mark_resolved_applied(
         &mut self,
-        search: &SearchResult,
+        search: &mut SearchResult,
         options: &Options,
     ) -> AppliedChanges {
-        if search.node_fault.is_some() {
-            return AppliedChanges::default();
+        let mut applied = std::mem::take(&mut search.applied);
+        if search.node_fault.is_none() {
+            applied.append(self.mark_applied(options, &search.unresolved));
         }
-        self.mark_applied(options, &search.unresolved)
+        applied
     }
 
     /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
@@ -219,7 +220,12 @@ impl<I: Iptables> Syncer<I> {
         {
             self.hold_back(&suspects);
             match self.try_all(options, search).await?.or_node_fault() {
-                Ok(()) => return Ok(suspects),
+                Ok(()) => {
+                    // A later search must not hold back the others as well: nothing would know
+                    // the rules that they have now.
+                    search.applied = self.mark_applied(options, &suspects);
+                    return Ok(suspects);
+                }
                 Err(failure) => last_failure = failure,
             }
         }

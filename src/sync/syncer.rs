@@ -194,12 +194,12 @@ impl<I: Iptables> Syncer<I> {
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
-        let search = if is_applied {
+        let mut search = if is_applied {
             None
         } else {
             self.search(&attempts, &mut options).await
         };
-        let applied = match &search {
+        let applied = match &mut search {
             Some(search) => self.mark_resolved_applied(search, &options),
             None if is_applied => self.mark_applied(&options, &[]),
             None => AppliedChanges::default(),

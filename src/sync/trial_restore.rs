@@ -240,8 +240,7 @@ impl<I: Iptables> Syncer<I> {
         let applied = self
             .tracker
             .mark_applied_where(|name| !quarantine.has(name));
-        outcome.applied.triggers.extend(applied.triggers);
-        outcome.applied.before.extend(applied.before);
+        outcome.applied.append(applied);
         spent
     }
 }

@@ -32,6 +32,15 @@ pub struct AppliedChanges {
     pub before: Vec<(ServiceName, ServiceState)>,
 }
 
+impl AppliedChanges {
+    /// Adds changes of other Services, which were applied later.
+    pub(crate) fn append(&mut self, later: Self) {
+        self.triggers.extend(later.triggers);
+        self.before.extend(later.before);
+        self.before.sort_by(|(one, _), (other, _)| one.cmp(other));
+    }
+}
+
 /// Dirty Services by name.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {

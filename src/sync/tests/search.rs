@@ -414,3 +414,42 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
         }
     }
 }
+
+/// At the start, all of the heaviest Services fail without a line, which counts as a fault of the
+/// node. The others have been restored without them, and later searches leave these rules alone.
+#[tokio::test]
+async fn a_node_fault_at_the_start_costs_the_restored_services_nothing() {
+    let mut kernel = synced().await.iptables().rules();
+    // A chain of an old release: these rules cannot be adopted.
+    let old = "*nat\n:KUBE-XLB-AAAAAAAAAAAAAAAA - [0:0]\nCOMMIT\n";
+    kernel.apply(old).unwrap();
+    let mut syncer = cluster([]);
+    syncer.iptables().set_rules(kernel);
+    syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
+    for number in 40..56 {
+        syncer.tracker.apply(service(number, true));
+        let Change::Slice(slice_name, Some(mut slice), _) = endpoint(number, 66) else {
+            unreachable!("it is there");
+        };
+        let mut endpoints = slice.endpoints.to_vec();
+        endpoints.extend(endpoints.clone().into_iter().map(|mut second| {
+            second.ip = [10, 0, number, 67].into();
+            second
+        }));
+        slice.endpoints = endpoints.into();
+        syncer
+            .tracker
+            .apply(Change::Slice(slice_name, Some(slice), None));
+    }
+    for round in 0..3 {
+        let search = syncer.once(&[]).await.search;
+        let has_node_fault = search.is_some_and(|search| search.node_fault.is_some());
+        assert!(has_node_fault || round > 0);
+        for payload in syncer.iptables().take_payloads() {
+            let is_full = payload.contains(":KUBE-POSTROUTING");
+            assert!(!is_full || payload.contains("ns/1:p"), "{round}: {payload}");
+        }
+        wait(61);
+    }
+    assert!(syncer.iptables().rules().to_save_text().contains("ns/1:p"));
+}
