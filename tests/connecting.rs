@@ -216,3 +216,39 @@ fn a_server_that_gives_no_list_is_named() {
         "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
     );
 }
+
+/// Errors are logged, so they must not have the text around them.
+#[test]
+fn an_error_in_a_kubeconfig_does_not_show_its_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let users = [
+        (
+            "user:\n    token: SECRET\n   client: x",
+            "line 6, column 4: while parsing a block mapping",
+        ),
+        ("user: SECRET", "line 4, column 9: unexpected value"),
+        (
+            "user: {token: SECRET, token: SECRET}",
+            "line 4, column 25: unexpected value",
+        ),
+        (
+            "user: {token: \"SECRET\\q\"}",
+            "line 4, column 17: while parsing a quoted scalar",
+        ),
+        (
+            "user: {token: *SECRET}",
+            "line 4, column 17: unexpected value",
+        ),
+    ];
+    for (user, expected) in users {
+        let text = format!("apiVersion: v1\nusers:\n- name: u\n  {user}\n");
+        fs::write(&path, text).unwrap();
+        let source = ["services", "--kubeconfig", path.to_str().unwrap()];
+        let output = run(&source);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
+        assert!(!stderr.contains("SECRET"), "{stderr}");
+    }
+}

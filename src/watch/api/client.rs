@@ -195,6 +195,7 @@ async fn from_kubeconfig(
         source: match error {
             // The error around it has the path already.
             KubeconfigError::ReadConfig(error, _) => error.into(),
+            KubeconfigError::Parse(error) => syntax_error(&error).into(),
             other => other.into(),
         },
     };
@@ -228,6 +229,19 @@ async fn from_kubeconfig(
     config.root_cert_file = root_cert_file;
     config.proxy_url = None;
     Ok((config, proxy))
+}
+
+/// Returns the place of a syntax error and what is wrong, without text of the file: it may be a
+/// token, and errors are logged.
+fn syntax_error(error: &serde_saphyr::Error) -> String {
+    let place = error.location().map_or_else(String::new, |location| {
+        format!("line {}, column {}: ", location.line(), location.column())
+    });
+    match error.without_snippet() {
+        // The YAML parser says what it expected, never what it found.
+        serde_saphyr::Error::ExternalMessage { msg, .. } => format!("{place}{msg}"),
+        _ => format!("{place}unexpected value, or a key that is repeated"),
+    }
 }
 
 /// Valid address that nothing connects to.
