@@ -88,6 +88,7 @@ mod proxies;
 mod quarantine;
 mod quickstart;
 mod readme;
+mod recoveries;
 mod release;
 mod render;
 mod scenarios;

@@ -180,8 +180,9 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
              rules. Find what changes them"
         );
     }
-    let repair_delay = compared.repair_delay;
-    if !repair_delay.is_zero() {
+    if !compared.repair_delay.is_zero() {
+        let millis = compared.repair_delay.as_millis();
+        let repair_delay = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
         warn!(
             %family, trigger, programs, chains,
             "rules changed again by another program; restoring them in {repair_delay:?}, Services \

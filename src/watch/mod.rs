@@ -11,6 +11,7 @@ mod change_channel;
 pub(crate) mod cluster;
 mod ingester;
 pub(crate) mod manifests;
+mod mass_deletion;
 #[cfg(test)]
 mod tests;
 

@@ -65,10 +65,17 @@ pub(crate) async fn listen_retrying(
     name: &str,
     stop: &CancellationToken,
 ) -> Option<TcpListener> {
+    let mut has_failed = false;
     loop {
         match listen(address) {
-            Ok(listener) => return Some(listener),
+            Ok(listener) => {
+                if has_failed {
+                    tracing::info!(%address, "serving {name} now");
+                }
+                return Some(listener);
+            }
             Err(ListenError { source, .. }) => {
+                has_failed = true;
                 tracing::error!(%address, error = %source, "cannot serve {name}; retrying in {RETRY:?}");
             }
         }

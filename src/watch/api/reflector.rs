@@ -15,12 +15,13 @@ use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
 use super::list::{ListLimit, Pages, Paging};
-use super::log_limit::{FailureLog, ObjectCount, UndecodableObjects, log_mass_deletion};
+use super::log_limit::{FailureLog, UndecodableObjects, log_mass_deletion};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::SourceEvent;
+use crate::watch::mass_deletion::ObjectCount;
 
 /// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {

@@ -14,14 +14,16 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::files::{ManifestError, ManifestFiles, STDIN, Siblings, find};
 use super::load::{ManifestErrors, load};
 use super::store::Store;
-use super::{ManifestOptions, Validation};
+use super::{ManifestOptions, Manifests, Validation};
+use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
+use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
 /// standard input is read once. Runs until it is dropped.
@@ -48,6 +50,7 @@ pub(crate) async fn follow(
         log_notes(&manifests.notes, &mut HashSet::new());
         metrics.set_skipped_objects(manifests.undecodable_objects());
         metrics.set_ignored_fields(manifests.ignored_fields);
+        ObjectCounts::default().listed(&manifests);
         manifests.send(&mut ingester);
         return std::future::pending().await;
     }
@@ -55,16 +58,65 @@ pub(crate) async fn follow(
     find(&root)?;
     let mut watched = WatchedManifests::new(root);
     let mut logged = HashSet::new();
+    let mut counts = ObjectCounts::default();
     loop {
+        let unusable_before = watched.unusable();
         watched = watched.read_on_thread(&path).await?;
+        if unusable_before > 0 && watched.unusable() == 0 {
+            tracing::info!("all manifests can be used again");
+        }
         if let Some(manifests) = watched.store.changed(&options) {
             log_notes(&manifests.notes, &mut logged);
+            counts.listed(&manifests);
             metrics.set_skipped_objects(manifests.undecodable_objects());
             metrics.set_ignored_fields(manifests.ignored_fields);
             manifests.send(&mut ingester);
         }
         metrics.set_unusable_files(watched.unusable());
         watched.changed.wait().await;
+    }
+}
+
+/// Numbers of objects in the manifests.
+#[derive(Default)]
+struct ObjectCounts {
+    services: ObjectCount,
+    endpoint_slices: ObjectCount,
+    /// The manifests were read once.
+    has_listed: bool,
+}
+
+impl ObjectCounts {
+    /// Logs a warning if most objects are gone, or if there is no Service at the start: then the
+    /// rules that an earlier process wrote are removed.
+    fn listed(&mut self, manifests: &Manifests) {
+        let now = Instant::now();
+        let (services, slices) = (manifests.services.len(), manifests.endpoint_slices.len());
+        let kinds = [
+            (Kind::Service, self.services.listed(services, now)),
+            (
+                Kind::EndpointSlice,
+                self.endpoint_slices.listed(slices, now),
+            ),
+        ];
+        for (kind, deletion) in kinds {
+            if let Some(MassDeletion { before, after }) = deletion {
+                tracing::warn!(
+                    kind = kind.as_str(),
+                    before,
+                    after,
+                    "most objects of this kind are gone from the manifests: their rules are \
+                     removed; if that was not intended, restore the files"
+                );
+            }
+        }
+        if !self.has_listed && services == 0 {
+            tracing::warn!(
+                "the manifests have no Services: rules of Services that an earlier proxy wrote \
+                 are removed"
+            );
+        }
+        self.has_listed = true;
     }
 }
 
