@@ -211,8 +211,8 @@ pub enum PartialRestore {
     /// the new rules, if nothing else differs.
     #[default]
     ChangedChains,
-    /// As [`Self::ChangedChains`], but no rule is inserted into a chain of a tree, so that the
-    /// restore succeeds even if another program has emptied that chain.
+    /// As [`Self::ChangedChains`], but no rule is inserted into a chain of a tree. `-I` with a rule
+    /// number fails if another program has emptied the chain.
     WholeTreeChains,
     /// All chains of a changed Service, and every fixed and dispatch chain: upstream's extent.
     Kep3453,

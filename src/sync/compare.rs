@@ -352,7 +352,7 @@ impl<I: Iptables> Syncer<I> {
             }
             Err(reason) => {
                 let (table, kind) = match reason {
-                    // Fixed chains are not compared here, so this means a dispatch chain.
+                    // Fixed chains are not compared here, so a dispatch chain is missing.
                     DeclineReason::DispatchOrFixedChains(table) => {
                         (table, DriftKind::DispatchChain)
                     }

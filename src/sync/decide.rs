@@ -113,13 +113,13 @@ impl SyncHistory {
     }
 
     /// Reports whether a full restore, also a trial, or an adoption ever succeeded, so that
-    /// Services have a last applied state. An adoption by a search does not count: until a restore
-    /// succeeds, the rules may be those of other Services.
+    /// Services have a last applied state. An adoption by a search does not count: of a Service
+    /// that differs, the kernel has rules of an earlier process.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }
 
-    /// Returns the nfacct counters of the last applied sync, which partial syncs use as well: only
+    /// Returns the nfacct counters of the last sync that succeeded; partial syncs use them: only
     /// full syncs and adoptions create counters.
     pub(crate) fn counters(&self) -> Option<Counters> {
         self.last_options.as_ref().map(|options| options.counters)

@@ -37,7 +37,7 @@ pub struct Outcome {
     pub quarantine_retry: Option<QuarantineRetry>,
     /// Changes that were applied; empty if all attempts failed and a search applied none.
     pub applied: AppliedChanges,
-    /// Number of dirty Services before the sync.
+    /// Number of dirty Services before the sync, those in quarantine included.
     pub dirty: usize,
     /// Number of kube-proxy rules in the kernel.
     pub rules: RuleCounts,

@@ -173,8 +173,8 @@ impl DoublingDelay {
 /// With a longer gap, changes would be programmed later than by kube-proxy.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
 
-/// First bound of the credit: the gaps that the budget asks for after syncs of this much CPU time.
-/// It covers a burst, but not a minute of churn after an idle hour.
+/// First bound of the credit: the time over which the budget spreads this much CPU time, such as
+/// 2 s at 50 %. It covers a burst, but not a minute of churn after an idle hour.
 const MOST_CREDIT: Duration = Duration::from_secs(1);
 
 /// Second bound of the credit, as a multiple of [`LONGEST_GAP`]. On legacy, where nearly every sync

@@ -178,7 +178,8 @@ impl Quarantine {
     }
 
     /// Notes the Services whose state in the cluster changed since their last retry. `wanted` is
-    /// that state; it has no lost frontends, which are part of the override.
+    /// that state, without lost frontends: the tracker has those of an overridden Service in the
+    /// override.
     pub(super) fn note_changes<'s>(
         &mut self,
         wanted: impl Fn(&ServiceName) -> Option<&'s ServiceState>,

@@ -52,7 +52,7 @@ impl Reporter {
             log_retry(self.family, retry);
         }
         // Not after a failure: the applied state may have been cleared, and with it these counts.
-        // All rules stand for those of the last restore, as a search counts none of its restores.
+        // All rules stand for those of the last restore: a search does not count the rules in each.
         let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);

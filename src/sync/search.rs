@@ -11,9 +11,9 @@
 //!    restore is tried again.
 //! 2. Otherwise the kernel is brought into a known state without the changes of the suspects. If
 //!    that fails, the search ends. There are three cases:
-//!    - After the first applied sync, the suspects are the dirty Services. A full restore renders
-//!      them as last applied.
-//!    - Before it, the rules in the kernel are adopted. The suspects are the Services that differ
+//!    - If a restore or an adoption succeeded before (`SyncHistory::has_applied`), the suspects are
+//!      the dirty Services. A full restore renders them as last applied.
+//!    - If none did, the rules in the kernel are adopted. The suspects are the Services that differ
 //!      from them.
 //!    - If these rules cannot be adopted, the suspects are the Services with the most rules. A full
 //!      restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
@@ -56,7 +56,7 @@ struct NamedService {
     error: String,
 }
 
-/// Result of an adoption of the rules in the kernel before the first applied sync.
+/// Result of an adoption of the rules in the kernel by a search.
 enum AdoptionResult {
     /// The rules were adopted; these Services differ from them.
     Adopted(Vec<ServiceName>),
@@ -351,7 +351,8 @@ impl<I: Iptables> Syncer<I> {
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
         // The tracker records the last applied state of dirty Services only. A suspect is not dirty
         // anymore if, for example, it was dirty only because it lost a frontend, and a trial wrote
-        // that. Then its override is its last applied state.
+        // that. Then its override is its last applied state. One without either failed in its last
+        // applied state, and has none to fall back to.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.last_applied(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());

@@ -65,7 +65,8 @@ pub struct Syncer<I> {
     /// Missing jumps that the next sync restores.
     pub(super) jumps_to_repair: Vec<&'static Jump>,
     /// Services whose rules in the kernel differ, as a comparison found. The next sync renders them
-    /// even if they are not dirty, and writes what differs from the applied state.
+    /// even if they are not dirty, and writes what differs from the applied state. A name with an
+    /// empty namespace stands for rules of no Service: it renders to none, so they are deleted.
     pub(super) services_to_repair: BTreeSet<ServiceName>,
     /// Rest of a payload that is in the applied state, but was not written, for example because
     /// another program held the xtables lock. The next partial restore begins with it.
@@ -155,8 +156,8 @@ impl<I: Iptables> Syncer<I> {
         self.config.render_settings.needs_node_addresses()
     }
 
-    /// Returns the addresses of NodePorts at the last applied sync, even while the state of the
-    /// kernel is unknown; `None` before the first applied sync.
+    /// Returns the addresses of NodePorts at the last sync that succeeded, if only for some
+    /// Services, even while the state of the kernel is unknown; `None` before the first one.
     pub fn last_node_port_addresses(&self) -> Option<&NodePortAddresses> {
         let options = self.history.last_options.as_ref()?;
         Some(&options.node_port_addresses)
@@ -321,8 +322,8 @@ impl<I: Iptables> Syncer<I> {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.is_retriable());
         let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
-        // Before the first applied sync a failed read is no reason for a full sync: the next
-        // attempt may still adopt.
+        // Before a restore or an adoption succeeded, a failed read is no reason for a full sync:
+        // the next attempt may still adopt.
         let has_applied = self.history.has_applied();
         if self.applied_options.is_none() && (is_restore_failure || has_applied) {
             self.history.force_full(FullReason::Failed);

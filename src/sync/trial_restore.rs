@@ -79,9 +79,9 @@ impl<I: Iptables> Syncer<I> {
         Ok(TrialResult::Failed(cause, failure))
     }
 
-    /// Renders these Services in their last applied state until the search ends. Before the first
-    /// applied sync they have no rules, but keep their claims to frontends: no other Service gets
-    /// these meanwhile.
+    /// Renders these Services in their last applied state until the search ends. If no restore or
+    /// adoption succeeded before, they have no rules, but keep their claims to frontends: no other
+    /// Service gets these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
         // The frontends that no other Service gets meanwhile.

@@ -158,7 +158,7 @@ impl LiveChains {
     }
 
     /// Reads a rule of a built-in or third-party chain, which may be an entry jump, or refer to a
-    /// Service or tree chain: the names of both begin alike.
+    /// Service or tree chain. `is_service_chain` is true for both, as their names begin alike.
     fn read_rule(&mut self, table: Table, rule: &str) {
         let Some((chain, spec)) = rule.split_once(' ') else {
             return;

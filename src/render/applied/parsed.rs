@@ -47,7 +47,7 @@ pub(super) struct ParsedChain {
     pub(super) rule_count: u64,
     /// Holds jumps to other tree chains.
     pub(super) has_jumps: bool,
-    /// Holds a jump for a prefix that is shorter than a destination.
+    /// Holds a jump for several destinations, which only an inner chain of a tree has.
     pub(super) is_inner: bool,
 }
 

@@ -147,10 +147,11 @@ fn take_group<'p, 'r>(rules: &mut &'p [KeyedRule<'r>], key: DispatchKey) -> &'p 
 /// Returns the rules to remove, and those to insert at the top, which turn `applied` into
 /// `desired`. They are the fewest, unless equal rules require that all are removed (see below).
 ///
-/// `-I` puts rules at the top only, so the rules that stay have to be a suffix of the desired
-/// ones. Both lists are walked from the end: from `a b c` to `x a c`, the rules `c` and `a` stay,
-/// `b` is removed and `x` inserted. From `b c` to `b a c`, only `c` stays, as `a` cannot be
-/// inserted behind `b`. Linear in the number of rules: a Service may have 90,000 external IPs.
+/// Flat chains get rules at the top only (`-I` without a number), so the rules that stay have to
+/// be a suffix of the desired ones. Both lists are walked from the end: from `a b c` to `x a c`,
+/// the rules `c` and `a` stay, `b` is removed and `x` inserted. From `b c` to `b a c`, only `c`
+/// stays, as `a` cannot be inserted behind `b`. Linear in the number of rules: a Service may have
+/// 90,000 external IPs.
 ///
 /// `-D` deletes the first rule with the same text. If only one of two equal rules is to be
 /// removed, the first might be the one to stay, so all rules are removed and inserted again.

@@ -33,8 +33,7 @@ pub(crate) struct DispatchTree {
 pub(super) struct RecordedTreeChain {
     /// Prefix, kind and depth; `None` for an adopted chain, whose name does not show all of them.
     pub(super) shape: Option<TreeChain>,
-    /// Was rendered as an inner chain. If adopted: holds a jump for a prefix that is shorter than a
-    /// destination.
+    /// Was rendered as an inner chain. If adopted: holds a jump for several destinations.
     pub(super) is_inner: bool,
     pub(super) digest: TextDigest,
     /// Names of the tree chains that it jumps to.

@@ -6,7 +6,7 @@
 //! prefixes of destinations. Their targets are *inner* chains, with jumps for longer prefixes, or
 //! *leaves*, with the same rules as in a flat chain. Where only one rule has a prefix, an inner
 //! chain may hold that rule in place of a jump. A destination with many rules has a leaf of its
-//! own; exactly one chain jumps to that, and it may be a leaf itself.
+//! own. One chain jumps to that: the root, an inner chain or another leaf.
 //!
 //! Destinations are of three kinds: cluster IPs, external IPs (those of load balancers included),
 //! and protocols with NodePorts. Each kind has jumps and chains of its own, because external IPs

@@ -2,7 +2,7 @@
 //!
 //! The shape is a function of the rules and of the chains that are there already: rules that were
 //! divided get into one leaf again at half the size that splits a leaf, so that one Service that
-//! comes and goes does not split and merge it each time. `was_divided` says what counts as divided.
+//! comes and goes does not split and merge it each time. See `was_inner` and `was_divided`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
@@ -185,7 +185,7 @@ impl RulesByDestination {
                     if chain.prefix.is_single() {
                         ChainPart::Rules(*destination)
                     } else {
-                        rules.part_of_leaf(*destination, chain.depth + 1)
+                        rules.part_of_shared_chain(*destination, chain.depth + 1)
                     }
                 });
                 rules.collect()
@@ -285,9 +285,8 @@ impl RulesOfDestination {
         !self.size().is_within(DESTINATION)
     }
 
-    /// Returns the part of a leaf of several destinations; `depth` is that of a chain that it jumps
-    /// to.
-    fn part_of_leaf(&self, destination: Prefix, depth: u8) -> ChainPart {
+    /// Returns its part of a chain with others: its rules, or a jump to its chain at `depth`.
+    fn part_of_shared_chain(&self, destination: Prefix, depth: u8) -> ChainPart {
         if self.have_own_chain() {
             ChainPart::Jump(TreeChain {
                 prefix: destination,
@@ -358,7 +357,8 @@ impl<'r, 'f> Division<'r, 'f> {
         if let Some((destination, rules)) = self.rules.only(prefix, size)
             && (can_have_rules || rules.have_own_chain())
         {
-            self.parts.push(rules.part_of_leaf(destination, depth));
+            self.parts
+                .push(rules.part_of_shared_chain(destination, depth));
         } else if prefix.len == self.common.child_len() {
             let chain = self.rules.chain((prefix, size), depth, self.recorded);
             self.parts.push(ChainPart::Jump(chain));

@@ -1,4 +1,5 @@
-//! Limits the rate of requests, and sends only one until the server has responded to it.
+//! Limits the rate of requests, and holds back all others until the server has responded to the
+//! first one of the client.
 //!
 //! The limit does not depend on the responses, so that no server can provoke a request storm.
 //!

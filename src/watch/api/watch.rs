@@ -195,8 +195,8 @@ const DELETED: &str = "DELETED";
 const BOOKMARK: &str = "BOOKMARK";
 const ERROR: &str = "ERROR";
 
-/// Types of the events whose object must not name another kind than the watched one. A bookmark
-/// with another kind belongs to another watch.
+/// Types of the events whose object must not name another kind than the watched one. The resource
+/// version of a bookmark with another kind, from a faulty server, would say nothing of this kind.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
 /// One event of a watch.

@@ -117,8 +117,9 @@ struct SliceBuilder<'a> {
 }
 
 impl SliceBuilder<'_> {
-    /// Returns the EndpointSlices of each IP family. There is one for each number of a named port,
-    /// as Pods that have different numbers for it are in different slices.
+    /// Returns the EndpointSlices of each IP family. Pods that have different numbers for a named
+    /// port are in different slices: the n-th one has the n-th number of each port, and lacks ports
+    /// with fewer numbers.
     fn slices(&mut self, raw: &Value, templates: &StateTemplates) -> Vec<Arc<EndpointSliceObject>> {
         let raw_ports = raw.pointer("/spec/ports").and_then(Value::as_array);
         let targets = raw_ports.into_iter().flatten();

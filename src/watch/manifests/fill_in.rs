@@ -25,7 +25,8 @@ pub(super) enum OtherState<'a> {
     /// keeps those that the update does not set.
     Before(&'a [Arc<ServiceObject>]),
     /// State after the update, not filled in yet. Missing values are taken from it, except node
-    /// ports: the update may have set them in place of allocated ones.
+    /// ports: if the update sets one, the Service had another before, which was allocated, and
+    /// `diff` shows the change. The other values hardly ever change.
     After(&'a [Arc<ServiceObject>]),
 }
 

@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. Of equal keys it takes the last one, but `document.rs` may ignore a second `kind`.
+//! `<<`. It gets equal keys as well, and has to let the last one win, as a map does.
 //!
 //! # Source
 //!
