@@ -98,9 +98,13 @@ impl Scene {
             netns.ip(&format!("route add table local {to} via {node} dev eth0"));
         }
         for netns in [&self.lab.node, beyond] {
-            // Each refused client shall hear of it, not six of them and then one a second.
+            // Each refused client shall hear of it, not six of them and then one a second; and not
+            // only fifty at once, the limit of all types of messages that are in the mask.
             netns.sysctl("ipv4/icmp_ratelimit", "0");
             netns.sysctl("ipv6/icmp/ratelimit", "0");
+            netns.sysctl("ipv4/icmp_ratemask", "0");
+            // A type that does not exist: an empty mask cannot be written.
+            netns.sysctl("ipv6/icmp/ratemask", "255");
         }
     }
 
