@@ -107,8 +107,7 @@ impl<I: Iptables> Task<I> {
         change: &ForeignChange,
     ) {
         let Some(options) = self.syncer.applied_options() else {
-            // The state of the kernel is unknown: the next sync adopts or restores all rules.
-            return;
+            return; // The next sync adopts or restores all rules.
         };
         let mut extent = Extent::touched_and_recorded(change, options, &self.syncer.applied);
         if extent.is_empty() {
@@ -116,9 +115,8 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = ComparisonTrigger::Change(change.source);
-        // A verification runs later, where a change of named chains can interrupt it and is
-        // repaired first. Detection by table sizes never names chains, so nothing is gained by
-        // waiting.
+        // A verification runs later, where a change of named chains interrupts it. Detection by
+        // table sizes never names chains.
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {
@@ -166,9 +164,11 @@ impl<I: Iptables> Task<I> {
     /// Reads and compares the rules again that could not be read.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        let compared = self
-            .compare(detection, ComparisonTrigger::FollowUp, &extent, None)
-            .await;
+        if self.syncer.applied_options().is_none() {
+            return; // The next sync adopts or restores all rules.
+        }
+        let trigger = ComparisonTrigger::FollowUp;
+        let compared = self.compare(detection, trigger, &extent, None).await;
         if compared.err() == Some(Interruption::RulesChanged) {
             detection.postpone(extent, Instant::now().into_std());
         }

@@ -81,7 +81,10 @@ impl Problems {
     fn add_of(&mut self, kind: FieldProblemKind, path: &str, error: impl Display) {
         self.0.push(FieldProblem {
             path: FieldPath::parse(path),
-            text: format!("{path}: {error}"),
+            text: match path {
+                "" => error.to_string(),
+                path => format!("{path}: {error}"),
+            },
             kind,
         });
     }
