@@ -207,9 +207,10 @@ async fn list_service_chains(
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Compares the rules that were read with the applied state, and those of Services with what
-    /// they render to now. Afterwards the applied state describes the kernel, unless a full sync is
-    /// forced; the next sync writes what differs from the rendered rules.
+    /// Compares the rules that were read with the applied state. It has only digests of Service
+    /// chains, so these are compared with what their Services render to now; those of a Service
+    /// that is changing are no drift. Afterwards the applied state describes the kernel, unless a
+    /// full sync is forced; the next sync writes what differs from the rendered rules.
     ///
     /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
     /// they were listed one by one and differ. If that program is a second proxy that repairs the

@@ -151,8 +151,8 @@ pub(super) enum TableLoss {
     Deleted,
     /// The chains exist without the jumps to them, as after `iptables -F`.
     Flushed {
-        /// Missing jumps from built-in chains. With those from chains that could not be printed:
-        /// all others are missing, so these are as well.
+        /// Missing jumps from built-in chains. Includes those from chains that could not be
+        /// printed: they count as missing, because all others are.
         missing_jumps: Vec<&'static Jump>,
     },
 }

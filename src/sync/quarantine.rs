@@ -224,6 +224,7 @@ impl Quarantine {
 fn without_endpoints(state: &ServiceState) -> ServiceState {
     ServiceState {
         service: state.service.clone(),
+        // The limits of the namespace may allow it no rules at all.
         allowance: state.allowance,
         ..ServiceState::default()
     }

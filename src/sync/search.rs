@@ -221,8 +221,8 @@ impl<I: Iptables> Syncer<I> {
             self.hold_back(&suspects);
             match self.try_all(options, search).await?.or_node_fault() {
                 Ok(()) => {
-                    // A later search must not hold back the others as well: nothing would know
-                    // the rules that they have now.
+                    // If the others stayed dirty, a later search would render them as last applied:
+                    // without rules, although the kernel has some.
                     search.applied = self.mark_applied(options, &suspects);
                     return Ok(suspects);
                 }
@@ -358,6 +358,7 @@ impl<I: Iptables> Syncer<I> {
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());
         let now = (self.clock)();
         let state = self.quarantine.add(name, applied, wanted, now);
+        // Claims the frontends of this state; other Services may get the rest.
         self.tracker
             .render_as(name, state, OverrideClaims::Rendered);
         // The rest of the search may lower the fallback; `search` sets the final one.

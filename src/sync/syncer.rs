@@ -163,8 +163,8 @@ impl<I: Iptables> Syncer<I> {
         Some(&options.node_port_addresses)
     }
 
-    /// Reports whether a node with these addresses would have other addresses of NodePorts than at
-    /// the last applied sync.
+    /// Reports whether a node with these addresses would have other addresses of NodePorts than
+    /// [`Self::last_node_port_addresses`].
     pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {
         let (render_settings, node) = (&self.config.render_settings, self.tracker.node());
         self.last_node_port_addresses().is_some_and(|known| {
@@ -263,7 +263,7 @@ impl<I: Iptables> Syncer<I> {
                 Some(Scope::Full(FullReason::Failed))
             }
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
-                // The rules in the kernel name the counters of the last applied sync.
+                // The rules in the kernel name the counters of the last sync that succeeded.
                 options.counters = self.history.counters().unwrap_or_default();
                 // A partial restore writes fixed chains only to repair them.
                 let rewrite = self.history.rerender_reason(options);

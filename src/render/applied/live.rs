@@ -54,7 +54,7 @@ impl LiveChains {
 
     /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
     /// `missing`, as a read of all tables would find them. Not to be called if nat has an
-    /// unprintable rule: a read would find less then.
+    /// unprintable rule: it counts as read, and a full payload would begin with `-S`, which fails.
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {

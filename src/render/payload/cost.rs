@@ -74,8 +74,8 @@ pub(super) const fn order(backend: Backend) -> DispatchOrder {
 ///
 /// To add one Service to 10,000, `iptables-nft-restore` takes 37 ms if its rule is inserted into a
 /// leaf, and 48 ms if the leaf is emptied first: the kernel waits before it frees rules. On legacy
-/// each restore writes the whole table anyway. There, changes by other programs are noticed only if
-/// the size of the table changes, and to write a leaf whole undoes those that were not noticed.
+/// each restore writes the whole table anyway. There, `sync` notices changes by other programs only
+/// if they change the size of the table; to write a leaf whole also undoes those it did not notice.
 pub(super) const fn tree_extent(backend: Backend) -> TreeExtent {
     match backend {
         Backend::Nft => TreeExtent::ChangedRules,

@@ -180,9 +180,9 @@ impl ServiceRules {
 /// Sums over service ports, other than numbers of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServiceTotals {
-    /// Endpoints in any condition of all ports; an endpoint counts once for each of its ports. None
-    /// of ports over the maximum of a Service, nor of a Service without rules by the limits of its
-    /// namespace.
+    /// Endpoints in any condition of all ports; an endpoint counts once for each of its ports. Not
+    /// those of ports that exceed the maximum of endpoints of a Service, nor of a Service that gets
+    /// no rules because of the limits of its namespace.
     pub endpoints: usize,
     /// Ports with usable endpoints, but none on this node, under internal traffic policy Local:
     /// packets to the cluster IP are dropped.

@@ -31,7 +31,8 @@ pub(crate) struct DispatchTree {
 /// Tree chain in the kernel.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedTreeChain {
-    /// Prefix, kind and depth; `None` for an adopted chain, whose name does not show all of them.
+    /// Prefix, kind and depth; `None` until the update that ends an adoption, because the name does
+    /// not show all of them.
     pub(super) shape: Option<TreeChain>,
     /// Was rendered as an inner chain. If adopted: holds a jump for several destinations.
     pub(super) is_inner: bool,
@@ -43,8 +44,8 @@ pub(super) struct RecordedTreeChain {
 /// Destinations whose chains may differ from the rules, so that the next update renders them.
 #[derive(Debug, Clone)]
 pub(super) enum Pending {
-    /// Those whose rules changed, and for each chain that is marked for a rewrite the first one
-    /// that its prefix includes, whether it has rules or not.
+    /// Those whose rules changed. For each chain that is marked for a rewrite, the lowest one that
+    /// its prefix includes stands for the chain; it need not have rules.
     Destinations(BTreeSet<Prefix>),
     /// All, because chains in the kernel may hold unknown rules.
     All,

@@ -23,8 +23,8 @@ const LEAF: LeafSize = LeafSize {
 };
 
 /// Maximum size of the rules of one destination in a leaf that it shares. More have a chain of
-/// their own, so that a change of another destination does not write them. Smaller than [`LEAF`],
-/// to bound leaves at the maximum depth: they can have sixteen destinations with IPv4.
+/// their own, so that a change of another destination does not write them. Smaller than [`LEAF`]:
+/// a leaf at the maximum depth is never split, and has up to 16 destinations with IPv4.
 const DESTINATION: LeafSize = LeafSize {
     rules: 8,
     bytes: 1_200,
@@ -38,8 +38,8 @@ const JUMP: LeafSize = LeafSize {
 
 /// Maximum depth of chains for prefixes, the root not counted. Leaves at this depth are not split.
 /// With IPv4 they have at most sixteen addresses. Cluster IPs of one or two ranges do not get that
-/// deep, as their common bits take no levels. With IPv6 leaves can have more: if each address that
-/// a user chooses shares four bits more with the rest, each costs one level. The chain of a single
+/// deep, as their common bits take no levels. With IPv6 a user can choose addresses of which each
+/// level splits off only one; the rest shares a leaf, however many they are. The chain of a single
 /// destination may be one level deeper.
 ///
 /// The nft backend of iptables (1.8.9) rejects a rule that makes more than 15 nested jumps
@@ -362,7 +362,7 @@ impl<'r, 'f> Division<'r, 'f> {
         } else if prefix.len == self.common.child_len() {
             let chain = self.rules.chain((prefix, size), depth, self.recorded);
             self.parts.push(ChainPart::Jump(chain));
-        } else if prefix != self.common && self.is_leaf(prefix, size) {
+        } else if prefix != self.common && self.ends_early(prefix, size) {
             self.parts.push(ChainPart::Jump(TreeChain {
                 prefix,
                 kind: TreeChainKind::Leaf,
@@ -383,10 +383,10 @@ impl<'r, 'f> Division<'r, 'f> {
         self.target_depth > 1 && prefix.len < self.common.child_len()
     }
 
-    /// Reports whether the rules of a prefix one to three bits longer than `common` get into one
-    /// leaf. Never in the root: `was_divided` looks up prefixes, and an inner chain of the root is
-    /// recorded under a longer one, the common prefix of its rules.
-    fn is_leaf(&self, prefix: Prefix, size: LeafSize) -> bool {
+    /// Reports whether division ends at a prefix before the fourth bit, with a leaf. Never in the
+    /// root: `was_divided` looks up prefixes, and would not find an inner chain of the root, which
+    /// is recorded under a longer one, the common prefix of its rules.
+    fn ends_early(&self, prefix: Prefix, size: LeafSize) -> bool {
         self.target_depth > 1 && size.fits_leaf(|| self.was_divided(prefix))
     }
 

@@ -260,8 +260,9 @@ impl TreeUpdate {
     }
 
     /// Records the chains that no jump references anymore as deleted, and then those that only
-    /// these referenced; returns their names. To be called after the last chain, except by a full
-    /// payload: that deletes by what the kernel has.
+    /// these referenced; returns their names. To be called after the last chain. Not needed by
+    /// a full payload, which makes new trees and finds the chains to delete in
+    /// [`LiveChains`](crate::render::applied::LiveChains).
     pub(crate) fn finish(mut self, tree: &mut DispatchTree) -> Vec<Box<str>> {
         if matches!(self.pending, Pending::All) {
             // Every chain was rendered, so that `referenced` has all chains in use.

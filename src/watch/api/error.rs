@@ -77,10 +77,11 @@ impl ApiError {
     /// Reports whether a LIST follows without a delay if a WatchList fails with this error.
     ///
     /// False if the server rejects the credentials, does not serve the objects or is busy, and if
-    /// the connection or the body failed. True after a timeout, also if no headers came within
-    /// 60 s: some servers hang on a WatchList. True for a stream that cannot be decoded or ends too
-    /// early: some servers never send the final bookmark.
-    pub(super) fn falls_back_to_list(&self) -> bool {
+    /// the connection or the body failed: after a body that failed, a LIST follows with a delay.
+    /// True after a timeout, also if no headers came within 60 s: some servers hang on a WatchList.
+    /// True for a stream that cannot be decoded or ends too early: some servers never send the
+    /// final bookmark.
+    pub(super) fn falls_back_to_list_at_once(&self) -> bool {
         match self {
             Self::Status { code, .. } => {
                 (400..500).contains(code) && !matches!(code, 401 | 403 | 404 | 408 | 429)

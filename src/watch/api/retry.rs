@@ -49,8 +49,9 @@ use super::resource::WatchStart;
 
 /// Failures after which another kind of request is tried: WatchList instead of a watch that
 /// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
-/// that the server cannot deliver would block its kind for ever; with a smaller one, a server that
-/// is restarted twice would have to send all objects again.
+/// that the server cannot deliver would block its kind for ever. A restart of the server aborts the
+/// open watch, which is one failure: with a limit of two, two restarts without an event in between
+/// would make the server send all objects again.
 const MAX_FAILURES: u8 = 3;
 
 /// Next request of a reflector. Known objects stay in use after every failure, also after 410 Gone:
@@ -148,7 +149,7 @@ impl NextRequest {
     /// Changes to the request that follows `error`. Returns the delay before it.
     pub(super) fn failed(&mut self, error: &ApiError) -> RetryDelay {
         match self {
-            Self::WatchList { .. } if error.falls_back_to_list() => {
+            Self::WatchList { .. } if error.falls_back_to_list_at_once() => {
                 *self = Self::paged_list();
                 return RetryDelay::None;
             }

@@ -1,6 +1,7 @@
 //! Finds the manifests at a path, and describes errors of files.
 //!
-//! Finding is separate from reading: an unreadable directory must not look like deleted files.
+//! Finds all of them or fails, before any is read: an unreadable directory must not look like
+//! deleted files.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;

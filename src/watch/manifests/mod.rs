@@ -19,7 +19,7 @@
 //! | reduced | object that is used without its ignored fields |
 //! | undecodable | object that is not used: a field that the proxy reads has a wrong type |
 //! | invalid | object that an API server would reject; only with [`Validation::Strict`] |
-//! | unusable | file that cannot be read or parsed |
+//! | unusable | file that cannot be read or parsed; with [`Validation::Strict`] also a patch |
 //!
 //! A field of a wrong type that the proxy does not read is ignored. With [`Validation::Strict`], an
 //! object with a field of a wrong type is invalid, whether the proxy reads the field or not; of a
