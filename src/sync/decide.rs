@@ -113,8 +113,8 @@ impl SyncHistory {
     }
 
     /// Reports whether a full restore, also a trial, or an adoption ever succeeded, so that
-    /// Services have a last applied state. An adoption by a search does not count: of a Service
-    /// that differs, the kernel has rules of an earlier process.
+    /// Services have a last applied state. An adoption by a search does not count: it writes no
+    /// differences, so Services that differ keep rules of an earlier process.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }

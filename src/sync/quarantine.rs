@@ -178,8 +178,8 @@ impl Quarantine {
     }
 
     /// Notes the Services whose state in the cluster changed since their last retry. `wanted` is
-    /// that state, without lost frontends: the tracker has those of an overridden Service in the
-    /// override.
+    /// that state in the tracker. Like `retried`, it has no lost frontends: while a Service has an
+    /// override, the tracker keeps its lost frontends there.
     pub(super) fn note_changes<'s>(
         &mut self,
         wanted: impl Fn(&ServiceName) -> Option<&'s ServiceState>,

@@ -36,6 +36,7 @@ impl Reporter {
                 .drift
                 .drifted(family, table.as_str(), kind.as_str(), *chains);
         }
+        // Those whose last repair was delayed, not those of which the next one would be.
         self.metrics
             .drift
             .contested(family, compared.delayed_chains);

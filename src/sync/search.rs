@@ -351,8 +351,8 @@ impl<I: Iptables> Syncer<I> {
         let wanted = self.tracker.get(name).cloned().unwrap_or_default();
         // The tracker records the last applied state of dirty Services only. A suspect is not dirty
         // anymore if, for example, it was dirty only because it lost a frontend, and a trial wrote
-        // that. Then its override is its last applied state. One without either failed in its last
-        // applied state, and has none to fall back to.
+        // that: then its override is its last applied state. A Service with neither of the two was
+        // not dirty: the state that has just failed is the last applied one, and no fallback.
         let of_override = || Some(self.tracker.overrides().get(name)?.state.clone());
         let applied = self.tracker.last_applied(name).or_else(of_override);
         let applied = applied.filter(|state| state.service.is_some() && self.history.has_applied());

@@ -115,8 +115,8 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = ComparisonTrigger::Change(change.source);
-        // A verification runs later, where a change of named chains interrupts it. Detection by
-        // table sizes never names chains.
+        // A change of named chains can interrupt a verification, but not what runs here. Detection
+        // by table sizes names no chains, so that there is nothing to wait for.
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {

@@ -235,7 +235,7 @@ impl<I: Iptables> Syncer<I> {
     /// spent there.
     fn release(&mut self, name: &ServiceName, outcome: &mut Outcome, now: Instant) -> Duration {
         let spent = self.quarantine.remove(name, now);
-        // Other Services are dirty only if they lost a frontend to it or gained one.
+        // Also marks Services that lost a frontend to it, or gained one.
         let quarantine = &self.quarantine;
         let applied = self
             .tracker

@@ -14,6 +14,7 @@ const MIN_MASS_DELETED: usize = 10;
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCount {
     count: usize,
+    /// Never less than `count`, except within [`Self::listed`].
     window_max: usize,
     window_start: Option<Instant>,
 }
@@ -30,7 +31,6 @@ impl ObjectCount {
     /// Records a complete list of this many objects. It is compared with the maximum of the last
     /// window, however old that is: the server may have been unreachable in between.
     pub(crate) fn listed(&mut self, count: usize, now: Instant) -> Option<MassDeletion> {
-        self.window_max = self.window_max.max(self.count);
         self.count = count;
         let deletion = self.mass_deletion(now);
         self.begin_window(now);

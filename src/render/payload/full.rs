@@ -227,9 +227,9 @@ impl<'a> FullPayload<'a> {
     /// of a tree it is flat, and the order does not matter.)
     ///
     /// The kernel (nf_tables) walks all chains that can be reached whenever a jump is added, so
-    /// also for every Service added later, and allocates new chains in the order of this payload.
-    /// To add one Service to 10,000, `iptables-nft-restore` takes 52 ms if the walk has that order,
-    /// and 88 ms if it does not.
+    /// also for every Service added later. It allocates new chains in the order of this payload:
+    /// then those visited one after the other are close together in memory. To add one Service to
+    /// 10,000, `iptables-nft-restore` takes 52 ms in place of 88 ms.
     fn nat_services(&self) -> ServiceIter<'a> {
         if self.are_all_flat() {
             return self.services.all();

@@ -45,8 +45,9 @@ pub(super) enum RequestKind {
 }
 
 impl Encoding {
-    /// Returns the first supported encoding in `types`, media types separated by commas as in an
-    /// `Accept` header. JSON if none is supported: servers choose it for `*/*` as well.
+    /// Returns the first supported encoding in `types`, the value of a setting: media types
+    /// separated by commas, as in an `Accept` header. JSON if none is supported: servers choose it
+    /// for `*/*` as well.
     pub fn preferred(types: &str) -> Self {
         types
             .split(',')

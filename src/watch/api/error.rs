@@ -76,11 +76,11 @@ fn status_text(code: u16, reason: &str) -> String {
 impl ApiError {
     /// Reports whether a LIST follows without a delay if a WatchList fails with this error.
     ///
-    /// False if the server rejects the credentials, does not serve the objects or is busy, and if
-    /// the connection or the body failed: after a body that failed, a LIST follows with a delay.
-    /// True after a timeout, also if no headers came within 60 s: some servers hang on a WatchList.
-    /// True for a stream that cannot be decoded or ends too early: some servers never send the
-    /// final bookmark.
+    /// False if the server rejects the credentials (401, 403), does not serve the objects (404) or
+    /// is busy (408, 429), and if the connection or the body failed: after a body that failed, a
+    /// LIST follows with a delay. True after a timeout, also if no headers came within 60 s: some
+    /// servers hang on a WatchList. True for a stream that cannot be decoded or ends too early:
+    /// some servers never send the final bookmark.
     pub(super) fn falls_back_to_list_at_once(&self) -> bool {
         match self {
             Self::Status { code, .. } => {
@@ -96,8 +96,9 @@ impl ApiError {
     }
 
     /// Reports whether a WatchList or a watch that failed with this error counts toward the maximum
-    /// after which another kind of request is tried, as this kind may never work. False for a busy
-    /// server, rejected credentials and a failed connection: other requests would fail as well.
+    /// after which another kind of request is tried, as this kind may never work. False for
+    /// rejected credentials (401, 403), a busy or absent server (429, 502, 503) and a failed
+    /// connection: other requests would fail as well.
     pub(super) fn counts_toward_max_failures(&self) -> bool {
         match self {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),

@@ -31,7 +31,7 @@
 //! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
 //! | 10 s | response to the first request of the client, for which others wait | others sent |
 //! | 60 s | headers of a response, and each piece of a page | failure |
-//! | 10 s | short body: of an error, of `/version`, or of the response to an Event of the daemon | used as far as received |
+//! | 10 s | short body: of an error, of `/version`, or of the response to an object of kind Event | used as far as received |
 //! | 5 min | one page of a LIST | failure |
 //! | 10 min | all pages of a LIST | failure |
 //! | 10 s | WatchList: next initial object or final bookmark | LIST |

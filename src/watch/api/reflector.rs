@@ -172,12 +172,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Receives the initial events of a WatchList, up to its final bookmark.
     async fn initial_events(&mut self, watch: &mut Watch) -> Result<CompletedList, ApiError> {
         self.begin_list().await;
-        let (mut objects, mut in_initial_events) = (0_usize, true);
+        // Whether all events so far are added objects.
+        let (mut objects, mut has_only_added) = (0_usize, true);
         let mut bookmark_deadline = Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT;
         let mut limit = ListLimit::new(WATCH_LIST_TIMEOUT);
         loop {
             // `next` returns no timeout while events arrive without a pause.
-            if !in_initial_events && Instant::now() >= bookmark_deadline {
+            if !has_only_added && Instant::now() >= bookmark_deadline {
                 return Err(protocol_error(NO_BOOKMARK));
             }
             limit.add_bytes(watch.take_received_bytes())?;
@@ -192,8 +193,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 Err(error) => return Err(error),
             };
-            let is_initial_object = matches!(event, WatchEvent::Added(_));
-            limit.add_objects(usize::from(is_initial_object))?;
+            let is_added = matches!(event, WatchEvent::Added(_));
+            limit.add_objects(usize::from(is_added))?;
             match event {
                 WatchEvent::Added(object) => {
                     objects += 1;
@@ -213,10 +214,10 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 WatchEvent::Bookmark(_) => {}
             }
-            // Each initial object extends the deadline. The first event of another type shows that
-            // all initial objects were sent: it extends the deadline for the last time.
-            if in_initial_events {
-                in_initial_events = is_initial_object;
+            // Each added object extends the deadline. The first event of another type shows that
+            // all initial ones were sent: it extends the deadline for the last time.
+            if has_only_added {
+                has_only_added = is_added;
                 bookmark_deadline = limit
                     .deadline()
                     .min(Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT);

@@ -317,7 +317,7 @@ fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<Recommende
 /// The parent directory of the root is watched because a file is often replaced by renaming, and
 /// because the kubelet updates a mounted `ConfigMap` by replacing the symbolic link `..data` next
 /// to its files. With [`Siblings::Ignored`], other entries of that directory count only if their
-/// name begins with `..`, in case the root became such a link since the files were last found.
+/// name begins with `..`, in case the root leads through `..data` now and was not found again yet.
 fn is_relevant(event: &Event, root: &Path, siblings: Siblings) -> bool {
     const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
 

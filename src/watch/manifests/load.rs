@@ -1,6 +1,7 @@
 //! Reads manifests once: for commands, and standard input for the daemon.
 //!
-//! An unusable file or an invalid object is an error, and all others are used.
+//! An unusable file or, with `Strict`, an invalid object is an error, and all others are used. With
+//! `Lenient`, undecodable objects and patches are not used, and are notes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,7 +1,8 @@
 //! Divides the text of a manifest into documents, as kubectl does, and reads each of them.
 //!
 //! kubectl accepts quoted text whose continuation lines are not indented, but the YAML parser used
-//! here does not. On that error, the line is indented and the document is read again.
+//! here does not; nor does it accept tabs in `[]` and `{}` without spaces before them. On such an
+//! error, the line is indented and the document is read again.
 //!
 //! # Source
 //!

@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. It gets equal keys as well, and has to let the last one win, as a map does.
+//! `<<`. It gets equal keys as well, and has to let the last one win: also one of a later `<<`.
 //!
 //! # Source
 //!

@@ -74,7 +74,7 @@ fn expected(error: &serde_json::Error) -> (&'static str, Value) {
             "an object with all required fields",
             Value::Object(Map::new()),
         ),
-        // Text that is not a time is the only value whose error does not name a type.
+        // `None`: text that is not a time, the only value whose error names no type.
         Some("a timestamp string") | None => (
             "a time in the format of RFC 3339",
             Value::from("1970-01-01T00:00:00Z"),
