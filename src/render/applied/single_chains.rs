@@ -331,7 +331,7 @@ impl MatchedRules {
             }
         }
         Self {
-            is_in_order: are_in_order(&matched),
+            is_in_order: are_in_order(matched.iter().copied()),
             kept,
         }
     }

@@ -48,18 +48,18 @@ impl UnmatchedRules {
 /// in the kernel, are in their order there within each group. Equal rules are interchangeable: one
 /// that is rendered several times, as for an external IP that is listed twice, has the last
 /// position first.
-pub(super) fn are_in_order(matched: &[(usize, &DispatchRule)]) -> bool {
-    let is_ascending = matched.windows(2).all(|pair| match pair {
-        [(before, rule), (after, next)] => rule.key != next.key || before < after,
-        _ => true,
-    });
+pub(super) fn are_in_order<'r>(
+    matched: impl Iterator<Item = (usize, &'r DispatchRule)> + Clone,
+) -> bool {
+    let mut pairs = matched.clone().zip(matched.clone().skip(1));
+    let is_ascending =
+        pairs.all(|((before, rule), (after, next))| rule.key != next.key || before < after);
     is_ascending || {
-        let mut rendered: Vec<_> = matched.iter().collect();
+        let mut rendered: Vec<_> = matched.collect();
         rendered.sort_by_key(|(_, rule)| rule.key);
         let mut live = rendered.clone();
         live.sort_by_key(|(position, rule)| (rule.key, *position));
-        live.iter()
-            .zip(&rendered)
-            .all(|((_, live), (_, rendered))| live.text == rendered.text)
+        let mut pairs = live.iter().zip(&rendered);
+        pairs.all(|((_, live), (_, rendered))| live.text == rendered.text)
     }
 }

@@ -303,8 +303,7 @@ impl LiveComparison {
             };
             rules.push((position, rule));
         }
-        let positions: Vec<_> = rules.iter().map(|(at, rule)| (*at, rule)).collect();
-        is_same &= are_in_order(&positions);
+        is_same &= are_in_order(rules.iter().map(|(at, rule)| (*at, rule)));
         rules.sort_by_key(|(position, rule)| (rule.key, *position));
         let rules = rules.into_iter().map(|(_, rule)| rule);
         let service = AppliedService::new(same, rules.collect(), rendered.totals());
