@@ -78,7 +78,7 @@ impl<I: Iptables> Task<I> {
     /// Requests a sync if the addresses of NodePorts changed.
     pub(super) async fn check_periodically(&mut self, detection: &mut DriftDetection) {
         let extent = detection.periodic(self.syncer.iptables.change_detection());
-        let findings = if extent.is_empty() || self.syncer.applied_options().is_none() {
+        let findings = if extent.is_empty() {
             GuardedChainFindings::default()
         } else {
             match self
@@ -91,10 +91,8 @@ impl<I: Iptables> Task<I> {
         };
         let now = Instant::now().into_std();
         detection.guarded_chains.schedule(&findings, now);
-        if self
-            .syncer
-            .node_port_addresses_changed(&self.node_addresses())
-        {
+        let addresses = self.node_addresses();
+        if self.syncer.node_port_addresses_changed(&addresses) {
             self.request_sync();
         }
     }
@@ -107,7 +105,7 @@ impl<I: Iptables> Task<I> {
         change: &ForeignChange,
     ) {
         let Some(options) = self.syncer.applied_options() else {
-            return; // The next sync adopts or restores all rules.
+            return;
         };
         let mut extent = Extent::touched_and_recorded(change, options, &self.syncer.applied);
         if extent.is_empty() {
@@ -164,9 +162,6 @@ impl<I: Iptables> Task<I> {
     /// Reads and compares the rules again that could not be read.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        if self.syncer.applied_options().is_none() {
-            return; // The next sync adopts or restores all rules.
-        }
         let trigger = ComparisonTrigger::FollowUp;
         let compared = self.compare(detection, trigger, &extent, None).await;
         if compared.err() == Some(Interruption::RulesChanged) {
@@ -187,6 +182,10 @@ impl<I: Iptables> Task<I> {
     ) -> Result<GuardedChainFindings, Interruption> {
         let started = Instant::now().into_std();
         detection.has_read_extent = false;
+        if self.syncer.applied_options().is_none() {
+            // The state of the kernel is unknown: the next sync adopts or restores all rules.
+            return Ok(GuardedChainFindings::default());
+        }
         if self.syncer.has_unwritten() {
             // The applied state is ahead of the kernel until the rest of a payload is written.
             detection.postpone(extent.clone(), started);
