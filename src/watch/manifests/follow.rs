@@ -42,23 +42,25 @@ pub(crate) async fn follow(
     metrics: &ManifestMetrics,
     mut ingester: Ingester,
 ) -> Result<Infallible, ManifestError> {
+    let (mut logged, mut counts) = (HashSet::new(), ObjectCounts::default());
+    let mut send = |manifests: &Manifests| {
+        log_notes(&manifests.notes, &mut logged);
+        counts.listed(manifests);
+        metrics.set_skipped_objects(manifests.undecodable_objects());
+        metrics.set_ignored_fields(manifests.ignored_fields);
+        manifests.send(&mut ingester);
+    };
     if path == Path::new(STDIN) {
         // On another thread, since standard input may never end.
         let reading = spawn_blocking(move || load(&path, &options, Validation::Lenient)).await;
         let manifests = reading.map_err(|error| ManifestError::new(Path::new(STDIN), &error))?;
         let manifests = manifests.map_err(|ManifestErrors(errors)| first(errors))?;
-        log_notes(&manifests.notes, &mut HashSet::new());
-        metrics.set_skipped_objects(manifests.undecodable_objects());
-        metrics.set_ignored_fields(manifests.ignored_fields);
-        ObjectCounts::default().listed(&manifests);
-        manifests.send(&mut ingester);
+        send(&manifests);
         return std::future::pending().await;
     }
     let root = std::path::absolute(&path).map_err(|error| ManifestError::new(&path, &error))?;
     find(&root)?;
     let mut watched = WatchedManifests::new(root);
-    let mut logged = HashSet::new();
-    let mut counts = ObjectCounts::default();
     loop {
         let unusable_before = watched.unusable();
         watched = watched.read_on_thread(&path).await?;
@@ -66,11 +68,7 @@ pub(crate) async fn follow(
             tracing::info!("all manifests can be used again");
         }
         if let Some(manifests) = watched.store.changed(&options) {
-            log_notes(&manifests.notes, &mut logged);
-            counts.listed(&manifests);
-            metrics.set_skipped_objects(manifests.undecodable_objects());
-            metrics.set_ignored_fields(manifests.ignored_fields);
-            manifests.send(&mut ingester);
+            send(&manifests);
         }
         metrics.set_unusable_files(watched.unusable());
         watched.changed.wait().await;
