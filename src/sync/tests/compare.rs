@@ -45,6 +45,18 @@ pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignCha
     change
 }
 
+/// The extent of a comparison that a change triggers.
+pub(super) fn extent_of(
+    syncer: &Syncer<Fake>,
+    change: &ForeignChange,
+    depth: ComparisonDepth,
+) -> Extent {
+    match depth {
+        ComparisonDepth::Chains => Extent::touched(change, syncer.applied_options().unwrap()),
+        ComparisonDepth::Whole => Extent::whole(),
+    }
+}
+
 pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     compare_contested(syncer, extent, &BTreeSet::new()).await
 }
@@ -141,11 +153,7 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
         let commands: Vec<&str> = commands.lines().collect();
         for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
             let change = edit(syncer.iptables(), table, &commands);
-            let options = syncer.applied_options().unwrap().clone();
-            let extent = match depth {
-                ComparisonDepth::Chains => Extent::touched(&change, &options),
-                ComparisonDepth::Whole => Extent::whole(),
-            };
+            let extent = extent_of(&syncer, &change, depth);
             let drift = compare(&mut syncer, &extent).await;
             let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
             if depth == ComparisonDepth::Chains {

@@ -13,7 +13,7 @@ use crate::model::{Change, SliceName};
 const SHARED: &str = "203.0.113.1";
 
 /// A Service with external IPs.
-fn with(number: u8, external: &[&str]) -> Change {
+pub(super) fn with(number: u8, external: &[&str]) -> Change {
     let Change::Service(name, Some(mut service)) = service(number, true) else {
         unreachable!("it is there");
     };

@@ -1,26 +1,23 @@
 //! Services that name one external IP several times, as the API allows: each has a rule of its own,
 //! as with kube-proxy, and the rules are equal.
 
-use super::compare::{compare, edit, node_with, rule, scopes};
+use super::compare::{compare, edit, extent_of, node_with, rule, scopes};
+use super::frontends::with;
 use super::search::endpoint;
-use super::syncer::service;
+use super::tree_chains::TREE;
 use super::*;
 use crate::host::Fake;
-use crate::model::Change;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::drift::Extent;
+use crate::sync::drift::{ComparisonDepth, Extent};
 
 const REPEATED: &str = "203.0.113.1";
 
 /// A node with a Service that names [`REPEATED`] twice.
 async fn node(thresholds: TreeThresholds) -> Syncer<Fake> {
     let mut syncer = node_with(thresholds).await;
-    let Change::Service(name, Some(mut service)) = service(7, true) else {
-        unreachable!("it is there");
-    };
-    service.external_ips = ips(&[REPEATED, "203.0.113.2", REPEATED]).into();
-    syncer.tracker.apply(Change::Service(name, Some(service)));
+    let service = with(7, &[REPEATED, "203.0.113.2", REPEATED]);
+    syncer.tracker.apply(service);
     syncer.tracker.apply(endpoint(7, 9));
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
     syncer.iptables().take_payloads();
@@ -39,11 +36,7 @@ fn count(syncer: &Syncer<Fake>) -> usize {
 
 #[tokio::test]
 async fn equal_rules_are_no_drift() {
-    let tree = TreeThresholds {
-        nat: Some(2),
-        filter: None,
-    };
-    for thresholds in [TreeThresholds::FLAT, tree] {
+    for thresholds in [TreeThresholds::FLAT, TREE] {
         let mut syncer = node(thresholds).await;
         assert_eq!(count(&syncer), 2);
         let drift = compare(&mut syncer, &Extent::whole()).await;
@@ -53,8 +46,7 @@ async fn equal_rules_are_no_drift() {
             Table::Nat,
             &["-A KUBE-SERVICES -j ACCEPT", "-D KUBE-SERVICES -j ACCEPT"],
         );
-        let options = syncer.applied_options().unwrap().clone();
-        let touched = Extent::touched(&change, &options);
+        let touched = extent_of(&syncer, &change, ComparisonDepth::Chains);
         let drift = compare(&mut syncer, &touched).await;
         assert!(drift.is_empty(), "one chain: {drift:?}");
         syncer.once(&[]).await;
@@ -66,16 +58,11 @@ async fn equal_rules_are_no_drift() {
 async fn a_missing_one_of_equal_rules_returns() {
     let mut syncer = node(TreeThresholds::FLAT).await;
     let repeated = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", REPEATED]);
-    for is_whole in [true, false] {
+    for depth in [ComparisonDepth::Whole, ComparisonDepth::Chains] {
         let delete = format!("-D {repeated}");
         let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
         assert_eq!(count(&syncer), 1);
-        let options = syncer.applied_options().unwrap().clone();
-        let extent = if is_whole {
-            Extent::whole()
-        } else {
-            Extent::touched(&change, &options)
-        };
+        let extent = extent_of(&syncer, &change, depth);
         assert!(!compare(&mut syncer, &extent).await.is_empty());
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
@@ -87,18 +74,13 @@ async fn a_missing_one_of_equal_rules_returns() {
 
 #[tokio::test]
 async fn another_order_around_equal_rules_is_drift() {
-    for is_whole in [true, false] {
+    for depth in [ComparisonDepth::Whole, ComparisonDepth::Chains] {
         let mut syncer = node(TreeThresholds::FLAT).await;
         let between = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "203.0.113.2"]);
         let commands = [format!("-D {between}"), format!("-I {between}")];
         let commands = commands.each_ref().map(|one| &**one);
         let change = edit(syncer.iptables(), Table::Nat, &commands);
-        let options = syncer.applied_options().unwrap().clone();
-        let extent = if is_whole {
-            Extent::whole()
-        } else {
-            Extent::touched(&change, &options)
-        };
+        let extent = extent_of(&syncer, &change, depth);
         assert!(!compare(&mut syncer, &extent).await.is_empty());
     }
 }

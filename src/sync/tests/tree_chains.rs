@@ -8,7 +8,7 @@ use crate::host::Fake;
 use crate::render::TreeThresholds;
 use crate::rules::{Backend, Table};
 
-const TREE: TreeThresholds = TreeThresholds {
+pub(super) const TREE: TreeThresholds = TreeThresholds {
     nat: Some(2),
     filter: None,
 };
