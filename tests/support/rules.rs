@@ -1,15 +1,12 @@
 //! What the kernel of a namespace holds, and the names of chains, worked out independently of the
 //! crate under test.
 
-use std::process::Command;
-
 use data_encoding::BASE32;
 use deltaproxy::testing::rules::{RuleSet, Table};
 use sha2::{Digest, Sha256};
 
 use super::daemon::Backend;
 use super::netns::Netns;
-use super::process::run;
 
 /// One of the two `iptables-save` programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,9 +23,7 @@ pub fn saved(netns: &Netns, backend: Backend, family: Family) -> String {
         Family::V4 => "iptables",
         Family::V6 => "ip6tables",
     };
-    let mut save = Command::new(format!("{prefix}-{}-save", backend.name()));
-    // Tests run it thousands of times: without `ip netns exec`, which takes as long.
-    netns.enter(|| run(save.env("XTABLES_LOCKFILE", netns.xtables_lock())))
+    netns.run(&format!("{prefix}-{}-save", backend.name()))
 }
 
 /// The name of a service chain: `KUBE-SVC-`, `-SVL-`, `-EXT-` or `-FW-` of a service port.
