@@ -265,8 +265,8 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
                 // The rules in the kernel name the counters of the last sync that succeeded.
                 options.counters = self.history.counters().unwrap_or_default();
-                // A partial restore writes fixed chains only to repair them, and `Options` stands
-                // for those of which rules of fixed chains depend as well.
+                // A partial restore writes fixed chains only to repair them, and they depend on
+                // the options that `Options` stands for.
                 let rewrite = self.history.rerender_reason(options);
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }

@@ -33,7 +33,7 @@ pub struct AppliedChanges {
 }
 
 impl AppliedChanges {
-    /// Adds changes of other Services, which were applied later.
+    /// Adds changes that were applied later.
     pub(crate) fn append(&mut self, later: Self) {
         self.triggers.extend(later.triggers);
         self.before.extend(later.before);
