@@ -15,8 +15,11 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
     let node = Node::new(Backend::Nft);
     let file = |name: &str| node.manifests.path().join(name);
     let (broken, state) = (file(".broken"), tempfile::tempdir().expect("a folder"));
+    // The search for what fails also restores what was applied before, which would be the last
+    // failed payload for a moment if it failed too.
     let script = format!(
-        "[ -e {} ] || exec $REAL \"$@\"\ncat >/dev/null; echo 'out of order' >&2; exit 1",
+        "[ -e {0} ] || exec $REAL \"$@\"\npayload=$(cat)\ncase $payload in\n*\"$(cat {0})\"*) \
+         echo 'out of order' >&2; exit 1;;\nesac\nprintf '%s\\n' \"$payload\" | $REAL \"$@\"",
         broken.display()
     );
     let flag = format!("--state-dir={}", state.path().display());
@@ -38,10 +41,12 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
     );
     assert!(page("failed").starts_with("# IPv4: no failed restore"));
 
-    std::fs::write(&broken, "").expect("write a file");
+    let change = |last: u8| node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
+    let rule = |last: u8| format!("--to-destination 10.4.0.{last}:8080");
     for last in [13, 14] {
-        node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
-        let wanted = format!("--to-destination 10.4.0.{last}:8080");
+        let wanted = rule(last);
+        std::fs::write(&broken, &wanted).expect("write a file");
+        change(last);
         eventually(PATIENCE, || {
             let failed = page("failed");
             let is_shown = failed.contains(&wanted) && failed.contains("out of order");
@@ -53,10 +58,15 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
     }
     // Syncs go on without a place for the file.
     drop(state);
+    std::fs::write(&broken, rule(15)).expect("write a file");
+    change(15);
     eventually(PATIENCE, || {
         let log = daemon.log();
         ensure(log.contains("cannot write the failed payload"), || log)
     });
-    std::fs::remove_file(&broken).expect("remove a file");
-    node.wait_for_rule("--to-destination 10.4.0.14:8080");
+    let other = SHOP
+        .replace("shop", "cafe")
+        .replace("10.96.0.10", "10.96.0.11");
+    node.write(&format!("{SHOP}---\n{other}"));
+    node.wait_for_rule("default/cafe:http cluster IP");
 }
