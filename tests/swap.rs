@@ -99,7 +99,7 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
         }
         wait_for_marker(&lab, number);
         serves_metrics(&lab, next);
-        assert_eq!(has_trees(&lab), dispatch == TREE, "{}", proxy.log());
+        wait_for_trees(&lab, dispatch == TREE);
         traffic.wait_for(AFTER);
         let (connections, failures) = traffic.end();
         let name = if next.is_deltaproxy() {
@@ -129,21 +129,20 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
 
-/// Reports whether the rules of both families have chains of dispatch trees, for cluster IPs and
-/// for external IPs.
-fn has_trees(lab: &Lab) -> bool {
-    let found = [Family::V4, Family::V6].map(|family| {
-        let rules = lab.rules(family);
-        [":KUBE-SVC-", ":KUBE-EXT-"].map(|start| {
-            let mut chains = rules.lines().filter(|line| line.starts_with(start));
-            chains.any(|line| line.contains('/'))
-        })
-    });
-    let [first, rest @ ..] = found.as_flattened() else {
-        unreachable!()
-    };
-    assert!(rest.iter().all(|one| one == first), "{found:?}");
-    *first
+/// Waits until the rules of both families have chains of dispatch trees, for cluster IPs and for
+/// external IPs, or have none. Those of the last proxy are still there when a marker appears: its
+/// rule is in the table `filter`, which is committed before `nat`.
+fn wait_for_trees(lab: &Lab, are_wanted: bool) {
+    for family in [Family::V4, Family::V6] {
+        eventually(PATIENCE, || {
+            let rules = lab.rules(family);
+            let found = [":KUBE-SVC-", ":KUBE-EXT-"].map(|start| {
+                let mut chains = rules.lines().filter(|line| line.starts_with(start));
+                chains.any(|line| line.contains('/'))
+            });
+            ensure(found == [are_wanted; 2], || rules)
+        });
+    }
 }
 
 /// Waits until a proxy that starts next to another one has dealt with the rules: until then, it
