@@ -25,7 +25,6 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
     let flag = format!("--state-dir={}", state.path().display());
     let bin = with_restore(Backend::Nft, &script);
     let daemon = node.start_with(bin, &["--profiling", &flag]);
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
     let page = |path: &str| {
         let page = http::get(
             &node.netns,
@@ -34,11 +33,12 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
         );
         page.map_or_else(|why| why, |(_, text)| text)
     };
-    let applied = page("applied");
-    assert!(
-        applied.contains("--to-destination 10.4.0.12:8080"),
-        "{applied}"
-    );
+    eventually(PATIENCE, || {
+        let applied = page("applied");
+        ensure(applied.contains("--to-destination 10.4.0.12:8080"), || {
+            applied
+        })
+    });
     assert!(page("failed").starts_with("# IPv4: no failed restore"));
 
     let change = |last: u8| node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
