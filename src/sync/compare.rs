@@ -53,14 +53,17 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the result of a reading that was abandoned after this time.
+    /// Returns the complete part of a reading that was abandoned after this time: the check of the
+    /// guarded chains, or what `guarded` has of one that did not end.
     pub(super) fn abandoned(
+        self,
         extent: &Extent,
-        guarded: GuardedChainFindings,
+        guarded: Option<GuardedChainFindings>,
         after: Duration,
     ) -> Self {
         Self {
-            guarded,
+            guarded: guarded.unwrap_or(self.guarded),
+            tables: self.tables,
             service_chains: extent.service_chains.clone(),
             // No program failed: the reading would have delayed a due sync. Logs show it as a
             // timeout.

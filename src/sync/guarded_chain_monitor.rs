@@ -51,11 +51,20 @@ pub(super) struct GuardedChainMonitor {
     unreadable: BTreeSet<Table>,
     /// Fixed chains that held third-party rules recently.
     rewrites: RewriteBackoff,
-    /// Table that is being checked.
-    current: Option<Table>,
+    /// Check that is running.
+    running: Option<RunningCheck>,
     /// A sync ended after the last periodic check. Detection by table sizes misses a change by
     /// another program right after a restore, so the next periodic check is of all tables.
     has_synced: bool,
+}
+
+/// Check of the guarded chains that is running.
+#[derive(Debug)]
+struct RunningCheck {
+    /// Table that is being read.
+    table: Table,
+    /// Findings about the tables before it.
+    findings: GuardedChainFindings,
 }
 
 /// Findings of one check of the guarded chains.
@@ -92,7 +101,7 @@ impl GuardedChainMonitor {
             early_intervals: &[],
             unreadable: BTreeSet::new(),
             rewrites: RewriteBackoff::default(),
-            current: None,
+            running: None,
             has_synced: false,
         }
     }
@@ -127,19 +136,21 @@ impl GuardedChainMonitor {
         TABLES.into_iter().filter(needs_check).collect()
     }
 
-    /// Returns the findings of a check that was abandoned after this time: the table that was
-    /// being checked counts as unreadable.
-    pub(super) fn abandoned(&mut self, after: Duration) -> GuardedChainFindings {
-        let mut findings = GuardedChainFindings::default();
-        if let Some(table) = self.current {
-            let cause = RunError::Failed {
-                program: "iptables".to_owned(),
-                exit: ProgramExit::TimedOut(after),
-                stderr: String::new(),
-            };
-            self.note_readability(table, Some(cause), &mut findings);
-        }
-        findings
+    /// Ends a check that was abandoned after this time: the table that was being checked counts as
+    /// unreadable. Returns the findings about it and the tables before it; `None` if no check was
+    /// running.
+    pub(super) fn abandoned(&mut self, after: Duration) -> Option<GuardedChainFindings> {
+        let RunningCheck {
+            table,
+            mut findings,
+        } = self.running.take()?;
+        let cause = RunError::Failed {
+            program: "iptables".to_owned(),
+            exit: ProgramExit::TimedOut(after),
+            stderr: String::new(),
+        };
+        self.note_readability(table, Some(cause), &mut findings);
+        Some(findings)
     }
 
     /// Sets the time of the next check after one that ended `now`, not after its start: if iptables
@@ -167,13 +178,15 @@ impl GuardedChainMonitor {
         now: Instant,
     ) -> GuardedChainFindings {
         let mut findings = GuardedChainFindings::default();
-        let mut all_edited_chains = Vec::new();
+        let (mut all_edited_chains, mut read_tables) = (Vec::new(), Vec::new());
         for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
-            self.current = Some(table);
-            match check_table(iptables, table, options).await {
+            self.running = Some(RunningCheck { table, findings });
+            let checked = check_table(iptables, table, options).await;
+            let running = self.running.take();
+            findings = running.map_or_else(Default::default, |check| check.findings);
+            match checked {
                 Ok(TableCheck::Gone(loss)) => {
                     findings.gone = Some((table, loss));
-                    self.current = None;
                     return findings;
                 }
                 Ok(TableCheck::Present {
@@ -187,16 +200,16 @@ impl GuardedChainMonitor {
                     findings.incomplete_chains.extend(incomplete_chains);
                     findings.missing_jumps.extend(missing_jumps);
                     all_edited_chains.extend(edited_chains.into_iter().map(|chain| (table, chain)));
+                    read_tables.push(table);
                     self.note_readability(table, unprintable, &mut findings);
                 }
                 Err(error) => self.note_readability(table, Some(error), &mut findings),
             }
         }
-        self.current = None;
         let first_wait = self.every.unwrap_or(SHORTEST_INTERVAL);
-        findings.due_rewrites = self
-            .rewrites
-            .due(&all_edited_chains, tables, first_wait, now);
+        findings.due_rewrites =
+            self.rewrites
+                .due(&all_edited_chains, &read_tables, first_wait, now);
         findings
     }
 

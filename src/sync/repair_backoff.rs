@@ -126,8 +126,9 @@ impl RewriteBackoff {
         self.0.keys().any(|(of, _)| *of == table)
     }
 
-    /// Notes the chains in which a check of these tables found third-party rules; returns those to
-    /// rewrite now. A chain may be rewritten again after `first_wait`, which doubles each time.
+    /// Notes the chains in which a check found third-party rules; returns those to rewrite now.
+    /// `tables` are those that could be read. A chain may be rewritten again after `first_wait`,
+    /// which doubles each time.
     pub(super) fn due(
         &mut self,
         found: &[FixedChain],

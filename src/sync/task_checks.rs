@@ -58,7 +58,7 @@ impl ReadingEnd {
             Self::Interrupted => reading.interrupted(),
             Self::Abandoned => {
                 let guarded = detection.guarded_chains.abandoned(after);
-                Reading::abandoned(extent, guarded, after)
+                reading.abandoned(extent, guarded, after)
             }
         }
     }

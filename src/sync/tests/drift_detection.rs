@@ -3,7 +3,6 @@
 use super::*;
 use crate::render::{LiveChains, LiveRules};
 use crate::sync::compare::Reading;
-use crate::sync::guarded_chain_monitor::GuardedChainFindings;
 use crate::sync::pacer::RunTimes;
 
 #[expect(
@@ -98,6 +97,6 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
     assert_eq!(complete.depth(whole), whole);
     assert_eq!(complete.interrupted().depth(whole), ComparisonDepth::Chains);
     let took = Duration::from_secs(1);
-    let failed = Reading::abandoned(&Extent::whole(), GuardedChainFindings::default(), took);
+    let failed = Reading::default().abandoned(&Extent::whole(), None, took);
     assert_eq!(failed.depth(whole), whole);
 }

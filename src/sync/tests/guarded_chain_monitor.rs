@@ -66,3 +66,30 @@ async fn a_dry_run_never_checks() {
     guarded_chains.schedule(&result, now);
     assert_eq!(guarded_chains.next_check(), None);
 }
+
+#[test]
+fn an_abandoned_check_keeps_its_findings() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    let now = Instant::now();
+    let mut guarded_chains = GuardedChainMonitor::new(None, now);
+    let after = Duration::from_secs(5);
+    assert!(guarded_chains.abandoned(after).is_none());
+    guarded_chains.running = Some(RunningCheck {
+        table: Table::Filter,
+        findings: GuardedChainFindings {
+            readable_again: vec![Table::Mangle],
+            ..GuardedChainFindings::default()
+        },
+    });
+    let findings = guarded_chains.abandoned(after).unwrap();
+    assert_eq!(findings.readable_again, [Table::Mangle]);
+    let [(table, _)] = findings.newly_unreadable[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(table, Table::Filter);
+    assert_eq!(*guarded_chains.unreadable(), [Table::Filter].into());
+    assert!(guarded_chains.abandoned(after).is_none());
+}

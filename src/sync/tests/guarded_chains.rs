@@ -145,6 +145,31 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
     );
 }
 
+#[tokio::test]
+async fn a_failed_check_does_not_reset_the_wait_between_rewrites() {
+    let mut checked = CheckedKernel::new().await;
+    let before = checked.kernel().rules();
+    let command = "-A KUBE-FORWARD -j ACCEPT";
+    edit(checked.kernel(), Table::Filter, command);
+    let [first] = checked.check().await.due_rewrites[..] else {
+        panic!("not found");
+    };
+    checked.kernel().set_rules(before);
+    // The wait is over when the next check runs.
+    for _ in Table::ALL {
+        checked.kernel().inject(Fault::List);
+    }
+    assert_eq!(checked.check().await.due_rewrites, []);
+    edit(checked.kernel(), Table::Filter, command);
+    let [second] = checked.check().await.due_rewrites[..] else {
+        panic!("not found");
+    };
+    assert!(
+        second.is_back && second.wait == 2 * first.wait,
+        "{second:?}"
+    );
+}
+
 /// Every unprintable rule is a third-party one, so the chain can be rewritten without a read.
 #[tokio::test]
 async fn an_unprintable_fixed_chain_is_rewritten() {

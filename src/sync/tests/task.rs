@@ -441,6 +441,22 @@ async fn an_interrupted_verification_keeps_what_its_check_has_found() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
+    let steps = [
+        (0, Listed),
+        (0, Comes(1)),
+        (0, Ready(1)),
+        (1500, SaveTakes(30)),
+        (1600, DueRewrite("-A KUBE-MARK-MASQ -j ACCEPT")),
+        (3000, Comes(2)),
+    ];
+    let kernel = run(&steps, VERIFIED, 9000).await;
+    assert_eq!(kernel.restores.take(), [0, 8000]);
+    let rules = kernel.fake.rules().to_save_text();
+    assert!(!rules.contains("-A KUBE-MARK-MASQ -j ACCEPT"), "{rules}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_verification_that_could_not_read_is_repeated_without_a_change() {
     let steps = [(0, Listed), (1500, Unprintable)];
     let kernel = run(&steps, VERIFIED, 7900).await;
