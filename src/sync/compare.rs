@@ -215,10 +215,10 @@ impl<I: Iptables> Syncer<I> {
     /// that is changing are no drift. Afterwards the applied state describes the kernel, unless a
     /// full sync is forced; the next sync writes what differs from the rendered rules.
     ///
-    /// Dispatch chains in `contested`, which another program keeps changing, are rewritten whole if
-    /// they were listed one by one and differ. If that program is a second proxy that repairs the
-    /// same chain, both would insert a missing rule; whole chains are equal, whichever comes last.
-    /// A comparison of whole tables ignores `contested`.
+    /// Another program keeps changing what is in `contested`, so that its repair will be delayed.
+    /// Dispatch chains in it are rewritten whole if they were listed one by one and differ. If that
+    /// program is a second proxy that repairs the same chain, both would insert a missing rule;
+    /// whole chains are equal, whichever comes last. A comparison of whole tables ignores these.
     pub(super) fn find_drift(
         &mut self,
         reading: &mut Reading,
@@ -248,7 +248,10 @@ impl<I: Iptables> Syncer<I> {
         if let Some((table, loss)) = &guarded.gone {
             drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
             self.force_full(FullReason::Flushed);
-            self.after_flush = self.state_after_flush(*table, loss);
+            // A delayed sync reads the kernel: another program may have changed it again.
+            let is_delayed = !drift.repair_keys.is_disjoint(contested);
+            let known = || self.state_after_flush(*table, loss);
+            self.after_flush = (!is_delayed).then(known).flatten();
             return drift;
         }
         self.compare_service_chains(reading, &mut drift);

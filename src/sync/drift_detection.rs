@@ -299,9 +299,13 @@ impl VerificationSchedule {
             && self.generation == generation
     }
 
-    /// Returns the names of the programs whose changes triggered the next verification, if known.
-    pub(super) const fn programs(&self) -> &BTreeSet<String> {
-        &self.programs
+    /// Returns the names of the programs whose changes triggered a comparison of this depth that no
+    /// single change triggered, if known: a verification, unlike a periodic check, has some.
+    pub(super) fn programs(&self, depth: ComparisonDepth) -> BTreeSet<String> {
+        match depth {
+            ComparisonDepth::Whole => self.programs.clone(),
+            ComparisonDepth::Chains => BTreeSet::new(),
+        }
     }
 
     /// Reports whether changes of single chains may still interrupt the current verification.

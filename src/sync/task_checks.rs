@@ -159,13 +159,16 @@ impl<I: Iptables> Task<I> {
         self.report_repair(detection);
     }
 
-    /// Reads and compares the rules again that could not be read.
+    /// Reads and compares the rules again that could not be read; if these are all, schedules a
+    /// verification, so that interruptions count.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        let trigger = ComparisonTrigger::FollowUp;
-        let compared = self.compare(detection, trigger, &extent, None).await;
-        if compared.err() == Some(Interruption::RulesChanged) {
-            detection.postpone(extent, Instant::now().into_std());
+        if extent.depth == ComparisonDepth::Whole {
+            detection.verifications.request(Instant::now().into_std());
+        } else {
+            let trigger = ComparisonTrigger::FollowUp;
+            // Not interrupted: only a reading of all rules is.
+            let _ = self.compare(detection, trigger, &extent, None).await;
         }
     }
 
@@ -191,17 +194,15 @@ impl<I: Iptables> Task<I> {
             detection.postpone(extent.clone(), started);
             return Ok(GuardedChainFindings::default());
         }
+        let may_be_interrupted = detection.verifications.may_be_interrupted();
         // The check that follows a change is not interrupted by the next change.
-        let may_be_interrupted = change.is_none() && extent.depth == ComparisonDepth::Whole;
-        let on_change = if may_be_interrupted && detection.verifications.may_be_interrupted() {
-            OnChange::Interrupt
-        } else {
-            OnChange::Continue
+        let on_change = match (change, extent.depth) {
+            (None, ComparisonDepth::Whole) if may_be_interrupted => OnChange::Interrupt,
+            _ => OnChange::Continue,
         };
         let mut reading = self.read(detection, extent, on_change).await?;
-        let unreadable = detection.guarded_chains.unreadable();
-        self.reporter
-            .guarded_chains_checked(&reading.guarded, unreadable);
+        let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
+        self.reporter.guarded_chains_checked(guarded, unreadable);
         for (table, cause) in &reading.guarded.newly_unreadable {
             if matches!(cause, RunError::Unprintable { .. }) {
                 self.syncer.note_unprintable(*table);
@@ -210,10 +211,10 @@ impl<I: Iptables> Task<I> {
         let depth = reading.depth(extent.depth);
         let contested = detection.backoff.contested(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
-        let programs = change.map_or(detection.verifications.programs(), |change| {
-            &change.programs
-        });
-        drift.programs.clone_from(programs);
+        drift.programs = match change {
+            Some(change) => change.programs.clone(),
+            None => detection.verifications.programs(extent.depth),
+        };
         let failure = reading.failure.as_ref();
         let now = Instant::now().into_std();
         let repair_delay = detection.plan_repair(&drift.repair_keys, now);
@@ -227,8 +228,8 @@ impl<I: Iptables> Task<I> {
             delayed_chains: detection.backoff.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
-        let is_all = failure.is_none() && depth == extent.depth;
-        detection.has_read_extent = is_all && reading.to_reread.is_empty();
+        detection.has_read_extent =
+            failure.is_none() && depth == extent.depth && reading.to_reread.is_empty();
         detection.postpone(reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(started);

@@ -446,7 +446,7 @@ async fn a_chain_that_another_program_repaired_is_no_drift() {
 }
 
 /// Flushes the nat table, and returns what a check of it finds.
-async fn flush_nat(syncer: &mut Syncer<Fake>) -> Drift {
+pub(super) async fn flush_nat(syncer: &mut Syncer<Fake>, contested: &BTreeSet<RepairKey>) -> Drift {
     let rules = syncer.iptables().rules();
     let flushes = rules
         .chains(Table::Nat)
@@ -455,14 +455,14 @@ async fn flush_nat(syncer: &mut Syncer<Fake>) -> Drift {
     let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &flushes);
     let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    compare(syncer, &extent).await
+    compare_contested(syncer, &extent, contested).await
 }
 
 #[tokio::test]
 async fn a_flushed_nat_table_is_restored_without_another_reading() {
     let mut syncer = node().await;
     let before = sorted(&syncer);
-    let drift = flush_nat(&mut syncer).await;
+    let drift = flush_nat(&mut syncer, &BTreeSet::new()).await;
     let kind = (Table::Nat, DriftKind::FlushedTable);
     assert!(drift.counts.contains_key(&kind), "{drift:?}");
     syncer.iptables().inject(Fault::Save);
@@ -481,7 +481,7 @@ async fn a_flushed_nat_table_is_restored_without_another_reading() {
 async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
     let mut syncer = node().await;
     let before = sorted(&syncer);
-    flush_nat(&mut syncer).await;
+    flush_nat(&mut syncer, &BTreeSet::new()).await;
     syncer.iptables().inject(Fault::Restore);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     syncer.iptables().inject(Fault::Save);

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::compare::{compare_contested, edit, node, node_with, rule, scopes, sorted};
+use super::compare::{compare_contested, edit, flush_nat, node, node_with, rule, scopes, sorted};
 use super::*;
+use crate::host::Fault;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
 use crate::sync::drift::Extent;
+use crate::sync::pacer::SyncResult;
 
 /// Two programs that append a rule twice and delete both never agree.
 #[tokio::test]
@@ -47,6 +49,16 @@ async fn a_chain_that_the_second_proxy_has_repaired_is_not_written_again() {
         syncer.once(&[]).await;
         assert_eq!(syncer.iptables().take_payloads(), Vec::<String>::new());
     }
+}
+
+/// Until a delayed repair, another program may change the table again.
+#[tokio::test]
+async fn a_delayed_restore_after_a_flush_reads() {
+    let mut syncer = node().await;
+    let contested = BTreeSet::from([(Table::Nat, Box::from("*"))]);
+    flush_nat(&mut syncer, &contested).await;
+    syncer.iptables().inject(Fault::Save);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
 }
 
 const TREE: TreeThresholds = TreeThresholds {

@@ -163,6 +163,8 @@ enum Step {
     Ready(u8),
     /// The next restore fails.
     Broken,
+    /// The next table cannot be read.
+    SaveFails,
     /// From now on payloads with this text are rejected.
     Poisoned(&'static str),
     /// No listing ends from now on.
@@ -183,7 +185,7 @@ enum Step {
 }
 use Step::{
     Broken, Comes, DueRewrite, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
-    SaveTakes, Unprintable,
+    SaveFails, SaveTakes, Unprintable,
 };
 
 fn service(number: u8) -> Change {
@@ -211,6 +213,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
         Comes(number) => changes.send(IpFamily::V4, service(*number)),
         Ready(number) => changes.send(IpFamily::V4, endpoint(*number, 9)),
         Broken => kernel.fake.inject(Fault::Restore),
+        SaveFails => kernel.fake.inject(Fault::Save),
         Poisoned(text) => kernel.fake.set_poisons(&[(*text, Poison::Line)]),
         ListHangs => kernel.list_hangs.set(true),
         SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
@@ -454,6 +457,27 @@ async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
     assert_eq!(kernel.restores.take(), [0, 8000]);
     let rules = kernel.fake.rules().to_save_text();
     assert!(!rules.contains("-A KUBE-MARK-MASQ -j ACCEPT"), "{rules}");
+}
+
+/// Otherwise changes by other programs could interrupt each of them.
+#[tokio::test(start_paused = true)]
+async fn another_reading_of_all_rules_is_interrupted_like_a_verification() {
+    let steps = [
+        (0, Listed),
+        (0, Comes(1)),
+        (0, Ready(1)),
+        (1500, SaveFails),
+        (2000, EventsLost),
+        (5000, SaveTakes(2)),
+        (8000, Flushed),
+    ];
+    let verify = Some(Duration::from_secs(600));
+    let intervals = Intervals { verify, ..VERIFIED };
+    let kernel = run(&steps, intervals, 9900).await;
+    let lists = kernel.lists.take();
+    let after = |time: u64| lists.iter().filter(|at| **at >= time).count();
+    // The fixed chains of three tables, the changed chain, and the three tables again.
+    assert_eq!((after(7000), after(8000)), (7, 4), "{lists:?}");
 }
 
 #[tokio::test(start_paused = true)]
