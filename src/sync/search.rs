@@ -285,32 +285,29 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
-        if self.try_all(options, search).await?.is_applied() {
-            return Ok(());
+        let trial = self.try_all(options, search).await?;
+        if trial.is_applied() || !self.lower_fallbacks(search) {
+            return trial.or_node_fault();
         }
-        self.lower_fallbacks(search);
         self.try_all(options, search).await?.or_node_fault()
     }
 
-    /// Takes the reject rules from the newly quarantined Services without endpoints.
-    fn lower_fallbacks(&mut self, search: &SearchResult) {
-        for name in self.quarantined_without_endpoints(search) {
-            self.lower_fallback(&name);
+    /// Takes the reject rules from newly quarantined Services; reports whether any had some.
+    fn lower_fallbacks(&mut self, search: &SearchResult) -> bool {
+        let names = self.quarantined_without_endpoints(search);
+        for name in &names {
+            self.lower_fallback(name);
         }
+        !names.is_empty()
     }
 
     /// Returns the newly quarantined Services that are rendered without endpoints.
     fn quarantined_without_endpoints(&self, search: &SearchResult) -> Vec<ServiceName> {
         let is_without_endpoints =
             |name: &ServiceName| self.quarantine.fallback(name) == Some(Fallback::NoEndpoints);
-        let quarantined = search
-            .quarantined
-            .iter()
-            .map(|quarantined| &quarantined.name);
-        quarantined
-            .filter(|name| is_without_endpoints(name))
-            .cloned()
-            .collect()
+        let names = search.quarantined.iter().map(|one| &one.name);
+        let names = names.filter(|name| is_without_endpoints(name));
+        names.cloned().collect()
     }
 
     /// Writes reject rules for newly quarantined Services that never had rules applied. After an

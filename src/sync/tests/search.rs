@@ -229,6 +229,18 @@ async fn a_quarantined_service_is_retried_alone() {
     }
 }
 
+/// Another one could not succeed: a retry has no reject rules to leave out.
+#[tokio::test]
+async fn a_full_restore_that_fails_after_a_retry_is_not_repeated_at_once() {
+    let mut syncer = poisoned(Poison::Kill, &[4]).await;
+    wait(10);
+    syncer.iptables().set_poisons(&[("KUBE", Poison::Kill)]);
+    let outcome = syncer.once(&[]).await;
+    let retry = outcome.quarantine_retry.unwrap();
+    assert_eq!((retry.restores, retry.failed), (2, 2));
+    assert!(retry.kernel_unknown.is_some());
+}
+
 #[tokio::test]
 async fn a_corrected_service_is_released_from_quarantine() {
     for how in WAYS {
