@@ -163,6 +163,32 @@ fn rules_of_both_backends_go_and_others_stay() {
     assert_eq!(shown, "# nothing to remove\n");
 }
 
+#[test]
+fn rules_that_a_running_daemon_restores_are_reported() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let mut daemon = node.start(backend_programs(Backend::Nft));
+    node.wait_for_rule(ENDPOINT);
+    wait_for_canaries(&node);
+    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!(code, Some(1), "{done}");
+    assert!(done.contains("IPv4 nft nat: removed 3 jumps"), "{done}");
+    for text in [
+        "error: IPv4 nft nat: another program has written rules again\n",
+        "error: IPv6 nft nat: another program has written rules again\n",
+        "hint: a proxy still runs on this node",
+    ] {
+        assert_eq!(said.matches(text).count(), 1, "{said}");
+    }
+    daemon.terminate();
+    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!((code, &*said), (Some(0), ""));
+    let left = everything(&node.netns, Backend::Nft);
+    assert_eq!(ours(&left), Vec::<&String>::new());
+}
+
 /// It takes other programs to remove.
 #[test]
 fn what_mode_ipvs_left_is_told() {

@@ -6,6 +6,7 @@
 //! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::terminal::{self, Progress};
 use crate::config::CleanupArgs;
@@ -19,6 +20,14 @@ use crate::rules::{Backend, Table, Text};
 
 /// Separator between an error and its hint.
 const HINT: &str = "\nhint: ";
+
+/// Time after which the removed jumps are looked for once more. An idle deltaproxy restores them
+/// within a tenth of a second, kube-proxy only within 30 seconds.
+const SETTLING_TIME: Duration = Duration::from_millis(500);
+
+/// Hint if rules come back.
+const RUNNING_PROXY: &str = "a proxy still runs on this node: remove its Pod or its service first, \
+                             then run `cleanup` again";
 
 /// Mode of a cleanup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +63,7 @@ pub(super) fn everywhere(choice: BackendChoice, mode: CleanupMode) -> anyhow::Re
         output: Vec::new(),
         failures: Vec::new(),
         hints: BTreeSet::new(),
+        cleaned: Vec::new(),
     };
     runtime.block_on(cleanup.everywhere(choice));
     drop(progress);
@@ -84,6 +94,8 @@ struct Cleanup {
     failures: Vec<String>,
     /// Hints, printed once for all failures.
     hints: BTreeSet<String>,
+    /// Places whose jumps in nat were removed, with their iptables binaries.
+    cleaned: Vec<(String, Binaries)>,
 }
 
 impl Cleanup {
@@ -96,6 +108,7 @@ impl Cleanup {
                 self.rules(&place, programs).await;
             }
         }
+        self.look_again().await;
         if !has_programs {
             let which = match choice {
                 BackendChoice::Nft => "iptables-nft",
@@ -162,6 +175,10 @@ impl Cleanup {
             return self.fail(place, &error);
         }
         let (jumps, chains) = (removal.jumps, removal.chains);
+        if removal.table == Table::Nat && jumps > 0 {
+            let programs = iptables.binaries().clone();
+            self.cleaned.push((place.to_owned(), programs));
+        }
         if (jumps, chains) != (0, 0) {
             let (jumps, chains) = (count(jumps, "jump"), count(chains, "chain"));
             self.print(format!("{place}: removed {jumps} and {chains}"));
@@ -170,6 +187,25 @@ impl Cleanup {
             self.print(format!(
                 "{place}: `{chain}` is emptied but kept, as third-party rules jump to it"
             ));
+        }
+    }
+
+    /// Fails if a program has written removed jumps again.
+    async fn look_again(&mut self) {
+        if self.cleaned.is_empty() {
+            return;
+        }
+        tokio::time::sleep(SETTLING_TIME).await;
+        for (place, programs) in std::mem::take(&mut self.cleaned) {
+            let iptables = Exec::new(programs, ExecOptions::default());
+            // It was readable before; a failure now says nothing about the rules.
+            if let Ok(saved) = printable(&iptables, Table::Nat).await
+                && Removal::of(&saved).iter().any(|removal| removal.jumps > 0)
+            {
+                self.failures
+                    .push(format!("{place}: another program has written rules again"));
+                self.hints.insert(RUNNING_PROXY.to_owned());
+            }
         }
     }
 
