@@ -29,7 +29,10 @@ fn the_end_of_an_error_is_logged() {
         .netns
         .enter(|| TcpListener::bind(("0.0.0.0", Daemon::HEALTH.port())).expect("a free port"));
     let daemon = node.spawn(backend_programs(Backend::Nft), &[]);
-    wait_for_log(&daemon, "cannot serve health; retrying");
+    wait_for_log(
+        &daemon,
+        "cannot serve health; retrying in 5s, rules are synced meanwhile",
+    );
     drop(taken);
     wait_for_log(&daemon, "serving health now");
     node.write("{");

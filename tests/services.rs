@@ -264,7 +264,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     assert_eq!(
         said,
         "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
-         ...; a full sync deletes them\n"
+         ...; a full sync deletes those of no Service\n"
     );
     // They are of none of these, and documents have them.
     for args in [&["web"][..], &["-n=shop"], &["-ojson"]] {

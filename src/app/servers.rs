@@ -216,7 +216,8 @@ async fn serve_both(
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let health = async {
-        let listener = listener(serving.healthz, "health", serving.bind_failure, stop)
+        let server = ("health", "--healthz-bind-address");
+        let listener = listener(serving.healthz, server, serving.bind_failure, stop)
             .await
             .inspect_err(|error| recorder.record(Event::HealthNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
@@ -225,7 +226,8 @@ async fn serve_both(
         anyhow::Ok(())
     };
     let metrics = async {
-        let listener = listener(serving.metrics, "metrics", serving.bind_failure, stop)
+        let server = ("metrics", "--metrics-bind-address");
+        let listener = listener(serving.metrics, server, serving.bind_failure, stop)
             .await
             .inspect_err(|error| recorder.record(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
@@ -237,11 +239,11 @@ async fn serve_both(
     try_join(health, metrics).await.map(drop)
 }
 
-/// Returns the listener of a server; `None` if it has no address, or if stopped before the address
-/// was free.
+/// Returns the listener of a server, given its name and the flag of its address; `None` if it has
+/// no address, or if stopped before the address was free.
 async fn listener(
     address: Option<SocketAddr>,
-    name: &str,
+    (name, flag): (&str, &str),
     bind_failure: BindFailure,
     stop: &CancellationToken,
 ) -> anyhow::Result<Option<TcpListener>> {
@@ -249,7 +251,7 @@ async fn listener(
         return Ok(None);
     };
     match bind_failure {
-        BindFailure::Retry => Ok(listen_retrying(address, name, stop).await),
+        BindFailure::Retry => Ok(listen_retrying(address, name, flag, stop).await),
         BindFailure::Exit => listen(address)
             .map(Some)
             .with_context(|| format!("--bind-address-hard-fail: cannot serve {name}")),

@@ -33,7 +33,11 @@ nothing: it has no run and no cleanup.",
     exit_status: &[
         ("0", "done"),
         ("1", "failed; for diff: differences"),
-        ("2", "for diff: the comparison failed"),
+        (
+            "2",
+            "a manifest cannot be used; the others were. For diff also: the comparison\n\
+             failed",
+        ),
         INVALID_FLAGS,
     ],
     files: &[XTABLES_LOCK, SERVICE_ACCOUNT],
@@ -114,7 +118,11 @@ unchanged. Remains of mode ipvs are reported and kept.",
     ],
     exit_status: &[
         ("0", "only what is listed above as kept is left"),
-        ("1", "something could not be removed; everything else was"),
+        (
+            "1",
+            "something could not be removed, while everything else was; or a proxy\n\
+             that still runs restored rules",
+        ),
         INVALID_FLAGS,
     ],
     files: &[XTABLES_LOCK],

@@ -59,10 +59,11 @@ enum Wildcard {
 }
 
 /// Listens on an address, and retries as long as that fails. `name` stands for the server in the
-/// log. Returns `None` if stopped before it succeeded.
+/// log, `flag` sets the address. Returns `None` if stopped before it succeeded.
 pub(crate) async fn listen_retrying(
     address: SocketAddr,
     name: &str,
+    flag: &str,
     stop: &CancellationToken,
 ) -> Option<TcpListener> {
     let mut has_failed = false;
@@ -76,7 +77,10 @@ pub(crate) async fn listen_retrying(
             }
             Err(ListenError { source, .. }) => {
                 has_failed = true;
-                tracing::error!(%address, error = %source, "cannot serve {name}; retrying in {RETRY:?}");
+                tracing::error!(
+                    %address, flag, error = %source,
+                    "cannot serve {name}; retrying in {RETRY:?}, rules are synced meanwhile"
+                );
             }
         }
         tokio::select! {
@@ -152,12 +156,16 @@ mod tests {
             tokio::time::sleep(RETRY * 3 / 2).await;
             drop(first);
         };
-        let (second, ()) = tokio::join!(listen_retrying(address, "a test", &stop), later);
+        let (second, ()) = tokio::join!(listen_retrying(address, "a test", "--test", &stop), later);
         assert_eq!(second.unwrap().local_addr().unwrap(), address);
 
         let taken = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         stop.cancel();
         let address = taken.local_addr().unwrap();
-        assert!(listen_retrying(address, "a test", &stop).await.is_none());
+        assert!(
+            listen_retrying(address, "a test", "--test", &stop)
+                .await
+                .is_none()
+        );
     }
 }
