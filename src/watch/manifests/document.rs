@@ -11,7 +11,10 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
+};
 use serde_json::{Map, Value};
 
 use super::document_kind::DocumentKind;
@@ -128,9 +131,9 @@ fn decode<'de, D: Deserializer<'de>>(
         }
     }
     let decoded = match kind {
-        Kind::Service => Box::deserialize(&object).map(ManifestDocument::Service),
-        Kind::EndpointSlice => Box::deserialize(&object).map(ManifestDocument::EndpointSlice),
-        Kind::Node => Box::deserialize(&object).map(ManifestDocument::Node),
+        Kind::Service => decode_as(&object).map(ManifestDocument::Service),
+        Kind::EndpointSlice => decode_as(&object).map(ManifestDocument::EndpointSlice),
+        Kind::Node => decode_as(&object).map(ManifestDocument::Node),
     };
     Ok(match (decoded, validation) {
         (Ok(document), Validation::Strict(_)) => document,
@@ -141,13 +144,22 @@ fn decode<'de, D: Deserializer<'de>>(
         (Err(error), Validation::Strict(_)) => {
             ManifestDocument::Invalid(with_name(vec![FieldProblem {
                 path: FieldPath::default(),
-                text: error.to_string(),
+                text: error,
                 kind: FieldProblemKind::WrongType,
             }]))
         }
         (Err(error), Validation::Lenient) => {
-            ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, &error))
+            ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, error))
         }
+    })
+}
+
+/// Decodes an object; the error names the field.
+fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Box<T>, String> {
+    Box::deserialize(object).map_err(|error| {
+        // Only errors need the path, and recording it takes time.
+        let with_path = serde_path_to_error::deserialize::<_, T>(object).err();
+        with_path.map_or_else(|| error.to_string(), |error| error.to_string())
     })
 }
 
@@ -170,18 +182,19 @@ pub(super) struct UndecodableObject {
     pub(super) name: String,
     /// Name of the Service that it is, or that it has endpoints of.
     pub(super) service: Option<String>,
+    /// Error of the decoder, with the path of the field.
     pub(super) reason: String,
 }
 
 impl UndecodableObject {
-    fn new(kind: Kind, object: &Value, error: &serde_json::Error) -> Self {
+    fn new(kind: Kind, object: &Value, reason: String) -> Self {
         let ObjectName { namespace, name } = object_name(object);
         Self {
             kind,
             namespace,
             name,
             service: service_of(kind.as_str(), object),
-            reason: error.to_string(),
+            reason,
         }
     }
 }

@@ -213,11 +213,11 @@ fn errors_name_file_and_line() {
 #[test]
 fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
     let good = service("a", "clusterIP: 10.0.0.1");
-    for spec in [
-        "ports: [{port: http}]",
-        "ports: {a: b}",
-        "externalIPs: 5",
-        "clusterIP: 10.5",
+    for (spec, field) in [
+        ("ports: [{port: http}]", "spec.ports[0].port"),
+        ("ports: {a: b}", "spec.ports"),
+        ("externalIPs: 5", "spec.externalIPs"),
+        ("clusterIP: 10.5", "spec.clusterIP"),
     ] {
         let text = format!("{}---\n{good}", service("b", spec));
         let manifests = check(&[("a.yaml", &text)], &["default/a=10.0.0.1"]);
@@ -225,6 +225,10 @@ fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
             panic!("{:?}", manifests.notes)
         };
         assert!(note.starts_with("Service `default/b` in `"), "{note}");
+        assert!(
+            note.contains(&format!("`: {field}: invalid type: ")),
+            "{note}"
+        );
         assert!(note.ends_with("if any, stays in use"), "{note}");
         // Its state of an earlier list stays in use.
         let mut collected = Collected::new();
