@@ -80,7 +80,7 @@ pub enum Fallback {
 }
 
 /// State of one Service in quarantine.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct QuarantineEntry {
     fallback: Fallback,
     since: Instant,
@@ -109,7 +109,7 @@ impl QuarantineEntry {
 }
 
 /// Services in quarantine. Their rendered states are overrides in the tracker.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Quarantine {
     entries: BTreeMap<ServiceName, QuarantineEntry>,
 }

@@ -23,6 +23,7 @@
 use std::time::Duration;
 
 use super::bisect::{Bisection, NodeEvidence};
+use super::decide::FullReason;
 use super::kernel_state::ReadScope;
 use super::outcome::{Attempt, Baseline, Failure, NodeFault, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
@@ -88,15 +89,17 @@ impl<I: Iptables> Syncer<I> {
             return None;
         }
         let mut search = SearchResult::default();
+        let quarantine = self.quarantine_snapshot();
         let failures = attempts.iter().rev();
         let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
         let named = failures.find_map(|failure| self.named_service(failure, options));
         if let Err(fault) = self.run_search(named, options, &mut search).await {
             search.node_fault = Some(fault);
-            let now = (self.clock)();
-            self.search_after = Some(now + AFTER_NODE_FAULT);
-            for quarantined in search.quarantined.drain(..) {
-                self.quarantine.remove(&quarantined.name, now);
+            self.search_after = Some((self.clock)() + AFTER_NODE_FAULT);
+            self.restore_quarantine(quarantine, &mut search);
+            if self.applied_options.is_none() {
+                // A trial that succeeded earlier has withdrawn the request for a full sync.
+                self.force_full(FullReason::Failed);
             }
         }
         self.release_held_back();

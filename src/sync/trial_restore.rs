@@ -5,18 +5,18 @@
 //! than the usual one, so that a restore that hangs does not take five minutes in each step. A full
 //! trial before the first applied full restore has the usual deadline.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::decide::FullReason;
 use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult};
-use super::quarantine::{Fallback, QuarantineCause};
+use super::quarantine::{Fallback, Quarantine, QuarantineCause};
 use super::syncer::Syncer;
 use crate::host::{Iptables, is_untouched};
 use crate::model::{ServiceName, Services};
 use crate::render::{Options, PartialRestore};
 use crate::rules::Text;
-use crate::tracker::OverrideClaims;
+use crate::tracker::{Override, OverrideClaims};
 
 /// Minimum deadline of a trial restore.
 const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
@@ -46,6 +46,12 @@ impl TrialResult {
             Self::Failed(_, failure) => Err(NodeFault::because_of(&failure)),
         }
     }
+}
+
+/// Services in quarantine at the start of a search, with the states they are rendered in.
+pub(super) struct QuarantineSnapshot {
+    quarantine: Quarantine,
+    overrides: BTreeMap<ServiceName, Override>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -104,6 +110,37 @@ impl<I: Iptables> Syncer<I> {
         let held_back = overrides.filter(|name| !self.quarantine.has(name));
         for name in held_back.cloned().collect::<Vec<_>>() {
             self.tracker.remove_override(&name);
+        }
+    }
+
+    /// Returns the Services in quarantine as they are now.
+    pub(super) fn quarantine_snapshot(&self) -> QuarantineSnapshot {
+        let overrides = self.tracker.overrides();
+        let quarantined = overrides
+            .iter()
+            .filter(|(name, _)| self.quarantine.has(name));
+        QuarantineSnapshot {
+            quarantine: self.quarantine.clone(),
+            overrides: quarantined
+                .map(|(name, one)| (name.clone(), one.clone()))
+                .collect(),
+        }
+    }
+
+    /// Undoes what a search changed in the quarantine, because it found no Service at fault. The
+    /// kernel may have their rules in the forms of the search, so the next sync renders them.
+    pub(super) fn restore_quarantine(
+        &mut self,
+        before: QuarantineSnapshot,
+        search: &mut SearchResult,
+    ) {
+        let added = search.quarantined.drain(..).map(|one| one.name);
+        self.services_to_repair.extend(added);
+        self.services_to_repair
+            .extend(before.quarantine.names().cloned());
+        self.quarantine = before.quarantine;
+        for (name, known) in before.overrides {
+            self.tracker.put_back(&name, known);
         }
     }
 

@@ -26,5 +26,5 @@ mod tests;
 
 pub(crate) use dirty::{AppliedChanges, UnappliedObjects};
 pub(crate) use queue::ChangeQueue;
-pub(crate) use track::OverrideClaims;
 pub use track::Tracker;
+pub(crate) use track::{Override, OverrideClaims};

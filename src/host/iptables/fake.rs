@@ -18,6 +18,8 @@ use crate::rules::{Payload, Rule, RuleSet, Table};
 /// Fault of one call. Injected faults happen once each, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
+    /// The restore has no injected fault: those after it are for later restores.
+    None,
     /// The restore fails as if killed, without applying anything.
     Restore,
     /// Another program holds the lock.
@@ -178,14 +180,16 @@ impl Iptables for Fake {
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let applied = if self.takes_fault(Fault::Restore) {
+        let is_spared = self.takes_fault(Fault::None);
+        let takes = |fault| !is_spared && self.takes_fault(fault);
+        let applied = if takes(Fault::Restore) {
             Err(RestoreError::Killed {
                 signal: 9,
                 stderr: "injected".to_owned(),
             })
-        } else if self.takes_fault(Fault::Locked) {
+        } else if takes(Fault::Locked) {
             Err(locked(0))
-        } else if self.takes_fault(Fault::LockedAfterFirst) {
+        } else if takes(Fault::LockedAfterFirst) {
             let first = text.find("COMMIT\n").map_or(0, |at| at + "COMMIT\n".len());
             let first = text.get(..first).unwrap_or_default();
             match self.rules.borrow_mut().apply(first) {

@@ -6,6 +6,7 @@ mod contested_chains;
 mod decide;
 mod frontends;
 mod guarded_chains;
+mod node_faults;
 mod quarantine_report;
 mod render_settings;
 mod repeated_addresses;

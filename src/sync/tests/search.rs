@@ -73,7 +73,7 @@ fn cluster(changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
 }
 
 /// A cluster whose rules have been applied.
-async fn synced() -> Syncer<Fake> {
+pub(super) async fn synced() -> Syncer<Fake> {
     let mut syncer = cluster([]);
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
@@ -82,7 +82,7 @@ async fn synced() -> Syncer<Fake> {
 }
 
 /// A cluster whose rules have been applied, and changes that are not. Payloads with `poison` fail.
-async fn changed(
+pub(super) async fn changed(
     poison: &str,
     how: Poison,
     changes: impl IntoIterator<Item = Change>,
@@ -96,14 +96,14 @@ async fn changed(
 }
 
 /// Runs a sync that has to be applied.
-async fn sync_applied(syncer: &mut Syncer<Fake>) -> Outcome {
+pub(super) async fn sync_applied(syncer: &mut Syncer<Fake>) -> Outcome {
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     outcome
 }
 
 /// The rules of a cluster with these changes, in a kernel without faults.
-async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
+pub(super) async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
     let mut syncer = cluster(changes);
     syncer.once(&[]).await;
     syncer.iptables().rules()
@@ -126,7 +126,7 @@ pub(super) fn assert_rules(syncer: &Syncer<Fake>, expected: &RuleSet) {
 }
 
 /// Services 3 to 6 move to the endpoint 2, and of these `poisoned` to the endpoint that fails.
-fn changes(poisoned: &[u8]) -> Vec<Change> {
+pub(super) fn changes(poisoned: &[u8]) -> Vec<Change> {
     let last = |number| if poisoned.contains(&number) { 66 } else { 2 };
     (3..=6)
         .map(|number| endpoint(number, last(number)))
