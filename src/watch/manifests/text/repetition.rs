@@ -43,6 +43,16 @@ pub(super) fn nodes(value: &Value) -> usize {
     }
 }
 
+/// Returns the number of levels of a value: 1 without nested values.
+pub(super) fn depth(value: &Value) -> usize {
+    let nested = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(entries) => entries.values().map(depth).max(),
+        _ => None,
+    };
+    1 + nested.unwrap_or_default()
+}
+
 /// Bytes of a text that count as one more node: about the memory of a node.
 const NODE_BYTES: usize = 64;
 

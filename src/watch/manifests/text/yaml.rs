@@ -29,7 +29,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-use super::repetition::CopiedNodes;
+use super::repetition::{CopiedNodes, depth};
 use super::scalar::Scalar;
 
 /// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
@@ -177,6 +177,8 @@ impl<'t> YamlReader<'t> {
             return Err(YamlError::custom("an anchor contains itself"));
         };
         self.copied_nodes.add(value).map_err(YamlError::custom)?;
+        // Each alias may add levels to a node that another anchor stores.
+        ensure_depth(self.open.len() + depth(value) - 1)?;
         Ok(value.clone())
     }
 
@@ -207,10 +209,7 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
             reader.store_anchor(anchor, &value)?;
             return deserialize_value(value, visitor);
         }
-        if reader.open.len() > MAX_DEPTH {
-            let problem = format!("nested deeper than {MAX_DEPTH} levels");
-            return Err(YamlError::custom(problem));
-        }
+        ensure_depth(reader.open.len())?;
         match event {
             Event::Scalar(text, style, _, tag) => {
                 visit_scalar(scalar(tag.as_deref(), text, style), visitor)
@@ -235,6 +234,15 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
+}
+
+/// Fails below [`MAX_DEPTH`] levels.
+fn ensure_depth(levels: usize) -> Result<(), YamlError> {
+    if levels > MAX_DEPTH {
+        let problem = format!("nested deeper than {MAX_DEPTH} levels");
+        return Err(YamlError::custom(problem));
+    }
+    Ok(())
 }
 
 /// Removes the anchor of a node; `None` if it has none, which is 0 in an event.
@@ -417,6 +425,22 @@ mod tests {
             assert_eq!(read.is_ok(), is_read, "{depth}");
             let kept: usize = reader.anchors.values().map(nodes).sum();
             assert!(kept <= MAX_COPIED_NODES, "{kept}");
+        }
+    }
+
+    /// Aliases in anchors: each adds a hundred levels to the last one. Deep values would overflow
+    /// the stack.
+    #[test]
+    fn aliases_do_not_nest_deeper_than_text() {
+        let nested = |last: &str| format!("{}{last}{}", "[".repeat(100), "]".repeat(100));
+        for (lines, is_read) in [(1, true), (2, false), (60, false)] {
+            let mut text = "a0: &a0 1\n".to_owned();
+            for line in 1..=lines {
+                let nested = nested(&format!("*a{}", line - 1));
+                text += &format!("a{line}: &a{line} {nested}\n");
+            }
+            let read = YamlReader::new(&text).next_document(PhantomData::<Value>);
+            assert_eq!(read.is_ok(), is_read, "{lines}");
         }
     }
 }
