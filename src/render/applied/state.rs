@@ -92,7 +92,7 @@ impl RecordedChain {
         }
     }
 
-    /// Returns a chain that is recorded only in order to be deleted: its rules do not matter.
+    /// Returns a chain whose rules are not known: it is to be deleted, or written again.
     pub(super) const fn unknown(chain: ServiceChain) -> Self {
         Self {
             chain,

@@ -37,6 +37,15 @@ impl ChainChanges {
         self.deleted.extend(chains);
     }
 
+    /// Drops stale chains that are filled as well. A chain is stale for each Service on its own,
+    /// and one that was left over may be desired again.
+    pub(super) fn keep_filled(&mut self) {
+        if !self.deleted.is_empty() {
+            let filled: HashSet<_> = self.filled.iter().map(|(chain, _)| *chain).collect();
+            self.deleted.retain(|chain| !filled.contains(chain));
+        }
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.filled.len() + self.deleted.len()
     }

@@ -174,6 +174,7 @@ impl Changes {
     /// Writes the payload. `applied` has the rendered Services already; the chains of trees are
     /// rendered and recorded here.
     fn write(mut self, applied: &mut AppliedState, context: &WriteContext<'_>) -> PartialPayload {
+        self.chains.keep_filled();
         self.stats.chains = self.chains.len() as u64;
         let backend = context.options.backend;
         let mut text = Vec::new();
@@ -374,7 +375,7 @@ impl Changes {
     }
 
     /// Writes changes of the jumps to `KUBE-NODEPORTS`. New ones are appended, so that the jumps
-    /// stay last.
+    /// stay last; all of them if they would not be in order otherwise.
     fn write_node_ports_jumps(
         &mut self,
         buf: &mut Vec<u8>,
@@ -382,18 +383,17 @@ impl Changes {
         old: &[Box<[u8]>],
         new: &[Box<[u8]>],
     ) {
-        let (mut removed, mut added): (Vec<&[u8]>, Vec<&[u8]>) = (Vec::new(), Vec::new());
+        let (kept, mut removed): (Vec<_>, Vec<_>) = old.iter().partition(|rule| new.contains(rule));
+        let mut stay = kept.len();
         if extent == DispatchExtent::Whole {
-            added.extend(new.iter().map(|rule| &**rule));
-        } else {
-            let gone = old.iter().filter(|rule| !new.contains(rule));
-            removed.extend(gone.map(|rule| &**rule));
-            let missing = new.iter().filter(|rule| !old.contains(rule));
-            added.extend(missing.map(|rule| &**rule));
+            (removed, stay) = (Vec::new(), 0);
+        } else if !new.iter().take(stay).eq(kept) {
+            (removed, stay) = (old.iter().collect(), 0);
         }
+        let added = new.get(stay..).unwrap_or_default();
         self.stats.rules.add(Table::Nat, added.len() as u64);
         let chain = DispatchChain::NatServices.name();
-        write_commands(buf, "-D ", chain, removed.into_iter());
-        write_commands(buf, "-A ", chain, added.into_iter());
+        write_commands(buf, "-D ", chain, removed.iter().map(|rule| &***rule));
+        write_commands(buf, "-A ", chain, added.iter().map(|rule| &**rule));
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of syncs, checks and reports.
 
+mod after_comparisons;
 mod compare;
 mod contest_report;
 mod contested_chains;

@@ -1,4 +1,4 @@
-//! Limits the number of YAML nodes that anchors and aliases of a document copy.
+//! Limits what anchors and aliases of a YAML document repeat: the number of nodes and their depth.
 
 use serde_json::Value;
 
@@ -42,6 +42,22 @@ pub(super) fn nodes(value: &Value) -> usize {
         _ => 0,
     }
 }
+
+/// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
+const MAX_DEPTH: usize = 128;
+
+/// Fails below [`MAX_DEPTH`] levels.
+pub(super) fn ensure_depth(levels: usize) -> Result<(), TooDeep> {
+    if levels > MAX_DEPTH {
+        return Err(TooDeep);
+    }
+    Ok(())
+}
+
+/// Error of a node below [`MAX_DEPTH`] levels.
+#[derive(Debug, thiserror::Error)]
+#[error("nested deeper than {MAX_DEPTH} levels")]
+pub(super) struct TooDeep;
 
 /// Returns the number of levels of a value: 1 without nested values.
 pub(super) fn depth(value: &Value) -> usize {

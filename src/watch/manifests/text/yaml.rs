@@ -29,11 +29,8 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-use super::repetition::{CopiedNodes, depth};
+use super::repetition::{CopiedNodes, depth, ensure_depth};
 use super::scalar::Scalar;
-
-/// Maximum depth of nested nodes, as in `serde_json`: each level takes stack.
-const MAX_DEPTH: usize = 128;
 
 const INVALID_KEY: &str = "a key must be a scalar";
 
@@ -178,7 +175,7 @@ impl<'t> YamlReader<'t> {
         };
         self.copied_nodes.add(value).map_err(YamlError::custom)?;
         // Each alias may add levels to a node that another anchor stores.
-        ensure_depth(self.open.len() + depth(value) - 1)?;
+        ensure_depth(self.open.len() + depth(value) - 1).map_err(YamlError::custom)?;
         Ok(value.clone())
     }
 
@@ -209,7 +206,7 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
             reader.store_anchor(anchor, &value)?;
             return deserialize_value(value, visitor);
         }
-        ensure_depth(reader.open.len())?;
+        ensure_depth(reader.open.len()).map_err(YamlError::custom)?;
         match event {
             Event::Scalar(text, style, _, tag) => {
                 visit_scalar(scalar(tag.as_deref(), text, style), visitor)
@@ -234,15 +231,6 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
     }
-}
-
-/// Fails below [`MAX_DEPTH`] levels.
-fn ensure_depth(levels: usize) -> Result<(), YamlError> {
-    if levels > MAX_DEPTH {
-        let problem = format!("nested deeper than {MAX_DEPTH} levels");
-        return Err(YamlError::custom(problem));
-    }
-    Ok(())
 }
 
 /// Removes the anchor of a node; `None` if it has none, which is 0 in an event.
@@ -437,7 +425,15 @@ mod tests {
             let mut text = "a0: &a0 1\n".to_owned();
             for line in 1..=lines {
                 let nested = nested(&format!("*a{}", line - 1));
-                text += &format!("a{line}: &a{line} {nested}\n");
+                text.extend([
+                    "a",
+                    &line.to_string(),
+                    ": &a",
+                    &line.to_string(),
+                    " ",
+                    &nested,
+                    "\n",
+                ]);
             }
             let read = YamlReader::new(&text).next_document(PhantomData::<Value>);
             assert_eq!(read.is_ok(), is_read, "{lines}");

@@ -1,0 +1,85 @@
+//! Payloads after an adoption or a verification, and comparisons after a payload.
+
+use super::compare::{compare, edit, node, sorted};
+use super::search::endpoint;
+use super::syncer::{now, service, syncer};
+use super::*;
+use crate::host::Fake;
+use crate::model::{Change, SliceName};
+use crate::rules::Table;
+use crate::sync::drift::Extent;
+
+/// An address between two others gets its jump at the end of the chain, in the kernel as recorded.
+#[tokio::test]
+async fn jumps_of_new_node_addresses_are_no_drift() {
+    let within = NodePortAddressSelection::Within(nets(&["10.0.0.0/24"]));
+    let mut syncer = syncer(now, within);
+    for addresses in [
+        &["10.0.0.1", "10.0.0.3"][..],
+        &["10.0.0.1", "10.0.0.2", "10.0.0.3"],
+        &["10.0.0.2", "10.0.0.3"],
+        &["10.0.0.2", "10.0.0.3", "10.0.0.4"],
+    ] {
+        assert_eq!(
+            syncer.once(&ips(addresses)).await.result(),
+            SyncResult::Applied
+        );
+        let rules = syncer.iptables().rules().to_save_text();
+        assert_eq!(
+            rules.matches("-j KUBE-NODEPORTS").count(),
+            addresses.len() + 1
+        );
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.is_empty(), "{addresses:?}: {drift:?}");
+    }
+}
+
+fn chain(syncer: &Syncer<Fake>, start: &str, rule: &str) -> String {
+    let rules = syncer.iptables().rules().to_save_text();
+    let mut of_chain = rules.lines().filter(|line| line.contains(rule));
+    let line = of_chain.find(|line| line.starts_with(&format!("-A {start}")));
+    line.unwrap().split(' ').nth(1).unwrap().to_owned()
+}
+
+/// A verification finds a changed chain of a Service; before its repair the Service is deleted.
+#[tokio::test]
+async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
+    let mut syncer = node().await;
+    let before = {
+        let mut without = node().await;
+        without.tracker.apply(service(3, false));
+        without.once(&[]).await;
+        sorted(&without)
+    };
+    let changed = chain(&syncer, "KUBE-SVC-", "\"ns/3:p -> ");
+    edit(
+        syncer.iptables(),
+        Table::Nat,
+        &[&format!("-A {changed} -j RETURN")],
+    );
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(!drift.is_empty());
+    syncer.tracker.apply(service(3, false));
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
+    assert_eq!(sorted(&syncer), before);
+}
+
+/// A verification finds a stale chain; before its deletion, a Service gets its endpoint.
+#[tokio::test]
+async fn a_stale_chain_that_is_desired_again_stays() {
+    let mut syncer = node().await;
+    let expected = sorted(&syncer);
+    let stale = chain(&syncer, "KUBE-SEP-", "10.0.3.9:80");
+    syncer
+        .tracker
+        .apply(Change::Slice(SliceName::new("ns", "3"), None, None));
+    syncer.once(&[]).await;
+    let declared = format!(":{stale} - [0:0]");
+    edit(syncer.iptables(), Table::Nat, &[&declared]);
+    compare(&mut syncer, &Extent::whole()).await;
+    syncer.tracker.apply(endpoint(3, 9));
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
+    assert_eq!(sorted(&syncer), expected);
+}
