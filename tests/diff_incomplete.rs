@@ -72,6 +72,27 @@ fn an_invalid_service_is_not_shown_as_removed_from_live_rules() {
 }
 
 #[test]
+fn a_service_whose_kind_is_misspelt_is_not_shown_as_removed_from_live_rules() {
+    let scene = divided(|document| {
+        let is_service = is_of_web(document) && document.contains("kind: Service\n");
+        let misspelt = document.replace("kind: Service\n", "kind: Servcie\n");
+        Some(if is_service {
+            misspelt
+        } else {
+            document.to_owned()
+        })
+    });
+    let (code, said, errors) = compared(&scene, &[]);
+    let summary = "\nno differences; 1 service port not compared\n";
+    assert!(said.ends_with(summary), "{said}");
+    assert!(
+        errors.contains("no matches for kind \"Servcie\""),
+        "{errors}"
+    );
+    assert_eq!(code, 2);
+}
+
+#[test]
 fn an_undecodable_service_is_not_shown_as_removed_from_live_rules() {
     let scene = divided(|document| Some(document.replace("port: 80,", "port: [],")));
     let (code, said, errors) = compared(&scene, &["--lenient"]);

@@ -88,10 +88,11 @@ impl ObjectProblems {
 
 /// Returns the name of the Service that an object is, or that it has endpoints of.
 fn service_of(kind: &str, object: &Value) -> Option<String> {
-    let place = if kind == Kind::Service.as_str() {
-        "/metadata/name"
-    } else {
+    // The kind may be misspelt.
+    let place = if kind == Kind::EndpointSlice.as_str() {
         "/metadata/labels/kubernetes.io~1service-name"
+    } else {
+        "/metadata/name"
     };
     let service = object.pointer(place).and_then(Value::as_str);
     service.map(str::to_owned)

@@ -89,7 +89,8 @@ impl ObjectCounts {
     /// rules that an earlier process wrote are removed.
     fn listed(&mut self, manifests: &Manifests) {
         let now = Instant::now();
-        let (services, slices) = (manifests.services.len(), manifests.endpoint_slices.len());
+        let [services, slices] =
+            [Kind::Service, Kind::EndpointSlice].map(|kind| manifests.in_use(kind));
         let kinds = [
             (Kind::Service, self.services.listed(services, now)),
             (

@@ -54,6 +54,18 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
+    /// Returns the number of objects of a kind that are not undecodable, and of those that are:
+    /// their last valid state stays in use.
+    pub(crate) fn in_use(&self, kind: Kind) -> usize {
+        let decoded = match kind {
+            Kind::Service => self.services.len(),
+            Kind::EndpointSlice => self.endpoint_slices.len(),
+            Kind::Node => usize::from(self.node.is_some()) + self.other_nodes.len(),
+        };
+        let undecodable = self.undecodable.iter();
+        decoded + undecodable.filter(|object| object.kind == kind).count()
+    }
+
     /// Sends a complete list of each kind.
     pub(crate) fn send(&self, ingester: &mut Ingester) {
         ingester.node(SourceEvent::<&NodeObject>::Listing);

@@ -118,8 +118,8 @@ fn known_templates(
     )
 }
 
-/// Returns the files of `other` that are unusable in `state`. Two files are the same one if they
-/// have the same path, relative to the path of their state.
+/// Returns the files of `other` that are unusable in `state`, or below a directory that is. Two
+/// files are the same one if they have the same path, relative to the path of their state.
 fn files_unusable_in<'a>(
     (state, path): LoadedState<'a>,
     (other, other_path): LoadedState<'a>,
@@ -130,6 +130,6 @@ fn files_unusable_in<'a>(
     let unusable: BTreeSet<&Path> = unusable.collect();
     other.files.iter().filter(move |file| {
         let below = file.path.strip_prefix(other_path);
-        below.is_ok_and(|below| unusable.contains(below))
+        below.is_ok_and(|below| unusable.iter().any(|path| below.starts_with(path)))
     })
 }

@@ -176,10 +176,13 @@ impl StoredFile {
         self.last_read.replace(last_read) != Some(last_read)
     }
 
-    /// Parses the text. A file that has become empty is an error: a program may be writing it.
+    /// Parses the text. An empty file is an error: a program may be writing it.
     fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
-        if text.is_empty() && self.valid.is_some() {
-            let reason = "is empty; delete the file to remove its objects";
+        if text.is_empty() {
+            let reason = match self.valid {
+                Some(_) => "is empty; delete the file to remove its objects",
+                None => "is empty; a comment in it shows that this is intended",
+            };
             return Err(SyntaxError::new(reason));
         }
         parse(text, Validation::Lenient)
@@ -292,6 +295,19 @@ mod tests {
             write(&mut store, directory.path(), "a.txt", ""),
             Some(Vec::new())
         );
+    }
+
+    /// A program that writes it was just interrupted, for example.
+    #[test]
+    fn an_empty_file_at_the_start_is_not_an_empty_list() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        let mut write = |text: &str| write(&mut store, directory.path(), "a.yaml", text);
+        assert_eq!(write(""), None);
+        assert_eq!(write("# nothing yet"), Some(Vec::new()));
+        let service = "{kind: Service, metadata: {name: a}}";
+        assert_eq!(write(service), Some(vec!["a".to_owned()]));
+        assert_eq!(write(""), None);
     }
 
     #[test]

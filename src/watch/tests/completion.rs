@@ -377,3 +377,20 @@ fn slices_of_one_side_are_those_of_both() {
     let pair = load_texts(&(bare.clone() + slice), &bare);
     assert!(endpoints(&pair.after).is_empty());
 }
+
+/// A link without a target is the error, not each file that was below it.
+#[test]
+fn services_below_a_directory_that_is_missing_are_incomplete() {
+    let directory = tempfile::tempdir().unwrap();
+    let [old, new] = ["before", "after"].map(|name| directory.path().join(name));
+    fs::create_dir_all(old.join("c")).unwrap();
+    fs::create_dir(&new).unwrap();
+    fs::write(old.join("c/web.yaml"), service("web", TWO_PORTS)).unwrap();
+    for state in [&old, &new] {
+        fs::write(state.join("other.yaml"), service("other", TWO_PORTS)).unwrap();
+    }
+    std::os::unix::fs::symlink("nowhere", new.join("c")).unwrap();
+    let pair = load_pair([&old, &new], &preview(), Validation::Lenient).unwrap();
+    let is_incomplete = |name| pair.incomplete_services.contains("default", name);
+    assert_eq!(["web", "other"].map(is_incomplete), [true, false]);
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::ingester::Collected;
-use crate::model::{Change, ServiceName};
+use crate::model::{Change, Kind, ServiceName};
 use crate::watch::manifests::{
     ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, load,
 };
@@ -230,7 +230,8 @@ fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
             "{note}"
         );
         assert!(note.ends_with("if any, stays in use"), "{note}");
-        // Its state of an earlier list stays in use.
+        // Its state of an earlier list stays in use, so that it does not count as gone.
+        assert_eq!(manifests.in_use(Kind::Service), 2);
         let mut collected = Collected::new();
         let valid = format!("{}---\n{good}", service("b", "clusterIP: 10.0.0.2"));
         let valid = check(
