@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use super::drift::{ComparisonDepth, ComparisonTrigger, Extent, RepairKey};
 use super::guarded_chain_monitor::GuardedChainMonitor;
-use super::pacer::RunTimes;
+use super::pacer::{DoublingDelay, RunTimes};
 use super::repair_backoff::RepairBackoff;
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 
 /// Delay of another read of rules that could not be read, for example while another program held
-/// the xtables lock.
-const REREAD_DELAY: Duration = Duration::from_secs(5);
+/// the xtables lock. A read of very many rules may be abandoned each time for a sync that is due.
+const REREAD_DELAY: DoublingDelay = DoublingDelay {
+    first: Duration::from_secs(5),
+    longest: Duration::from_secs(300),
+};
 
 /// Minimum pause after a check that a change by another program triggered. A script that runs
 /// `iptables` makes a change every few milliseconds.
@@ -92,11 +95,12 @@ impl DriftDetection {
         }
     }
 
-    /// Adds rules to read again, after [`REREAD_DELAY`].
+    /// Adds rules to read again, after a [`REREAD_DELAY`] that grows with failed readings.
     pub(super) fn postpone(&mut self, extent: Extent, now: Instant) {
         if !extent.is_empty() {
             self.to_reread.merge(extent);
-            self.reread_at.get_or_insert(now + REREAD_DELAY);
+            let delay = REREAD_DELAY.after(self.failed_readings);
+            self.reread_at.get_or_insert(now + delay);
         }
     }
 

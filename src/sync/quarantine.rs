@@ -205,6 +205,13 @@ impl Quarantine {
         self.entries.values().map(QuarantineEntry::next_retry).min()
     }
 
+    /// Notes a retry that a fault of the node ended `now`: it shows nothing about the Service.
+    pub(super) fn postpone(&mut self, name: &ServiceName, took: Duration, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            (entry.last_retry, entry.took) = (now, took);
+        }
+    }
+
     /// Notes a failed retry that ended `now`.
     pub(super) fn failed(
         &mut self,

@@ -186,12 +186,12 @@ impl<I: Iptables> Task<I> {
         if is_applied && outcome.attempts.iter().any(has_failed) {
             detection.verifications.request(ended);
         }
-        let addresses = self.applied_node_port_addresses();
-        let have_addresses_changed = addresses_before.is_some() && addresses_before != addresses;
+        // If the state of the kernel was unknown before, so were its rules.
+        let have_addresses_changed = addresses_before != self.applied_node_port_addresses();
         let was_flushed = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
-        // While rules were missing, packets did not traverse them.
+        // While rules were missing or changed, connections could get other endpoints, or none.
         let were_rules_missing =
             have_addresses_changed || had_drift || outcome.attempts.iter().any(was_flushed);
         self.request_sweep(&outcome, were_rules_missing);

@@ -253,9 +253,11 @@ impl<I: Iptables> Syncer<I> {
             Ok(TrialResult::Failed(_, failure)) => RetryResult::Failed(failure),
             Err(fault) => RetryResult::NodeFault(fault),
         };
-        if !matches!(result, RetryResult::Released(_)) {
-            let took = now.saturating_duration_since(started);
-            self.quarantine.failed(&name, retried, took, now);
+        let took = now.saturating_duration_since(started);
+        match result {
+            RetryResult::Released(_) => {}
+            RetryResult::Failed(_) => self.quarantine.failed(&name, retried, took, now),
+            RetryResult::NodeFault(_) => self.quarantine.postpone(&name, took, now),
         }
         (outcome.rules, outcome.totals) = (self.applied.rule_counts(), self.applied.totals());
         outcome.tree_chains = self.applied.tree_chain_count();

@@ -100,3 +100,25 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
     let failed = Reading::default().abandoned(&Extent::whole(), None, took);
     assert_eq!(failed.depth(whole), whole);
 }
+
+/// Very large rulesets may take longer to read than a due sync waits, each time.
+#[test]
+fn rereads_come_at_growing_intervals() {
+    let now = start();
+    let mut detection = DriftDetection::new(Some(MINUTES), None, now);
+    let failure = RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        cause: std::io::ErrorKind::NotFound.into(),
+    };
+    let delays = (0..8).map(|_| {
+        detection.count_failed_readings(ComparisonDepth::Whole, Some(&failure));
+        detection.postpone(Extent::whole(), now);
+        let at = detection.reread_at.unwrap();
+        detection.take_to_reread();
+        (at - now).as_secs()
+    });
+    assert_eq!(
+        delays.collect::<Vec<_>>(),
+        [5, 10, 20, 40, 80, 160, 300, 300]
+    );
+}

@@ -75,6 +75,20 @@ fn a_changed_service_is_tried_again_soon() {
     assert_eq!(quarantine.next_retry(), Some(at(260)));
 }
 
+/// It shows nothing about the change, which is retried soon.
+#[test]
+fn a_node_fault_during_a_retry_is_no_failure_of_the_service() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    quarantine.add(&name("a"), None, state(1), zero);
+    let changed = state(2);
+    for second in [100, 200, 300] {
+        let at = zero + seconds(second);
+        quarantine.note_changes(|_| Some(&changed));
+        quarantine.postpone(&name("a"), Duration::ZERO, at);
+        assert_eq!(quarantine.next_retry(), Some(at + seconds(10)));
+    }
+}
+
 #[test]
 fn the_service_that_has_waited_longest_is_tried_first() {
     let (zero, mut quarantine) = (zero(), Quarantine::default());
