@@ -3,9 +3,7 @@
 //! Reports about [Services](super::report_services) and about [rules that other programs
 //! changed](super::report_drift) have files of their own.
 
-use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -255,19 +253,13 @@ impl Reporter {
         }
     }
 
-    /// Returns the addresses of the node; logs an error if they cannot be read.
-    pub(super) fn addresses(&self, found: io::Result<BTreeSet<IpAddr>>) -> Vec<IpAddr> {
-        found.map_or_else(
-            |cause| {
-                error!(
-                    family = %self.family,
-                    "reading the addresses of this node failed: {cause}; NodePorts that are limited \
-                     by --nodeport-addresses are unreachable, retrying with the next sync"
-                );
-                Vec::new()
-            },
-            Vec::from_iter,
-        )
+    /// Logs that the addresses of the node cannot be read.
+    pub(super) fn addresses_unreadable(&self, cause: &io::Error) {
+        error!(
+            family = %self.family,
+            "reading the addresses of this node failed: {cause}; NodePorts that are limited by \
+             --nodeport-addresses keep the addresses of the last sync, retrying with the next sync"
+        );
     }
 }
 

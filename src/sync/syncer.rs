@@ -163,6 +163,15 @@ impl<I: Iptables> Syncer<I> {
         Some(&options.node_port_addresses)
     }
 
+    /// Returns the addresses of the node that [`Self::last_node_port_addresses`] has; none if these
+    /// are all.
+    pub(super) fn addresses_of_last_sync(&self) -> Vec<IpAddr> {
+        match self.last_node_port_addresses() {
+            Some(NodePortAddresses::Only(addresses)) => addresses.clone(),
+            Some(NodePortAddresses::All) | None => Vec::new(),
+        }
+    }
+
     /// Reports whether a node with these addresses would have other addresses of NodePorts than
     /// [`Self::last_node_port_addresses`].
     pub fn node_port_addresses_changed(&self, node_addresses: &[IpAddr]) -> bool {

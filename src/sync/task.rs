@@ -148,11 +148,16 @@ impl<I: Iptables> Task<I> {
 
     /// Returns the addresses of the node, if syncs need them; otherwise none.
     pub(super) fn node_addresses(&self) -> Vec<IpAddr> {
-        if self.syncer.needs_node_addresses() {
-            self.reporter.addresses(local_addresses())
-        } else {
-            Vec::new()
+        if !self.syncer.needs_node_addresses() {
+            return Vec::new();
         }
+        local_addresses().map_or_else(
+            |cause| {
+                self.reporter.addresses_unreadable(&cause);
+                self.syncer.addresses_of_last_sync()
+            },
+            Vec::from_iter,
+        )
     }
 
     async fn sync(&mut self, problems: &mut ServiceProblems, detection: &mut DriftDetection) {

@@ -83,3 +83,17 @@ async fn a_stale_chain_that_is_desired_again_stays() {
     assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
     assert_eq!(sorted(&syncer), expected);
 }
+
+/// Otherwise one failed reading would make NodePorts unreachable.
+#[tokio::test]
+async fn the_addresses_of_the_last_sync_replace_unreadable_ones() {
+    let within = NodePortAddressSelection::Within(nets(&["10.0.0.0/24"]));
+    let mut syncer = syncer(now, within);
+    assert_eq!(syncer.addresses_of_last_sync(), ips(&[]));
+    syncer
+        .once(&ips(&["10.0.0.1", "192.0.2.1", "10.0.0.3"]))
+        .await;
+    let addresses = syncer.addresses_of_last_sync();
+    assert_eq!(addresses, ips(&["10.0.0.1", "10.0.0.3"]));
+    assert!(!syncer.node_port_addresses_changed(&addresses));
+}
