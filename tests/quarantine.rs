@@ -249,7 +249,7 @@ fn restores_that_fail_for_every_service_quarantine_none() {
     eventually(PATIENCE, || {
         let is_found = daemon
             .log()
-            .contains("Changes of Services have no effect until a restore succeeds");
+            .contains("Changes that were not applied yet wait until a restore succeeds");
         ensure(is_found, || daemon.log())
     });
     node.wait_for_health(503);

@@ -33,7 +33,7 @@ pub(super) struct Bisection {
     /// Groups not yet resolved; the next one to restore is the last.
     groups: Vec<Vec<ServiceName>>,
     restores_left: u32,
-    /// Maximum number of halvings from all Services to a single one.
+    /// Upper bound of the number of halvings from all Services to a single one.
     halvings: u32,
     evidence: NodeEvidence,
     /// Number of Services found to fail.

@@ -9,7 +9,7 @@
 //!
 //! - The candidates of a failed sweep are kept and merged with those of later syncs, until a sweep
 //!   succeeds or conntrack is found to be unavailable.
-//! - A sweep is requested only for changes that were applied.
+//! - A sweep is requested only after a sync that applied rules.
 //!
 //! Differs from upstream: kube-proxy deletes entries at the end of a sync, and forgets those of a
 //! deletion that failed.
@@ -46,8 +46,8 @@ struct SweepRequest {
     node_port_addresses: NodePortAddresses,
 }
 
-/// Handle of the sweeper thread. The thread ends when all clones are dropped; the first sync of
-/// the next process finds the entries that are left.
+/// Handle of the sweeper thread. The thread ends when all clones are dropped. The first sync of the
+/// next process asks for a sweep of all Services, which finds the entries that are left.
 #[derive(Debug, Clone)]
 pub(crate) struct ConntrackSweeper(Sender<SweepRequest>);
 

@@ -19,7 +19,7 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay {
 };
 
 /// Minimum interval of the retries of one Service as a multiple of their duration: if they hang,
-/// they may delay other Services for at most a tenth of the time.
+/// each Service in quarantine may delay others for a tenth of the time.
 const RETRY_FACTOR: u32 = 10;
 
 /// Multiple that replaces [`RETRY_FACTOR`] for a Service that changed since its last retry: a

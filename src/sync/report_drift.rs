@@ -196,7 +196,8 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
             "rules changed by another program; restoring them"
         );
     }
-    // Drift without names is a flushed table, which `log_checked` logs, or in chains of no Service.
+    // Drift without names is a flushed table or a declined verification, which `log_checked` logs,
+    // or in chains of no Service.
 }
 
 /// Returns the names of the programs that changed rules; empty if the kernel reports none.

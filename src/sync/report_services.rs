@@ -130,7 +130,7 @@ fn log_search(family: IpFamily, search: &SearchResult) {
         warn!(
             %family, restores, failed, cause = shown(fault),
             "the search found no Service that makes restores fail, and quarantined none: the \
-             cause is likely on this node. Changes of Services have no effect until a restore \
+             cause is likely on this node. Changes that were not applied yet wait until a restore \
              succeeds; retrying. Check the iptables binaries, their privileges, kernel modules, \
              memory and programs that hold the xtables lock"
         );

@@ -313,8 +313,8 @@ impl<I: Iptables> Syncer<I> {
         names.cloned().collect()
     }
 
-    /// Writes reject rules for newly quarantined Services that never had rules applied. After an
-    /// adoption, a full restore does that and removes stale chains.
+    /// Writes reject rules for newly quarantined Services without a last applied state to fall back
+    /// to. After an adoption, a full restore does that and removes stale chains.
     async fn finish(
         &mut self,
         options: &mut Options,

@@ -130,7 +130,8 @@ impl<I: Iptables> Syncer<I> {
         self.history.force_full(reason);
     }
 
-    /// Reports whether the last full sync could not read a table, or nat has an unprintable rule.
+    /// Reports whether the last full sync or adoption could not read a table, or nat has an
+    /// unprintable rule.
     pub(super) fn has_unreadable_tables(&self) -> bool {
         !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
     }
@@ -184,11 +185,11 @@ impl<I: Iptables> Syncer<I> {
         })
     }
 
-    /// Runs one sync. A failed partial restore is followed by a full one at once. A full restore
-    /// that failed before it changed anything is followed by a partial one, unless options changed
-    /// that fixed chains depend on: a partial one writes these only to repair them. The tracker
-    /// marks a Service as applied only when the kernel has its rules, so a failed sync loses no
-    /// change.
+    /// Runs one sync. A failed partial restore is followed by a full one at once, unless it can be
+    /// retried as it is: another program held the xtables lock, for example. A full restore that
+    /// failed before it changed anything is followed by a partial one, unless options changed that
+    /// fixed chains depend on: a partial one writes these only to repair them. The tracker marks a
+    /// Service as applied only when the kernel has its rules, so a failed sync loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
@@ -274,8 +275,8 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Full(_), _) if self.is_applied_state_valid() => {
                 // The rules in the kernel name the counters of the last sync that succeeded.
                 options.counters = self.history.counters().unwrap_or_default();
-                // A partial restore writes fixed chains only to repair them, and they depend on
-                // the options that `Options` stands for.
+                // A partial restore writes fixed chains only to repair them, and they depend on the
+                // render options of which a change is `RerenderReason::Options`.
                 let rewrite = self.history.rerender_reason(options);
                 (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
             }

@@ -113,8 +113,8 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = ComparisonTrigger::Change(change.source);
-        // A change of named chains can interrupt a verification, but not what runs here. Detection
-        // by table sizes names no chains, so that there is nothing to wait for.
+        // A change of named chains can interrupt a verification, but not what runs here. With
+        // detection by table sizes no change names chains, so all is compared at once.
         let is_verification_later =
             extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {

@@ -28,7 +28,7 @@ pub(crate) const MAX_DUMP_BYTES: u64 = 1 << 30;
 const WRITER_WAIT: u16 = 5000;
 
 /// Reads a file or a pipe of at most `max_bytes` bytes. A pipe that no program opens for writing is
-/// an error after [`WRITER_WAIT`].
+/// an error after [`WRITER_WAIT`], one that is closed without a byte at once.
 ///
 /// # Errors
 ///

@@ -243,7 +243,7 @@ impl Ingester {
 ///
 /// # Invariants
 ///
-/// Holds only objects that exist and whose latest state has diagnostics, and at most
+/// Holds only objects that exist and whose latest decoded state has diagnostics, and at most
 /// [`MAX_REPORTED_OBJECTS`].
 #[derive(Debug, Default)]
 struct ReportedDiagnostics {
@@ -254,7 +254,7 @@ struct ReportedDiagnostics {
 /// Logged diagnostics of one object.
 #[derive(Debug)]
 struct ReportedObject {
-    /// The list that is being read has the object. Always true between lists.
+    /// The list that is being read has the object. True between lists, unless one has failed.
     is_listed: bool,
     diagnostics: Box<[u64]>,
 }

@@ -53,8 +53,9 @@ impl LiveChains {
     }
 
     /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
-    /// `missing`, as a read of all tables would find them. Not to be called if nat has an
-    /// unprintable rule: it counts as read, and a full payload would begin with `-S`, which fails.
+    /// `missing`, without references of third-party rules, which only a read finds. Not to be
+    /// called if nat has an unprintable rule: it counts as read, and a full payload would begin
+    /// with `-S`, which fails.
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {

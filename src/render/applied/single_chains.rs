@@ -240,7 +240,7 @@ impl AppliedState {
             return drift;
         }
         if drift.is_empty() {
-            // A second proxy has repaired it.
+            // A second proxy has repaired it, or an earlier comparison has recorded the difference.
             self.chains_to_rewrite.remove(&dispatch);
         }
         if lacks_jumps {
@@ -338,7 +338,7 @@ impl MatchedRules {
 }
 
 /// Removes the jumps to `KUBE-NODEPORTS` from the end of their chain; reports whether all of them
-/// were found there. A jump in another position counts as a surplus rule.
+/// were found there, in this order. A jump in another position counts as a surplus rule.
 pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u8]>]) -> bool {
     let Some(others) = rules.len().checked_sub(jumps.len()) else {
         return false;

@@ -341,8 +341,8 @@ impl AddAssign for RuleCounts {
 pub struct PayloadStats {
     /// Rules written, without deletions and entry jumps.
     pub rules: RuleCounts,
-    /// Chains written or deleted; fixed chains count in full payloads only, canaries and
-    /// `KUBE-FIREWALL` never.
+    /// Chains written or deleted; fixed chains and unused tree chains count in full payloads only,
+    /// canaries and `KUBE-FIREWALL` never.
     pub chains: u64,
     /// Length of the text in bytes.
     pub bytes: u64,

@@ -229,7 +229,8 @@ impl<'a> FullPayload<'a> {
     /// The kernel (nf_tables) walks all chains that can be reached whenever a jump is added, so
     /// also for every Service added later. It allocates new chains in the order of this payload:
     /// then those visited one after the other are close together in memory. To add one Service to
-    /// 10,000, `iptables-nft-restore` takes 52 ms in place of 88 ms.
+    /// 10,000 in a flat chain, `iptables-nft-restore` took 52 ms in this order and 88 ms in
+    /// another.
     fn nat_services(&self) -> ServiceIter<'a> {
         if self.are_all_flat() {
             return self.services.all();

@@ -4,9 +4,9 @@
 //! # Order
 //!
 //! In nat: changed Service chains, each declaration before its rules; then changes of flat dispatch
-//! chains and of trees; then the stale chains, all emptied before the first is deleted. With very
-//! many Service chains all declarations come first; nat begins with `-S` if the payload is a large
-//! part of the table: see [`cost`](super::cost).
+//! chains and of trees; then the stale chains, all emptied before the first is deleted. On nft the
+//! declarations of very many Service chains come first, and nat begins with `-S` if the payload is
+//! a large part of the table: see [`cost`](super::cost).
 //!
 //! With `ChangedChains`, a table without changes is not in the payload. Without any change the
 //! payload is empty, and no process need be started for it. With [`PartialRestore::Kep3453`], the

@@ -196,8 +196,7 @@ fn begin_policy_chain(
 /// NodePorts.
 ///
 /// Policy Local does not apply to local Pod traffic, as [`LocalDetector`] defines it, nor to
-/// packets from this node itself: these get any endpoint, as if they had been sent to the cluster
-/// IP.
+/// packets from this node itself: these get any endpoint, as with policy Cluster.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up external traffic handling"
 /// (v1.36)

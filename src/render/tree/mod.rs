@@ -1,5 +1,5 @@
-//! Dispatch trees: dispatch chains in which a packet traverses about as many rules with 50,000
-//! Services as with 100.
+//! Dispatch trees: dispatch chains divided by destination, so that a packet traverses about as many
+//! rules whether there are 100 Services or 50,000.
 //!
 //! In a *flat* dispatch chain the first packet of each connection traverses the rules of all
 //! Services until one matches. In a tree, the dispatch chain is the *root*: it holds jumps for

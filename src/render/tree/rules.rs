@@ -1,7 +1,7 @@
 //! Rules of one dispatch chain by destination, and the shape of the tree that they make.
 //!
 //! The shape is a function of the rules and of the chains that are there already: rules that were
-//! divided get into one leaf again at half the size that splits a leaf, so that one Service that
+//! divided mostly merge into one leaf at half the size that splits a leaf, so that one Service that
 //! comes and goes does not split and merge it each time. See `was_inner` and `was_divided`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +14,9 @@ use crate::ruleset::Prefix;
 
 /// Maximum size of a leaf; a larger one is split.
 ///
-/// A change that splits a leaf then writes less than 2 KB (our target), with names of usual length.
-/// Each chain takes iptables 40 us in a full restore: 10,000 Services have 1,339 chains, where a
-/// limit of 8 rules made 2,321. A packet takes 10 ns for a rule.
+/// A change that splits a leaf then writes less than 2 KB, to keep the partial restore of one
+/// Service small. Each chain takes iptables 40 us in a full restore: 10,000 Services have 1,339
+/// chains, where a limit of 8 rules made 2,321. A packet takes 10 ns for a rule.
 const LEAF: LeafSize = LeafSize {
     rules: 12,
     bytes: 1_500,

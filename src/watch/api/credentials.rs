@@ -15,9 +15,9 @@
 //! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.36)
 //!
 //! Differs from upstream: certificate files are read again before the first request after 50 s,
-//! after a failed request and after the status 401; upstream reads them every 5 min and then closes
-//! all connections, open watches included. A token file is read again before the first request
-//! after 50 s and after a 401.
+//! after a failed request and after the status 401; upstream reads them every 5 min and, if they
+//! have changed, closes all connections, open watches included. A token file is read again before
+//! the first request after 50 s and after a 401.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

@@ -199,8 +199,9 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-/// Sends an object, or with [`Method::PATCH`] a merge patch of one, as JSON: an object of
-/// the kind Event, by which the daemon reports. The response is ignored unless it is an error.
+/// Sends an object, or with [`Method::PATCH`] a merge patch of one, as JSON: an object of the kind
+/// Event, by which the daemon reports. The response is ignored unless it is an error, or in a
+/// format that cannot be read.
 pub(crate) async fn send_object(
     server: &ApiClient,
     method: Method,

@@ -199,11 +199,11 @@ pub(crate) struct ManifestError {
     pub line: Option<u64>,
     /// Problem in one line, without file and line.
     pub reason: String,
-    /// Part of the manifests that is not used because of the error.
+    /// Part of the manifests that the error is about, most of which is not used.
     pub scope: ManifestErrorScope,
 }
 
-/// Part of manifests that an error makes unusable.
+/// Part of manifests that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManifestErrorScope {
     /// File or directory.

@@ -35,7 +35,7 @@ use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 ///
 /// # Errors
 ///
-/// Only at the start: the path does not exist, or standard input is unusable.
+/// Only at the start: the path does not exist or cannot be listed, or standard input is unusable.
 pub(crate) async fn follow(
     path: PathBuf,
     options: ManifestOptions,

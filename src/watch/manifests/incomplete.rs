@@ -16,7 +16,8 @@ pub(crate) struct IncompleteServices {
     known: BTreeSet<ObjectName>,
     /// Files that may have had objects of further Services.
     unusable: Vec<UnusableText>,
-    /// Services that have an object and an EndpointSlice without errors.
+    /// Services that have an object and an EndpointSlice without errors: it is assumed that they
+    /// have nothing in the lost part of a text.
     complete: BTreeSet<ObjectName>,
 }
 
@@ -85,7 +86,8 @@ impl UnusableText {
     }
 
     /// Reads the words of a text. `error_line` is the line of its syntax error, counted from 1: one
-    /// at the end shows that the text ends too early. The names in a Helm template are unknown.
+    /// at the end shows that the text ends too early. (One in an open quote or bracket does not.)
+    /// The names in a Helm template are unknown.
     pub(super) fn of(text: &[u8], error_line: Option<u64>) -> Self {
         let Some(text) = text::decode(text) else {
             return Self::unknown();

@@ -102,7 +102,7 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
         }
         Validation::Lenient => {
             loaded.notes = kustomization::unrendered(loaded.contents()).collect();
-            // The objects are used as they are without patches, so nothing is missing.
+            // The objects are used as they are without patches, as the daemon uses them.
             loaded.patches.clear();
             let patch_notes = patch_errors.iter().map(ToString::to_string);
             loaded.notes.extend(patch_notes);
@@ -118,8 +118,8 @@ pub(super) struct LoadedManifests {
     pub(super) errors: Vec<ManifestError>,
     /// Files that cannot be read or parsed.
     pub(super) unusable: Vec<UnusableText>,
-    /// Files that kustomizations name as patches: Services in their texts may be incomplete, as
-    /// patches are not applied.
+    /// Files that kustomizations name as patches. With `Strict`, a patch that is not applied is an
+    /// error, so Services in these texts may be incomplete.
     pub(super) patches: Vec<UnusableText>,
     notes: Vec<String>,
 }

@@ -2,8 +2,8 @@
 //!
 //! An API server sets defaults, and sends the objects that a proxy selects; this module does the
 //! same with manifests. With [`Validation::Strict`], which the daemon never uses, it also rejects
-//! the objects that an API server would reject. Values that an API server or a controller would set
-//! are assumed:
+//! the objects that an API server would reject, apart from those whose errors do not affect rules.
+//! Values that an API server or a controller would set are assumed:
 //!
 //! | value that is not set | assumed by |
 //! |---|---|

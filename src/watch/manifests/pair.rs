@@ -40,7 +40,8 @@ pub(crate) struct ManifestPair {
 ///
 /// # Errors
 ///
-/// A path does not exist, or no file of it can be used.
+/// A path does not exist or cannot be listed, no file of it can be used, or standard input has no
+/// objects.
 pub(crate) fn load_pair(
     [path_before, path_after]: [&Path; 2],
     options: &ManifestOptions,

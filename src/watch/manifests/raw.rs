@@ -32,7 +32,7 @@ pub(crate) struct RawObject {
 pub(crate) enum RawKind {
     /// Object from which rules follow.
     Ingested(Kind),
-    /// `v1` Pod.
+    /// Object of kind Pod.
     Pod,
     /// Any other.
     Other,
@@ -61,7 +61,8 @@ impl RawKey {
 }
 
 /// Adds the objects in `text`. A document with an error is skipped: it was reported when `text` was
-/// parsed. A later object replaces an earlier one of the same name.
+/// parsed, apart from JSON with characters that YAML does not allow. A later object replaces an
+/// earlier one of the same name.
 pub(super) fn add_raw(text: &str, format: TextFormat, to: &mut BTreeMap<RawKey, RawObject>) {
     for mut document in documents(text, format) {
         if let Ok(Some(value)) = document.read(|_| PhantomData::<Value>) {

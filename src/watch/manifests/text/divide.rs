@@ -20,7 +20,7 @@ use super::yaml::{CurrentLine, YamlError, YamlReader};
 /// so often takes a second.
 const MAX_REPAIR_BYTES: usize = 20_000_000;
 
-/// Spaces that are added to a line: more than any block is indented.
+/// Spaces that are added to a line, again if need be: more than most blocks are indented.
 const MORE_INDENTATION: &str = "                                                                ";
 
 /// Document of a text, not parsed yet.

@@ -6,7 +6,7 @@
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
-//! `<<`. It gets equal keys as well, and has to let the last one win: also one of a later `<<`.
+//! `<<`. It gets equal keys as well, of which the last one is to win: also one of a later `<<`.
 //!
 //! # Source
 //!

@@ -1,4 +1,4 @@
-//! Validates EndpointSlices as the API server does before it stores them.
+//! Validates EndpointSlices by the checks of the API server that matter to rules.
 //!
 //! # Source
 //!
