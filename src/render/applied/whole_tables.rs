@@ -286,13 +286,16 @@ impl LiveComparison {
     /// are recorded: whether the kernel has them is compared later, chain by chain.
     fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
         let mut is_same = same.len() == rendered.chains().count();
-        let mut chains = same;
+        let mut unknown = Vec::new();
+        // In the order of the rendered chains, like those.
+        let mut same_chains = same.iter().map(|recorded| recorded.chain).peekable();
         for one in rendered.chains() {
             let is_in_kernel = self.chains.remove(&one.chain).is_some();
-            if is_in_kernel && !is_same && !chains.iter().any(|same| same.chain == one.chain) {
-                chains.push(RecordedChain::unknown(one.chain));
+            if same_chains.next_if_eq(&one.chain).is_none() && is_in_kernel {
+                unknown.push(RecordedChain::unknown(one.chain));
             }
         }
+        let chains = [same, unknown].concat();
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
         // they were rendered. The two are never compared, as a rule group is in one dispatch chain.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
