@@ -25,30 +25,27 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
     let flag = format!("--state-dir={}", state.path().display());
     let bin = with_restore(Backend::Nft, &script);
     let daemon = node.start_with(bin, &["--profiling", &flag]);
-    let page = |path: &str| {
-        let page = http::get(
-            &node.netns,
-            Daemon::METRICS,
-            &format!("/debug/payload/{path}"),
-        );
-        page.map_or_else(|why| why, |(_, text)| text)
-    };
     eventually(PATIENCE, || {
-        let applied = page("applied");
+        let applied = page(&node, "applied");
         ensure(applied.contains("--to-destination 10.4.0.12:8080"), || {
             applied
         })
     });
-    assert!(page("failed").starts_with("# IPv4: no failed restore"));
+    assert!(page(&node, "failed").starts_with("# IPv4: no failed restore"));
 
-    let change = |last: u8| node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
-    let rule = |last: u8| format!("--to-destination 10.4.0.{last}:8080");
+    let change = |last: u8| {
+        let wanted = format!("--to-destination 10.4.0.{last}:8080");
+        // Renamed: every payload holds the text of an empty file.
+        let new = file(".new-broken");
+        std::fs::write(&new, &wanted).expect("write a file");
+        std::fs::rename(&new, &broken).expect("rename a file");
+        node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
+        wanted
+    };
     for last in [13, 14] {
-        let wanted = rule(last);
-        std::fs::write(&broken, &wanted).expect("write a file");
-        change(last);
+        let wanted = change(last);
         eventually(PATIENCE, || {
-            let failed = page("failed");
+            let failed = page(&node, "failed");
             let is_shown = failed.contains(&wanted) && failed.contains("out of order");
             ensure(is_shown, || format!("{failed}\n{}", daemon.log()))
         });
@@ -57,8 +54,10 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
         assert!(written.contains(&wanted), "{written}");
     }
     // Syncs go on without a place for the file.
-    drop(state);
-    std::fs::write(&broken, rule(15)).expect("write a file");
+    // Removing it fails while the daemon writes the payload of another restore.
+    eventually(PATIENCE, || {
+        std::fs::remove_dir_all(state.path()).map_err(|error| error.to_string())
+    });
     change(15);
     eventually(PATIENCE, || {
         let log = daemon.log();
@@ -69,4 +68,10 @@ fn the_payload_of_a_failed_restore_is_kept_for_support() {
         .replace("10.96.0.10", "10.96.0.11");
     node.write(&format!("{SHOP}---\n{other}"));
     node.wait_for_rule("default/cafe:http cluster IP");
+}
+
+fn page(node: &Node, path: &str) -> String {
+    let path = format!("/debug/payload/{path}");
+    let page = http::get(&node.netns, Daemon::METRICS, &path);
+    page.map_or_else(|why| why, |(_, text)| text)
 }
