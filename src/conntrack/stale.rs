@@ -196,9 +196,14 @@ pub fn stale_candidates(
     candidates
 }
 
-/// Returns the destinations of all Services, for a time in which rules were missing.
-pub(crate) fn all_candidates(now: &dyn Services, options: &Options) -> StaleCandidates {
-    let mut candidates = StaleCandidates::default();
+/// Returns the candidates of a sync after a time in which rules were missing: the destinations of
+/// all Services, and those that changed Services had `before`.
+pub(crate) fn all_candidates(
+    before: &[(ServiceName, ServiceState)],
+    now: &dyn Services,
+    options: &Options,
+) -> StaleCandidates {
+    let mut candidates = stale_candidates(before, now, options);
     for (_, state) in now.all() {
         for (destination, endpoints) in destinations(state, options) {
             candidates.add_candidate(destination, ValidEntries::RepliesFrom(endpoints));

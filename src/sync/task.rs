@@ -162,6 +162,7 @@ impl<I: Iptables> Task<I> {
 
     async fn sync(&mut self, problems: &mut ServiceProblems, detection: &mut DriftDetection) {
         let node_addresses = self.node_addresses();
+        let has_synced = self.syncer.last_node_port_addresses().is_some();
         let addresses_before = self.applied_node_port_addresses();
         self.reporter.began();
         let (started, used) = (Instant::now().into_std(), thread_cpu());
@@ -191,8 +192,9 @@ impl<I: Iptables> Task<I> {
         if is_applied && outcome.attempts.iter().any(has_failed) {
             detection.verifications.request(ended);
         }
-        // If the state of the kernel was unknown before, so were its rules.
-        let have_addresses_changed = addresses_before != self.applied_node_port_addresses();
+        // Also if they were unknown before, with the rules: a failed sync lost its candidates.
+        let have_addresses_changed =
+            has_synced && addresses_before != self.applied_node_port_addresses();
         let was_flushed = |attempt: &Attempt| {
             attempt.scope == Scope::Full(FullReason::Flushed) && attempt.result.is_ok()
         };
@@ -248,10 +250,11 @@ impl<I: Iptables> Task<I> {
             return;
         };
         let services = self.syncer.rendered_services();
+        let before = &outcome.applied.before;
         let candidates = if were_rules_missing {
-            conntrack::all_candidates(&services, options)
+            conntrack::all_candidates(before, &services, options)
         } else {
-            conntrack::stale_candidates(&outcome.applied.before, &services, options)
+            conntrack::stale_candidates(before, &services, options)
         };
         sweeper.request(
             self.reporter.family,

@@ -270,10 +270,21 @@ fn after_a_flush_everybody_is_looked_at() {
         ips: &["10.96.0.11"],
         ..SHOP
     };
+    let deleted = Shop {
+        ips: &["10.96.0.13"],
+        ..SHOP
+    };
+    let before = world(&[("shop", SHOP), ("other", other.clone()), ("gone", deleted)]);
     let now = world(&[("shop", SHOP), ("other", other)]);
+    let changed = changes(&before, &now);
+    let deleted: Vec<_> = changed
+        .into_iter()
+        .filter(|(name, _)| now.get(name).is_none())
+        .collect();
     check(
-        &all_candidates(&now, &options()),
+        &all_candidates(&deleted, &now, &options()),
         &[
+            "10.96.0.13:53 10.4.0.1:5353 goes",
             "10.96.0.10:53 10.4.0.1:5353 stays",
             "10.96.0.10:53 10.96.0.10:53 goes",
             "10.96.0.11:53 10.96.0.11:53 goes",
