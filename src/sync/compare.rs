@@ -250,8 +250,9 @@ impl<I: Iptables> Syncer<I> {
             self.force_full(FullReason::Flushed);
             // A delayed sync reads the kernel: another program may have changed it again.
             let is_delayed = !drift.repair_keys.is_disjoint(contested);
-            let known = || self.state_after_flush(*table, loss);
-            self.after_flush = (!is_delayed).then(known).flatten();
+            if !is_delayed {
+                self.after_flush = self.state_after_flush(*table, loss);
+            }
             return drift;
         }
         self.compare_service_chains(reading, &mut drift);

@@ -333,7 +333,7 @@ impl<I: Iptables> Syncer<I> {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.is_retriable());
         let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
-        // Before a restore or an adoption succeeded, a failed read is no reason for a full sync:
+        // Before a restore or an adoption succeeded, a failed read does not cause a full sync:
         // the next attempt may still adopt.
         let has_applied = self.history.has_applied();
         if self.applied_options.is_none() && (is_restore_failure || has_applied) {

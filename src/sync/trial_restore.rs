@@ -113,17 +113,12 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the Services in quarantine as they are now.
+    /// Returns the Services in quarantine as they are now. Between searches, no others have
+    /// overrides.
     pub(super) fn quarantine_snapshot(&self) -> QuarantineSnapshot {
-        let overrides = self.tracker.overrides();
-        let quarantined = overrides
-            .iter()
-            .filter(|(name, _)| self.quarantine.has(name));
         QuarantineSnapshot {
             quarantine: self.quarantine.clone(),
-            overrides: quarantined
-                .map(|(name, one)| (name.clone(), one.clone()))
-                .collect(),
+            overrides: self.tracker.overrides().clone(),
         }
     }
 

@@ -91,7 +91,8 @@ fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
     match chains.len() {
         0 => String::new(),
         count => format!(
-            "note: unreferenced chains (nat, {family}): {count}: {}{more}; a full sync deletes those of no Service\n",
+            "note: unreferenced chains (nat, {family}): {count}: {}{more}; a full sync deletes \
+             those of no Service\n",
             names.join(", ")
         ),
     }

@@ -284,7 +284,12 @@ impl LiveComparison {
     /// Records the rules of one Service that the kernel has: the chains in `same`, those with other
     /// rules as unknown, and those rules of flat chains that are found. All of its rules in trees
     /// are recorded: whether the kernel has them is compared later, chain by chain.
-    fn record(&mut self, name: &ServiceName, rendered: &ServiceRules, same: Vec<RecordedChain>) {
+    fn record(
+        &mut self,
+        name: &ServiceName,
+        rendered: &ServiceRules,
+        mut same: Vec<RecordedChain>,
+    ) {
         let mut is_same = same.len() == rendered.chains().count();
         let mut unknown = Vec::new();
         // In the order of the rendered chains, like those.
@@ -295,7 +300,7 @@ impl LiveComparison {
                 unknown.push(RecordedChain::unknown(one.chain));
             }
         }
-        let chains = [same, unknown].concat();
+        same.append(&mut unknown);
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
         // they were rendered. The two are never compared, as a rule group is in one dispatch chain.
         let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
@@ -313,7 +318,7 @@ impl LiveComparison {
         is_same &= are_in_order(rules.iter().map(|(at, rule)| (*at, rule)));
         rules.sort_by_key(|(position, rule)| (rule.key, *position));
         let rules = rules.into_iter().map(|(_, rule)| rule);
-        let service = AppliedService::new(chains, rules.collect(), rendered.totals());
+        let service = AppliedService::new(same, rules.collect(), rendered.totals());
         self.applied.insert(name, service);
         if !is_same {
             self.differing.push(name.clone());

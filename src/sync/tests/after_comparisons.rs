@@ -1,6 +1,6 @@
 //! Payloads after an adoption or a verification, and comparisons after a payload.
 
-use super::compare::{compare, edit, node, sorted};
+use super::compare::{compare, edit, node, rule, sorted};
 use super::search::endpoint;
 use super::syncer::{now, service, syncer};
 use super::*;
@@ -34,11 +34,10 @@ async fn jumps_of_new_node_addresses_are_no_drift() {
     }
 }
 
-fn chain(syncer: &Syncer<Fake>, start: &str, rule: &str) -> String {
-    let rules = syncer.iptables().rules().to_save_text();
-    let mut of_chain = rules.lines().filter(|line| line.contains(rule));
-    let line = of_chain.find(|line| line.starts_with(&format!("-A {start}")));
-    line.unwrap().split(' ').nth(1).unwrap().to_owned()
+/// The chain of nat with a rule that contains all of these texts.
+fn chain(syncer: &Syncer<Fake>, texts: &[&str]) -> String {
+    let rule = rule(syncer, Table::Nat, texts);
+    rule.split(' ').next().unwrap().to_owned()
 }
 
 /// A verification finds a changed chain of a Service; before its repair the Service is deleted.
@@ -51,7 +50,7 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
         without.once(&[]).await;
         sorted(&without)
     };
-    let changed = chain(&syncer, "KUBE-SVC-", "\"ns/3:p -> ");
+    let changed = chain(&syncer, &["-A KUBE-SVC-", "\"ns/3:p -> "]);
     edit(
         syncer.iptables(),
         Table::Nat,
@@ -70,7 +69,7 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
 async fn a_stale_chain_that_is_desired_again_stays() {
     let mut syncer = node().await;
     let expected = sorted(&syncer);
-    let stale = chain(&syncer, "KUBE-SEP-", "10.0.3.9:80");
+    let stale = chain(&syncer, &["-A KUBE-SEP-", "10.0.3.9:80"]);
     syncer
         .tracker
         .apply(Change::Slice(SliceName::new("ns", "3"), None, None));

@@ -54,8 +54,8 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
-    /// Returns the number of objects of a kind that are not undecodable, and of those that are:
-    /// their last valid state stays in use.
+    /// Returns the number of objects of a kind, undecodable ones included: the last valid state of
+    /// these stays in use.
     pub(crate) fn in_use(&self, kind: Kind) -> usize {
         let decoded = match kind {
             Kind::Service => self.services.len(),
