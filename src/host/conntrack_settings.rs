@@ -72,13 +72,14 @@ impl ConntrackSettings {
     pub fn desired_sysctls(&self, processors: u32) -> Vec<DesiredSysctl> {
         let per_core = "conntrack-max-per-core";
         let most = u64::from(self.most_entries(processors));
-        let buckets = DesiredSysctl {
+        // A node that was tuned higher, by hand or by its distribution, would lose entries.
+        let at_least = |name, value| DesiredSysctl {
             bound: Bound::AtLeast,
-            ..exactly(CONNTRACK_BUCKETS, most / ENTRIES_PER_BUCKET, per_core)
+            ..exactly(name, value, per_core)
         };
         [
-            (most > 0).then_some(exactly(CONNTRACK_MAX, most, per_core)),
-            (most > 0).then_some(buckets),
+            (most > 0).then(|| at_least(CONNTRACK_MAX, most)),
+            (most > 0).then(|| at_least(CONNTRACK_BUCKETS, most / ENTRIES_PER_BUCKET)),
             timeout(
                 TCP_ESTABLISHED,
                 self.tcp_established_timeout,
@@ -131,11 +132,12 @@ fn timeout(name: &'static str, timeout: Duration, flag: &'static str) -> Option<
 }
 
 impl DesiredSysctl {
-    /// Writes the desired value if the current one differs; `None` if nothing was written.
+    /// Writes the desired value if the current one does not meet it; `None` if nothing was
+    /// written.
     ///
     /// # Errors
     ///
-    /// The setting cannot be read, or differs and cannot be written.
+    /// The setting cannot be read, or does not meet the desired value and cannot be written.
     pub fn apply(&self, sysctls: &Sysctls) -> Result<Option<SysctlChange>, SysctlError> {
         let desired = i64::try_from(self.value).unwrap_or(i64::MAX);
         match self.bound {
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn only_different_sysctls_are_written_and_more_buckets_are_accepted() {
+    fn the_maximum_and_the_buckets_are_only_raised() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         std::fs::create_dir_all(path("net/netfilter")).unwrap();
@@ -250,16 +252,17 @@ mod tests {
             let written = desired.filter_map(|one| one.apply(&sysctls).unwrap());
             written.map(|written| written.to_string()).collect()
         };
-        set(CONNTRACK_MAX, "500\n");
+        set(CONNTRACK_MAX, "399\n");
         set(CONNTRACK_BUCKETS, "99\n");
         assert_eq!(
             apply(),
             [
-                "net/netfilter/nf_conntrack_max: 500 -> 400",
+                "net/netfilter/nf_conntrack_max: 399 -> 400",
                 "net/netfilter/nf_conntrack_buckets: 99 -> 100",
             ]
         );
         assert_eq!(apply(), [""; 0]);
+        set(CONNTRACK_MAX, "500\n");
         set(CONNTRACK_BUCKETS, "4096\n");
         assert_eq!(apply(), [""; 0]);
         std::fs::remove_file(path(CONNTRACK_BUCKETS)).unwrap();
