@@ -84,8 +84,8 @@ pub mod select {
 /// Items of `sync`.
 pub mod sync {
     pub use crate::sync::{
-        Attempt, Failure, FullReason, LocalMode, NodePortAddressSelection, Outcome,
-        QuarantineCause, RenderSettings, Scope, SyncResult, Syncer, SyncerOptions,
+        Attempt, Failure, FullReason, LocalMode, NodePortAddressItem, Outcome, QuarantineCause,
+        RenderSettings, Scope, SyncResult, Syncer, SyncerOptions,
     };
 }
 /// Items of `tracker`.

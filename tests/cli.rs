@@ -96,7 +96,7 @@ fn unusable_flags_are_named_and_exit_with_64() {
         "--pod-bridge-interface",
     );
     unusable(
-        &["run", "--nodeport-addresses=primary,10.0.0.0/8"],
+        &["run", "--nodeport-addresses=primary,primary"],
         "--nodeport-addresses",
     );
     unusable(
@@ -138,7 +138,7 @@ fn help_and_version_are_answers() {
         assert!(answer.contains("deltaproxy"), "{args:?}");
         if args[0].starts_with("--version") {
             assert!(
-                answer.ends_with(", in place of kube-proxy v1.36\n"),
+                answer.ends_with(", in place of kube-proxy v1.37.2\n"),
                 "{answer}"
             );
         }
@@ -165,7 +165,7 @@ fn the_version_is_told_and_not_another() {
         text(&output.stderr)
     };
     assert!(!goes_on("--version=false").contains("--version"));
-    let said = goes_on("--version=v1.36.9");
+    let said = goes_on("--version=v1.37.9");
     assert!(
         said.contains("without effect in this version: `--version`\n"),
         "{said}"
@@ -229,7 +229,7 @@ fn everything_wrong_with_flags_is_said_at_once() {
         "--proxy_mode=ipvs",
         "--oom-score-adj",
         "-2000",
-        "--feature-gates=X=1",
+        "--feature-gates=GitRepoVolumeDriver=1",
     ]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(64), "{said}");

@@ -145,7 +145,10 @@ fn pages_show_the_process() {
     }
     assert_eq!(body(&scene.get("/proxyMode")), "iptables");
     let statusz = scene.get("/statusz");
-    assert!(statusz.contains("\nBinary version= 1.36\n"), "{statusz}");
+    assert!(
+        statusz.contains("\nBinary version= 1.37.2\nEmulation version= 1.37\n"),
+        "{statusz}"
+    );
     let verbose = scene.get("/healthz?verbose");
     assert_eq!(body(&verbose), "[+]ping ok\nhealthz check passed\n");
     let slis = scene.get("/metrics/slis");

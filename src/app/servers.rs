@@ -143,7 +143,9 @@ pub(super) async fn run(
         metrics: metrics.health.clone(),
         watches: metrics.watch.ages.clone(),
         manifests: metrics.manifests.clone(),
+        unknown_settings: config.unknown.clone(),
     };
+    metrics.config.set_unknown(&config.unknown);
     let settings = PageSettings {
         configz: config.configuration.to_configz().into(),
         flags: config.flags.clone(),

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
-use crate::sync::{LocalMode, NodePortAddressSelection, RenderSettings};
+use crate::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 /// Checks that run once it is known which families iptables is usable for, and the Node object.
 #[derive(Clone)]
@@ -166,20 +166,29 @@ impl NodeChecks<'_> {
 
     /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadConfig` (v1.36)
     fn node_ports(&self, node: Option<&Node>) -> Option<Finding> {
-        let families = match &self.rules.node_port_addresses {
-            NodePortAddressSelection::All => {
-                let text = "--nodeport-addresses is not set: NodePorts accept connections on all \
-                            addresses of this node; --nodeport-addresses=primary limits them";
-                return Some(Finding::Note(text.to_owned()));
-            }
-            NodePortAddressSelection::Within(cidrs) => families_of(cidrs),
-            NodePortAddressSelection::Primary => {
-                let addresses = node.into_iter().flat_map(|node| &node.addresses);
-                let all = addresses.chain(&self.rules.bind_address);
-                let usable = all.filter(|ip| !ip.is_loopback());
-                usable.map(|ip| IpFamily::of(*ip)).collect()
-            }
-        };
+        let items = &self.rules.node_port_addresses;
+        if items.is_empty() {
+            let text = "--nodeport-addresses is not set: NodePorts accept connections on all \
+                        addresses of this node; --nodeport-addresses=primary limits them";
+            return Some(Finding::Note(text.to_owned()));
+        }
+        let addresses = node.into_iter().flat_map(|node| &node.addresses);
+        let addresses = addresses.chain(&self.rules.bind_address);
+        let primary: Vec<IpFamily> = addresses
+            .filter(|ip| !ip.is_loopback())
+            .map(|ip| IpFamily::of(*ip))
+            .collect();
+        if items.contains(&NodePortAddressItem::Primary) && primary.is_empty() {
+            // No address yet: a family without another item has no NodePorts until there is one.
+            return None;
+        }
+        let families: Vec<IpFamily> = items
+            .iter()
+            .flat_map(|item| match item {
+                NodePortAddressItem::Network(network) => vec![IpFamily::of_cidr(*network)],
+                NodePortAddressItem::Primary => primary.clone(),
+            })
+            .collect();
         let everywhere = |family| {
             let text = format!(
                 "--nodeport-addresses has no {family} address: {family} NodePorts accept connections \
@@ -189,10 +198,7 @@ impl NodeChecks<'_> {
         };
         let has = |family| families.contains(&family);
         let other = self.primary.other();
-        if families.is_empty() {
-            // `primary`, and no address yet: NodePorts have no rules until there is one.
-            None
-        } else if !has(self.primary) {
+        if !has(self.primary) {
             everywhere(self.primary)
         } else if !has(other) && self.is_cluster_dual_stack() {
             everywhere(other)

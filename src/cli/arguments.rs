@@ -11,8 +11,8 @@ use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
 use crate::config::{
-    self, Cli, ConfigFile, ProgramName, RenderConfig, RulesArgs, RulesFileArgs, SourceArgs,
-    Unusable, environment,
+    self, Cli, ConfigFile, ConfigNote, ProgramName, RenderConfig, RulesArgs, RulesFileArgs,
+    SourceArgs, Unusable, environment,
 };
 use crate::watch::bounded;
 
@@ -104,6 +104,16 @@ pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
     }
 }
 
+/// Logs notes on a configuration.
+pub(super) fn log_notes(notes: &[ConfigNote]) {
+    for note in notes {
+        match note {
+            ConfigNote::Warning(text) => tracing::warn!("{text}"),
+            ConfigNote::Note(text) => tracing::info!("{text}"),
+        }
+    }
+}
+
 /// Flags that shape rules, and the configuration file that may replace them.
 pub(super) struct RuleSettings<'a> {
     file: Option<ConfigFile>,
@@ -111,15 +121,10 @@ pub(super) struct RuleSettings<'a> {
 }
 
 impl<'a> RuleSettings<'a> {
-    /// Reads the file, if one is given. Warns of flags and fields that have no effect.
+    /// Reads the file, if one is given. Logs notes on flags, fields and feature gates.
     pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
         let file = file.config.as_deref().map(read_file).transpose()?;
-        for note in file
-            .iter()
-            .flat_map(|file| config::ignored_settings(file, rules))
-        {
-            tracing::warn!("{note}");
-        }
+        log_notes(&config::rendering_notes(file.as_ref(), rules));
         Ok(Self { file, rules })
     }
 

@@ -6,12 +6,13 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::{arguments, cleanup, exit, terminal};
 use crate::app;
 use crate::config::{
-    self, Action, ConfigFile, LogStyle, LoggingFormat, RunArgs, VERSION, VersionArg, environment,
+    self, Action, Config, ConfigCheck, ConfigFile, ConfigNote, LogStyle, LoggingFormat, RunArgs,
+    Unusable, VERSION, VersionArg, environment,
 };
 use crate::sync::SyncMode;
 use crate::telemetry::Format;
@@ -43,7 +44,13 @@ fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
         .map(arguments::read_file)
         .transpose()?;
     let host_name = environment::host_name();
-    let config = config::run(args, file.as_ref(), &host_name)?;
+    let resolved = config::run(args, file.as_ref(), &host_name);
+    if let Some(check) = args.config_check() {
+        // Whatever the format of the log: the output is for a person or a pipeline.
+        *format = Format::Plain;
+        return check_config(resolved, check);
+    }
+    let config = resolved?;
     *format = log_format(config.logging, config.log_style);
     let level = terminal::install_log(*format, config.verbosity, environment::log_filter())?;
     log_settings(&config);
@@ -60,6 +67,32 @@ fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
     }
 }
 
+/// Prints the warnings of a configuration, and whether the daemon would start with it.
+///
+/// # Errors
+///
+/// The configuration cannot be used, or has warnings and the check is strict.
+fn check_config(resolved: Result<Config, Unusable>, check: ConfigCheck) -> anyhow::Result<()> {
+    terminal::install_quiet_log()?;
+    let notes = match &resolved {
+        Ok(config) => &config.notes,
+        Err(unusable) => &unusable.notes,
+    };
+    arguments::log_notes(notes);
+    let is_warning = |note: &&ConfigNote| matches!(note, ConfigNote::Warning(_));
+    let warnings = notes.iter().filter(is_warning).count();
+    resolved?;
+    if warnings > 0 && check == ConfigCheck::Strict {
+        bail!("the configuration has warnings: {warnings}");
+    }
+    terminal::stdout(|out| {
+        Ok(writeln!(
+            out,
+            "the configuration is valid; warnings: {warnings}"
+        )?)
+    })
+}
+
 fn log_format(format: LoggingFormat, style: LogStyle) -> Format {
     match (format, style.is_klog(environment::program_name())) {
         (LoggingFormat::Text, true) => Format::Klog,
@@ -72,18 +105,16 @@ fn log_format(format: LoggingFormat, style: LogStyle) -> Format {
 /// Logs the flags, if verbosity is above 0, and notes on them.
 ///
 /// Upstream: `staging/src/k8s.io/component-base/cli/flag/flags.go`, `PrintFlags` (v1.36)
-fn log_settings(config: &config::Config) {
+fn log_settings(config: &Config) {
     if config.verbosity > 0 {
         for (name, value) in &config.flags {
             tracing::info!("FLAG: --{name}={value:?}");
         }
     }
-    for note in &config.notes {
-        tracing::info!("{note}");
-    }
+    arguments::log_notes(&config.notes);
 }
 
-fn mode(config: &config::Config) -> cleanup::CleanupMode {
+fn mode(config: &Config) -> cleanup::CleanupMode {
     if config.mode == SyncMode::DryRun {
         cleanup::CleanupMode::Show
     } else {

@@ -12,7 +12,7 @@ use super::problems::{ConfigProblems, unknown};
 use super::settings::LOCAL_MODES;
 use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
 use crate::render::LocalDetector;
-use crate::sync::{LocalMode, NodePortAddressSelection};
+use crate::sync::{LocalMode, NodePortAddressItem};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
 pub(super) fn local_mode(
@@ -106,27 +106,56 @@ fn cidr(text: &str) -> Result<IpNet, String> {
         .ok_or_else(|| format!("\"{text}\" is not a valid CIDR (example: 10.244.0.0/16)"))
 }
 
-/// Checks the node addresses that have NodePorts.
+/// Keywords among the node addresses that have NodePorts.
+const ADDRESS_KEYWORDS: [&str; 3] = ["primary", "localhost", "all"];
+
+/// Checks the node addresses that have NodePorts, and replaces keywords by what they mean.
+///
+/// Upstream: pkg/proxy/apis/config/validation/validation.go,
+/// `validateKubeProxyNodePortAddress`, cmd/kube-proxy/app/server.go,
+/// `expandNodePortAddressKeywords` (v1.37)
 pub(super) fn node_ports(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
-) -> Option<NodePortAddressSelection> {
+) -> Option<Vec<NodePortAddressItem>> {
     let values = configuration.node_port_addresses.as_deref();
     let values = values.unwrap_or_default();
-    let is_primary = |value: &String| value == "primary";
-    let source = match values {
-        [] => Ok(NodePortAddressSelection::All),
-        [only] if is_primary(only) => Ok(NodePortAddressSelection::Primary),
-        _ if values.iter().any(is_primary) => {
-            Err("`primary` and CIDRs are mutually exclusive".to_owned())
-        }
-        _ => values
-            .iter()
-            .map(|value| cidr(value))
-            .collect::<Result<_, _>>()
-            .map(NodePortAddressSelection::Within),
+    let mut items = Some(Vec::new());
+    for (index, value) in values.iter().enumerate() {
+        let is_repeated = values.iter().take(index).any(|earlier| earlier == value);
+        let item = if is_repeated && ADDRESS_KEYWORDS.contains(&value.as_str()) {
+            Err(format!("duplicate keyword `{value}`"))
+        } else {
+            node_port_items(value)
+        };
+        let item = problems.keep("nodePortAddresses", item);
+        items = items.zip(item).map(|(all, item)| [all, item].concat());
+    }
+    items
+}
+
+/// Parses a keyword or a CIDR.
+fn node_port_items(text: &str) -> Result<Vec<NodePortAddressItem>, String> {
+    const LOCALHOST: [&str; 2] = ["127.0.0.0/8", "::1/128"];
+    const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+    let networks: &[&str] = match text {
+        "primary" => return Ok(vec![NodePortAddressItem::Primary]),
+        "localhost" => &LOCALHOST,
+        "all" => &ALL,
+        cidr => &[cidr],
     };
-    problems.keep("nodePortAddresses", source)
+    let networks: Option<Vec<IpNet>> = networks.iter().copied().map(parse_cidr).collect();
+    let networks = networks.ok_or_else(|| {
+        format!(
+            "\"{text}\" is not a valid CIDR or keyword (keywords: {}; example: 10.0.0.0/8)",
+            ADDRESS_KEYWORDS.join(", ")
+        )
+    })?;
+    Ok(networks
+        .into_iter()
+        .map(NodePortAddressItem::Network)
+        .collect())
 }
 
 /// Checks the address of this node. It may be unspecified, as `0.0.0.0` is.

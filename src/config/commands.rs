@@ -163,9 +163,11 @@ fn with_dashes(arg: OsString) -> OsString {
 }
 
 /// Version of this program and of the kube-proxy that it replaces.
-pub(crate) const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), ", in place of kube-proxy v1.36");
+pub(crate) const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    ", in place of kube-proxy v1.37.2"
+);
 
 const RUN_MORE: &str = "\
 More flags, and examples: deltaproxy run --help; manual: deltaproxy man run
-18 kube-proxy flags are accepted without effect: see the manual";
+16 kube-proxy flags are accepted without effect: see the manual";

@@ -1,16 +1,21 @@
-//! Feature gates of kube-proxy v1.36: their names and the values they may have.
+//! Feature gates of kube-proxy: their names, the values they may have, and the gates they require.
 //!
-//! kube-proxy exits if a gate is unknown to it, so the same gates are accepted here. Only
-//! [`EXTERNAL_IPS`] and those of logging have an effect.
+//! A setting is accepted if any of two releases accepts it, so that one ConfigMap serves a cluster
+//! that is between them. A gate that neither release has is ignored with a warning: a node without
+//! a proxy costs more than a gate without effect. Only [`EXTERNAL_IPS`] and those of logging have
+//! an effect.
 //!
 //! # Source
 //!
 //! Upstream: pkg/features/kube_features.go,
-//! staging/src/k8s.io/component-base/featuregate/feature_gate.go (v1.36)
+//! staging/src/k8s.io/component-base/featuregate/feature_gate.go (v1.37)
+//!
+//! Differs from upstream: kube-proxy exits if it does not know a gate.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use super::go;
+use super::problems::{ConfigNote, ConfigProblems, nearest};
 use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Gate of `spec.externalIPs`, on by default.
@@ -28,147 +33,188 @@ pub(super) const ALL_BETA: &str = "AllBeta";
 /// Switch for all gates in alpha.
 pub(super) const ALL_ALPHA: &str = "AllAlpha";
 
-/// Parses one value of `--feature-gates`.
-pub(super) fn parse(text: &str) -> Result<BTreeMap<String, bool>, String> {
-    let pairs = text
-        .split(',')
-        .map(str::trim)
-        .filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            let (name, value) = pair
-                .split_once('=')
-                .ok_or_else(|| format!("\"{pair}\" is not a valid gate (example: Name=true)"))?;
-            let value = go::bool(value.trim())?;
-            Ok((name.trim().to_owned(), value))
-        })
-        .collect()
-}
-
-/// Returns the problem of setting a gate to a value, and a hint, which may be empty.
-pub(super) fn problem(name: &str, value: bool) -> Option<(String, &'static str)> {
-    const REMOVE: &str = "remove the gate";
-
-    let is_in = |list: &str| list.split_whitespace().any(|known| known == name);
-    if is_in(SETTABLE) || (is_in(ALWAYS_ON) && value) || (is_in(ALWAYS_OFF) && !value) {
-        return None;
-    }
-    if is_in(ALWAYS_ON) || is_in(ALWAYS_OFF) {
-        let problem = format!("feature gate `{name}` must be {}, got {value}", !value);
-        return Some((problem, REMOVE));
-    }
-    if is_in(REMOVED) {
-        let problem = format!("feature gate `{name}` was removed: the feature is always on");
-        return Some((problem, REMOVE));
-    }
-    let mut known = [SETTABLE, ALWAYS_ON, ALWAYS_OFF]
-        .into_iter()
-        .flat_map(str::split_whitespace);
-    Some(match known.find(|known| known.eq_ignore_ascii_case(name)) {
-        Some(similar) => {
-            let problem = format!("unknown feature gate `{name}`; did you mean `{similar}`?");
-            (problem, "")
-        }
-        None => (
-            format!(
-                "unknown feature gate `{name}`: kube-proxy v{KUBE_PROXY_MINOR_VERSION} does not \
-                 have it"
-            ),
-            REMOVE,
-        ),
-    })
-}
-
-/// Gates that were locked to true and then removed from kube-proxy.
+/// Gates that were locked to true and then removed from kube-proxy, of features that rules have.
 const REMOVED: &str = "\
     KubeProxyDrainingTerminatingNodes LoadBalancerIPMode MinimizeIPTablesRestore \
     ProxyTerminatingEndpoints ServiceInternalTrafficPolicy ServiceTrafficDistribution \
     TopologyAwareHints";
 
-/// Gates that may have any value.
-const SETTABLE: &str = "\
-    APIResponseCompression APIServerIdentity APIServingWithRoutine AllAlpha AllBeta AllowDNSOnlyNodeCSR \
-    AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth \
-    AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion AtomicFIFO \
-    AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage \
-    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CRDObservedGenerationTracking \
-    CRIListStreaming CSIVolumeHealth ChangeContainerStatusOnKubeletRestart \
-    ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowCBOR \
-    ClientsAllowTLSCacheGC ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation \
-    CloudControllerManagerWebhook ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz \
-    ComponentStatusz ConcurrentWatchObjectDecode ConstrainedImpersonation ContainerCheckpoint \
-    ContainerRestartRules ContainerStopSignals ContextualLogging \
-    ControllerManagerReleaseLeaderElectionLockOnExit CoordinatedLeaderElection \
-    CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod DRAConsumableCapacity \
-    DRADeviceBindingConditions DRADeviceTaintRules DRADeviceTaints DRAExtendedResource \
-    DRAListTypeAttributes DRANodeAllocatableResources DRAPartitionableDevices DRAPrioritizedList \
-    DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus \
-    DRASchedulerFilterTimeout DRAWorkloadResourceClaims DeclarativeValidationBeta \
-    DeclarativeValidationTakeover DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency \
-    DisableCPUQuotaWithExclusiveCPUs EnvFiles EventedPLEG ExtendWebSocketsToKubelet GangScheduling \
-    GenericWorkload GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority \
-    HPAConfigurableTolerance HPAScaleToZero HostnameOverride ImageVolumeWithDigest \
-    InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling \
-    InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory \
-    InPlacePodVerticalScalingInitContainers InformerResourceVersion KMSv1 \
-    KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletInUserNamespace \
-    KubeletPodResourcesListUseActivePods KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC \
-    KubeletServiceAccountTokenForCredentialProviders ListFromCacheSnapshot \
-    LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions \
-    ManifestBasedAdmissionControlConfig MatchLabelKeysInPodTopologySpread \
-    MatchLabelKeysInPodTopologySpreadSelectorMerge MaxUnavailableStatefulSet MemoryQoS \
-    MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs \
-    MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy NativeHistograms \
-    NodeDeclaredFeatures NominatedNodeNameForExpectation OpenAPIEnums OpportunisticBatching \
-    PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI \
-    PodCertificateRequest PodDeletionCost PodLevelResourceManagers PodLevelResources \
-    PodLogsQuerySplitStreams PodReadyToStartContainersCondition PodTopologyLabelsAdmission PodsAPI \
-    PortForwardWebsockets PreventStaticPodAPIReferences QOSReserved \
-    ReduceDefaultCrashLoopBackOffDecay RelaxedServiceNameValidation ReloadKubeletClientCAFile \
-    ReloadKubeletServerCertificateFile RemoteRequestHeaderUID ResourceHealthStatus \
-    ResourceHealthStatusMessage RestartAllContainersOnContainerExits \
-    RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxMount SchedulerAsyncAPICalls \
-    SchedulerAsyncPreemption SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction \
-    ServiceCIDRStatusFieldWiping ShardedListAndWatch SizeBasedListCostEstimate \
-    StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob \
-    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet \
-    StatefulSetSemanticRevisionComparison StorageCapacityScoring StorageNamespaceIndex \
-    StorageVersionAPI StorageVersionHash StorageVersionMigrator StrictIPCIDRValidation \
-    StructuredAuthenticationConfigurationEgressSelector \
-    StructuredAuthenticationConfigurationJWKSMetrics TaintTolerationComparisonOperators \
-    TokenRequestServiceAccountUIDValidation TopologyAwareWorkloadScheduling \
-    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions \
-    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation \
-    UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport \
-    VolumeLimitScaling WatchCacheInitializationPostStartHook WatchList WatchListClient \
-    WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork \
-    WorkloadAwarePreemption WorkloadWithJob";
+/// Gates of one release of kube-proxy.
+struct Release {
+    minor: &'static str,
+    gates: BTreeMap<&'static str, Gate>,
+}
 
-/// Gates that are locked to true.
-const ALWAYS_ON: &str = "\
-    APIServerTracing AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints \
-    AnyVolumeDataSource AuthorizeNodeWithSelectors AuthorizeWithSelectors BtreeWatchCache \
-    CPUManagerPolicyOptions CRDValidationRatcheting CSIServiceAccountTokenSecrets \
-    ConsistentListFromCache CustomResourceFieldSelectors DRAAdminAccess DeclarativeValidation \
-    DisableAllocatorDualWrite DisableNodeKubeProxyVersion DynamicResourceAllocation \
-    ExecProbeTimeout ExternalServiceAccountTokenSigner ImageMaximumGCAge ImageVolume \
-    InOrderInformers InPlacePodVerticalScaling JobBackoffLimitPerIndex JobManagedBy \
-    JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz \
-    KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletTracing \
-    LogarithmicScaleDown MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator \
-    MutableCSINodeAllocatableCount NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread \
-    NodeLogQuery NodeSwap OrderedNamespaceDeletion PodLifecycleSleepAction \
-    PodLifecycleSleepActionAllowZero PodObservedGenerationTracking PodSchedulingReadiness \
-    PreferSameTrafficDistribution ProcMountType RecoverVolumeExpansionFailure \
-    RecursiveReadOnlyMounts RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation \
-    ResilientWatchCacheInitialization RetryGenerateName SELinuxChangePolicy \
-    SELinuxMountReadWriteOncePod SchedulerQueueingHints SeparateTaintEvictionController \
-    ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation \
-    ServiceAccountTokenPodNodeInfo SidecarContainers StreamingCollectionEncodingToJSON \
-    StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration \
-    SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions UserNamespacesSupport \
-    VolumeAttributesClass WinDSR WinOverlay";
+/// The release before the one whose behavior this program has, and that release.
+static RELEASES: LazyLock<[Release; 2]> = LazyLock::new(|| {
+    [
+        Release::parse("1.36", include_str!("gates/1.36.txt")),
+        Release::parse(KUBE_PROXY_MINOR_VERSION, include_str!("gates/1.37.txt")),
+    ]
+});
 
-/// Gates that are locked to false.
-const ALWAYS_OFF: &str = "\
-    AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC";
+/// Gate of a release.
+#[derive(Debug)]
+struct Gate {
+    stage: &'static str,
+    is_on: bool,
+    is_locked: bool,
+    /// Gates that have to be on if this one is.
+    requires: Vec<&'static str>,
+}
+
+impl Gate {
+    fn accepts(&self, value: bool) -> bool {
+        !self.is_locked || value == self.is_on
+    }
+}
+
+impl Release {
+    /// Parses a table that `tests/support/kube/gates` has printed. Each line has the name of a
+    /// gate, its stage, its default, `locked` if it cannot be changed, and the gates it requires.
+    fn parse(minor: &'static str, table: &'static str) -> Self {
+        let gate = |line: &'static str| {
+            let mut words = line.split(' ');
+            let name = words.next()?;
+            let mut gate = Gate {
+                stage: words.next()?,
+                is_on: words.next()? == "on",
+                is_locked: false,
+                requires: Vec::new(),
+            };
+            for word in words {
+                gate.is_locked |= word == "locked";
+                gate.requires.extend(word.strip_prefix("requires="));
+            }
+            Some((name, gate))
+        };
+        Self {
+            minor,
+            gates: table.lines().filter_map(gate).collect(),
+        }
+    }
+
+    /// Reports whether the release accepts a value; `None` if it does not have the gate.
+    fn accepts(&self, name: &str, value: bool) -> Option<bool> {
+        self.gates.get(name).map(|gate| gate.accepts(value))
+    }
+
+    /// Reports whether a gate is on, with these values set.
+    fn is_on(&self, name: &str, set: &BTreeMap<String, bool>) -> bool {
+        let Some(gate) = self.gates.get(name) else {
+            return false;
+        };
+        let all = match gate.stage {
+            "alpha" => set.get(ALL_ALPHA),
+            "beta" => set.get(ALL_BETA),
+            _ => None,
+        };
+        let value = set.get(name).or(all.filter(|_| !gate.is_locked));
+        value.copied().unwrap_or(gate.is_on)
+    }
+
+    /// Returns the gates that are on while a gate that they require is off, one line each.
+    ///
+    /// Upstream: staging/src/k8s.io/component-base/featuregate/feature_gate.go,
+    /// `unsafeSetFromMap` (v1.37)
+    fn unmet_requirements(&self, set: &BTreeMap<String, bool>) -> Vec<String> {
+        let on = self.gates.iter().filter(|(name, _)| self.is_on(name, set));
+        on.flat_map(|(name, gate)| gate.requires.iter().map(move |required| (name, required)))
+            .filter(|(_, required)| !self.is_on(required, set))
+            .map(|(name, required)| format!("feature gate `{name}` requires `{required}`"))
+            .collect()
+    }
+}
+
+/// Records the problems of gates that no release of kube-proxy accepts.
+pub(super) fn check(set: &BTreeMap<String, bool>, problems: &mut ConfigProblems) {
+    const REMOVE: &str = "remove the gate";
+
+    for (name, value) in set {
+        let answers = RELEASES
+            .iter()
+            .filter_map(|release| release.accepts(name, *value));
+        let answers: Vec<bool> = answers.collect();
+        let problem = if !answers.is_empty() && !answers.contains(&true) {
+            format!("feature gate `{name}` must be {}, got {value}", !value)
+        } else if !value && is_removed(name) {
+            format!("feature gate `{name}` was removed: the feature is always on")
+        } else {
+            continue;
+        };
+        problems.add_with_hint("featureGates", problem, REMOVE);
+    }
+    let unmet = RELEASES.each_ref();
+    let unmet = unmet.map(|release| release.unmet_requirements(set));
+    if let [[_, ..], [first, rest @ ..]] = unmet.each_ref().map(Vec::as_slice) {
+        // One gate may break the requirements of many.
+        let more = match rest.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let hint = "set both gates to the same value";
+        problems.add_with_hint("featureGates", format!("{first}{more}"), hint);
+    }
+}
+
+fn is_removed(name: &str) -> bool {
+    REMOVED.split(' ').any(|removed| removed == name)
+}
+
+/// Returns the gates that no release has.
+pub(super) fn unknown(set: &BTreeMap<String, bool>) -> impl Iterator<Item = &String> {
+    let is_known = |name: &str| {
+        RELEASES
+            .iter()
+            .any(|release| release.gates.contains_key(name))
+    };
+    set.keys().filter(move |name| !is_known(name))
+}
+
+/// Returns notes on gates that are usable: unknown ones, and those that only one release accepts.
+pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
+    let mut notes: Vec<ConfigNote> = unknown(set).map(|name| unknown_gate(name)).collect();
+    for (name, value) in set {
+        let answers = RELEASES.each_ref();
+        let answers = answers.map(|release| (release.minor, release.accepts(name, *value)));
+        let (minor, reason) = match answers {
+            [(minor, None), (_, Some(true))] | [(_, Some(true)), (minor, None)] => {
+                (minor, "does not have")
+            }
+            [(minor, Some(false)), (_, Some(true))] | [(_, Some(true)), (minor, Some(false))] => {
+                (minor, "rejects this value of")
+            }
+            _ => continue,
+        };
+        notes.push(ConfigNote::Note(format!(
+            "kube-proxy {minor} {reason} feature gate `{name}`, which has no effect here"
+        )));
+    }
+    for release in RELEASES.iter() {
+        if let Some(unmet) = release.unmet_requirements(set).first() {
+            let minor = release.minor;
+            notes.push(ConfigNote::Note(format!(
+                "kube-proxy {minor} would not start: {unmet}"
+            )));
+        }
+    }
+    notes
+}
+
+fn unknown_gate(name: &str) -> ConfigNote {
+    if is_removed(name) {
+        let text = format!("feature gate `{name}` was removed: the feature is always on");
+        return ConfigNote::Warning(text);
+    }
+    let known = RELEASES
+        .iter()
+        .flat_map(|release| release.gates.keys().copied());
+    let similar = nearest(name, known);
+    let hint = similar.map(|known| format!("; did you mean `{known}`?"));
+    let hint = hint.unwrap_or_default();
+    ConfigNote::Warning(format!("unknown feature gate `{name}` ignored{hint}"))
+}
+
+#[cfg(test)]
+#[path = "tests/gate_tables.rs"]
+mod tests;

@@ -1,7 +1,8 @@
-//! Values as the flags of a Go program spell them: booleans, integers and durations.
+//! Values as the flags of a Go program spell them: booleans, feature gates, integers and durations.
 //!
 //! Kept because Go accepts more spellings than Rust, and manifests for kube-proxy use them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::IntErrorKind;
 use std::str::FromStr;
@@ -17,6 +18,25 @@ pub(super) fn bool(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err(format!("\"{text}\" is not a valid boolean (true or false)")),
     }
+}
+
+/// Parses feature gates, as in `A=true,B=false`.
+///
+/// Upstream: staging/src/k8s.io/component-base/featuregate/feature_gate.go, `SetWithLogger` (v1.37)
+pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
+    let pairs = text
+        .split(',')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("\"{pair}\" is not a valid gate (example: Name=true)"))?;
+            let value = bool(value.trim())?;
+            Ok((name.trim().to_owned(), value))
+        })
+        .collect()
 }
 
 /// Parses an integer of 32 bits as in Go source code: `0x1f`, `0b1`, `1_000`, and `010`, which is

@@ -1,32 +1,41 @@
-//! Notes for the operator on settings that are ignored, deprecated or without effect.
+//! Notes for the operator on settings that are unknown, ignored, deprecated or without effect.
 
 use std::path::Path;
 
-use super::flags::{RulesArgs, RunArgs};
-use super::kube_proxy::ConfigFile;
-use super::kube_proxy::{self, KubeProxyConfiguration, differing, quoted};
+use super::feature_gates;
+use super::flags::{Action, RulesArgs, RunArgs};
+use super::kube_proxy::{
+    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted,
+};
+use super::problems::{ConfigNote, nearest};
 use super::settings::{self, Setting, VersionArg};
 
-/// Returns notes on ignored settings of commands that render and do not run: flags that a file
-/// replaces, and fields of the file that are unknown or repeated.
-pub(crate) fn ignored_settings(file: &ConfigFile, rules: &RulesArgs) -> Vec<String> {
+/// Returns notes on the settings of commands that render and do not run: flags that a file
+/// replaces, fields of the file that are unknown or repeated, and feature gates.
+pub(crate) fn of_rendering(file: Option<&ConfigFile>, rules: &RulesArgs) -> Vec<ConfigNote> {
+    let Some(file) = file else {
+        let mut configuration = KubeProxyConfiguration::defaults();
+        rules.apply(&mut configuration);
+        return feature_gates::notes(&configuration.feature_gates);
+    };
     // `rendering` reports a file that cannot be decoded.
-    let Ok((configuration, unknown)) = kube_proxy::read(&file.text) else {
+    let Ok((configuration, ignored)) = kube_proxy::read(&file.text) else {
         return Vec::new();
     };
     let mut configuration = configuration.with_defaults();
     configuration.choose_modes();
-    let decoding = unknown.map(|what| lenient_decoding(&file.path, &what));
-    let ignored = ignored_flags(&configuration, |to| rules.apply(to));
-    decoding.into_iter().chain(ignored).collect()
+    let mut notes: Vec<ConfigNote> = lenient_decoding(&file.path, &ignored).into_iter().collect();
+    notes.extend(ignored_flags(&configuration, |to| rules.apply(to)));
+    notes.extend(feature_gates::notes(&configuration.feature_gates));
+    notes
 }
 
-/// Returns a note on the flags that a file replaces. Flags with the same value as the file are not
-/// in it.
+/// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
+/// not in it.
 pub(super) fn ignored_flags(
     file: &KubeProxyConfiguration,
     apply: impl FnOnce(&mut KubeProxyConfiguration),
-) -> Option<String> {
+) -> Option<ConfigNote> {
     let mut with_flags = file.clone();
     apply(&mut with_flags);
     with_flags.choose_modes();
@@ -37,27 +46,61 @@ pub(super) fn ignored_flags(
         .map(|path| flag_or_path(path))
         .collect();
     let list = quoted(&flags);
-    (!flags.is_empty()).then(|| format!("flags ignored because --config is set: {list}"))
+    (!flags.is_empty())
+        .then(|| ConfigNote::Warning(format!("flags ignored because --config is set: {list}")))
 }
 
-/// Returns the note on decoding that skipped parts of a file.
-pub(super) fn lenient_decoding(file: &Path, ignored: &str) -> String {
-    format!("lenient decoding of `{}`: {ignored}", file.display())
+/// Returns the warning of decoding that ignored parts of a file.
+pub(super) fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<ConfigNote> {
+    let mut parts = Vec::new();
+    if !ignored.unknown.is_empty() {
+        let known = leaves();
+        let names = ignored.unknown.iter().map(|path| {
+            let similar = nearest(path, known.iter().map(String::as_str));
+            let hint = similar.map(|known| format!(" (did you mean `{known}`?)"));
+            format!("`{path}`{}", hint.unwrap_or_default())
+        });
+        let names = names.collect::<Vec<_>>().join(", ");
+        parts.push(format!("unknown fields {names} ignored"));
+    }
+    parts.extend(ignored.repeated.clone());
+    let file = file.display();
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join("; ");
+        ConfigNote::Warning(format!("lenient decoding of `{file}`: {parts}"))
+    })
 }
 
-/// Returns a note on each deprecated flag that is set, as kube-proxy does.
+/// Returns the note of a daemon on an empty proxy mode, which a later kube-proxy takes for another
+/// mode.
+///
+/// Upstream: cmd/kube-proxy/app/server_linux.go, `platformApplyDefaults` (v1.37)
+/// KEP: kep.k8s.io/5343
+pub(super) fn empty_mode(
+    args: &RunArgs,
+    configuration: &KubeProxyConfiguration,
+) -> Option<ConfigNote> {
+    let starts = args.action() == Some(Action::Run) && args.write_config_to.is_none();
+    (starts && configuration.mode.is_empty()).then(|| {
+        let text = "proxy mode is not set: using iptables. From 1.40 on, an empty mode means \
+                    nftables to kube-proxy; set `mode: iptables` before a roll back to it";
+        ConfigNote::Note(text.to_owned())
+    })
+}
+
+/// Returns a warning of each deprecated flag that is set, as kube-proxy does.
 ///
 /// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
-pub(super) fn deprecated(args: &RunArgs) -> impl Iterator<Item = String> {
+pub(super) fn deprecated(args: &RunArgs) -> impl Iterator<Item = ConfigNote> {
     let ports = ["healthz", "metrics"];
     let given = ports
         .into_iter()
         .filter(|name| args.flags.is_given(&format!("{name}-port")));
     given.map(|name| {
-        format!(
+        ConfigNote::Warning(format!(
             "--{name}-port is deprecated: it only completes an address without a port, and 0 \
              disables the server; use --{name}-bind-address=IP:PORT, or `off`"
-        )
+        ))
     })
 }
 
@@ -66,7 +109,7 @@ pub(super) fn without_effect(
     args: &RunArgs,
     configuration: &KubeProxyConfiguration,
     has_file: bool,
-) -> Option<String> {
+) -> Option<ConfigNote> {
     let mut defaults = KubeProxyConfiguration::defaults();
     defaults.choose_modes();
     let set = differing(configuration, &defaults);
@@ -84,7 +127,8 @@ pub(super) fn without_effect(
     let flags = args.flags.different(unused).chain(version);
     names.extend(flags.map(|flag| format!("--{flag}")));
     let list = quoted(&names);
-    (!names.is_empty()).then(|| format!("set, but without effect in this version: {list}"))
+    (!names.is_empty())
+        .then(|| ConfigNote::Note(format!("set, but without effect in this version: {list}")))
 }
 
 fn flag_or_path(path: &str) -> String {

@@ -1,4 +1,5 @@
-//! Problems of a configuration, collected so that all of them are reported at once.
+//! Problems of a configuration, collected so that all of them are reported at once, and notes on
+//! one that can be used.
 //!
 //! Each problem names the place where it was written, a flag or a field of the file.
 
@@ -55,6 +56,8 @@ impl fmt::Display for ConfigProblem {
 pub struct Unusable {
     /// At least one problem.
     pub problems: Vec<ConfigProblem>,
+    /// Notes on other settings, which are usable.
+    pub notes: Vec<ConfigNote>,
 }
 
 impl Unusable {
@@ -62,6 +65,7 @@ impl Unusable {
     pub fn of_flag(flag: &str, problem: String) -> Self {
         Self {
             problems: vec![ConfigProblem::of_flag(flag, problem)],
+            notes: Vec::new(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Unusable {
         "use --kubeconfig FILE or --manifests PATH".clone_into(&mut problem.hint);
         Self {
             problems: vec![problem],
+            notes: Vec::new(),
         }
     }
 }
@@ -85,6 +90,24 @@ impl fmt::Display for Unusable {
             write!(f, "{newline}{problem}")?;
         }
         Ok(())
+    }
+}
+
+/// Note on a configuration that can be used, on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigNote {
+    /// Part of the configuration is not used as it is written.
+    Warning(String),
+    /// Fact about a usual configuration.
+    Note(String),
+}
+
+impl ConfigNote {
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Warning(text) | Self::Note(text) => text,
+        }
     }
 }
 
@@ -206,6 +229,7 @@ impl ConfigProblems {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => Err(Unusable {
                 problems: self.found,
+                notes: Vec::new(),
             }),
         }
     }
@@ -224,6 +248,21 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
         }
         (None, _) => format!("unknown {what} `{word}`: must be {}", known.join("")),
     }
+}
+
+/// Returns the known name that an unknown one is most likely a misspelling of.
+pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    /// Edits of a misspelling. More of them, or more than a third of the name, lead to another
+    /// name.
+    const MOST_EDITS: usize = 3;
+
+    let distance = |known: &str| {
+        let (known, name) = (known.to_ascii_lowercase(), name.to_ascii_lowercase());
+        strsim::osa_distance(&known, &name)
+    };
+    let known = known.into_iter().map(|known| (distance(known), known));
+    let (edits, nearest) = known.min()?;
+    (edits <= MOST_EDITS && edits * 3 <= name.len()).then_some(nearest)
 }
 
 /// Rewrites an error of clap about the value of a flag, or about two flags that exclude each

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::feature_gates::EXTERNAL_IPS;
+use super::feature_gates::{self, EXTERNAL_IPS};
 use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
@@ -75,7 +75,7 @@ pub(super) fn render_config(
     problems: &mut ConfigProblems,
 ) -> Option<RenderConfig> {
     validate::mode(configuration, problems);
-    validate::gates(configuration, problems);
+    feature_gates::check(&configuration.feature_gates, problems);
     validate::burst(configuration, problems);
     let local_mode = addresses::local_mode(configuration, problems);
     let node_ports = addresses::node_ports(configuration, problems);

@@ -12,17 +12,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::FULL_SYNC_PERIOD;
+use super::feature_gates;
 use super::flags::{Action, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-use super::kube_proxy::{self, ConfigFile, KubeProxyConfiguration};
-use super::notes::{deprecated, ignored_flags, lenient_decoding, without_effect};
+use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration};
+use super::notes::{deprecated, empty_mode, ignored_flags, lenient_decoding, without_effect};
 use super::observability::{self, LoggingFormat, Serving};
-use super::problems::{ConfigProblems, Unusable};
+use super::problems::{ConfigNote, ConfigProblems, Unusable};
 use super::render_config::{RenderConfig, render_config};
 use super::settings::{LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger};
 use super::validate::{self, NodeSettings};
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
+use crate::telemetry::UnknownSettings;
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
@@ -74,32 +76,50 @@ pub struct Config {
     pub configuration: KubeProxyConfiguration,
     /// Values of all flags of the command line, including defaults.
     pub flags: BTreeMap<String, String>,
-    /// Notes for the operator on ignored and deprecated settings, one line each.
-    pub notes: Vec<String>,
+    /// Notes for the operator on unknown, ignored and deprecated settings.
+    pub notes: Vec<ConfigNote>,
+    /// Settings that this version does not know.
+    pub(crate) unknown: UnknownSettings,
 }
 
 /// Resolves the configuration of `run` from its flags and the file that they name.
 ///
 /// # Errors
 ///
-/// All problems of flags and file.
+/// All problems of flags and file, with the notes on them.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     problems.extend(args.flags.problems());
-    let (configuration, decoding) = match file {
+    let (mut configuration, ignored) = match file {
         Some(file) => from_file(args, file, &mut problems)?,
-        None => (from_flags(args), None),
+        None => (args.configuration(), IgnoredFields::default()),
     };
-    let mut notes: Vec<String> = decoding.into_iter().collect();
+    let mode = empty_mode(args, &configuration);
+    configuration.choose_modes();
+    let gates = &configuration.feature_gates;
+    let mut notes: Vec<ConfigNote> = file
+        .and_then(|file| lenient_decoding(&file.path, &ignored))
+        .into_iter()
+        .collect();
     notes.extend(file.and_then(|_| ignored_flags(&configuration, |to| args.apply(to))));
     notes.extend(deprecated(args));
+    notes.extend(feature_gates::notes(gates));
     notes.extend(without_effect(args, &configuration, file.is_some()));
+    notes.extend(mode);
+    let unknown = UnknownSettings {
+        feature_gates: feature_gates::unknown(gates).cloned().collect(),
+        fields: ignored.unknown,
+    };
     let config = check(args, configuration, host_name, &mut problems);
-    problems.unless_any(config.map(|config| Config {
-        file: file.cloned(),
-        notes,
-        ..config
-    }))
+    match problems.unless_any(config) {
+        Ok(config) => Ok(Config {
+            file: file.cloned(),
+            notes,
+            unknown,
+            ..config
+        }),
+        Err(unusable) => Err(Unusable { notes, ..unusable }),
+    }
 }
 
 /// Resolves the configuration of commands that render and do not run. A file replaces the flags
@@ -138,25 +158,17 @@ pub(crate) fn rendering(
     problems.unless_any(config)
 }
 
-fn from_flags(args: &RunArgs) -> KubeProxyConfiguration {
-    let mut configuration = args.configuration();
-    configuration.choose_modes();
-    configuration
-}
-
-/// Decodes the file and applies the flags that override it. Returns a note on lenient decoding.
+/// Decodes the file and applies the flags that override it. Modes may still be empty.
 fn from_file(
     args: &RunArgs,
     file: &ConfigFile,
     problems: &mut ConfigProblems,
-) -> Result<(KubeProxyConfiguration, Option<String>), Unusable> {
+) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
     match kube_proxy::read(&file.text) {
-        Ok((configuration, unknown)) => {
+        Ok((configuration, ignored)) => {
             let mut configuration = configuration.with_defaults();
             args.flags.apply_over_file(&mut configuration);
-            configuration.choose_modes();
-            let note = unknown.map(|what| lenient_decoding(&file.path, &what));
-            Ok((configuration, note))
+            Ok((configuration, ignored))
         }
         Err(unreadable) => {
             problems.add_file(unreadable);
@@ -222,6 +234,7 @@ fn check(
         configuration,
         flags: args.flags.flagz(&args.configuration()),
         notes: Vec::new(),
+        unknown: UnknownSettings::default(),
     })
 }
 

@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use super::feature_gates;
 use super::go::GoDuration;
 use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
@@ -164,7 +163,7 @@ pub(super) fn hidden_metrics(
     problems: &mut ConfigProblems,
 ) {
     /// Minor version before that of the kube-proxy that this program replaces.
-    const PREVIOUS: &str = "1.35";
+    const PREVIOUS: &str = "1.36";
 
     let version = &configuration.show_hidden_metrics_for_version;
     if !version.is_empty() && version != PREVIOUS {
@@ -172,15 +171,6 @@ pub(super) fn hidden_metrics(
             "showHiddenMetricsForVersion",
             format!("must be the previous version, {PREVIOUS}; got \"{version}\""),
         );
-    }
-}
-
-/// Checks that every feature gate is known and may have its value.
-pub(super) fn gates(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
-    for (name, value) in &configuration.feature_gates {
-        if let Some((problem, hint)) = feature_gates::problem(name, *value) {
-            problems.add_with_hint("featureGates", problem, hint);
-        }
     }
 }
 

@@ -11,8 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
+use serde_json::Value;
 
-use crate::telemetry::{HealthMetrics, ManifestMetrics, Reply, WatchAges, not_found, reply};
+use crate::telemetry::{
+    HealthMetrics, ManifestMetrics, Reply, UnknownSettings, WatchAges, not_found, reply,
+};
 
 use super::{FrontendConflicts, HealthReport, HealthState, QuarantinedServices, UnreadableTables};
 use crate::model::LostFrontend;
@@ -66,6 +69,8 @@ pub(crate) struct HealthPages {
     pub watches: WatchAges,
     /// Manifests that cannot be used.
     pub manifests: ManifestMetrics,
+    /// Settings that have no effect because this version does not know them.
+    pub unknown_settings: UnknownSettings,
 }
 
 impl HealthPages {
@@ -99,6 +104,7 @@ impl HealthPages {
         let body = body(probe, healthy, &report, SystemTime::now());
         let body = with_stale_kinds(body, &self.watches.ages());
         let body = with_unusable_manifests(body, &self.manifests);
+        let body = with_unknown_settings(body, &self.unknown_settings);
         let body = with_stalled_threads(body, stalled);
         reply(status, "application/json", body)
     }
@@ -217,6 +223,34 @@ fn with_unusable_manifests(mut body: String, manifests: &ManifestMetrics) -> Str
         push(
             &mut body,
             format_args!(r#","unusableManifests":{{"files":{files},"objects":{objects}}}}}"#),
+        );
+    }
+    body
+}
+
+/// Adds the number of settings that are unknown, and the paths of the first of them; nothing
+/// without any, as upstream. The status does not depend on them: all other settings have an effect.
+fn with_unknown_settings(mut body: String, unknown: &UnknownSettings) -> String {
+    /// Paths that fit on a screen.
+    const MOST_NAMES: usize = 10;
+
+    let gates = unknown.feature_gates.iter();
+    let gates = gates.map(|name| format!("featureGates.{name}"));
+    let paths: Vec<String> = gates.chain(unknown.fields.iter().cloned()).collect();
+    if let Some(names) = paths
+        .get(..paths.len().min(MOST_NAMES))
+        .filter(|names| !names.is_empty())
+    {
+        // The brace that ends the object.
+        body.pop();
+        let names: Vec<String> = names
+            .iter()
+            .map(|name| Value::from(name.as_str()).to_string())
+            .collect();
+        let (count, names) = (paths.len(), names.join(","));
+        push(
+            &mut body,
+            format_args!(r#","unknownSettings":{{"count":{count},"names":[{names}]}}}}"#),
         );
     }
     body

@@ -73,7 +73,7 @@ pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]
 pub(crate) use quarantine::Fallback;
 pub use quarantine::QuarantineCause;
-pub use render_settings::{LocalMode, NodePortAddressSelection, RenderSettings};
+pub use render_settings::{LocalMode, NodePortAddressItem, RenderSettings};
 pub(crate) use report::Reporter;
 pub(crate) use syncer::Clock;
 pub use syncer::{Syncer, SyncerOptions};

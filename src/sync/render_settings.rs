@@ -20,13 +20,12 @@ pub enum LocalMode {
     Fixed(LocalDetector),
 }
 
-/// `--nodeport-addresses`: addresses that accept NodePort traffic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NodePortAddressSelection {
-    /// All addresses of the node.
-    All,
-    /// Addresses of the node within these networks.
-    Within(Vec<IpNet>),
+/// Item of `--nodeport-addresses`: addresses that accept NodePort traffic. The networks of
+/// `localhost` and `all` are items of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodePortAddressItem {
+    /// Addresses of the node within this network.
+    Network(IpNet),
     /// `primary`: the address of the Node in each family, or `--bind-address` in its place.
     Primary,
 }
@@ -40,8 +39,8 @@ pub struct RenderSettings {
     pub fixed: Options,
     /// Detection of traffic from Pods of this node.
     pub local_mode: LocalMode,
-    /// Addresses that accept NodePort traffic.
-    pub node_port_addresses: NodePortAddressSelection,
+    /// Addresses that accept NodePort traffic; all without an item.
+    pub node_port_addresses: Vec<NodePortAddressItem>,
     /// `--bind-address`, which replaces the address of the Node in the family of the flag.
     pub bind_address: Option<IpAddr>,
 }
@@ -68,23 +67,38 @@ impl RenderSettings {
     /// `route_localnet`. If not, the sysctl must stay unset: the rule that keeps other hosts from
     /// services on localhost is not written in this case.
     ///
-    /// Differs from upstream: false with `primary`, even while all IPv4 addresses of the interfaces
-    /// accept NodePort traffic because only IPv6 has a primary address.
+    /// Differs from upstream: false with `primary` and no IPv4 network, even while all IPv4
+    /// addresses of the interfaces accept NodePort traffic because only IPv6 has a primary address.
     pub fn needs_route_localnet(&self) -> bool {
         let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
         is_wanted
             && self.fixed.family == IpFamily::V4
-            && match &self.node_port_addresses {
-                NodePortAddressSelection::Primary => false,
-                NodePortAddressSelection::All | NodePortAddressSelection::Within(_) => {
-                    self.configured_addresses(None).includes_loopback()
-                }
+            && match self.networks().as_slice() {
+                [] => !self.has_primary(),
+                networks => networks.iter().any(includes_loopback),
             }
     }
 
     /// Reports whether [`RenderSettings::options`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        !matches!(self.node_port_addresses, NodePortAddressSelection::All)
+        !self.node_port_addresses.is_empty() && !self.networks().iter().any(is_all)
+    }
+
+    /// Returns the networks of the family among the items.
+    fn networks(&self) -> Vec<IpNet> {
+        let items = self.node_port_addresses.iter();
+        let networks = items.filter_map(|item| match item {
+            NodePortAddressItem::Network(network) => Some(*network),
+            NodePortAddressItem::Primary => None,
+        });
+        networks
+            .filter(|network| IpFamily::of_cidr(*network) == self.fixed.family)
+            .collect()
+    }
+
+    fn has_primary(&self) -> bool {
+        self.node_port_addresses
+            .contains(&NodePortAddressItem::Primary)
     }
 
     /// Returns the detection of traffic from Pods of this node.
@@ -106,33 +120,27 @@ impl RenderSettings {
         }
     }
 
-    /// Returns the addresses that accept NodePort traffic of the family: all, if only networks of
-    /// the other family are configured.
+    /// Returns the addresses that accept NodePort traffic of the family: all, if no item is of this
+    /// family.
+    ///
+    /// Upstream: cmd/kube-proxy/app/server.go, `expandNodePortAddressKeywords` (v1.37)
     ///
     /// Differs from upstream: while neither IP family has a primary address, `primary` means none
     /// instead of all.
     fn configured_addresses(&self, node: Option<&Node>) -> ConfiguredAddresses {
         let family = self.fixed.family;
-        let cidrs: Vec<IpNet> = match &self.node_port_addresses {
-            NodePortAddressSelection::All => Vec::new(),
-            NodePortAddressSelection::Within(cidrs) => cidrs
-                .iter()
-                .copied()
-                .filter(|cidr| IpFamily::of_cidr(*cidr) == family)
-                .collect(),
-            NodePortAddressSelection::Primary => {
-                let primary = |family| self.primary(family, node).filter(|ip| !ip.is_loopback());
-                match (primary(family), primary(family.other())) {
-                    (Some(ip), _) => vec![IpNet::from(ip)],
-                    (None, Some(_)) => Vec::new(),
-                    (None, None) => return ConfiguredAddresses::Within(Vec::new()),
-                }
+        let mut networks = self.networks();
+        if self.has_primary() {
+            let primary = |family| self.primary(family, node).filter(|ip| !ip.is_loopback());
+            networks.extend(primary(family).map(IpNet::from));
+            if networks.is_empty() && primary(family.other()).is_none() {
+                return ConfiguredAddresses::Within(networks);
             }
-        };
-        if cidrs.is_empty() || cidrs.iter().any(|cidr| cidr.prefix_len() == 0) {
+        }
+        if networks.is_empty() || networks.iter().any(is_all) {
             ConfiguredAddresses::Everywhere
         } else {
-            ConfiguredAddresses::Within(cidrs)
+            ConfiguredAddresses::Within(networks)
         }
     }
 
@@ -172,14 +180,15 @@ impl ConfiguredAddresses {
         addresses.dedup();
         NodePortAddresses::Only(addresses)
     }
+}
 
-    /// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.36)
-    fn includes_loopback(&self) -> bool {
-        let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
-        let has_it = |cidr: &IpNet| cidr.network().is_loopback() || cidr.contains(&loopback);
-        match self {
-            Self::Everywhere => true,
-            Self::Within(cidrs) => cidrs.iter().any(has_it),
-        }
-    }
+/// Reports whether a network has all addresses of its family.
+fn is_all(network: &IpNet) -> bool {
+    network.prefix_len() == 0
+}
+
+/// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.36)
+fn includes_loopback(network: &IpNet) -> bool {
+    let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
+    network.network().is_loopback() || network.contains(&loopback)
 }

@@ -12,8 +12,10 @@ pub(crate) use http::{
     serve_within,
 };
 pub(crate) use log::{Color, Format, LogLevel, LogOptions, install, on_one_line, with_causes};
+#[cfg(test)]
+pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
     ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KernelCounts, KubernetesBuild,
     KubernetesVersion, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind,
-    SyncMetrics, WatchAges, WatchMetrics,
+    SyncMetrics, UnknownSettings, WatchAges, WatchMetrics,
 };

@@ -9,9 +9,7 @@ use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject
 use deltaproxy::testing::model::{Change, Kind};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{Options, PartialRestore};
-use deltaproxy::testing::sync::{
-    LocalMode, NodePortAddressSelection, RenderSettings, Syncer, SyncerOptions,
-};
+use deltaproxy::testing::sync::{LocalMode, RenderSettings, Syncer, SyncerOptions};
 use deltaproxy::testing::tracker::Tracker;
 use deltaproxy::testing::watch::api::{
     self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector,
@@ -60,7 +58,7 @@ impl Rules {
             render_settings: RenderSettings {
                 fixed: Options::defaults(IpFamily::V4),
                 local_mode: LocalMode::ClusterCidr(Vec::new()),
-                node_port_addresses: NodePortAddressSelection::All,
+                node_port_addresses: Vec::new(),
                 bind_address: None,
             },
             partial_restore: PartialRestore::ChangedChains,

@@ -29,6 +29,63 @@ pub fn writes(row: &Row, folder: &Path) {
     assert!(written.contains("\noomScoreAdj: 7\n"), "{written}");
 }
 
+/// Runs `--check-config` on a file of these fields. Returns the exit code, stdout and stderr.
+fn checked(folder: &Path, flags: &[&str], fields: &str) -> (Option<i32>, String, String) {
+    let file = folder.join("c.yaml");
+    fs::write(&file, format!("{HEADER}{fields}\n")).unwrap();
+    let config = format!("--config={}", file.display());
+    let output = run(&[&["run", "--check-config", &config], flags].concat());
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), stdout, stderr(&output))
+}
+
+/// A gate of a later release, and a field that it may have.
+const UNKNOWN: &str = "featureGates: {Later: true}\nclusterCdir: 10.0.0.0/8";
+
+/// `--check-config`: all problems and warnings, and nothing is started.
+pub fn checks(_: &Row, folder: &Path) {
+    let valid = |warnings| format!("the configuration is valid; warnings: {warnings}\n");
+    let (code, stdout, stderr) = checked(folder, &["--strict"], "");
+    assert_eq!((code, stdout, stderr.as_str()), (Some(0), valid(0), ""));
+    // JSON is for the log of a daemon.
+    let (code, stdout, stderr) = checked(folder, &["--logging-format=json"], UNKNOWN);
+    assert_eq!((code, stdout), (Some(0), valid(2)), "{stderr}");
+    let [field, gate] = stderr.lines().collect::<Vec<_>>()[..] else {
+        panic!("{stderr}");
+    };
+    let end = "unknown fields `clusterCdir` (did you mean `clusterCIDR`?) ignored";
+    assert!(
+        field.starts_with("warning: lenient decoding of `"),
+        "{field}"
+    );
+    assert!(field.ends_with(end), "{field}");
+    assert_eq!(gate, "warning: unknown feature gate `Later` ignored");
+    let fields = format!("{UNKNOWN}\nmode: ipvs\nnodePortAddresses: [PRIMARY]");
+    let (code, stdout, stderr) = checked(folder, &[], &fields);
+    assert_eq!((code, stdout.as_str()), (Some(64), ""), "{stderr}");
+    for start in ["warning: ", "error: "] {
+        let count = stderr
+            .lines()
+            .filter(|line| line.starts_with(start))
+            .count();
+        assert_eq!(count, 2, "{stderr}");
+    }
+}
+
+/// `--strict`: warnings fail the check.
+pub fn checks_strictly(_: &Row, folder: &Path) {
+    let (code, stdout, stderr) = checked(folder, &["--strict"], UNKNOWN);
+    assert_eq!((code, stdout.as_str()), (Some(1), ""), "{stderr}");
+    let last = stderr.lines().last();
+    assert_eq!(
+        last,
+        Some("error: the configuration has warnings: 2"),
+        "{stderr}"
+    );
+    let output = run(&["run", "--strict"]);
+    assert_eq!(output.status.code(), Some(64));
+}
+
 /// `--config`: the file's fields count, and the flag that it is in place of does not.
 pub fn file_counts(row: &Row, folder: &Path) {
     let (file, written) = (folder.join("c.yaml"), folder.join("written.yaml"));

@@ -17,7 +17,6 @@ const FLAGS: &[&str] = &[
     "--bind-address=010.0.0.1",
     "--bind-address=1.2.3",
     "--bind-address=x",
-    "--boot-id-file=x",
     "--cluster-cidr=010.0.0.0/8",
     "--cluster-cidr=10.0.0.0/8,",
     "--cluster-cidr=10.0.0.0/8,11.0.0.0/8",
@@ -40,8 +39,12 @@ const FLAGS: &[&str] = &[
     "--feature-gates=AllowServiceExternalIPs=false",
     "--feature-gates=InOrderInformers=false",
     "--feature-gates=InOrderInformers=true",
-    "--feature-gates=MinimizeIPTablesRestore=true",
-    "--feature-gates=NoSuchGate=true",
+    "--feature-gates=MinimizeIPTablesRestore=false",
+    "--feature-gates=AtomicFIFO=false",
+    "--feature-gates=ResourceHealthStatus=false",
+    "--feature-gates=ResourceHealthStatus=false,ResourceHealthStatusMessage=false",
+    "--feature-gates=WorkloadWithJob=true",
+    "--feature-gates=WorkloadWithJob=true,GenericWorkload=true",
     "--healthz-bind-address=1.2.3.4:0",
     "--healthz-bind-address=1.2.3.4:http",
     "--healthz-bind-address=[::]:1",
@@ -66,7 +69,7 @@ const FLAGS: &[&str] = &[
     "--log-flush-frequency=0",
     "--log-json-info-buffer-size=x",
     "--log-text-info-buffer-size=1Ki",
-    "--log-text-info-buffer-size=1Ki --feature-gates=AllAlpha=true",
+    "--log-text-info-buffer-size=1Ki --feature-gates=LoggingAlphaOptions=true",
     "--log-text-split-stream",
     "--logging-format=json",
     "--logging-format=xml",
@@ -77,16 +80,21 @@ const FLAGS: &[&str] = &[
     "--metrics-bind-address=[::1]:7",
     "--nodeport-addresses=10.0.0.0/8 --nodeport-addresses=fd00::/8",
     "--nodeport-addresses=10.0.0.1",
+    "--nodeport-addresses=PRIMARY",
+    "--nodeport-addresses=all",
+    "--nodeport-addresses=localhost",
+    "--nodeport-addresses=localhost,10.0.0.0/8,localhost",
     "--nodeport-addresses=primary",
     "--nodeport-addresses=primary,10.0.0.0/8",
+    "--nodeport-addresses=primary,localhost,all,10.0.0.0/8,10.0.0.0/8",
     "--nodeport-addresses=primary,primary",
     "--no-such-flag",
     "--oom-score-adj -5",
     "--oom-score-adj=1001",
     "--proxy-mode=iptables",
     "--proxy-mode=userspace",
-    "--show-hidden-metrics-for-version=1.34",
     "--show-hidden-metrics-for-version=1.35",
+    "--show-hidden-metrics-for-version=1.36",
     "--v=-1",
     "--v=010",
     "--version=false",
@@ -102,7 +110,7 @@ const FLAGS: &[&str] = &[
      --conntrack-tcp-be-liberal --conntrack-tcp-timeout-close-wait=3s \
      --conntrack-tcp-timeout-established=4s --conntrack-udp-timeout=5s \
      --conntrack-udp-timeout-stream=6s --detect-local-mode=BridgeInterface \
-     --feature-gates=AllAlpha=true --healthz-bind-address=10.0.0.9:7 --hostname-override=n \
+     --feature-gates=LoggingAlphaOptions=true --healthz-bind-address=10.0.0.9:7 --hostname-override=n \
      --iptables-localhost-nodeports=false --iptables-masquerade-bit=9 \
      --iptables-min-sync-period=10s --iptables-sync-period=11s --ipvs-exclude-cidrs=10.0.0.0/8 \
      --ipvs-scheduler=s --ipvs-strict-arp --ipvs-tcp-timeout=12s --ipvs-tcpfin-timeout=13s \
@@ -111,7 +119,7 @@ const FLAGS: &[&str] = &[
      --log-text-info-buffer-size=20Ki --log-text-split-stream --logging-format=text \
      --masquerade-all --metrics-bind-address=10.0.0.9:8 --nodeport-addresses=10.0.0.0/8 \
      --oom-score-adj=17 --pod-bridge-interface=b --pod-interface-name-prefix=p --profiling \
-     --show-hidden-metrics-for-version=1.35 --v=1 --vmodule=a=1",
+     --show-hidden-metrics-for-version=1.36 --v=1 --vmodule=a=1",
 ];
 
 /// The same of files, below their header.
@@ -135,7 +143,6 @@ const FILES: &[&str] = &[
     "enableProfiling: 'true'",
     "enableProfiling: yes",
     "featureGates: {AllAlpha: 1}",
-    "featureGates: {NoSuchGate: true}",
     "healthzBindAddress: ''",
     "healthzBindAddress: 10.0.0.1",
     "hostnameOverride: 5",
@@ -155,6 +162,8 @@ const FILES: &[&str] = &[
     "mode: 5",
     "nodePortAddresses: ['']",
     "nodePortAddresses: []",
+    "nodePortAddresses: [fd00::/8, all, localhost, primary]",
+    "nodePortAddresses: [all, all]",
     "nodePortAddresses: primary",
     "oomScoreAdj: '7'",
     "oomScoreAdj: 010",
@@ -162,7 +171,7 @@ const FILES: &[&str] = &[
     "oomScoreAdj: 1\noomScoreAdj: 2",
     "oomScoreAdj: 1\n---\noomScoreAdj: 2",
     "oomScoreAdj: 5.0",
-    "showHiddenMetricsForVersion: '1.34'",
+    "showHiddenMetricsForVersion: '1.35'",
     "winkernel: {enableDSR: true}",
     "windowsRunAsService: true",
     "{",
@@ -175,9 +184,27 @@ const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
     ("--healthz-bind-address=0.0.0.0", Taken::No, Taken::Yes), // It forgets the port if it writes.
     ("--metrics-bind-address=off", Taken::No, Taken::Yes), // Its word is none that works.
     ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
-    ("--version=v1.36.99", Taken::No, Taken::Yes), // It has to be the very version.
+    ("--version=v1.37.99", Taken::No, Taken::Yes), // It has to be the very version.
     ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Nobody can listen there.
     ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
+    ("--boot-id-file=x", Taken::No, Taken::Yes), // A flag of earlier releases.
+    ("--feature-gates=NoSuchGate=true", Taken::No, Taken::Yes), // A warning.
+    (
+        "--feature-gates=TopologyAwareHints=true",
+        Taken::No,
+        Taken::Yes,
+    ), // A warning.
+    ("--feature-gates=AllAlpha=true", Taken::No, Taken::Yes), // The release before accepts it.
+    (
+        "--feature-gates=HostnameOverride=false",
+        Taken::No,
+        Taken::Yes,
+    ), // The same.
+    (
+        "--feature-gates=GangScheduling=false",
+        Taken::No,
+        Taken::Yes,
+    ), // The same.
     ("--proxy-mode=ipvs", Taken::Yes, Taken::No), // Not our mode.
     ("--proxy-mode=nftables", Taken::Yes, Taken::No), // Nor this.
     ("--cleanup --init-only", Taken::Yes, Taken::No), // One undoes the other.

@@ -84,6 +84,7 @@ const PREFIX: &[&str] = &[
     "--detect-local-mode=InterfaceNamePrefix",
     "--pod-interface-name-prefix=eth",
 ];
+const CHECK: &[&str] = &["--check-config"];
 const MANIFESTS: &[&str] = &["--manifests=/x"];
 const MAX: &str = "net/netfilter/nf_conntrack_max";
 const LIBERAL: &str = "netfilter/nf_conntrack_tcp_be_liberal";
@@ -129,6 +130,7 @@ pub const TABLE: &[Row] = &[
         Scene(machine::ends_if_taken),
     ),
     row("boot-id-file", "/x", Nothing),
+    row("check-config", "", Scene(answers::checks)),
     row("cleanup", "true", Scene(machine::removes_rules)),
     row(
         "cluster-cidr",
@@ -287,7 +289,7 @@ pub const TABLE: &[Row] = &[
             "TreeThresholds { nat: Some(12), filter: Some(1000) }",
         ),
     ),
-    row("show-hidden-metrics-for-version", "1.35", Nothing),
+    row("show-hidden-metrics-for-version", "1.36", Nothing),
     row(
         "state-dir",
         "/run/x",
@@ -296,6 +298,7 @@ pub const TABLE: &[Row] = &[
             "Some(\"/run/x\")",
         ),
     ),
+    row_beside(CHECK, "strict", "", Scene(answers::checks_strictly)),
     row(
         "sync-cpu-budget",
         "7",

@@ -19,7 +19,7 @@ use deltaproxy::testing::render::{
     Options,
 };
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{LocalMode, NodePortAddressSelection, RenderSettings};
+use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 use super::{Dice, Use, ip, pod_cidr};
 
@@ -41,7 +41,7 @@ pub(crate) fn upstream_settings(family: IpFamily) -> RenderSettings {
     RenderSettings {
         fixed: upstream_options(family),
         local_mode: LocalMode::ClusterCidr(vec![pod_cidr(family)]),
-        node_port_addresses: NodePortAddressSelection::All,
+        node_port_addresses: Vec::new(),
         bind_address: None,
     }
 }
@@ -64,6 +64,8 @@ pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings 
         counters: dice.pick(&[Counters::ALL, Counters::NONE]),
         ..upstream_options(family)
     };
+    let node_network = IpNet::new(ip(family, Use::Node, 0), family.host_prefix_len() - 8).unwrap();
+    let node_network = NodePortAddressItem::Network(node_network);
     RenderSettings {
         fixed,
         local_mode: dice.pick(&[
@@ -74,11 +76,10 @@ pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings 
             LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into())),
         ]),
         node_port_addresses: dice.pick(&[
-            NodePortAddressSelection::All,
-            NodePortAddressSelection::Primary,
-            NodePortAddressSelection::Within(vec![
-                IpNet::new(ip(family, Use::Node, 0), family.host_prefix_len() - 8).unwrap(),
-            ]),
+            Vec::new(),
+            vec![NodePortAddressItem::Primary],
+            vec![node_network],
+            vec![node_network, NodePortAddressItem::Primary],
         ]),
         bind_address: None,
     }

@@ -16,7 +16,7 @@ mod shared;
 pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
-pub(crate) use run::{Action, CleanupArgs, RunArgs};
+pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};
 use shared::PreviewArgs;
 pub(crate) use shared::{NamesArg, NamesArgs, OriginArgs};
 pub(super) use shared::{NamespaceArgs, SelectionArgs};

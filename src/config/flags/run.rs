@@ -82,6 +82,18 @@ impl RunArgs {
         );
     }
 
+    /// Returns the treatment of warnings; `None` without `--check-config`.
+    pub(crate) fn config_check(&self) -> Option<ConfigCheck> {
+        let is_given = |flag| self.flags.is_given(flag);
+        is_given("check-config").then(|| {
+            if is_given("strict") {
+                ConfigCheck::Strict
+            } else {
+                ConfigCheck::Lenient
+            }
+        })
+    }
+
     /// Returns the selected action; `None` if `--cleanup` and `--init-only` are both set.
     ///
     /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
@@ -124,6 +136,15 @@ pub enum Action {
     Init,
     /// Remove all rules and exit.
     Cleanup,
+}
+
+/// Treatment of warnings by `--check-config`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigCheck {
+    /// Warnings are printed.
+    Lenient,
+    /// Warnings are printed, and the command fails: `--strict`.
+    Strict,
 }
 
 /// Flags of `cleanup`, a command of its own because the settings that shape rules do not matter

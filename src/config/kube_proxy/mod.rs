@@ -11,11 +11,9 @@ mod fields;
 mod sections;
 mod text;
 
-#[cfg(test)]
-pub(super) use fields::leaves;
 pub(super) use fields::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
-pub(super) use fields::{change, differing, field, field_mut, quoted};
+pub(super) use fields::{change, differing, field, field_mut, leaves, quoted};
 pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};
 pub(crate) use text::ConfigFile;
-pub(super) use text::{Unreadable, read};
+pub(super) use text::{IgnoredFields, Unreadable, read};

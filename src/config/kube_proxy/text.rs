@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_saphyr::DuplicateKeyPolicy;
 
 use super::KubeProxyConfiguration;
-use super::fields::{mistyped, quoted, tree, unknown};
+use super::fields::{mistyped, tree, unknown};
 
 /// API version of the file, of kube-proxy and of this program.
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -46,11 +46,19 @@ pub(in crate::config) enum Unreadable {
     Fields(Vec<(String, String)>),
 }
 
-/// Decodes a file. Returns its configuration without defaults, and a note on unknown and repeated
-/// fields if there are any.
+/// Parts of a file that have no effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::config) struct IgnoredFields {
+    /// Paths of unknown fields.
+    pub unknown: Vec<String>,
+    /// Line and name of the first repeated field, whose last value is used.
+    pub repeated: Option<String>,
+}
+
+/// Decodes a file. Returns its configuration without defaults, and its unknown and repeated fields.
 pub(in crate::config) fn read(
     text: &str,
-) -> Result<(KubeProxyConfiguration, Option<String>), Unreadable> {
+) -> Result<(KubeProxyConfiguration, IgnoredFields), Unreadable> {
     let syntax = if text.trim_start().starts_with('{') {
         Syntax::Json
     } else {
@@ -62,25 +70,26 @@ pub(in crate::config) fn read(
     if !mistyped.is_empty() {
         return Err(Unreadable::Fields(mistyped));
     }
-    let ignored = ignored(&tree, syntax, text);
+    let ignored = IgnoredFields {
+        unknown: unknown(&tree),
+        repeated: repeated(syntax, text),
+    };
     // Each field was decoded alone above, so this fails for none.
     let configuration = serde_json::from_value(tree).map_err(|error| Unreadable::json(&error))?;
     Ok((configuration, ignored))
 }
 
-fn ignored(tree: &Value, syntax: Syntax, text: &str) -> Option<String> {
-    let mut notes = Vec::new();
-    let unknown = unknown(tree);
-    if !unknown.is_empty() {
-        notes.push(format!("unknown fields {} ignored", quoted(&unknown)));
+fn repeated(syntax: Syntax, text: &str) -> Option<String> {
+    match syntax.reject_duplicates(text) {
+        Err(Unreadable::Text { line, reason }) => {
+            let line = line.map(|line| format!("line {line}: "));
+            Some(format!(
+                "{}{reason}, last value used",
+                line.unwrap_or_default()
+            ))
+        }
+        _ => None,
     }
-    if let Err(Unreadable::Text { line, reason }) = syntax.reject_duplicates(text) {
-        let line = line
-            .map(|line| format!("line {line}: "))
-            .unwrap_or_default();
-        notes.push(format!("{line}{reason}, last value used"));
-    }
-    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 fn check_header(tree: &Value) -> Result<(), Unreadable> {

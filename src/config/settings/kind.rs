@@ -8,7 +8,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::words::WordTable;
-use crate::config::feature_gates;
 use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::{Quantity, VModule};
 use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
@@ -175,7 +174,7 @@ fn items<'a>(texts: &[&'a str]) -> impl Iterator<Item = &'a str> {
 fn gates(texts: &[&str]) -> Result<Value, String> {
     let mut gates = serde_json::Map::new();
     for text in texts {
-        let given = feature_gates::parse(text)?;
+        let given = go::gates(text)?;
         gates.extend(given.into_iter().map(|(name, is)| (name, is.into())));
     }
     Ok(gates.into())

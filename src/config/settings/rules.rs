@@ -111,13 +111,15 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
         Setting::new(
             "nodePortAddresses",
             "nodeport-addresses",
-            List("CIDR[,CIDR]"),
+            List("CIDR|WORD,..."),
         )
-        .help("Node addresses with NodePorts: CIDRs or `primary` [default: all]")
+        .help("Node addresses with NodePorts: CIDRs, primary, localhost, all")
         .more(
             "NodePorts accept connections only on node addresses in these networks. The word \
              `primary` selects one address of each family: --bind-address, or the first one of \
-             the Node.",
+             the Node. The word `localhost` means 127.0.0.0/8 and ::1/128, where only IPv4 has \
+             NodePorts, and `all` means 0.0.0.0/0 and ::/0. A family without an item has NodePorts \
+             on all addresses. [default: all]",
         )
         .in_short_help(),
         Setting::new(

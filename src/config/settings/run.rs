@@ -59,6 +59,16 @@ pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
             .help("Remove the Service rules and exit")
             .more("The rules of every proxy are removed; see `deltaproxy cleanup`.")
             .in_short_help(),
+        Setting::flag("check-config", Switch)
+            .help("Print all problems of flags and file, and exit")
+            .more(
+                "Nothing is read but the file, and nothing is started: for a pipeline before a \
+                 rollout. The exit code is 64 if the daemon would not start.",
+            )
+            .in_short_help(),
+        Setting::flag("strict", Switch)
+            .help("With --check-config, exit with 1 if there are warnings")
+            .requires("check-config"),
     ],
 };
 

@@ -27,9 +27,20 @@ pub(in crate::config) struct Setting {
     default: &'static str,
     /// Default of the flag if its field has another one.
     flag_default: Option<&'static str>,
-    is_in_short_help: bool,
+    visibility: FlagVisibility,
     conflict: Option<&'static str>,
     required: Option<&'static str>,
+}
+
+/// Places that show a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FlagVisibility {
+    /// Nowhere: kube-proxy had the flag in earlier releases.
+    Hidden,
+    /// Long help, the manual and `/flagz`.
+    LongHelp,
+    /// Short help as well, which fits on a screen.
+    ShortHelp,
 }
 
 impl Setting {
@@ -44,7 +55,7 @@ impl Setting {
             more: "",
             default: "",
             flag_default: None,
-            is_in_short_help: false,
+            visibility: FlagVisibility::LongHelp,
             conflict: None,
             required: None,
         }
@@ -86,9 +97,22 @@ impl Setting {
     /// Lists the flag in short help, which fits on a screen.
     pub(super) const fn in_short_help(self) -> Self {
         Self {
-            is_in_short_help: true,
+            visibility: FlagVisibility::ShortHelp,
             ..self
         }
+    }
+
+    /// Hides the flag from help, from `/flagz` and from the log of flags.
+    pub(super) const fn hidden(self) -> Self {
+        Self {
+            visibility: FlagVisibility::Hidden,
+            ..self
+        }
+    }
+
+    /// Reports whether the flag is hidden.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.visibility == FlagVisibility::Hidden
     }
 
     /// Sets the name of the flag with one dash.
@@ -155,7 +179,8 @@ impl Setting {
         let mut arg = Arg::new(self.flag)
             .long(self.flag)
             .help_heading(heading)
-            .hide_short_help(!self.is_in_short_help);
+            .hide(self.is_hidden())
+            .hide_short_help(self.visibility == FlagVisibility::LongHelp);
         if !self.more.is_empty() {
             arg = arg.long_help(format!("{help}\n\n{}", self.more));
         }

@@ -71,12 +71,16 @@ pub(super) const WITHOUT_EFFECT: SettingSection = SettingSection {
             Text("VERSION"),
         )
         .help("Previous version whose hidden metrics are shown; there are none"),
+        // Flags of a library that kube-proxy was linked with until 1.36: the manifest of an older
+        // DaemonSet may still have them.
         Setting::flag("boot-id-file", Text("FILE,..."))
             .flag_default("/proc/sys/kernel/random/boot_id")
-            .help("Files with the boot ID"),
+            .help("Files with the boot ID")
+            .hidden(),
         Setting::flag("machine-id-file", Text("FILE,..."))
             .flag_default("/etc/machine-id,/var/lib/dbus/machine-id")
-            .help("Files with the machine ID"),
+            .help("Files with the machine ID")
+            .hidden(),
         Setting::field("nftables.masqueradeBit", Int("BIT")).default("14"),
         Setting::field("nftables.masqueradeAll", Bool),
         Setting::field("nftables.syncPeriod", Duration),

@@ -9,7 +9,7 @@ use super::*;
 use crate::host::ConntrackSettings;
 use crate::model::ExternalIps;
 use crate::render::{LocalDetector, LocalhostNodePorts, MasqueradePolicy};
-use crate::sync::{Gap, LocalMode, NodePortAddressSelection};
+use crate::sync::{Gap, LocalMode, NodePortAddressItem};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
@@ -31,7 +31,7 @@ fn an_empty_file_equals_no_flags() {
     assert_eq!(file.serving, flags.serving);
     assert_eq!(file.node, flags.node);
     assert_eq!(file.pacer.gap, Gap::Budget(None));
-    assert_eq!(file.notes, Vec::<String>::new());
+    assert_eq!(noted(&file), [""; 0]);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         .configuration;
     "/var/lib/kube-proxy/kubeconfig.conf".clone_into(&mut expected.client_connection.kubeconfig);
     assert_eq!(config.configuration, expected);
-    assert_eq!(config.notes, Vec::<String>::new());
+    assert_eq!(noted(&config), [""; 0]);
     let cluster = Source::Cluster(ApiOptions {
         kubeconfig: Some("/var/lib/kube-proxy/kubeconfig.conf".into()),
         master: None,
@@ -75,7 +75,7 @@ fn the_file_of_eks_loads_without_its_old_field() {
     assert_eq!(config.node.oom_score_adj, -998);
     assert_eq!(config.verbosity, 2);
     assert_eq!(
-        config.notes,
+        noted(&config),
         [
             "lenient decoding of `c.yaml`: unknown fields `udpIdleTimeout` ignored",
             "set, but without effect in this version: `ipvs.syncPeriod`"
@@ -109,7 +109,7 @@ fn fields_become_the_options_of_modules() {
         assert_eq!(environment.local_mode, bridge);
         assert_eq!(
             environment.node_port_addresses,
-            NodePortAddressSelection::Primary
+            vec![NodePortAddressItem::Primary]
         );
         assert_eq!(environment.bind_address, "192.168.0.7".parse().ok());
     }
@@ -153,7 +153,7 @@ fn json_files_are_decoded() {
     );
     let config = config.unwrap();
     assert_eq!(config.node.oom_score_adj, 8);
-    let notes = &config.notes[0];
+    let notes = noted(&config)[0];
     assert!(
         notes.contains("unknown fields `x` ignored; line 2: duplicate field"),
         "{notes}"
@@ -269,18 +269,17 @@ fn invalid_yaml_is_rejected_with_its_line() {
 
 #[test]
 fn unknown_and_repeated_fields_are_ignored_and_noted() {
-    let notes = |fields| loaded(fields).notes;
+    let fields = "foo: 1\niptables: {bar: 2, syncPeriod: 30s}\n\
+                  logging: {vmodule: [{x: 1, filePattern: a}]}\n";
     assert_eq!(
-        notes(
-            "foo: 1\niptables: {bar: 2, syncPeriod: 30s}\nlogging: {vmodule: [{x: 1, filePattern: a}]}\n"
-        )[0],
+        noted(&loaded(fields))[0],
         "lenient decoding of `c.yaml`: unknown fields `foo`, `iptables.bar`, \
          `logging.vmodule[].x` ignored"
     );
     let config =
         loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");
     assert_eq!(config.node.oom_score_adj, 2);
-    let note = &config.notes[0];
+    let note = noted(&config)[0];
     assert!(
         note.starts_with("lenient decoding of `c.yaml`: line 5: "),
         "{note}"

@@ -176,13 +176,20 @@ fn deprecated_ports_are_noted() {
              disables the server; use --{name}-bind-address=IP:PORT, or `off`"
         )
     };
-    let notes = |flags| configured(flags).unwrap().notes;
+    let notes = |flags| {
+        let config = configured(flags).unwrap();
+        noted(&config)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(notes("--healthz-port=10256"), [text("healthz")]);
     assert_eq!(
         notes("--metrics-port=0 --healthz-port=1"),
         [text("healthz"), text("metrics")]
     );
-    let beside = with_file("--metrics-port=1", "").unwrap().notes;
+    let beside = with_file("--metrics-port=1", "").unwrap();
+    let beside = noted(&beside);
     assert_eq!(beside, [text("metrics")]);
 }
 
@@ -226,7 +233,13 @@ fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
 
 #[test]
 fn flags_without_effect_are_noted_on_one_line() {
-    let notes = |flags| configured(flags).unwrap().notes;
+    let notes = |flags| {
+        let config = configured(flags).unwrap();
+        noted(&config)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         notes("--v=2 --cluster-cidr=10.0.0.0/8"),
         Vec::<String>::new()

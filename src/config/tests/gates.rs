@@ -17,7 +17,7 @@ fn gates_are_those_of_kube_proxy() {
     check("AllowServiceExternalIPs=false", Ok(()));
     check("WatchListClient=false,ClientsAllowCBOR=true", Ok(()));
     check("AllAlpha=true", Ok(()));
-    check("PreferSameTrafficDistribution=true", Ok(()));
+    check("NoSuchGate=true", Ok(()));
     check(
         "PreferSameTrafficDistribution=false",
         Err(
@@ -29,30 +29,42 @@ fn gates_are_those_of_kube_proxy() {
         "GitRepoVolumeDriver=true",
         Err("feature gate `GitRepoVolumeDriver` must be false, got true\nhint: remove the gate"),
     );
-    for gone in [
-        "KubeProxyDrainingTerminatingNodes",
-        "LoadBalancerIPMode",
-        "MinimizeIPTablesRestore",
-        "ProxyTerminatingEndpoints",
-        "ServiceInternalTrafficPolicy",
-        "ServiceTrafficDistribution",
-        "TopologyAwareHints",
-    ] {
-        let problem = format!(
-            "feature gate `{gone}` was removed: the feature is always on\nhint: remove the gate"
-        );
-        check(&format!("{gone}=true"), Err(&problem));
-    }
     check(
-        "allowServiceExternalIPs=true",
+        "MinimizeIPTablesRestore=false",
         Err(
-            "unknown feature gate `allowServiceExternalIPs`; did you mean \
-             `AllowServiceExternalIPs`?",
+            "feature gate `MinimizeIPTablesRestore` was removed: the feature is always on\n\
+             hint: remove the gate",
         ),
     );
     check(
-        "Foo=true",
-        Err("unknown feature gate `Foo`: kube-proxy v1.36 does not have it\nhint: remove the gate"),
+        "AtomicFIFO=false",
+        Err(
+            "feature gate `NodeControllerLeaseCircuitBreaker` requires `AtomicFIFO`, and 5 more\n\
+             hint: set both gates to the same value",
+        ),
+    );
+    check(
+        "AllAlpha",
+        Err("\"AllAlpha\" is not a valid gate (example: Name=true)"),
+    );
+}
+
+#[test]
+fn unknown_gates_and_fields_are_counted() {
+    let config = with_file("", "featureGates: {Foo: true}\nclusterCdir: 10.0.0.0/8\n").unwrap();
+    assert_eq!(config.unknown.feature_gates, ["Foo"]);
+    assert_eq!(config.unknown.fields, ["clusterCdir"]);
+    let warnings = config.notes.iter().filter_map(|note| match note {
+        ConfigNote::Warning(text) => Some(text.as_str()),
+        ConfigNote::Note(_) => None,
+    });
+    assert_eq!(
+        warnings.collect::<Vec<_>>(),
+        [
+            "lenient decoding of `c.yaml`: unknown fields `clusterCdir` (did you mean \
+             `clusterCIDR`?) ignored",
+            "unknown feature gate `Foo` ignored",
+        ]
     );
 }
 

@@ -121,10 +121,9 @@ proptest! {
 
     #[test]
     fn any_gates_and_bools_are_some_or_an_error(text in mutated_text(&["A=true,B=false", "AllAlpha=1", "T", " x = F ,"])) {
-        if let Ok(gates) = feature_gates::parse(&text) {
-            for (name, value) in gates {
-                let _ = feature_gates::problem(&name, value);
-            }
+        if let Ok(gates) = go::gates(&text) {
+            let _ = feature_gates::notes(&gates);
+            feature_gates::check(&gates, &mut crate::config::problems::ConfigProblems::default());
         }
         if let Ok(value) = go::bool(&text) {
             let begins = if value { ['t', 'T', '1'] } else { ['f', 'F', '0'] };

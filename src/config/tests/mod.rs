@@ -61,6 +61,14 @@ fn loaded(fields: &str) -> Config {
     with_file("", fields).unwrap_or_else(|error| panic!("{fields}: {error}"))
 }
 
+/// Returns the texts of notes, except the one on the empty mode, which most configurations have.
+fn noted(config: &Config) -> Vec<&str> {
+    let notes = config.notes.iter().map(ConfigNote::text);
+    notes
+        .filter(|text| !text.starts_with("proxy mode is not set"))
+        .collect()
+}
+
 /// Returns a field of the resolved configuration by its path in the file.
 fn field_of(config: &Config, path: &str) -> Value {
     let tree = config.configuration.to_json();

@@ -14,7 +14,7 @@ fn flags_with_fields_are_ignored_with_a_file_and_noted() {
     assert_eq!(config.configuration, expected.configuration);
     assert_eq!(config.pacer.gap, expected.pacer.gap);
     assert_eq!(
-        config.notes[0],
+        noted(&config)[0],
         "flags ignored because --config is set: `--kubeconfig`, `--cluster-cidr`, \
          `--iptables-min-sync-period`, `--metrics-bind-address`, `--proxy-mode`, `--oom-score-adj`"
     );
@@ -24,8 +24,14 @@ fn flags_with_fields_are_ignored_with_a_file_and_noted() {
 #[test]
 fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
     let fields = "conntrack: {maxPerCore: 0}\niptables: {masqueradeAll: true}\n\
-                  nodePortAddresses: [primary]\nfeatureGates: {AllAlpha: true, AllBeta: true}\n";
-    let notes = |flags| with_file(flags, fields).unwrap().notes;
+                  nodePortAddresses: [primary]\nfeatureGates: {AllBeta: true}\n";
+    let notes = |flags| {
+        let config = with_file(flags, fields).unwrap();
+        noted(&config)
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
         notes("--conntrack-max-per-core=32768 --masquerade-all=false --nodeport-addresses="),
         [
@@ -34,7 +40,7 @@ fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
         ]
     );
     let same = "--conntrack-max-per-core=0 --masquerade-all --nodeport-addresses=primary \
-                --feature-gates=AllAlpha=true --proxy-mode=iptables --hostname-override=x --v=1";
+                --feature-gates=AllBeta=true --proxy-mode=iptables --hostname-override=x --v=1";
     assert_eq!(notes(same), [] as [&str; 0]);
 }
 
@@ -49,12 +55,7 @@ fn hostname_override_flag_overrides_the_file() {
     assert_eq!(name(""), "file");
     assert_eq!(name("--hostname-override="), "file");
     assert_eq!(name("--hostname-override=Flag"), "flag");
-    assert!(
-        with_file("--hostname-override=a", "")
-            .unwrap()
-            .notes
-            .is_empty()
-    );
+    assert!(noted(&with_file("--hostname-override=a", "").unwrap()).is_empty());
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn flags_without_fields_are_valid_with_a_file() {
     assert_eq!(config.partial_restore, PartialRestore::Kep3453);
     assert_eq!(config.rules.backend, BackendChoice::Nft);
     assert_eq!(config.mode, SyncMode::DryRun);
-    assert_eq!(config.notes, Vec::<String>::new());
+    assert_eq!(noted(&config), [""; 0]);
     assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
 }
 
@@ -118,7 +119,7 @@ fn one_shot_actions_are_flags_only() {
     );
     assert!(with_file("--cleanup=maybe", "").is_err());
     assert_eq!(
-        with_file("--cleanup", "").unwrap().notes,
+        noted(&with_file("--cleanup", "").unwrap()),
         Vec::<String>::new()
     );
 }

@@ -147,11 +147,12 @@ fn networks_and_addresses() {
     );
     file(
         "nodePortAddresses: ['']",
-        &format!("nodePortAddresses: \"\" {error}"),
+        "nodePortAddresses: \"\" is not a valid CIDR or keyword (keywords: primary, localhost, all; \
+         example: 10.0.0.0/8)",
     );
     file(
-        "nodePortAddresses: [primary, 10.0.0.0/8]",
-        "nodePortAddresses: `primary` and CIDRs are mutually exclusive",
+        "nodePortAddresses: [localhost, 10.0.0.0/8, localhost]",
+        "nodePortAddresses: duplicate keyword `localhost`",
     );
     file(
         "bindAddress: '[::]'",
@@ -221,7 +222,7 @@ fn logging() {
 fn the_rest() {
     file(
         "showHiddenMetricsForVersion: '1.34'",
-        "showHiddenMetricsForVersion: must be the previous version, 1.35; got \"1.34\"",
+        "showHiddenMetricsForVersion: must be the previous version, 1.36; got \"1.34\"",
     );
     file(
         "hostnameOverride: ' '",
@@ -304,7 +305,7 @@ fn all_problems_are_reported_at_once() {
     let fields = "mode: x\noomScoreAdj: 5000\nclusterCIDR: a\nbindAddress: b\n\
                   metricsBindAddress: c\nhealthzBindAddress: d\nnodePortAddresses: [e]\n\
                   iptables: {masqueradeBit: 40, syncPeriod: -1s, minSyncPeriod: -2s}\n\
-                  featureGates: {Foo: true, Bar: false}\nlogging: {format: f}\n\
+                  featureGates: {TopologyAwareHints: false, GitRepoVolumeDriver: true}\nlogging: {format: f}\n\
                   conntrack: {maxPerCore: -1, min: -1, udpTimeout: -1s}\nhostnameOverride: ' '\n\
                   clientConnection: {burst: -1}\nshowHiddenMetricsForVersion: g\n\
                   configSyncPeriod: -1s\n";

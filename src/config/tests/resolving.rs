@@ -10,7 +10,7 @@ use crate::net::IpFamily;
 use crate::render::{
     LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore, TreeThresholds,
 };
-use crate::sync::{Gap, LocalMode, NodePortAddressSelection, SyncMode};
+use crate::sync::{Gap, LocalMode, NodePortAddressItem, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
 
@@ -47,10 +47,7 @@ fn defaults_without_flags_equal_kube_proxy() {
             MasqueradePolicy::NotLocalPods
         );
         assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
-        assert_eq!(
-            environment.node_port_addresses,
-            NodePortAddressSelection::All
-        );
+        assert_eq!(environment.node_port_addresses, Vec::new());
         assert_eq!(environment.bind_address, None);
         let localhost = match family {
             IpFamily::V4 => LocalhostNodePorts::Allowed,
@@ -155,18 +152,18 @@ fn detection_modes_require_their_flags() {
 }
 
 #[test]
-fn nodeport_addresses_are_networks_or_primary() {
+fn nodeport_addresses_are_networks_and_keywords() {
     let source = |flags| good(flags).rules.render_settings.v4.node_port_addresses;
     assert_eq!(
         source("--nodeport-addresses=primary"),
-        NodePortAddressSelection::Primary
+        vec![NodePortAddressItem::Primary]
     );
-    assert_eq!(
-        source("--nodeport-addresses="),
-        NodePortAddressSelection::All
-    );
+    assert_eq!(source("--nodeport-addresses="), Vec::new());
     let within = |texts: &[&str]| {
-        NodePortAddressSelection::Within(texts.iter().map(|text| text.parse().unwrap()).collect())
+        let networks = texts.iter().map(|text| text.parse().unwrap());
+        networks
+            .map(NodePortAddressItem::Network)
+            .collect::<Vec<_>>()
     };
     let two = within(&["10.0.0.0/8", "fd00::/8"]);
     assert_eq!(source("--nodeport-addresses=10.0.0.0/8,fd00::/8"), two);
@@ -174,16 +171,30 @@ fn nodeport_addresses_are_networks_or_primary() {
         source("--nodeport-addresses 10.0.0.0/8 --nodeport-addresses fd00::/8"),
         two
     );
-    bad(
-        "--nodeport-addresses=primary,10.0.0.0/8",
-        "are mutually exclusive",
+    let mixed = [
+        within(&["fd00::/8", "127.0.0.0/8", "::1/128"]),
+        vec![NodePortAddressItem::Primary],
+        within(&["0.0.0.0/0", "::/0", "fd00::/8"]),
+    ];
+    assert_eq!(
+        source("--nodeport-addresses=fd00::/8,localhost,primary,all,fd00::/8"),
+        mixed.concat()
     );
-    bad(
-        "--nodeport-addresses=10.0.0.0/8,primary",
-        "are mutually exclusive",
-    );
-    bad("--nodeport-addresses=10.0.0.1", "is not a valid CIDR");
-    bad("--nodeport-addresses=Primary", "is not a valid CIDR");
+    for repeated in ["primary", "localhost", "all"] {
+        bad(
+            &format!("--nodeport-addresses={repeated},10.0.0.0/8,{repeated}"),
+            &format!("--nodeport-addresses: duplicate keyword `{repeated}`"),
+        );
+    }
+    for invalid in ["10.0.0.1", "PRIMARY", "localhosts", "*"] {
+        bad(
+            &format!("--nodeport-addresses=all,{invalid}"),
+            &format!(
+                "\"{invalid}\" is not a valid CIDR or keyword (keywords: primary, localhost, all; \
+                 example: 10.0.0.0/8)"
+            ),
+        );
+    }
 }
 
 #[test]
@@ -385,7 +396,7 @@ fn objects_are_encoded_as_kube_proxy_would_have_them() {
         ),
     ] {
         let config = loaded(&format!("clientConnection: {{{fields}}}\n"));
-        assert_eq!(config.notes, [] as [&str; 0], "{fields}");
+        assert_eq!(noted(&config), [""; 0], "{fields}");
         assert_eq!(encoding(config), expected, "{fields}");
     }
 }
@@ -420,7 +431,7 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
             None => configured(flags),
         };
         let config = config.unwrap();
-        assert_eq!(config.notes, [""; 0]);
+        assert_eq!(noted(&config), [""; 0]);
         config
             .rules
             .render_settings

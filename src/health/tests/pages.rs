@@ -8,10 +8,13 @@ use http::request::Parts;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{Health, HealthPages, Probe, body, with_stale_kinds, with_unusable_manifests};
+use super::{
+    Health, HealthPages, Probe, body, with_stale_kinds, with_unknown_settings,
+    with_unusable_manifests,
+};
 use crate::health::{FamilyReport, HealthReport, NodeState, recorded};
 use crate::net::{IpFamily, PerFamily, Port, Protocol};
-use crate::telemetry::{Metrics, Reply, WatchAges, serve};
+use crate::telemetry::{Metrics, Reply, UnknownSettings, WatchAges, serve};
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, nanos)
@@ -159,6 +162,26 @@ fn unusable_manifests_are_counted() {
     );
 }
 
+#[test]
+fn unknown_settings_are_counted_and_the_first_ones_named() {
+    let body = || r#"{"healthy":true}"#.to_owned();
+    let mut unknown = UnknownSettings::default();
+    assert_eq!(with_unknown_settings(body(), &unknown), body());
+    unknown.feature_gates = vec!["Foo".to_owned(), "a\"\n".to_owned()];
+    unknown.fields = vec!["iptables.bar".to_owned()];
+    assert_eq!(
+        with_unknown_settings(body(), &unknown),
+        r#"{"healthy":true,"unknownSettings":{"count":3,"names":["featureGates.Foo","featureGates.a\"\n","iptables.bar"]}}"#
+    );
+    unknown.fields = (0..30).map(|index| format!("field{index}")).collect();
+    let text = with_unknown_settings(body(), &unknown);
+    assert!(
+        text.contains(r#""count":32,"#) && text.contains("field7"),
+        "{text}"
+    );
+    assert!(!text.contains("field8"), "{text}");
+}
+
 /// Answers while no thread has stalled.
 fn answer(pages: &HealthPages, request: &Parts) -> Reply {
     pages.answer_while(&[], request)
@@ -180,6 +203,7 @@ async fn replies_are_the_recorded_ones() {
         metrics: Metrics::new().unwrap().health,
         watches: WatchAges::new().unwrap(),
         manifests: Metrics::new().unwrap().manifests,
+        unknown_settings: UnknownSettings::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -231,6 +255,7 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
         metrics: metrics.health.clone(),
         watches: metrics.watch.ages.clone(),
         manifests: metrics.manifests.clone(),
+        unknown_settings: UnknownSettings::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

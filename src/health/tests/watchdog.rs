@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::health::{Health, NodeState};
 use crate::net::IpFamily;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, UnknownSettings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -21,6 +21,7 @@ fn pages() -> HealthPages {
         metrics: metrics.health,
         watches: metrics.watch.ages,
         manifests: metrics.manifests,
+        unknown_settings: UnknownSettings::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sync::drift::Extent;
 /// An address between two others gets its jump at the end of the chain, in the kernel as recorded.
 #[tokio::test]
 async fn jumps_of_new_node_addresses_are_no_drift() {
-    let within = NodePortAddressSelection::Within(nets(&["10.0.0.0/24"]));
+    let within = networks(&["10.0.0.0/24"]);
     let mut syncer = syncer(now, within);
     for addresses in [
         &["10.0.0.1", "10.0.0.3"][..],
@@ -86,7 +86,7 @@ async fn a_stale_chain_that_is_desired_again_stays() {
 /// Otherwise one failed reading would make NodePorts unreachable.
 #[tokio::test]
 async fn the_addresses_of_the_last_sync_replace_unreadable_ones() {
-    let within = NodePortAddressSelection::Within(nets(&["10.0.0.0/24"]));
+    let within = networks(&["10.0.0.0/24"]);
     let mut syncer = syncer(now, within);
     assert_eq!(syncer.addresses_of_last_sync(), ips(&[]));
     syncer

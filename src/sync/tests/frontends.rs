@@ -67,7 +67,7 @@ async fn sync(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Chang
 
 /// Services whose restores fail in this way because of a poisoned endpoint, after a sync.
 async fn applied(how: Poison, changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
-    let mut syncer = syncer(clock, NodePortAddressSelection::All);
+    let mut syncer = syncer(clock, Vec::new());
     syncer.iptables().set_poisons(&[(POISON, how)]);
     assert_quarantined(&sync(&mut syncer, changes).await, &[]);
     syncer
@@ -75,7 +75,7 @@ async fn applied(how: Poison, changes: impl IntoIterator<Item = Change>) -> Sync
 
 /// The rules of Services that were never in quarantine.
 async fn rules_of(changes: impl IntoIterator<Item = Change>) -> crate::rules::RuleSet {
-    let mut syncer = syncer(clock, NodePortAddressSelection::All);
+    let mut syncer = syncer(clock, Vec::new());
     assert_quarantined(&sync(&mut syncer, changes).await, &[]);
     syncer.iptables().rules()
 }

@@ -31,6 +31,12 @@ fn nets(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
 
+/// Items of `--nodeport-addresses`.
+fn networks(texts: &[&str]) -> Vec<NodePortAddressItem> {
+    let networks = nets(texts).into_iter();
+    networks.map(NodePortAddressItem::Network).collect()
+}
+
 fn options(family: IpFamily) -> Options {
     Options {
         node_ip: parse_ip("192.168.0.2").unwrap(),

@@ -10,7 +10,7 @@ fn default_settings(family: IpFamily) -> RenderSettings {
     RenderSettings {
         fixed: options(family),
         local_mode: LocalMode::ClusterCidr(Vec::new()),
-        node_port_addresses: NodePortAddressSelection::All,
+        node_port_addresses: Vec::new(),
         bind_address: None,
     }
 }
@@ -37,10 +37,9 @@ const NODE_ADDRESSES: [&str; 6] = [
 #[track_caller]
 fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
     let render_settings = RenderSettings {
-        node_port_addresses: NodePortAddressSelection::Within(nets(within)),
+        node_port_addresses: networks(within),
         ..default_settings(family)
     };
-    assert!(render_settings.needs_node_addresses());
     let options = render_settings.options(None, &ips(&NODE_ADDRESSES));
     let shown = match options.node_port_addresses {
         NodePortAddresses::All => "all".to_owned(),
@@ -87,7 +86,7 @@ fn node_ports_answer_within_networks_of_the_family() {
 fn primary_is_the_first_address_of_the_family() {
     let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
         let render_settings = RenderSettings {
-            node_port_addresses: NodePortAddressSelection::Primary,
+            node_port_addresses: vec![NodePortAddressItem::Primary],
             bind_address: bound.map(|ip| ips(&[ip])[0]),
             ..default_settings(family)
         };
@@ -145,10 +144,62 @@ fn primary_is_the_first_address_of_the_family() {
     );
 }
 
+/// Upstream: cmd/kube-proxy/app/server_test.go, `Test_expandNodePortAddressKeywords` (v1.37)
+#[test]
+fn keywords_and_networks_are_combined_for_each_family() {
+    use NodePortAddressItem::Primary;
+
+    let check = |family, items: &[NodePortAddressItem], node: &Node, expected: &str| {
+        let render_settings = RenderSettings {
+            node_port_addresses: items.to_vec(),
+            ..default_settings(family)
+        };
+        let options = render_settings.options(Some(node), &ips(&NODE_ADDRESSES));
+        let shown = match options.node_port_addresses {
+            NodePortAddresses::All => "all".to_owned(),
+            NodePortAddresses::Only(ips) => format!("{ips:?}"),
+        };
+        assert_eq!(shown, expected, "{family} {items:?}");
+    };
+    let of = |texts: &[&str]| [&[Primary], networks(texts).as_slice()].concat();
+    let localhost = of(&["127.0.0.0/8", "::1/128"]);
+    let v4_network = of(&["10.0.0.0/8"]);
+    let everywhere = of(&["0.0.0.0/0", "::/0"]);
+    let v4_only = node(&["192.168.0.2"], &[]);
+    let no_address = node(&[], &[]);
+    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
+    check(v4, &localhost, &v4_only, "[127.0.0.1, 192.168.0.2]");
+    check(v6, &localhost, &v4_only, "[::1]");
+    check(v4, &v4_network, &v4_only, "[10.20.0.1, 192.168.0.2]");
+    // Only IPv4 has an item.
+    check(v6, &v4_network, &v4_only, "all");
+    check(v6, &of(&[]), &v4_only, "all");
+    // `primary` may still get an IPv6 address, so IPv6 is not without an item.
+    check(v4, &v4_network, &no_address, "[10.20.0.1]");
+    check(v6, &v4_network, &no_address, "[]");
+    check(v4, &everywhere, &v4_only, "all");
+    check(v6, &everywhere, &no_address, "all");
+}
+
+#[test]
+fn node_addresses_are_needed_unless_all_are_selected() {
+    let needs = |items: Vec<NodePortAddressItem>| {
+        let render_settings = RenderSettings {
+            node_port_addresses: items,
+            ..default_settings(IpFamily::V4)
+        };
+        render_settings.needs_node_addresses()
+    };
+    assert!(!needs(Vec::new()));
+    assert!(!needs(networks(&["0.0.0.0/0", "::/0"])));
+    assert!(needs(networks(&["::/0"])));
+    assert!(needs(vec![NodePortAddressItem::Primary]));
+}
+
 /// `route_localnet` is set only with the rule that drops martian packets.
 #[test]
 fn node_ports_on_localhost_need_the_martian_packet_rule() {
-    let check = |node_port_addresses: NodePortAddressSelection, expected: bool| {
+    let check = |node_port_addresses: Vec<NodePortAddressItem>, expected: bool| {
         let render_settings = RenderSettings {
             node_port_addresses,
             ..default_settings(IpFamily::V4)
@@ -159,17 +210,16 @@ fn node_ports_on_localhost_need_the_martian_packet_rule() {
         let is_guarded = options.localhost_node_ports == LocalhostNodePorts::Allowed;
         assert_eq!(is_guarded, expected);
     };
-    check(NodePortAddressSelection::All, true);
-    check(NodePortAddressSelection::Primary, false);
-    check(
-        NodePortAddressSelection::Within(nets(&["192.168.0.0/24"])),
-        false,
-    );
-    check(
-        NodePortAddressSelection::Within(nets(&["127.0.0.0/8"])),
-        true,
-    );
-    check(NodePortAddressSelection::Within(nets(&["fd00::/8"])), true);
+    let with_primary = |texts| [vec![NodePortAddressItem::Primary], networks(texts)].concat();
+    check(with_primary(&["127.0.0.0/8", "::1/128"]), true);
+    check(with_primary(&["192.168.0.0/24"]), false);
+    check(with_primary(&["fd00::/8"]), false);
+    check(with_primary(&["0.0.0.0/0", "::/0"]), true);
+    check(Vec::new(), true);
+    check(vec![NodePortAddressItem::Primary], false);
+    check(networks(&["192.168.0.0/24"]), false);
+    check(networks(&["127.0.0.0/8"]), true);
+    check(networks(&["fd00::/8"]), true);
     assert!(!default_settings(IpFamily::V6).needs_route_localnet());
 }
 

@@ -61,7 +61,7 @@ pub(super) fn name(number: u8) -> ServiceName {
 
 /// Services with an endpoint that ends in 1 each, and changes after these.
 fn cluster(changes: impl IntoIterator<Item = Change>) -> Syncer<Fake> {
-    let mut syncer = syncer(clock, NodePortAddressSelection::All);
+    let mut syncer = syncer(clock, Vec::new());
     for number in 1..=COUNT {
         syncer.tracker.apply(service(number, true));
         syncer.tracker.apply(endpoint(number, 1));

@@ -29,7 +29,7 @@ pub(super) fn service(number: u8, is_there: bool) -> Change {
 }
 
 /// Knows of one Service, and has done nothing.
-pub(super) fn syncer(clock: Clock, node_port_addresses: NodePortAddressSelection) -> Syncer<Fake> {
+pub(super) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>) -> Syncer<Fake> {
     let options = SyncerOptions {
         render_settings: RenderSettings {
             fixed: options(IpFamily::V4),
@@ -58,7 +58,7 @@ pub(super) fn now() -> Instant {
 
 /// A syncer whose first full sync has succeeded.
 pub(super) async fn synced() -> Syncer<Fake> {
-    let mut syncer = syncer(now, NodePortAddressSelection::All);
+    let mut syncer = syncer(now, Vec::new());
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     syncer.iptables().take_payloads();
@@ -70,7 +70,7 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
     let mut first = synced().await;
     first.tracker.apply(service(2, true));
     let kernel = first.iptables().rules();
-    let mut second = syncer(now, NodePortAddressSelection::All);
+    let mut second = syncer(now, Vec::new());
     second.iptables().set_rules(kernel);
     second.tracker.apply(service(2, true));
     for (fault, expected) in [
@@ -94,7 +94,7 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
 #[tokio::test]
 async fn an_adoption_that_can_never_list_the_canary_becomes_a_full_restore() {
     let first = synced().await;
-    let mut second = syncer(now, NodePortAddressSelection::All);
+    let mut second = syncer(now, Vec::new());
     second.iptables().set_rules(first.iptables().rules());
     for _ in 0..3 {
         second.iptables().inject(Fault::List);
@@ -138,7 +138,7 @@ async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
 /// They are looked for in the kernel's connections, and load balancers ask there.
 #[tokio::test]
 async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
-    let within = NodePortAddressSelection::Within(nets(&["192.168.0.0/16"]));
+    let within = networks(&["192.168.0.0/16"]);
     let mut syncer = syncer(now, within);
     let all = ips(&["10.0.0.1", "192.168.0.2", "192.168.0.3"]);
     let in_force = |syncer: &Syncer<Fake>| {

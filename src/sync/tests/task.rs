@@ -258,7 +258,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         render_settings: RenderSettings {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
-            node_port_addresses: NodePortAddressSelection::All,
+            node_port_addresses: Vec::new(),
             bind_address: None,
         },
         partial_restore: PartialRestore::ChangedChains,

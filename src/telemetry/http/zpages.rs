@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::server::{Reply, TEXT, reply};
-use crate::telemetry::metrics::KUBE_PROXY_MINOR_VERSION;
+use crate::telemetry::metrics::{KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION};
 
 /// Component that this program stands in for.
 const COMPONENT: &str = "kube-proxy";
@@ -93,7 +93,7 @@ pub(super) fn statusz(headers: &HeaderMap, started: Timestamp, now: Timestamp) -
              Started= {since}\n\
              Up= {hours} hr {minutes:02} min {seconds:02} sec\n\
              Go version= none, this is {program} {version}\n\
-             Binary version= {KUBE_PROXY_MINOR_VERSION}\n\
+             Binary version= {KUBE_PROXY_VERSION}\n\
              Emulation version= {KUBE_PROXY_MINOR_VERSION}\n\
              Paths= {}\n",
             PATHS.join(" ")
@@ -103,7 +103,7 @@ pub(super) fn statusz(headers: &HeaderMap, started: Timestamp, now: Timestamp) -
         start_time: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         uptime_seconds: up,
         go_version: "",
-        binary_version: KUBE_PROXY_MINOR_VERSION,
+        binary_version: KUBE_PROXY_VERSION,
         emulation_version: KUBE_PROXY_MINOR_VERSION,
         paths: PATHS,
     };

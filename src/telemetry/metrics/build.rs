@@ -20,15 +20,18 @@ use prometheus::{IntGaugeVec, Registry, Result};
 
 use super::factory::MetricFactory;
 
-/// Release of kube-proxy that this program stands in for.
-const KUBE_PROXY_VERSION: KubernetesVersion = KubernetesVersion {
+/// Release of kube-proxy whose behavior this program has.
+const RELEASE: KubernetesVersion = KubernetesVersion {
     major: 1,
-    minor: 36,
-    patch: 3,
+    minor: 37,
+    patch: 2,
 };
 
-/// Minor version of that release, as Kubernetes spells it.
-pub(crate) const KUBE_PROXY_MINOR_VERSION: &str = "1.36";
+/// That release, as Kubernetes spells it.
+pub(crate) const KUBE_PROXY_VERSION: &str = "1.37.2";
+
+/// Minor version of that release.
+pub(crate) const KUBE_PROXY_MINOR_VERSION: &str = "1.37";
 
 /// Labels of `kubernetes_build_info`, in upstream's order.
 const BUILD_LABELS: [&str; 9] = [
@@ -91,7 +94,7 @@ impl KubernetesBuild {
             "Version of the API server, and of the program that replaces kube-proxy; always 1";
         let kubernetes = MetricFactory::kubernetes(registry);
         let info = Self(kubernetes.gauges("build_info", help, &BUILD_LABELS)?);
-        info.set(KUBE_PROXY_VERSION);
+        info.set(RELEASE);
         Ok(info)
     }
 
@@ -140,8 +143,9 @@ mod tests {
 
     #[test]
     fn versions_agree() {
-        let KubernetesVersion { major, minor, .. } = KUBE_PROXY_VERSION;
+        let KubernetesVersion { major, minor, .. } = RELEASE;
         assert_eq!(KUBE_PROXY_MINOR_VERSION, format!("{major}.{minor}"));
+        assert_eq!(format!("v{KUBE_PROXY_VERSION}"), RELEASE.to_string());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Metrics of the files that the process reads: the configuration file and manifests.
 
-use prometheus::{IntGauge, Registry, Result};
+use prometheus::{IntGauge, IntGaugeVec, Registry, Result};
 
 use super::factory::MetricFactory;
 
@@ -15,11 +15,21 @@ pub(crate) enum ConfigFileState {
     Invalid,
 }
 
+/// Settings of the running configuration that this version does not know.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UnknownSettings {
+    /// Names of feature gates.
+    pub feature_gates: Vec<String>,
+    /// Paths of fields in the file.
+    pub fields: Vec<String>,
+}
+
 /// Metrics of the configuration file. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigMetrics {
     stale: IntGauge,
     invalid: IntGauge,
+    unknown: IntGaugeVec,
 }
 
 impl ConfigMetrics {
@@ -35,7 +45,25 @@ impl ConfigMetrics {
                 "config_invalid",
                 "1 if the configuration file holds a configuration that no process can start with",
             )?,
+            unknown: own.gauges(
+                "config_unknown_settings",
+                "Number of feature gates and fields of the running configuration that are \
+                 ignored: this version does not know them",
+                &["kind"],
+            )?,
         })
+    }
+
+    /// Records the unknown settings of the running configuration.
+    pub(crate) fn set_unknown(&self, unknown: &UnknownSettings) {
+        let UnknownSettings {
+            feature_gates,
+            fields,
+        } = unknown;
+        for (kind, names) in [("feature_gate", feature_gates), ("field", fields)] {
+            let gauge = self.unknown.with_label_values(&[kind]);
+            gauge.set(as_gauge(names.len()));
+        }
     }
 
     /// Records what the file holds.

@@ -16,8 +16,10 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
-pub(crate) use build::{KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion};
-pub(crate) use files::{ConfigFileState, ManifestMetrics};
+pub(crate) use build::{
+    KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion,
+};
+pub(crate) use files::{ConfigFileState, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
 pub(crate) use process::KernelCounts;
 pub(super) use process::{START, start_time};

@@ -88,7 +88,7 @@ async fn the_version_of_the_server_is_exported_and_requested_once_an_hour() {
         let expected = ("1".to_owned(), minor.to_owned(), git_version.to_owned());
         assert_eq!(build_info(&metrics), expected);
     };
-    expect("36", "v1.36.3+deltaproxy-0.1.0");
+    expect("37", "v1.37.2+deltaproxy-0.1.0");
     // What cannot be used changes nothing. A watch is reopened every few minutes.
     for (minutes, requests, minor, git_version) in [
         (1, 1, "34", "v1.34.2+deltaproxy-0.1.0"),

@@ -9,9 +9,7 @@ use deltaproxy::testing::render::{
     self, InvalidPackets, LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
 };
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{
-    LocalMode, NodePortAddressSelection, RenderSettings, SyncerOptions,
-};
+use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings, SyncerOptions};
 
 use super::text::Statement;
 
@@ -64,7 +62,7 @@ impl Options {
                 ..render::Options::defaults(family)
             },
             local_mode: LocalMode::ClusterCidr(parse_cidr(pods).into_iter().collect()),
-            node_port_addresses: NodePortAddressSelection::All,
+            node_port_addresses: Vec::new(),
             bind_address: None,
         };
         Self {
@@ -101,11 +99,12 @@ impl Options {
             ("localhost-nodeports", "off") => {
                 fixed.localhost_node_ports = LocalhostNodePorts::Excluded;
             }
-            ("nodeport-addresses", "primary") => {
-                around.node_port_addresses = NodePortAddressSelection::Primary;
-            }
             ("nodeport-addresses", _) => {
-                around.node_port_addresses = NodePortAddressSelection::Within(cidrs(value)?);
+                let items = value.split(',').map(|item| match item {
+                    "primary" => Ok(NodePortAddressItem::Primary),
+                    text => cidr(text).map(NodePortAddressItem::Network),
+                });
+                around.node_port_addresses = items.collect::<Result<_, _>>()?;
             }
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
             ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,
@@ -135,9 +134,12 @@ pub(crate) fn ip(text: &str) -> Result<IpAddr, String> {
     parse_ip(text).ok_or_else(|| format!("`{text}` is no address"))
 }
 
+fn cidr(text: &str) -> Result<IpNet, String> {
+    parse_cidr(text).ok_or_else(|| format!("`{text}` is not a valid CIDR"))
+}
+
 fn cidrs(text: &str) -> Result<Vec<IpNet>, String> {
-    let one = |text| parse_cidr(text).ok_or_else(|| format!("`{text}` is no network"));
-    text.split(',').map(one).collect()
+    text.split(',').map(cidr).collect()
 }
 
 pub(crate) fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {

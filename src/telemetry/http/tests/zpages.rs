@@ -52,7 +52,7 @@ async fn objects_are_served_as_json_and_yaml() {
         concat!(
             r#"{"kind":"Statusz","apiVersion":"config.k8s.io/v1beta1","metadata":{"name":"kube-proxy"},"#,
             r#""startTime":"2026-11-21T02:47:15Z","uptimeSeconds":5,"goVersion":"","#,
-            r#""binaryVersion":"1.36","emulationVersion":"1.36","#,
+            r#""binaryVersion":"1.37.2","emulationVersion":"1.37","#,
             r#""paths":["/configz","/flagz","/healthz","/metrics","/proxyMode"]}"#,
             "\n"
         )

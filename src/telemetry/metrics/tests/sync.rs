@@ -250,8 +250,8 @@ fn build_info_has_the_version_of_kube_proxy() {
         .unwrap();
     for label in [
         "major=\"1\"",
-        "minor=\"36\"",
-        "git_version=\"v1.36.3+deltaproxy-0.1.0\"",
+        "minor=\"37\"",
+        "git_version=\"v1.37.2+deltaproxy-0.1.0\"",
         "compiler=\"rustc\"",
         "go_version=\"\"",
         "platform=\"linux/",
