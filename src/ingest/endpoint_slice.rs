@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/endpointslicecache.go, `newEndpointSliceInfo`, `addEndpoints` (v1.36)
+//! Upstream: pkg/proxy/endpointslicecache.go, `endpointInfoByServicePort`, `addEndpoints` (v1.36)
 //! Upstream: pkg/proxy/endpointschangetracker.go, `getLastChangeTriggerTime` (v1.36)
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! # Source
 //!
 //! Upstream: pkg/util/node/node.go, `GetNodeHostIPs` (v1.36)
-//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `SyncNode` (v1.36)
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `NodeEligible` (v1.36)
 
 use std::net::IpAddr;
 use std::sync::Arc;

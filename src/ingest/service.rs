@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/serviceport.go, `newBaseServicePortInfo` (v1.36)
+//! Upstream: pkg/proxy/serviceport.go, `newBaseServiceInfo` (v1.36)
 //! Upstream: pkg/proxy/util/utils.go, `ShouldSkipService` (v1.36)
 
 use std::collections::BTreeMap;

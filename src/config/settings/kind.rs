@@ -118,7 +118,7 @@ impl SettingKind {
 
     /// Formats a value as Go does. An unset one is the zero of the flag's type.
     ///
-    /// Upstream: `staging/src/k8s.io/component-base/zpages/flagz/flagreader.go` (v1.36)
+    /// Upstream: `staging/src/k8s.io/apiserver/pkg/server/flagz/flagreader.go` (v1.36)
     pub(super) fn text(self, value: &Value) -> String {
         match value {
             Value::Null => match self {

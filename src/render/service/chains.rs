@@ -244,8 +244,7 @@ fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
 /// have it as their source. The last rule has no target: its comment says where other traffic is
 /// dropped.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall for load balancer"
-/// (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall chain" (v1.36)
 fn write_source_ranges(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let name = plan.name;
     let external = plan.chain(ChainKind::External);

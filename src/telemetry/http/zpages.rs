@@ -4,8 +4,8 @@
 //!
 //! # Source
 //!
-//! Upstream: `staging/src/k8s.io/component-base/zpages/flagz/flagz.go`,
-//! `staging/src/k8s.io/component-base/zpages/statusz/statusz.go`,
+//! Upstream: `staging/src/k8s.io/apiserver/pkg/server/flagz/flagz.go`,
+//! `staging/src/k8s.io/apiserver/pkg/server/statusz/statusz.go`,
 //! `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` (v1.36)
 //!
 //! Differs from upstream: the separator between names and values is fixed, which upstream picks at

@@ -1,7 +1,7 @@
 //! Which Services are dirty, and what is known of them.
 //!
-//! Upstream: `TestCheckoutChanges` in `pkg/proxy/endpointslicecache_test.go`,
-//! `TestEndpointSliceUpdate` and `TestServiceCacheLeaks` beside it (v1.36)
+//! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestCheckoutChanges`,
+//! `TestEndpointSliceUpdate`; pkg/proxy/servicechangetracker_test.go, `TestServiceCacheLeaks` (v1.36)
 
 use super::*;
 use crate::model::Services;
