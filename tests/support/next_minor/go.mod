@@ -1,0 +1,3 @@
+module deltaproxy.test/next_minor
+
+go 1.26.0
