@@ -331,7 +331,7 @@ fn called_script(command: &str) -> Option<&str> {
 fn workflows_call_scripts_and_pinned_actions() {
     let folder = Path::new(ROOT).join(".github/workflows");
     let mut called = Vec::new();
-    for name in ["ci.yml", "release.yml"] {
+    for name in ["ci.yml", "next-minor.yml", "release.yml"] {
         let text = fs::read_to_string(folder.join(name)).unwrap();
         let workflow: Value = serde_saphyr::from_str(&text).unwrap();
         let jobs = workflow["jobs"].as_object().unwrap().values();
@@ -349,5 +349,6 @@ fn workflows_call_scripts_and_pinned_actions() {
         }
     }
     called.dedup();
-    assert_eq!(called, ["./.ci/run", "./deploy/release.sh"]);
+    let expected = ["./.ci/run", "./tests/next-minor.sh", "./deploy/release.sh"];
+    assert_eq!(called, expected);
 }
