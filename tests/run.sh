@@ -15,6 +15,7 @@ export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin
 
 kube_bin_dir=${KUBE_BIN_DIR:-$PWD/.cache/kube}
 export KUBE_BIN_DIR=$kube_bin_dir
+kube_version=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' tests/support/kube/go.mod)
 logs=$(mktemp -d)
 # Process groups of what is built in the background.
 go_build=
@@ -75,22 +76,29 @@ have_kube() {
     for program in etcd kube-apiserver kube-proxy kubeadm kubectl helm; do
         [[ -x $kube_bin_dir/$program ]] || return 1
     done
+    [[ $("$kube_bin_dir/kube-proxy" --version) == "Kubernetes $kube_version" ]]
 }
 
 build_kube() {
-    local version="k8s.io/component-base/version" flags program
-    flags="-X $version.gitVersion=v1.36.3 -X $version.gitMajor=1 -X $version.gitMinor=36"
+    local name=k8s.io/component-base/version minor flags program is_other
+    minor=$(cut -d. -f2 <<<"$kube_version")
+    flags="-X $name.gitVersion=$kube_version -X $name.gitMajor=1 -X $name.gitMinor=$minor"
     mkdir -p "$kube_bin_dir"
+    is_other=
+    if [[ -x $kube_bin_dir/kube-proxy && $("$kube_bin_dir/kube-proxy" --version) != *"$kube_version" ]]; then
+        is_other=yes
+    fi
     cd tests/support/kube
     export GOWORK=off GOFLAGS=-mod=readonly CGO_ENABLED=0
     local output=$kube_bin_dir/.new
     mkdir -p "$output"
     for program in kube-apiserver kube-proxy kubeadm kubectl; do
-        # A folder that has them may lack only those of a later commit.
-        [[ ! -x $kube_bin_dir/$program ]] || continue
+        # A folder that has them may lack only those of a later commit, unless they are of another
+        # release.
+        [[ ! -x $kube_bin_dir/$program || -n $is_other ]] || continue
         go build -trimpath -ldflags "$flags" -o "$output/$program" "k8s.io/kubernetes/cmd/$program"
     done
-    [[ -x $kube_bin_dir/etcd ]] || go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
+    [[ -x $kube_bin_dir/etcd && -z $is_other ]] || go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
     # A module of its own: helm needs later versions of what the programs above are built of.
     cd ../helm
     [[ -x $kube_bin_dir/helm ]] || go build -trimpath -o "$output/helm" helm.sh/helm/v4/cmd/helm

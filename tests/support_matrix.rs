@@ -31,10 +31,10 @@ const PAGE: &str = "deploy/docs/support-matrix.md";
 const OLDEST: u32 = 31;
 
 /// Minor releases of kube-proxy that have a result.
-const PROXIES: [u32; 6] = [31, 32, 33, 34, 35, 36];
+const PROXIES: [u32; 7] = [31, 32, 33, 34, 35, 36, 37];
 
 /// Minor releases of the API server that have a result.
-const SERVERS: [u32; 3] = [32, 34, 36];
+const SERVERS: [u32; 3] = [33, 35, 37];
 
 /// Result of one release of kube-proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,7 +237,7 @@ fn entry(difference: &ReleaseDifference) -> String {
 const INTRODUCTION: &str = "\
 # Support matrix
 
-deltaproxy writes the rules of kube-proxy 1.36. A real kube-proxy of each release ran next to it, on nodes of the same
+deltaproxy writes the rules of kube-proxy 1.37. A real kube-proxy of each release ran next to it, on nodes of the same
 name in one cluster, and after every step the rules of both kernels were compared
 ([conformance](../conformance.md) says how): all features, and random histories in 12 ways of running a proxy, on both
 iptables backends, IPv4 and IPv6. `tests/soak.sh` writes this page; the date is that of the run.
@@ -249,7 +249,7 @@ iptables backends, IPv4 and IPv6. `tests/soak.sh` writes this page; the date is 
 ";
 
 const DIFFERENCES: &str = "\
-Rules of older releases differ from those of 1.36, and so from those of deltaproxy, in the following cases only. A run
+Rules of older releases differ from those of 1.37, and so from those of deltaproxy, in the following cases only. A run
 fails if rules differ in another case or in another chain, and if a difference of this list does not appear. Random
 histories avoid these cases.
 
@@ -257,7 +257,7 @@ histories avoid these cases.
 
 const NO_FLAG: &str = "
 No flag selects the rules of an older release. Only `selector-labels` changes what a cluster of one release serves, and
-kube-proxy changes in the same way when it is upgraded to 1.36. Before replacing an older kube-proxy, list the objects
+kube-proxy changes in the same way when it is upgraded to 1.36 or later. Before replacing an older kube-proxy, list the objects
 that it ignores, and remove the labels if that is not intended:
 
     kubectl get services -A -l service.kubernetes.io/headless
@@ -280,9 +280,9 @@ Services, EndpointSlices and the Node, packets arrive, an outage of the server i
 const REPEAT: &str = "
 ## Repeat a run
 
-    ./tests/soak.sh --kube-proxy 1.31 --kube-proxy 1.36 --api-server 1.34
+    ./tests/soak.sh --kube-proxy 1.31 --kube-proxy 1.37 --api-server 1.35
 
-Programs of 1.31 to 1.35 are built from the Go module proxy, checked against the digests in
+Programs of 1.31 to 1.36 are built from the Go module proxy, checked against the digests in
 [`tests/support/kube/minors.txt`](../../tests/support/kube/minors.txt), and kept in `.cache`. That proxy lacks some
 modules of these releases, so the nearest version that it has takes their place; none of them writes rules:
 
@@ -338,8 +338,8 @@ fn incomplete_results_are_found() {
     };
     let absent = broken(|matrix| drop(matrix.proxies.remove(&33)));
     assert_eq!(absent, "kube-proxy 1.33 has no result");
-    let server = broken(|matrix| drop(matrix.servers.remove(&36)));
-    assert_eq!(server, "kube-apiserver 1.36 has no result");
+    let server = broken(|matrix| drop(matrix.servers.remove(&37)));
+    assert_eq!(server, "kube-apiserver 1.37 has no result");
     let unseen = broken(|matrix| {
         let run = matrix.proxies.get_mut(&33).unwrap();
         run.differences.remove("node-hints");

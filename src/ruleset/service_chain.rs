@@ -39,7 +39,7 @@ pub enum ChainKind {
     /// of endpoints. If an upgrade leaves it behind, these cannot be deleted when their endpoints
     /// go away, and the restore fails, perhaps weeks later.
     ///
-    /// Differs from upstream: 1.36 no longer recognizes these chains as its own.
+    /// Differs from upstream: 1.36 and later no longer recognize these chains as its own.
     RetiredExternal,
 }
 

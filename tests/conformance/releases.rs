@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::stage::Op;
 use super::support::kube;
 
-/// The minor release that deltaproxy follows: the last number of 1.36.
-pub const FOLLOWED: u32 = 36;
+/// The minor release that deltaproxy follows: the last number of 1.37.
+pub const FOLLOWED: u32 = 37;
 
 /// A release of Kubernetes 1.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -78,9 +78,10 @@ pub const VARIANTS: &[Variant] = &[
         ..PLAIN
     },
     Variant {
-        name: "BridgeInterface, masquerade all",
+        name: "BridgeInterface, masquerade all, node ports on all addresses",
         backend: Backend::Legacy,
         flags: &[
+            "--nodeport-addresses=all,192.0.2.10/32",
             "--detect-local-mode=BridgeInterface",
             "--pod-bridge-interface=cbr0",
             "--masquerade-all",
@@ -108,9 +109,12 @@ pub const VARIANTS: &[Variant] = &[
         ..PLAIN
     },
     Variant {
-        name: "liberal conntrack, one family's network only",
+        name: "liberal conntrack, one family's network, node ports on primary and localhost",
         backend: Backend::Legacy,
-        flags: &["--cluster-cidr=10.4.0.0/14", "--nodeport-addresses=primary"],
+        flags: &[
+            "--cluster-cidr=10.4.0.0/14",
+            "--nodeport-addresses=primary,localhost",
+        ],
         sysctls: &[("netfilter/nf_conntrack_tcp_be_liberal", "1")],
         ..PLAIN
     },

@@ -70,7 +70,7 @@ esac
 const CONFIGURATION: &str = "\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
+kubernetesVersion: v1.37.2
 controlPlaneEndpoint: 10.200.0.1:6443
 networking: {podSubnet: 10.4.0.0/14}
 ";
@@ -95,7 +95,7 @@ metadata:
     kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: 10.200.0.1:6443
 spec:
   nodeName: node1
-  containers: [{name: kube-apiserver, image: 'registry.k8s.io/kube-apiserver:v1.36.3'}]
+  containers: [{name: kube-apiserver, image: 'registry.k8s.io/kube-apiserver:v1.37.2'}]
 ";
 
 /// On the node, with the ConfigMap where a Pod has it.

@@ -1,6 +1,6 @@
 //! Reads a catalog from a ruleset: first the dispatch chains, then every chain they jump to.
 //!
-//! Source: `kube-proxy` 1.20 to 1.36. Until 1.23 external traffic under policy Local was sent to
+//! Source: `kube-proxy` 1.20 to 1.37. Until 1.23 external traffic under policy Local was sent to
 //! `KUBE-XLB-*`, and packets were marked for masquerading in `KUBE-SERVICES` and `KUBE-NODEPORTS`.
 
 use std::collections::BTreeSet;
