@@ -36,7 +36,7 @@ const OVERLAYS: [&str; 5] = [
 /// Names of the files of values in the folder `ci` of the chart.
 const VALUES: [&str; 4] = ["canary", "default", "k3s", "privileged"];
 
-fn program(name: &str, args: &[&str]) -> Output {
+pub(crate) fn program(name: &str, args: &[&str]) -> Output {
     let path = binary(name).unwrap_or_else(|why| panic!("{why}"));
     let mut command = Command::new(path);
     command.current_dir(ROOT).args(args);
@@ -47,7 +47,7 @@ fn kustomize(folder: &str) -> Output {
     program("kubectl", &["kustomize", folder])
 }
 
-fn helm(args: &[&str]) -> Output {
+pub(crate) fn helm(args: &[&str]) -> Output {
     let template = ["template", "deltaproxy", CHART, "--namespace=kube-system"];
     program("helm", &[&template[..], args].concat())
 }
@@ -59,7 +59,7 @@ fn text_of_chart(set: &str) -> String {
 }
 
 #[track_caller]
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     String::from_utf8(output.stdout.clone()).unwrap()
@@ -92,7 +92,7 @@ fn rendered() -> Vec<(String, String)> {
     overlays.chain(charts).collect()
 }
 
-fn documents(text: &str) -> Vec<Value> {
+pub(crate) fn documents(text: &str) -> Vec<Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     documents
         .into_iter()
@@ -272,6 +272,10 @@ const BAD_WITH_OWN_CONFIG: &[(&str, &str)] = &[
     (
         "config.kubeProxy.iptables.syncPeriod=30",
         "/config/kubeProxy/iptables/syncPeriod",
+    ),
+    (
+        "config.kubeProxy.nodePortAddresses={all,PRIMARY}",
+        "/config/kubeProxy/nodePortAddresses/1",
     ),
     (
         "config.kubeProxy.detectLocalMode=Node",

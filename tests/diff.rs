@@ -482,7 +482,7 @@ fn kube_proxys_file_takes_the_place_of_flags() {
         let mut lenient = command(args);
         lenient.current_dir(scene.0.path()).env("RUST_LOG", "warn");
         let said = text(&lenient.output().unwrap().stderr);
-        let note = "lenient decoding of `config.conf`: unknown fields `clusterCdir` ignored\n";
+        let note = "unknown fields `clusterCdir` (did you mean `clusterCIDR`?) ignored\n";
         assert_eq!(said.matches(note).count(), 1, "{args:?}: {said}");
     }
     let (code, said) = run(&[&["diff"], &config[..]].concat());

@@ -78,6 +78,7 @@ mod manifests;
 mod manual;
 mod metrics;
 mod neighbors;
+mod newest_release;
 mod next_minor;
 mod odd_input;
 mod old_releases;

@@ -31,15 +31,15 @@ const RUN: [&str; 3] = [
 ];
 
 /// A daemon that follows manifests.
-struct Scene {
+pub(crate) struct Scene {
     process: Process,
     netns: Netns,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Scene {
     /// Started, and answering on one of its ports.
-    fn start(flags: &[&str], port: SocketAddr) -> Self {
+    pub(crate) fn start(flags: &[&str], port: SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let manifests = folder.path().join("manifests");
         fs::create_dir(&manifests).unwrap();
@@ -94,7 +94,7 @@ impl Scene {
     }
 
     /// Everything that comes back for one request, with its head.
-    fn say(&self, port: SocketAddr, request: &str) -> String {
+    pub(crate) fn say(&self, port: SocketAddr, request: &str) -> String {
         let mut stream = self.connect(port).unwrap();
         // Who is refused early may not get rid of all of it, nor read all of the answer.
         let _ = stream.write_all(request.as_bytes());
@@ -103,12 +103,12 @@ impl Scene {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         self.say(Daemon::METRICS, &request("GET", path, ""))
     }
 }
 
-fn request(method: &str, path: &str, body: &str) -> String {
+pub(crate) fn request(method: &str, path: &str, body: &str) -> String {
     let length = body.len();
     format!(
         "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"

@@ -165,9 +165,9 @@ impl StaleCandidates {
 /// both changed.
 ///
 /// Differs from upstream: Services whose own ports or addresses changed count as well, and those
-/// that were deleted; one that lost all endpoints loses its entries, so that clients get an
-/// immediate reject instead of a connection to a dead endpoint. Only Services that changed are
-/// checked; kube-proxy checks all of them each time.
+/// that were deleted; one that lost all endpoints loses its entries to NodePorts as well, so that
+/// clients get an immediate reject instead of a connection to a dead endpoint. Only Services that
+/// changed are checked; kube-proxy checks all of them each time.
 pub fn stale_candidates(
     before: &[(ServiceName, ServiceState)],
     now: &dyn Services,

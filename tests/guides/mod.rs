@@ -44,7 +44,7 @@ fn replace() {
         return;
     }
     let (cluster, mut page) = (Cluster::new(), Page::read("replace.md"));
-    assert_eq!(cluster.run_all(&page.take("")), ["mode: \"\"\n"]);
+    assert_eq!(cluster.run_all(&page.take("")), ["mode: iptables\n"]);
     let commands = page.take("kubeadm and kind");
     for command in &commands {
         let printed = cluster.run(command);

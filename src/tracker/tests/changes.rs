@@ -1,7 +1,8 @@
 //! Which Services are dirty, and what is known of them.
 //!
 //! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestCheckoutChanges`,
-//! `TestEndpointSliceUpdate`; pkg/proxy/servicechangetracker_test.go, `TestServiceCacheLeaks` (v1.36)
+//! `TestEndpointSliceUpdate`; pkg/proxy/servicechangetracker_test.go,
+//! `TestServiceCacheLeaks` (v1.36)
 
 use super::*;
 use crate::model::Services;
