@@ -76,8 +76,8 @@ fn what_is_wrong_with_an_answer_is_logged() {
     let body = vec![Piece::Bytes(vec![0x1f, 0x8b, 8, 0])];
     for (headers, expected) in [
         (
-            vec![("content-encoding", "gzip")],
-            "unsupported Content-Encoding `gzip`: the request accepts only `identity`",
+            vec![("content-encoding", "br")],
+            "unsupported Content-Encoding `br`: neither `gzip` nor `identity`",
         ),
         (
             vec![("content-type", "text/html")],

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
@@ -59,15 +59,20 @@ pub(crate) struct Asked {
     pub(crate) path: String,
     query: String,
     pub(crate) accept: String,
+    pub(crate) accept_encoding: String,
 }
 
 impl Asked {
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
-        let accept = request.headers().get(ACCEPT);
+        let header = |name| {
+            let value = request.headers().get(name);
+            value.map_or_else(String::new, |text| text.to_str().unwrap().to_owned())
+        };
         Self {
             path: request.uri().path().to_owned(),
             query: request.uri().query().unwrap_or_default().to_owned(),
-            accept: accept.map_or_else(String::new, |text| text.to_str().unwrap().to_owned()),
+            accept: header(ACCEPT),
+            accept_encoding: header(ACCEPT_ENCODING),
         }
     }
 

@@ -12,8 +12,7 @@
 //!
 //! # Terms
 //!
-//! - LIST: one or more GET requests for all objects of a kind. Paged: with `limit` and `continue`.
-//!   Unpaged: one response with all objects.
+//! - LIST: GET requests for all objects of a kind, paged (`limit` and `continue`) or unpaged (one).
 //! - WatchList: a watch that begins with all objects (`sendInitialEvents`), the initial events. A
 //!   bookmark ends them, the final bookmark.
 //! - Relist: any LIST or WatchList after the first one that was complete.
@@ -46,6 +45,7 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 mod client;
+mod compression;
 mod credentials;
 mod decode;
 mod encoding;

@@ -197,9 +197,10 @@ fn a_list_of_another_kind_or_without_items_is_an_error() {
 }
 
 #[test]
-fn compressed_responses_and_other_media_types_are_errors() {
+fn other_compressions_and_media_types_are_errors() {
     let list = r#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
     let reply = |headers| Reply::With(200, headers, vec![Piece::Text(list.to_owned())]);
+    is_not_a_list(reply(vec![("content-encoding", "br")]));
     is_not_a_list(reply(vec![("content-encoding", "gzip")]));
     is_not_a_list(reply(vec![("content-type", "text/html; charset=utf-8")]));
     let fine = [

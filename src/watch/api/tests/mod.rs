@@ -6,6 +6,7 @@ mod failures;
 mod first_request;
 mod freshness;
 mod garbage;
+mod gzip;
 mod hostile;
 mod initial_streams;
 mod lists;

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 pub(super) use super::scripted::{Asked, Piece, Reply};
 
+use super::super::response::ACCEPTED_COMPRESSION;
 use super::super::{
     ApiClient, ApiError, Encoding, Observer, RateLimit, ReflectorEvent, Resource, Selector,
     list_and_watch,
@@ -115,6 +116,8 @@ fn summary(asked: &Asked) -> String {
         asked.value("sendInitialEvents").is_some(),
         "{asked:?}",
     );
+    let accepted = ACCEPTED_COMPRESSION.accept_encoding();
+    assert_eq!(asked.accept_encoding, accepted, "{asked:?}");
     for (key, name) in [
         ("resourceVersion", "after"),
         ("limit", "limit"),
