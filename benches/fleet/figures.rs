@@ -38,6 +38,8 @@ pub struct Run {
     pub restart: Phase,
     /// Of the fleet when idle, all together.
     pub fleet_rss: f64,
+    /// The sum of the largest that each had until then.
+    pub fleet_peak_rss: f64,
     /// The server's, before it was restarted.
     pub peak_rss: f64,
 }
@@ -48,6 +50,7 @@ pub struct Phase {
     pub seconds: f64,
     pub server_cpu: f64,
     pub store_cpu: f64,
+    /// Without the stand-ins.
     pub fleet_cpu: f64,
     /// The server's at the end.
     pub server_rss: f64,

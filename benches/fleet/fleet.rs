@@ -93,11 +93,15 @@ impl Fleet {
         self.processes.len()
     }
 
-    /// CPU of all and their children so far, in seconds.
+    /// CPU of all so far, in seconds, without that of the stand-ins.
     pub fn cpu(&self) -> f64 {
-        let used = |usage: Usage| usage.own_cpu + usage.children_cpu;
         // The sum of nothing would be -0.
-        self.usages().map(used).fold(0.0, |all, one| all + one)
+        self.usages().fold(0.0, |all, usage| all + usage.own_cpu)
+    }
+
+    /// The largest resident memory that each had so far, all together, in MiB.
+    pub fn peak_rss(&self) -> f64 {
+        self.usages().fold(0.0, |all, usage| all + usage.peak_rss)
     }
 
     /// Resident memory of all, in MiB. What they share counts for each.

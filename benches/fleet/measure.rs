@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Starts the fleet, changes things, leaves it alone, restarts the server.
 pub fn measure(subject: Subject, args: &Args) -> Run {
-    let mut control = ControlPlane::start();
+    let mut control = ControlPlane::start_with(subject.server_flags());
     let node = Netns::new("fleet");
     control.attach(&node, 2);
     let mut load = Load::new(args.services, args.endpoints);
@@ -43,7 +43,8 @@ pub fn measure(subject: Subject, args: &Args) -> Run {
     thread::sleep(args.phase * 2);
     let idle = meter.close(&control, &node, &fleet);
     eprintln!("idle: {idle:?}");
-    let (fleet_rss, peak_rss) = (fleet.rss(), usage(&control, SERVER).peak_rss);
+    let (fleet_rss, fleet_peak_rss) = (fleet.rss(), fleet.peak_rss());
+    let peak_rss = usage(&control, SERVER).peak_rss;
     let restart = restart(&mut control, &node, &fleet, start.watches);
     eprintln!("restarted: {restart:?}");
     Run {
@@ -57,6 +58,7 @@ pub fn measure(subject: Subject, args: &Args) -> Run {
         idle,
         restart,
         fleet_rss,
+        fleet_peak_rss,
         peak_rss,
     }
 }

@@ -19,6 +19,13 @@ pub enum Subject {
     Deltaproxy,
     /// deltaproxy that asks for JSON
     DeltaproxyJson,
+    /// kube-proxy at a server that does not compress, which serves it like one that does serves a
+    /// client that does not ask for gzip
+    KubeProxyIdentity,
+    /// deltaproxy at such a server
+    DeltaproxyIdentity,
+    /// deltaproxy that asks for JSON at such a server
+    DeltaproxyJsonIdentity,
 }
 
 impl Subject {
@@ -29,6 +36,19 @@ impl Subject {
             Self::KubeProxy => "kube-proxy",
             Self::Deltaproxy => "deltaproxy",
             Self::DeltaproxyJson => "deltaproxy, JSON",
+            Self::KubeProxyIdentity => "kube-proxy, not compressed",
+            Self::DeltaproxyIdentity => "deltaproxy, not compressed",
+            Self::DeltaproxyJsonIdentity => "deltaproxy, JSON, not compressed",
+        }
+    }
+
+    /// Flags of its API server.
+    pub fn server_flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Nobody | Self::KubeProxy | Self::Deltaproxy | Self::DeltaproxyJson => &[],
+            Self::KubeProxyIdentity | Self::DeltaproxyIdentity | Self::DeltaproxyJsonIdentity => {
+                &["--feature-gates=WatchListCompression=false"]
+            }
         }
     }
 
@@ -39,14 +59,14 @@ impl Subject {
         let ours = env!("CARGO_BIN_EXE_deltaproxy").into();
         match self {
             Self::Nobody => None,
-            Self::KubeProxy => {
+            Self::KubeProxy | Self::KubeProxyIdentity => {
                 let path = binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
                 let program = path.into_os_string();
                 let flags = ["--proxy-mode=iptables", limits];
                 Some([program].into_iter().chain(flags.map(Into::into)).collect())
             }
-            Self::Deltaproxy => Some(vec![ours, limits.into()]),
-            Self::DeltaproxyJson => Some(vec![
+            Self::Deltaproxy | Self::DeltaproxyIdentity => Some(vec![ours, limits.into()]),
+            Self::DeltaproxyJson | Self::DeltaproxyJsonIdentity => Some(vec![
                 ours,
                 limits.into(),
                 "--kube-api-content-type=application/json".into(),

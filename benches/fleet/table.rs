@@ -19,10 +19,13 @@ struct Row {
 }
 
 /// All rows, phase by phase.
-const ROWS: [Row; 25] = [
+const ROWS: [Row; 28] = [
     plain("**all start at once**", seconds, |run| run.start.seconds),
     of_each("API server CPU", seconds, milliseconds, |run| {
         run.start.server_cpu
+    }),
+    of_each("CPU of the fleet", seconds, milliseconds, |run| {
+        run.start.fleet_cpu
     }),
     plain("etcd CPU", seconds, |run| run.start.store_cpu),
     of_each("bytes sent", megabytes, megabytes, |run| {
@@ -39,6 +42,9 @@ const ROWS: [Row; 25] = [
     plain("**changes**", count, |run| run.changes as f64),
     of_each_change("API server CPU", seconds, microseconds, |run| {
         run.churn.server_cpu
+    }),
+    of_each_change("CPU of the fleet", seconds, microseconds, |run| {
+        run.churn.fleet_cpu
     }),
     plain("etcd CPU", seconds, |run| run.churn.store_cpu),
     of_each_change("bytes sent", megabytes, bytes, |run| run.churn.sent as f64),
@@ -72,6 +78,9 @@ const ROWS: [Row; 25] = [
     plain("**API server RSS, peak**", mebibytes, |run| run.peak_rss),
     of_each("**RSS of the fleet**", mebibytes, mebibytes, |run| {
         run.fleet_rss
+    }),
+    of_each("**RSS of the fleet, peak**", mebibytes, mebibytes, |run| {
+        run.fleet_peak_rss
     }),
 ];
 

@@ -60,7 +60,12 @@ impl Load {
 
     /// Starts a control plane that has all of it, and the Node that is measured.
     pub fn start_cluster(&self) -> ControlPlane {
-        let control = ControlPlane::start();
+        self.start_cluster_with(&[])
+    }
+
+    /// The same with these flags of the API server.
+    pub fn start_cluster_with(&self, server_flags: &'static [&'static str]) -> ControlPlane {
+        let control = ControlPlane::start_with(server_flags);
         let node = objects::node("10.200.0.2", "fd00:200::2");
         control.api().apply(&node);
         self.create(&control);

@@ -46,11 +46,18 @@ pub struct ControlPlane {
     _etcd: Process,
     netns: Netns,
     folder: TempDir,
+    /// Flags of the server that not every control plane has.
+    server_flags: &'static [&'static str],
 }
 
 impl ControlPlane {
     /// Starts both programs and waits until the server is ready.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with these flags of the API server as well.
+    pub fn start_with(server_flags: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let netns = Netns::new("control");
         netns.bridge("br0");
@@ -66,6 +73,7 @@ impl ControlPlane {
             _etcd: etcd,
             netns,
             folder,
+            server_flags,
         };
         control.start_server();
         control
@@ -107,9 +115,11 @@ impl ControlPlane {
     /// Starts the API server and waits until it is ready.
     pub fn start_server(&mut self) {
         assert!(self.server.is_none(), "the API server already runs");
-        let server = self
-            .server
-            .insert(start_apiserver(&self.netns, self.folder.path()));
+        let server = self.server.insert(start_apiserver(
+            &self.netns,
+            self.folder.path(),
+            self.server_flags,
+        ));
         eventually(PATIENCE * 2, || {
             server.assert_running();
             self.api.get("/readyz")
@@ -134,7 +144,7 @@ fn start_etcd(netns: &Netns, folder: &Path) -> Process {
     Process::start("etcd", &mut command, &folder.join("etcd.log"))
 }
 
-fn start_apiserver(netns: &Netns, folder: &Path) -> Process {
+fn start_apiserver(netns: &Netns, folder: &Path, flags: &[&str]) -> Process {
     let file = |flag: &str, name: &str| format!("--{flag}={}", folder.join(name).display());
     let mut command = netns.command(binary("kube-apiserver").unwrap_or_else(|why| panic!("{why}")));
     command
@@ -158,7 +168,8 @@ fn start_apiserver(netns: &Netns, folder: &Path) -> Process {
         .args([
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
-        ]);
+        ])
+        .args(flags);
     Process::start(
         "kube-apiserver",
         &mut command,
