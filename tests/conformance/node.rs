@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::releases::Release;
 use super::support::daemon::Backend;
 use super::support::daemon::{Daemon, Program, backend_programs, real_program};
 use super::support::kube::{self, ControlPlane};
@@ -89,7 +90,7 @@ impl Node {
             args.push(format!("--config={}", self.write(config, &folder)));
         } else {
             args.push(format!("--kubeconfig={}", self.kubeconfig.display()));
-            args.extend(self.variant.flags.iter().map(ToString::to_string));
+            args.extend(self.flags());
             // Each change is to be seen by itself, as far as possible.
             args.push("--iptables-min-sync-period=0s".to_owned());
             // In a large cluster kube-proxy looks for stale chains once in this time.
@@ -114,6 +115,16 @@ impl Node {
             None => start(&self.program, &self.netns, backend, &args),
         };
         self.daemon = Some(daemon.keeping(folder));
+    }
+
+    /// Flags of the variant, as the program accepts them.
+    fn flags(&self) -> Vec<String> {
+        let flags = self.variant.flags.iter();
+        if self.program.is_deltaproxy() {
+            return flags.map(ToString::to_string).collect();
+        }
+        let release = Release::of("kube-proxy");
+        flags.map(|flag| release.spelled(flag)).collect()
     }
 
     /// Prepares the node for faults: has to be called before the program starts.

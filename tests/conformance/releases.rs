@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::stage::Op;
 use super::support::kube;
+use super::variant::NODE_ADDRESSES;
 
 /// The minor release that deltaproxy follows: the last number of 1.37.
 pub const FOLLOWED: u32 = 37;
@@ -42,6 +43,25 @@ impl Release {
             version: version.to_owned(),
             minor: minor.parse().ok()?,
         })
+    }
+
+    /// Flag as this release accepts it: keywords among other items of `--nodeport-addresses`, which
+    /// 1.37 introduced, become CIDRs.
+    pub fn spelled(&self, flag: &str) -> String {
+        let items = flag.strip_prefix("--nodeport-addresses=");
+        let Some(items) = items.filter(|items| self.minor < 37 && *items != "primary") else {
+            return flag.to_owned();
+        };
+        let [v4, v6] = NODE_ADDRESSES;
+        let primary = format!("{v4}/32,{v6}/128");
+        let items = items.split(',').map(|item| match item {
+            "primary" => primary.as_str(),
+            "localhost" => "127.0.0.0/8,::1/128",
+            "all" => "0.0.0.0/0,::/0",
+            cidr => cidr,
+        });
+        let items: Vec<&str> = items.collect();
+        format!("--nodeport-addresses={}", items.join(","))
     }
 
     /// Reports whether rules of this release have the difference.
@@ -224,6 +244,18 @@ mod tests {
 
     fn release(minor: u32) -> Release {
         Release::parse(&format!("Kubernetes v1.{minor}.4\n")).unwrap()
+    }
+
+    #[test]
+    fn mixed_keywords_are_written_as_cidrs_for_older_releases() {
+        let mixed = "--nodeport-addresses=primary,localhost";
+        assert_eq!(release(37).spelled(mixed), mixed);
+        assert_eq!(
+            release(36).spelled(mixed),
+            "--nodeport-addresses=192.0.2.10/32,fd00:192::10/128,127.0.0.0/8,::1/128"
+        );
+        let alone = "--nodeport-addresses=primary";
+        assert_eq!(release(36).spelled(alone), alone);
     }
 
     #[test]
