@@ -150,7 +150,7 @@ impl DesiredSysctl {
 /// Returns the number of CPUs that are online, also of those that this process may not use: the
 /// conntrack table is shared by the whole node.
 ///
-/// Upstream: pkg/proxy/conntrack/sysctls.go, `detectNumCPU` (v1.36)
+/// Upstream: pkg/proxy/conntrack/sysctls.go, `DetectNumCPU` (v1.37)
 pub(crate) fn processors() -> u32 {
     let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let counted = listed.and_then(|list| length(list.trim()));

@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/metrics/metrics.go`, `nfacctMetricCollector` (v1.36)
+//! Upstream: `pkg/proxy/metrics/metrics_linux.go`, `nfacctMetricCollector` (v1.37)
 
 use std::collections::HashMap;
 
