@@ -13,6 +13,7 @@
 
 use crate::support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -347,16 +348,23 @@ fn a_machine_without_programs_is_not_set_up() {
         return;
     }
     let (netns, bin) = (Netns::new("bare"), tempfile::tempdir().unwrap());
-    let mut command = netns.command("env");
-    command.arg(format!("PATH={}", bin.path().display()));
-    command.arg(PROGRAM).args(FLAGS).arg("--init-only");
-    let output = command.output().unwrap();
-    let text = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(
-        text.contains("iptables is not usable on this node: cannot start `iptables`"),
-        "{text}"
-    );
+    let fails = |arguments: &[&str], expected: &str| {
+        let mut command = netns.command("env");
+        command.arg(format!("PATH={}", bin.path().display()));
+        let output = command.arg(PROGRAM).args(arguments).output().unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(expected), "{text}");
+    };
+    let init = [FLAGS.as_slice(), &["--init-only"]].concat();
+    let unusable = "iptables is not usable on this node: ";
+    fails(&init, &format!("{unusable}cannot start `iptables`"));
+    let iptables = bin.path().join("iptables");
+    std::fs::write(&iptables, "#!/bin/sh\necho iptables v1.4.21\n").unwrap();
+    std::fs::set_permissions(&iptables, PermissionsExt::from_mode(0o755)).unwrap();
+    let too_old = "iptables 1.4.21 is too old: must be 1.6.2 or newer";
+    fails(&init, &format!("{unusable}{too_old}"));
+    fails(&["cleanup"], &format!("IPv4: {too_old}"));
 }
 
 /// Only the score of its own process, and only if it may.

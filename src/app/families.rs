@@ -229,7 +229,7 @@ impl FamilyRunner {
                     return Some(binaries);
                 }
                 Err(_) if config.mode == SyncMode::DryRun => {
-                    info!(%family, "no iptables found; the dry run assumes usual ones");
+                    info!(%family, "no usable iptables found; the dry run assumes usual ones");
                     return Some(Binaries::assumed(family));
                 }
                 Err(cause)

@@ -142,11 +142,11 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports whether a retry would fail as well: a binary is missing, or the kernel lacks a feature
-/// it needs. After a timeout of the lock, or a kill, a retry may succeed.
+/// Reports whether a retry would fail as well: a binary is missing or too old, or the kernel lacks
+/// a feature it needs. After a timeout of the lock, or a kill, a retry may succeed.
 pub(super) fn is_permanent(cause: &RunError) -> bool {
     match cause {
-        RunError::Spawn { .. } => true,
+        RunError::Spawn { .. } | RunError::TooOld { .. } => true,
         RunError::Failed { exit, stderr, .. } => {
             matches!(exit, ProgramExit::Exited(_)) && !stderr.contains("xtables lock")
         }
@@ -180,7 +180,6 @@ pub(super) fn render_settings(
     }
     let fixed = &mut render_settings.fixed;
     fixed.backend = binaries.backend();
-    fixed.masquerade.is_random_fully = binaries.version.features().random_fully;
     if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
         fixed.invalid_packets = InvalidPackets::NotDropped;
     }

@@ -102,7 +102,12 @@ impl Cleanup {
     async fn everywhere(&mut self, choice: BackendChoice) {
         let mut has_programs = false;
         for family in IpFamily::ALL {
-            for programs in all_binaries(choice, family).await {
+            let found = all_binaries(choice, family).await;
+            let found = found.map_err(|error| {
+                has_programs = true;
+                self.fail(&family.to_string(), &error);
+            });
+            for programs in found.into_iter().flatten() {
                 has_programs = true;
                 let place = format!("{family} {}", programs.backend());
                 self.rules(&place, programs).await;

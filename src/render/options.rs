@@ -95,7 +95,7 @@ pub struct Masquerade {
     pub bit: u8,
     /// Traffic to cluster IPs that gets the mark.
     pub policy: MasqueradePolicy,
-    /// The binaries support `--random-fully` (1.6.2 and later), which avoids port clashes.
+    /// `--random-fully`, which avoids port clashes. False only to compare with rules that lack it.
     pub is_random_fully: bool,
 }
 

@@ -23,17 +23,15 @@ use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 use super::{Dice, Use, ip, pod_cidr};
 
-/// The options that upstream's tests assume: both counters, no `--random-fully`.
+/// The options that upstream's tests assume: both counters.
 pub(crate) fn upstream_options(family: IpFamily) -> Options {
-    let mut options = Options {
+    Options {
         local_traffic: LocalDetector::Cidr(pod_cidr(family)),
         counters: Counters::ALL,
         node_ip: ip(family, Use::Node, 1),
         large_cluster_endpoints: usize::MAX,
         ..Options::defaults(family)
-    };
-    options.masquerade.is_random_fully = false;
-    options
+    }
 }
 
 /// The same for the life of a process that hears of its Node.

@@ -26,6 +26,9 @@ use crate::rules::{Backend, Table};
 /// Chains that kubelet creates in its backend; the first is the newer name.
 const HINTS: [&str; 2] = ["KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY"];
 
+/// Oldest supported version, the first whose restore program waits for the xtables lock.
+const OLDEST: (u16, u16, u16) = (1, 6, 2);
+
 /// Deadline of the check for a hint: no rules are written before all checks are done. A program
 /// that times out counts as one without hint.
 const HINT_DEADLINE: Duration = Duration::from_secs(5);
@@ -36,7 +39,7 @@ pub enum BackendChoice {
     /// Plain names, found through PATH, as kube-proxy runs them.
     Path,
     /// Backend in which kubelet's hint chain exists. Without a hint, the plain names, which follow
-    /// `update-alternatives` or a folder of links in PATH; nft where the plain names do not start.
+    /// `update-alternatives` or a folder of links in PATH; nft where the plain names are unusable.
     ///
     /// Differs from upstream: there the image's plain names are a wrapper that looks for the hint.
     /// It replaces itself by links, which a read-only root file system does not allow.
@@ -63,7 +66,14 @@ impl Binaries {
 
 /// Returns the binaries of each backend that the host has for a family; with the choice of one
 /// backend, only those.
-pub(crate) async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec<Binaries> {
+///
+/// # Errors
+///
+/// Some are too old. Ones that do not start count as missing.
+pub(crate) async fn all_binaries(
+    choice: BackendChoice,
+    family: IpFamily,
+) -> Result<Vec<Binaries>, RunError> {
     use BackendChoice::{Auto, Legacy, Nft, Path};
 
     let choices: &[BackendChoice] = match choice {
@@ -74,14 +84,18 @@ pub(crate) async fn all_binaries(choice: BackendChoice, family: IpFamily) -> Vec
     };
     let mut found: Vec<Binaries> = Vec::new();
     for choice in choices {
-        if let Ok(binaries) = Binaries::discover(*choice, family).await {
-            let is_other = |other: &Binaries| other.backend() != binaries.backend();
-            if found.iter().all(is_other) {
-                found.push(binaries);
+        match Binaries::discover(*choice, family).await {
+            Ok(binaries) => {
+                let is_other = |other: &Binaries| other.backend() != binaries.backend();
+                if found.iter().all(is_other) {
+                    found.push(binaries);
+                }
             }
+            Err(cause @ RunError::TooOld { .. }) => return Err(cause),
+            Err(_) => {}
         }
     }
-    found
+    Ok(found)
 }
 
 /// Returns the other backend, if it has rules of a proxy. A host without its binaries counts as one
@@ -163,11 +177,18 @@ impl BinarySearch {
     async fn find(&self, infix: &str) -> Result<Binaries, RunError> {
         let iptables = self.name(self.family, infix, "");
         let text = query(&iptables, &["--version"]).await?;
-        let version = Version::parse(&text).ok_or_else(|| RunError::Failed {
-            program: iptables.to_string_lossy().into_owned(),
-            exit: ProgramExit::Exited(0),
-            stderr: format!("no version in `{}`", text.trim()),
-        })?;
+        let program = iptables.to_string_lossy().into_owned();
+        let version = match Version::parse(&text) {
+            Some(version) if version.number >= OLDEST => version,
+            Some(Version { number, .. }) => return Err(RunError::TooOld { program, number }),
+            None => {
+                return Err(RunError::Failed {
+                    program,
+                    exit: ProgramExit::Exited(0),
+                    stderr: format!("no version in `{}`", text.trim()),
+                });
+            }
+        };
         Ok(Binaries {
             family: self.family,
             save: self.name(self.family, infix, "-save"),

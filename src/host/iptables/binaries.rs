@@ -12,6 +12,15 @@ use crate::rules::Backend;
 /// Deadline of everything but restores and the reading of whole tables.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Options of `iptables` that make it wait for the xtables lock. Without them it fails at once if
+/// the lock is held.
+///
+/// Upstream: `pkg/util/iptables/iptables.go`, `WaitSecondsValue` (v1.37)
+pub(super) const WAIT_ARGS: [&str; 2] = ["-w", "5"];
+
+/// Options of `iptables-restore`, with the same wait.
+pub(super) const RESTORE_ARGS: [&str; 4] = ["-w", "5", "--noflush", "--counters"];
+
 /// First line of `iptables --version`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
@@ -39,17 +48,6 @@ impl Version {
         };
         Some(Self { number, backend })
     }
-
-    /// Returns the features of this version.
-    ///
-    /// Upstream: `pkg/util/iptables/iptables.go`, `MinCheckVersion` and its neighbors (v1.36)
-    pub fn features(self) -> Features {
-        Features {
-            random_fully: self.number >= (1, 6, 2),
-            wait_seconds: self.number >= (1, 4, 22),
-            restore_wait_seconds: self.number >= (1, 6, 2),
-        }
-    }
 }
 
 impl fmt::Display for Version {
@@ -59,19 +57,8 @@ impl fmt::Display for Version {
     }
 }
 
-/// Features of a version of iptables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Features {
-    /// `MASQUERADE --random-fully`.
-    pub random_fully: bool,
-    /// `iptables -w SECONDS`.
-    pub wait_seconds: bool,
-    /// `iptables-restore -w SECONDS`.
-    pub restore_wait_seconds: bool,
-}
-
 /// The iptables binaries of one IP family. [`discover`](Self::discover) returns only binaries that
-/// start.
+/// start and are not too old.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     /// Family of their rules.
@@ -87,8 +74,8 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// Returns the plain names and a version with all features, without looking for the binaries:
-    /// for runs that only print.
+    /// Returns the plain names and a usual version, without looking for the binaries: for runs that
+    /// only print.
     pub fn assumed(family: IpFamily) -> Self {
         let stem = match family {
             IpFamily::V4 => "iptables",
@@ -110,7 +97,7 @@ impl Binaries {
     ///
     /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.36)
     pub async fn probe(&self) -> Result<(), RunError> {
-        let mut args = self.wait_args().to_vec();
+        let mut args = WAIT_ARGS.to_vec();
         args.extend(["-S", "POSTROUTING", "-t", "nat"]);
         match query(&self.iptables, &args).await {
             // A rule that cannot be printed means that the table exists.
@@ -147,26 +134,6 @@ impl Binaries {
     /// Returns the backend that `--version` printed.
     pub fn backend(&self) -> Backend {
         self.version.backend
-    }
-
-    /// Returns the option of `iptables` to wait for the lock. Without it, a version that supports
-    /// it fails at once if the lock is held.
-    pub(super) fn wait_args(&self) -> &'static [&'static str] {
-        if self.version.features().wait_seconds {
-            &["-w", "5"]
-        } else {
-            &[]
-        }
-    }
-
-    /// Returns the arguments of `iptables-restore`. The wait for the lock of five seconds is
-    /// upstream's.
-    pub(super) fn restore_args(&self) -> &'static [&'static str] {
-        if self.version.features().restore_wait_seconds {
-            &["-w", "5", "--noflush", "--counters"]
-        } else {
-            &["--noflush", "--counters"]
-        }
     }
 }
 
@@ -236,21 +203,5 @@ mod tests {
         version("bash: iptables: command not found", "none");
         version("iptables vee", "none");
         version("", "none");
-    }
-
-    #[test]
-    fn features_depend_on_the_version() {
-        let features = |text: &str| {
-            let features = Version::parse(text).unwrap().features();
-            (
-                features.random_fully,
-                features.wait_seconds,
-                features.restore_wait_seconds,
-            )
-        };
-        assert_eq!(features("iptables v1.4.21"), (false, false, false));
-        assert_eq!(features("iptables v1.4.22"), (false, true, false));
-        assert_eq!(features("iptables v1.6.2"), (true, true, true));
-        assert_eq!(features("iptables v1.10.0"), (true, true, true));
     }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::netlink::nfacct;
 use super::super::netlink::nftables::has_nft_chain;
 use super::super::sysctl::Changed;
-use super::binaries::Binaries;
+use super::binaries::{Binaries, RESTORE_ARGS};
 use super::interface::{ChangeDetection, ForeignChange, Iptables, ListedChains};
 use super::listing::{has_rule, list_chains, read_table};
 use super::nft_watch::OwnRestore;
@@ -167,7 +167,7 @@ impl Exec {
     ) -> Result<Restored, RestoreError> {
         let run = Run {
             program: &self.binaries.restore,
-            args: self.binaries.restore_args(),
+            args: &RESTORE_ARGS,
             deadline,
             lock: match self.binaries.backend() {
                 Backend::Nft => Lock::Shared,

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::super::netlink::nftables::{has_nft_chain, has_nft_jump};
-use super::binaries::{Binaries, QUERY_DEADLINE, query, stdout_of};
+use super::binaries::{Binaries, QUERY_DEADLINE, RESTORE_ARGS, WAIT_ARGS, query, stdout_of};
 use super::interface::ListedChains;
 use super::outcome::{RunError, named_line};
 use super::process::{Finished, Lock, ProgramExit, Run};
@@ -72,7 +72,7 @@ pub(super) async fn list_chains(
     let payload = format!("*{table}\n{}COMMIT\n", lines.concat());
     let run = Run {
         program: &binaries.restore,
-        args: binaries.restore_args(),
+        args: &RESTORE_ARGS,
         deadline: QUERY_DEADLINE,
         lock: Lock::Separate,
     };
@@ -155,7 +155,7 @@ pub(super) async fn has_rule(
     chain: &str,
     rule: &str,
 ) -> Result<bool, RunError> {
-    let mut args = binaries.wait_args().to_vec();
+    let mut args = WAIT_ARGS.to_vec();
     args.extend(["-C", chain, "-t", table.as_str()]);
     args.extend(arguments(rule));
     match query(&binaries.iptables, &args).await {

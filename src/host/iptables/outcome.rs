@@ -46,6 +46,20 @@ pub enum RunError {
         /// Line of stderr that names the rule or its chain.
         reason: String,
     },
+    /// The program is older than the oldest supported version.
+    #[error(
+        "{program} {}.{}.{} is too old: must be 1.6.2 or newer\nhint: upgrade the package `iptables`, \
+         or put the folder of a newer one in PATH",
+        number.0,
+        number.1,
+        number.2
+    )]
+    TooOld {
+        /// Name or path of the program.
+        program: String,
+        /// Its version.
+        number: (u16, u16, u16),
+    },
 }
 
 impl RunError {
@@ -55,7 +69,7 @@ impl RunError {
         match self {
             Self::Spawn { .. } => true,
             Self::Failed { exit, .. } => matches!(exit, ProgramExit::Exited(RESOURCE_PROBLEM)),
-            Self::Unprintable { .. } => false,
+            Self::Unprintable { .. } | Self::TooOld { .. } => false,
         }
     }
 
@@ -117,7 +131,7 @@ pub enum RestoreError {
     /// Another program held the xtables lock. The rest of the payload can be retried.
     #[error("xtables lock not acquired within {waited:?}")]
     Locked {
-        /// Time that the program waited; zero if it was not run with `-w`.
+        /// Time that the program waited; zero if it does not say.
         waited: Duration,
         /// Number of tables of the payload that were applied before.
         committed: usize,

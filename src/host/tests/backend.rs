@@ -108,3 +108,27 @@ fn a_host_with_plain_names_only_uses_them() {
         "{error}"
     );
 }
+
+#[test]
+fn iptables_before_1_6_2_is_rejected() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let found = |version: &str| {
+        script(
+            folder.path(),
+            "iptables",
+            &format!("echo 'iptables v{version}'"),
+        );
+        block_on(Binaries::in_folder(folder.path(), IpFamily::V4))
+    };
+    for supported in ["1.6.2", "1.8.4 (nf_tables)", "1.10 (legacy)"] {
+        assert!(found(supported).is_ok(), "{supported}");
+    }
+    for (old, number) in [("1.4.21", "1.4.21"), ("1.6.1", "1.6.1"), ("1.6", "1.6.0")] {
+        let error = found(old).unwrap_err().to_string();
+        let expected = format!(
+            "iptables {number} is too old: must be 1.6.2 or newer\nhint: upgrade the package"
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
+}

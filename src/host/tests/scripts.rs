@@ -308,43 +308,6 @@ fn a_rule_check_passes_each_word_as_an_argument() {
     assert!(held.is_transient(), "{held}");
 }
 
-/// Versions of distributions, and older ones without `-w`.
-#[test]
-fn arguments_depend_on_the_version() {
-    let _turn = turn();
-    for (version, restore, query) in [
-        (
-            "v1.8.11 (nf_tables)",
-            "-w 5 --noflush --counters",
-            "-w 5 -C",
-        ),
-        ("v1.8.10 (legacy)", "-w 5 --noflush --counters", "-w 5 -C"),
-        ("v1.8.4 (nf_tables)", "-w 5 --noflush --counters", "-w 5 -C"),
-        ("v1.6.2", "-w 5 --noflush --counters", "-w 5 -C"),
-        ("v1.6.1", "--noflush --counters", "-w 5 -C"),
-        ("v1.4.21", "--noflush --counters", "-C"),
-    ] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
-        let args = path.join("args");
-        let body = format!("echo \"$@\" >{}; cat >/dev/null", args.display());
-        script(path, "iptables-restore", &body);
-        script(
-            path,
-            "iptables",
-            &format!("[ \"$*\" = --version ] || {body}; echo 'iptables {version}'"),
-        );
-        let programs = block_on(Binaries::in_folder(path, IpFamily::V4)).unwrap();
-        let exec = of_programs(programs, LONG);
-        let printed = || std::fs::read_to_string(&args).unwrap();
-        block_on(exec.restore(&mut Text::new(b"*nat\nCOMMIT\n".to_vec()))).unwrap();
-        assert_eq!(printed().trim_end(), restore, "{version}");
-        assert!(block_on(exec.has(Table::Nat, "OUTPUT", "-j X")).unwrap());
-        let expected = format!("{query} OUTPUT -t nat -j X");
-        assert_eq!(printed().trim_end(), expected, "{version}");
-    }
-}
-
 #[test]
 fn a_wait_for_the_lock_is_measured() {
     let _turn = turn();

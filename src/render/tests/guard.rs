@@ -21,7 +21,6 @@ fn variants() -> Vec<Options> {
         liberal.invalid_packets = InvalidPackets::NotDropped;
         excluded.localhost_node_ports = LocalhostNodePorts::Excluded;
         masked.masquerade.bit = 31;
-        masked.masquerade.is_random_fully = false;
         variants.extend([plain, counted, liberal, excluded, masked]);
     }
     variants
