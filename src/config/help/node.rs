@@ -71,10 +71,17 @@ deltaproxy run --config /var/lib/kube-proxy/config.conf \\
             "Print restore input instead of applying it",
             "deltaproxy run --manifests ./services --dry-run",
         ),
+        (
+            "Check a configuration file in a pipeline",
+            "deltaproxy run --config config.conf --check-config --strict",
+        ),
     ],
     exit_status: &[
         ("0", "stopped by a signal, or a one-shot action is done"),
-        ("1", "failed, or the file of --config has changed"),
+        (
+            "1",
+            "failed, the file of --config has changed, or --strict found warnings",
+        ),
         INVALID_FLAGS,
     ],
     files: &[
