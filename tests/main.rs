@@ -63,6 +63,7 @@ mod faults;
 mod flags;
 mod floods;
 mod frontends;
+mod golden;
 mod guides;
 mod habits;
 mod hanging;

@@ -205,7 +205,9 @@ fn path_of(object: &Value) -> String {
         "/apis".to_owned()
     };
     let namespace = match kind {
-        "Node" | "Namespace" | "ClusterRole" | "ClusterRoleBinding" => String::new(),
+        "Node" | "Namespace" | "ServiceCIDR" | "ClusterRole" | "ClusterRoleBinding" => {
+            String::new()
+        }
         _ => format!(
             "/namespaces/{}",
             text("/metadata/namespace").unwrap_or("default")
