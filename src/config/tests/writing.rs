@@ -121,7 +121,7 @@ fn a_zero_min_sync_period_is_only_possible_as_a_flag() {
     assert_ne!(read.pacer.gap, typed.pacer.gap);
 }
 
-/// The recorded answer of kube-proxy v1.36, read as a file and encoded again.
+/// The recorded answer of kube-proxy v1.37.2, read as a file and encoded again.
 #[test]
 fn configz_equals_kube_proxy() {
     let answer = include_str!("../../../tests/golden/upstream/configz.json");
@@ -131,22 +131,22 @@ fn configz_equals_kube_proxy() {
     assert_eq!(read.configuration.to_configz(), answer);
 }
 
-/// The recorded answer of kube-proxy v1.36 to the same flags, except flags that differ.
+/// The recorded answer of kube-proxy v1.37.2 to the same flags, except a flag that differs.
 #[test]
 fn flagz_equals_kube_proxy() {
     let answer = include_str!("../../../tests/golden/upstream/flagz.txt");
     let args = [
         "deltaproxy",
         "run",
-        "--config=cfg.yaml",
+        "--config=/var/lib/kube-proxy/config.conf",
         "-v=2",
-        "--hostname-override= N1 ",
+        "--hostname-override= Node-A ",
     ];
     let Command::Run(args) = Cli::parse_from(args).command else {
         panic!("not `run`");
     };
     let file = ConfigFile {
-        path: "cfg.yaml".into(),
+        path: "/var/lib/kube-proxy/config.conf".into(),
         text: HEADER.to_owned(),
     };
     let flags = run(&args, Some(&file), "n").unwrap().flags;
@@ -157,8 +157,6 @@ fn flagz_equals_kube_proxy() {
     for (name, value) in pairs {
         let ours = flags.get(name).map(String::as_str);
         match name {
-            // The recording is of v1.36, the last release with these flags.
-            "boot-id-file" | "machine-id-file" => assert_eq!(ours, None),
             // Not set: the CPU budget decides, and a zero that was typed means no interval.
             "iptables-min-sync-period" => assert_eq!(ours, Some("")),
             _ => assert_eq!(ours, Some(value), "{name}"),

@@ -1,4 +1,4 @@
-//! The page against the reply that kube-proxy v1.36.3 gave.
+//! The page against the recorded reply of kube-proxy v1.37.2.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bodies against what kube-proxy v1.36.3 answered, and the whole way over a socket.
+//! Bodies against the recorded replies of kube-proxy v1.37.2, and the whole way over a socket.
 
 use crate::health::{FrontendConflicts, QuarantinedServices};
 use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
@@ -193,7 +193,7 @@ async fn ask(address: std::net::SocketAddr, path: &str) -> String {
         .unwrap()
 }
 
-/// The replies that kube-proxy v1.36.3 gave, and ours in the same state.
+/// Compares the recorded replies of kube-proxy v1.37.2 with ours in the same state.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
 async fn replies_are_the_recorded_ones() {

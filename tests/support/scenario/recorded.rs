@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use deltaproxy::testing::render::{JUMPS, is_service_chain};
+use deltaproxy::testing::render::JUMPS;
 use deltaproxy::testing::rules::{Comparison, RuleSet, Table};
 
 /// Chains to which all Services add rules, in an order that is random upstream.
@@ -44,17 +44,8 @@ pub(crate) fn kernel_with_jumps() -> Result<RuleSet, String> {
 
 /// Whether `ours` is what kube-proxy has, canaries and the order of Services aside.
 pub(crate) fn compare(recorded: &RuleSet, ours: &RuleSet) -> Result<(), String> {
-    // The recorded kube-proxy saw the same `iptables-save` each time, so it could not find the
-    // chains that it had come to leave behind itself.
-    let is_left_behind = |table, name: &str| {
-        is_service_chain(name)
-            && recorded.reference_count(table, name) == 0
-            && ours.chain(table, name).is_none()
-    };
     let comparison = Comparison {
-        chosen: &|table, name| {
-            table != Table::Mangle && name != "KUBE-PROXY-CANARY" && !is_left_behind(table, name)
-        },
+        chosen: &|table, name| table != Table::Mangle && name != "KUBE-PROXY-CANARY",
         unordered: &DISPATCH,
     };
     let difference = comparison.compare(recorded, ours);

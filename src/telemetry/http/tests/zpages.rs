@@ -1,4 +1,4 @@
-//! Both pages, against those that kube-proxy v1.36 served.
+//! Both pages, against the recorded ones of kube-proxy v1.37.2.
 
 use http_body_util::BodyExt;
 

@@ -1,4 +1,4 @@
-//! Names, labels and buckets against what kube-proxy v1.36.3 served.
+//! Names, labels and buckets against the recorded page of kube-proxy v1.37.2.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use super::super::{KernelCounts, Metrics};
 use super::{LocalPolicy, SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
-/// Series that kube-proxy v1.36.3 served for one family, without their values.
+/// Series that kube-proxy v1.37.2 served for one family, without their values.
 const SERVED: &str = include_str!("../../../../tests/golden/upstream/metrics.txt");
 
 /// Metrics of which each was used once.
