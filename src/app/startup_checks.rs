@@ -24,6 +24,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
+use crate::render::LocalhostNodePorts;
 use crate::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 /// Checks that run once it is known which families iptables is usable for, and the Node object.
@@ -179,8 +180,9 @@ impl NodeChecks<'_> {
             .map(|ip| IpFamily::of(*ip))
             .collect();
         if items.contains(&NodePortAddressItem::Primary) && primary.is_empty() {
-            // No address yet: a family without another item has no NodePorts until there is one.
-            return None;
+            let text = "--nodeport-addresses: `primary` has no address yet: a family without \
+                        another item has no NodePorts until the Node has an address";
+            return Some(Finding::Warning(text.to_owned()));
         }
         let families: Vec<IpFamily> = items
             .iter()
@@ -196,6 +198,17 @@ impl NodeChecks<'_> {
             );
             Some(Finding::Warning(text))
         };
+        let is_loopback = |item: &NodePortAddressItem| match item {
+            NodePortAddressItem::Network(network) => network.network().is_loopback(),
+            NodePortAddressItem::Primary => false,
+        };
+        let excludes_localhost =
+            self.rules.fixed.localhost_node_ports == LocalhostNodePorts::Excluded;
+        if excludes_localhost && items.iter().all(is_loopback) {
+            let text = "--nodeport-addresses has only addresses of localhost, which \
+                        --iptables-localhost-nodeports=false excludes: there are no NodePorts";
+            return Some(Finding::Warning(text.to_owned()));
+        }
         let has = |family| families.contains(&family);
         let other = self.primary.other();
         if !has(self.primary) {

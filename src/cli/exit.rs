@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use super::terminal::{self, escaped};
 use crate::config::Unusable;
 use crate::inspect::catalog::NoMatches;
-use crate::telemetry::{Format, with_causes};
+use crate::telemetry::{self, Format, with_causes};
 use crate::watch::manifests::{ManifestError, ManifestErrorScope, ManifestErrors};
 
 /// Unusable flags or files: sysexits' `EX_USAGE`. Nothing has been changed.
@@ -148,7 +148,8 @@ fn failed(error: &anyhow::Error, code: ExitCode, report: &ErrorReport) -> ExitCo
     }
     if let Some(unusable) = error.downcast_ref::<Unusable>() {
         for problem in &unusable.problems {
-            let _ = writeln!(io::stderr(), "error: {}", escaped(&problem.to_string()));
+            let problem = problem.to_string();
+            let _ = writeln!(io::stderr(), "error: {}", telemetry::escaped(&problem));
         }
         return ExitCode::from(UNUSABLE);
     }

@@ -67,13 +67,13 @@ fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
     }
 }
 
-/// Prints the warnings of a configuration, and whether the daemon would start with it.
+/// Prints the notes on a configuration, and whether it is valid.
 ///
 /// # Errors
 ///
 /// The configuration cannot be used, or has warnings and the check is strict.
 fn check_config(resolved: Result<Config, Unusable>, check: ConfigCheck) -> anyhow::Result<()> {
-    terminal::install_quiet_log()?;
+    terminal::install_log(Format::Plain, 0, Some("info".to_owned()))?;
     let notes = match &resolved {
         Ok(config) => &config.notes,
         Err(unusable) => &unusable.notes,

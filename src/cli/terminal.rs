@@ -118,21 +118,16 @@ impl Drop for Progress {
     }
 }
 
-/// Escapes characters that a terminal acts on, and that an untrusted file could hold: control
-/// characters but for tabs and line ends, and those that reverse the direction of text.
+/// Escapes characters that a terminal acts on, as [`telemetry::escaped`] does, but for line ends.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
-    let is_harmful = |c: char| {
-        let turns_text = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        turns_text || c.is_control() && !matches!(c, '\n' | '\t')
-    };
-    if !text.contains(is_harmful) {
+    if let Cow::Borrowed(text) = telemetry::escaped(text) {
         return Cow::Borrowed(text);
     }
-    let escape = |c: char| match c {
-        c if is_harmful(c) => c.escape_default().to_string(),
-        c => c.to_string(),
-    };
-    Cow::Owned(text.chars().map(escape).collect())
+    let lines: Vec<_> = text.split('\n').map(telemetry::escaped).collect();
+    if lines.iter().all(|line| matches!(line, Cow::Borrowed(_))) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(lines.join("\n"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::problems::{ConfigNote, ConfigProblems, nearest};
+use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, nearest, shortened};
 use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Gate of `spec.externalIPs`, on by default.
@@ -94,11 +94,6 @@ impl Release {
         }
     }
 
-    /// Reports whether the release accepts a value; `None` if it does not have the gate.
-    fn accepts(&self, name: &str, value: bool) -> Option<bool> {
-        self.gates.get(name).map(|gate| gate.accepts(value))
-    }
-
     /// Reports whether a gate is on, with these values set.
     fn is_on(&self, name: &str, set: &BTreeMap<String, bool>) -> bool {
         let Some(gate) = self.gates.get(name) else {
@@ -113,48 +108,116 @@ impl Release {
         value.copied().unwrap_or(gate.is_on)
     }
 
-    /// Returns the gates that are on while a gate that they require is off, one line each.
+    /// Returns the gates that are on while a gate that they require is off because `cause` is set,
+    /// each with that gate.
     ///
     /// Upstream: staging/src/k8s.io/component-base/featuregate/feature_gate.go,
     /// `unsafeSetFromMap` (v1.37)
-    fn unmet_requirements(&self, set: &BTreeMap<String, bool>) -> Vec<String> {
+    fn unmet_requirements(
+        &self,
+        cause: &str,
+        set: &BTreeMap<String, bool>,
+    ) -> Vec<(&'static str, &'static str)> {
+        let is_cause = |(gate, required): &(&str, &str)| {
+            let mut names = [*gate, *required, ALL_ALPHA, ALL_BETA].into_iter();
+            names.find(|name| set.contains_key(*name)) == Some(cause)
+        };
         let on = self.gates.iter().filter(|(name, _)| self.is_on(name, set));
-        on.flat_map(|(name, gate)| gate.requires.iter().map(move |required| (name, required)))
+        on.flat_map(|(name, gate)| gate.requires.iter().map(move |required| (*name, *required)))
             .filter(|(_, required)| !self.is_on(required, set))
-            .map(|(name, required)| format!("feature gate `{name}` requires `{required}`"))
+            .filter(is_cause)
             .collect()
     }
+
+    /// Returns the objection of the release to a gate that is set among others.
+    fn objection(&self, name: &str, set: &BTreeMap<String, bool>) -> Objection {
+        let (Some(gate), Some(value)) = (self.gates.get(name), set.get(name)) else {
+            return Objection::Unknown;
+        };
+        if !gate.accepts(*value) {
+            return Objection::Locked;
+        }
+        match self.unmet_requirements(name, set).as_slice() {
+            [] => Objection::Nothing,
+            [(gate, required), rest @ ..] => Objection::Unmet {
+                gate,
+                required,
+                more: rest.len(),
+            },
+        }
+    }
+}
+
+/// Reason of a release to reject a gate that is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Objection {
+    /// It accepts the gate.
+    Nothing,
+    /// It does not have the gate.
+    Unknown,
+    /// The gate is locked to the other value.
+    Locked,
+    /// With it, `gate` is on and `required` is off, and so it is with some more.
+    Unmet {
+        gate: &'static str,
+        required: &'static str,
+        more: usize,
+    },
+}
+
+impl Objection {
+    /// Returns the problem of setting the gate to this value.
+    fn problem(self, name: &str, value: bool) -> String {
+        match self {
+            Self::Nothing | Self::Unknown => format!("unknown feature gate `{name}`"),
+            Self::Locked => format!("feature gate `{name}` must be {}, got {value}", !value),
+            Self::Unmet {
+                gate,
+                required,
+                more,
+            } => {
+                // One gate may break the requirements of many.
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                };
+                format!("feature gate `{gate}` requires `{required}`{more}")
+            }
+        }
+    }
+}
+
+/// Returns what the releases object to a gate, that of the newest one first.
+fn objections(name: &str, set: &BTreeMap<String, bool>) -> [(&'static str, Objection); 2] {
+    let [older, newest] = &*RELEASES;
+    [newest, older].map(|release| (release.minor, release.objection(name, set)))
 }
 
 /// Records the problems of gates that no release of kube-proxy accepts.
 pub(super) fn check(set: &BTreeMap<String, bool>, problems: &mut ConfigProblems) {
     const REMOVE: &str = "remove the gate";
+    const SET_BOTH: &str = "set both gates to the same value";
 
     for (name, value) in set {
-        let answers = RELEASES
-            .iter()
-            .filter_map(|release| release.accepts(name, *value));
-        let answers: Vec<bool> = answers.collect();
-        let problem = if !answers.is_empty() && !answers.contains(&true) {
-            format!("feature gate `{name}` must be {}, got {value}", !value)
-        } else if !value && is_removed(name) {
-            format!("feature gate `{name}` was removed: the feature is always on")
-        } else {
+        let objections = objections(name, set).map(|(_, objection)| objection);
+        if objections.contains(&Objection::Nothing) {
             continue;
+        }
+        let known = objections.iter().find(|one| **one != Objection::Unknown);
+        let (problem, hint) = match known {
+            Some(objection @ Objection::Unmet { .. }) => {
+                (objection.problem(name, *value), SET_BOTH)
+            }
+            Some(objection) => (objection.problem(name, *value), REMOVE),
+            None if !value && is_removed(name) => (removed(name), REMOVE),
+            None => continue,
         };
-        problems.add_with_hint("featureGates", problem, REMOVE);
+        problems.add_with_hint("featureGates", problem, hint);
     }
-    let unmet = RELEASES.each_ref();
-    let unmet = unmet.map(|release| release.unmet_requirements(set));
-    if let [[_, ..], [first, rest @ ..]] = unmet.each_ref().map(Vec::as_slice) {
-        // One gate may break the requirements of many.
-        let more = match rest.len() {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        let hint = "set both gates to the same value";
-        problems.add_with_hint("featureGates", format!("{first}{more}"), hint);
-    }
+}
+
+fn removed(name: &str) -> String {
+    format!("feature gate `{name}` was removed: the feature is always on")
 }
 
 fn is_removed(name: &str) -> bool {
@@ -173,38 +236,39 @@ pub(super) fn unknown(set: &BTreeMap<String, bool>) -> impl Iterator<Item = &Str
 
 /// Returns notes on gates that are usable: unknown ones, and those that only one release accepts.
 pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
-    let mut notes: Vec<ConfigNote> = unknown(set).map(|name| unknown_gate(name)).collect();
-    for (name, value) in set {
-        let answers = RELEASES.each_ref();
-        let answers = answers.map(|release| (release.minor, release.accepts(name, *value)));
-        let (minor, reason) = match answers {
-            [(minor, None), (_, Some(true))] | [(_, Some(true)), (minor, None)] => {
-                (minor, "does not have")
-            }
-            [(minor, Some(false)), (_, Some(true))] | [(_, Some(true)), (minor, Some(false))] => {
-                (minor, "rejects this value of")
-            }
-            _ => continue,
-        };
-        notes.push(ConfigNote::Note(format!(
-            "kube-proxy {minor} {reason} feature gate `{name}`, which has no effect here"
+    let all: Vec<_> = unknown(set).collect();
+    let mut notes: Vec<ConfigNote> = all
+        .iter()
+        .take(MOST_LISTED)
+        .map(|name| unknown_gate(name))
+        .collect();
+    if let more @ 1.. = all.len().saturating_sub(MOST_LISTED) {
+        notes.push(ConfigNote::Warning(format!(
+            "{more} more unknown feature gates ignored"
         )));
     }
-    for release in RELEASES.iter() {
-        if let Some(unmet) = release.unmet_requirements(set).first() {
-            let minor = release.minor;
-            notes.push(ConfigNote::Note(format!(
-                "kube-proxy {minor} would not start: {unmet}"
-            )));
-        }
+    for (name, value) in set {
+        let ([(_, Objection::Nothing), (minor, objection)]
+        | [(minor, objection), (_, Objection::Nothing)]) = objections(name, set)
+        else {
+            continue;
+        };
+        let reason = match objection {
+            Objection::Nothing => continue,
+            Objection::Unknown => "unknown feature gate".to_owned(),
+            _ => objection.problem(name, *value),
+        };
+        notes.push(ConfigNote::Note(format!(
+            "kube-proxy {minor} would reject feature gate `{name}`, which has no effect here: \
+             {reason}"
+        )));
     }
     notes
 }
 
 fn unknown_gate(name: &str) -> ConfigNote {
     if is_removed(name) {
-        let text = format!("feature gate `{name}` was removed: the feature is always on");
-        return ConfigNote::Warning(text);
+        return ConfigNote::Warning(removed(name));
     }
     let known = RELEASES
         .iter()
@@ -212,6 +276,7 @@ fn unknown_gate(name: &str) -> ConfigNote {
     let similar = nearest(name, known);
     let hint = similar.map(|known| format!("; did you mean `{known}`?"));
     let hint = hint.unwrap_or_default();
+    let name = shortened(name);
     ConfigNote::Warning(format!("unknown feature gate `{name}` ignored{hint}"))
 }
 

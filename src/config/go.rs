@@ -32,6 +32,7 @@ pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
         .map(|pair| {
             let (name, value) = pair
                 .split_once('=')
+                .filter(|(name, _)| !name.trim().is_empty())
                 .ok_or_else(|| format!("\"{pair}\" is not a valid gate (example: Name=true)"))?;
             let value = bool(value.trim())?;
             Ok((name.trim().to_owned(), value))

@@ -7,7 +7,7 @@ use super::flags::{Action, RulesArgs, RunArgs};
 use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted,
 };
-use super::problems::{ConfigNote, nearest};
+use super::problems::{ConfigNote, listed, nearest, shortened};
 use super::settings::{self, Setting, VersionArg};
 
 /// Returns notes on the settings of commands that render and do not run: flags that a file
@@ -55,12 +55,11 @@ pub(super) fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<C
     let mut parts = Vec::new();
     if !ignored.unknown.is_empty() {
         let known = leaves();
-        let names = ignored.unknown.iter().map(|path| {
+        let names = listed(&ignored.unknown, |path| {
             let similar = nearest(path, known.iter().map(String::as_str));
             let hint = similar.map(|known| format!(" (did you mean `{known}`?)"));
-            format!("`{path}`{}", hint.unwrap_or_default())
+            format!("`{}`{}", shortened(path), hint.unwrap_or_default())
         });
-        let names = names.collect::<Vec<_>>().join(", ");
         parts.push(format!("unknown fields {names} ignored"));
     }
     parts.extend(ignored.repeated.clone());

@@ -256,13 +256,47 @@ pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) 
     /// name.
     const MOST_EDITS: usize = 3;
 
-    let distance = |known: &str| {
-        let (known, name) = (known.to_ascii_lowercase(), name.to_ascii_lowercase());
-        strsim::osa_distance(&known, &name)
-    };
-    let known = known.into_iter().map(|known| (distance(known), known));
-    let (edits, nearest) = known.min()?;
+    let lower = name.to_ascii_lowercase();
+    // Names whose lengths differ by more need no comparison, which takes the product of both.
+    let known = known
+        .into_iter()
+        .filter(|known| known.len().abs_diff(name.len()) <= MOST_EDITS);
+    let edits = known.map(|known| {
+        (
+            strsim::osa_distance(&known.to_ascii_lowercase(), &lower),
+            known,
+        )
+    });
+    let (edits, nearest) = edits.min()?;
     (edits <= MOST_EDITS && edits * 3 <= name.len()).then_some(nearest)
+}
+
+/// Names that a note lists: enough to see what is wrong, and few enough for a line of a log.
+pub(super) const MOST_LISTED: usize = 10;
+
+/// Returns the first of some names, each described, and the number of further ones.
+pub(super) fn listed(names: &[String], describe: impl Fn(&str) -> String) -> String {
+    let first: Vec<_> = names
+        .iter()
+        .take(MOST_LISTED)
+        .map(|name| describe(name))
+        .collect();
+    let more = match names.len().saturating_sub(MOST_LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    first.join(", ") + &more
+}
+
+/// Returns a name of an untrusted file at a length that no known name exceeds.
+pub(super) fn shortened(name: &str) -> String {
+    /// Characters of the longest name of a gate or path of a field are about 60.
+    const MOST_CHARACTERS: usize = 100;
+
+    match name.char_indices().nth(MOST_CHARACTERS) {
+        Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
+    }
 }
 
 /// Rewrites an error of clap about the value of a flag, or about two flags that exclude each

@@ -18,7 +18,7 @@ use super::go::GoDuration;
 use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration};
 use super::notes::{deprecated, empty_mode, ignored_flags, lenient_decoding, without_effect};
 use super::observability::{self, LoggingFormat, Serving};
-use super::problems::{ConfigNote, ConfigProblems, Unusable};
+use super::problems::{ConfigNote, ConfigProblems, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
 use super::settings::{LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger};
 use super::validate::{self, NodeSettings};
@@ -107,8 +107,10 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     notes.extend(without_effect(args, &configuration, file.is_some()));
     notes.extend(mode);
     let unknown = UnknownSettings {
-        feature_gates: feature_gates::unknown(gates).cloned().collect(),
-        fields: ignored.unknown,
+        feature_gates: feature_gates::unknown(gates)
+            .map(|name| shortened(name))
+            .collect(),
+        fields: ignored.unknown.iter().map(|path| shortened(path)).collect(),
     };
     let config = check(args, configuration, host_name, &mut problems);
     match problems.unless_any(config) {

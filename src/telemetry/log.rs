@@ -4,15 +4,19 @@
 //! kube-proxy's `-v` keeps its meaning: higher numbers log more, and the modules of the daemon log
 //! more than its libraries.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt::Debug;
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime};
 
+use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::{EnvFilter, ParseError};
-use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, debug_fn};
 use tracing_subscriber::fmt::{self, FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
@@ -134,10 +138,16 @@ where
     let layer = fmt::layer().with_writer(writer).with_ansi(color);
     let klog = |format| WithoutRepeats::new(KlogLines { format, clock }, monotonic_clock);
     match format {
-        Format::Text => {
-            Box::new(layer.map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)))
-        }
-        Format::Plain => Box::new(layer.event_format(PlainFormat::default())),
+        Format::Text => Box::new(
+            layer
+                .fmt_fields(debug_fn(write_field).delimited(" "))
+                .map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)),
+        ),
+        Format::Plain => Box::new(
+            layer
+                .fmt_fields(debug_fn(write_field).delimited(" "))
+                .event_format(PlainFormat::default()),
+        ),
         Format::Json => Box::new(
             layer
                 .json()
@@ -149,6 +159,43 @@ where
         Format::Klog => Box::new(layer.event_format(klog(KlogFormat::Text))),
         Format::KlogJson => Box::new(layer.event_format(klog(KlogFormat::Json))),
     }
+}
+
+/// Writes the message or another field of an event. Fields hold names of files, objects and
+/// settings, so whatever could end the line or act on a terminal is escaped. JSON escapes it by
+/// itself.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
+    let text = format!("{value:?}");
+    let text = escaped(&text);
+    match field.name() {
+        "message" => writer.write_str(&text),
+        name => write!(writer, "{name}={text}"),
+    }
+}
+
+/// Escapes characters that could forge a line or act on a terminal: control characters, and those
+/// that reverse the direction of text. Tabs stay, as does a line end that a hint follows.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    let is_harmful = |c: char| {
+        let turns_text = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns_text || c.is_control() && c != '\t'
+    };
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        let begins_hint = || {
+            text.get(at..)
+                .is_some_and(|rest| rest.starts_with("\nhint: "))
+        };
+        if is_harmful(c) && !begins_hint() {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a line shows its time")]

@@ -11,7 +11,9 @@ pub(crate) use http::{
     Reply, listen, listen_in_family, listen_retrying, not_found, reply, serve, serve_requests,
     serve_within,
 };
-pub(crate) use log::{Color, Format, LogLevel, LogOptions, install, on_one_line, with_causes};
+pub(crate) use log::{
+    Color, Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes,
+};
 #[cfg(test)]
 pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{

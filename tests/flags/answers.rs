@@ -40,15 +40,22 @@ fn checked(folder: &Path, flags: &[&str], fields: &str) -> (Option<i32>, String,
 }
 
 /// A gate of a later release, and a field that it may have.
-const UNKNOWN: &str = "featureGates: {Later: true}\nclusterCdir: 10.0.0.0/8";
+const UNKNOWN: &str = "mode: iptables\nfeatureGates: {Later: true}\nclusterCdir: 10.0.0.0/8";
 
 /// `--check-config`: all problems and warnings, and nothing is started.
 pub fn checks(_: &Row, folder: &Path) {
     let valid = |warnings| format!("the configuration is valid; warnings: {warnings}\n");
-    let (code, stdout, stderr) = checked(folder, &["--strict"], "");
+    let (code, stdout, stderr) = checked(folder, &["--strict"], "mode: iptables");
     assert_eq!((code, stdout, stderr.as_str()), (Some(0), valid(0), ""));
+    let (code, stdout, stderr) = checked(folder, &["--strict"], "ipvs: {scheduler: rr}");
+    assert_eq!((code, stdout), (Some(0), valid(0)), "{stderr}");
+    let notes = [
+        "note: set, but without effect in this version: `ipvs.scheduler`\n",
+        "note: proxy mode is not set: ",
+    ];
+    assert!(notes.iter().all(|note| stderr.contains(note)), "{stderr}");
     // JSON is for the log of a daemon.
-    let (code, stdout, stderr) = checked(folder, &["--logging-format=json"], UNKNOWN);
+    let (code, stdout, stderr) = checked(folder, &["--logging-format=json", "--cleanup"], UNKNOWN);
     assert_eq!((code, stdout), (Some(0), valid(2)), "{stderr}");
     let [field, gate] = stderr.lines().collect::<Vec<_>>()[..] else {
         panic!("{stderr}");
@@ -60,7 +67,7 @@ pub fn checks(_: &Row, folder: &Path) {
     );
     assert!(field.ends_with(end), "{field}");
     assert_eq!(gate, "warning: unknown feature gate `Later` ignored");
-    let fields = format!("{UNKNOWN}\nmode: ipvs\nnodePortAddresses: [PRIMARY]");
+    let fields = format!("{UNKNOWN}\noomScoreAdj: 5000\nnodePortAddresses: [PRIMARY]");
     let (code, stdout, stderr) = checked(folder, &[], &fields);
     assert_eq!((code, stdout.as_str()), (Some(64), ""), "{stderr}");
     for start in ["warning: ", "error: "] {

@@ -130,7 +130,7 @@ pub const TABLE: &[Row] = &[
         Scene(machine::ends_if_taken),
     ),
     row("boot-id-file", "/x", Nothing),
-    row("check-config", "", Scene(answers::checks)),
+    row("check-config", "true", Scene(answers::checks)),
     row("cleanup", "true", Scene(machine::removes_rules)),
     row(
         "cluster-cidr",

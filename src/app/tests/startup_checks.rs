@@ -84,8 +84,9 @@ fn nodeport_addresses_of_one_family_leave_the_other_unrestricted() {
     assert_eq!(check("10.0.0.0/8,fd00::/8", "10.0.0.1"), []);
     assert_eq!(check("primary", "10.0.0.1"), v6);
     assert_eq!(check("primary", "10.0.0.1 fd00::1"), []);
-    assert_eq!(check("primary", ""), []);
     assert_eq!(check("10.0.0.0/8", "fd00::1"), v6);
+    assert_eq!(check("primary,localhost", "10.0.0.1"), []);
+    assert_eq!(check("all", "10.0.0.1"), []);
     let single = "--cluster-cidr=10.4.0.0/14 --nodeport-addresses=10.0.0.0/8";
     assert_eq!(problems(single, BOTH, "10.0.0.1"), []);
 }
@@ -124,4 +125,28 @@ fn an_unreachable_bind_address_is_a_warning() {
         problems("--healthz-bind-address=[::]:1", V4, "10.0.0.1"),
         []
     );
+}
+
+#[test]
+fn nodeport_addresses_that_leave_no_nodeports_are_a_warning() {
+    let unknown = Warning(
+        "--nodeport-addresses: `primary` has no address yet: a family without another item has no \
+         NodePorts until the Node has an address"
+            .to_owned(),
+    );
+    let single = "--cluster-cidr=10.4.0.0/14 --nodeport-addresses=";
+    let check = |flags: &str, node| problems(&format!("{single}{flags}"), BOTH, node);
+    for items in ["primary", "primary,10.0.0.0/8"] {
+        assert_eq!(check(items, "").first(), Some(&unknown), "{items}");
+    }
+    let excluded = Warning(
+        "--nodeport-addresses has only addresses of localhost, which \
+         --iptables-localhost-nodeports=false excludes: there are no NodePorts"
+            .to_owned(),
+    );
+    let without = "localhost --iptables-localhost-nodeports=false";
+    assert_eq!(check(without, "10.0.0.1"), [excluded]);
+    let more = "primary,localhost --iptables-localhost-nodeports=false";
+    assert_eq!(check(more, "10.0.0.1"), []);
+    assert_eq!(check("localhost", "10.0.0.1"), []);
 }

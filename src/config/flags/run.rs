@@ -84,9 +84,8 @@ impl RunArgs {
 
     /// Returns the treatment of warnings; `None` without `--check-config`.
     pub(crate) fn config_check(&self) -> Option<ConfigCheck> {
-        let is_given = |flag| self.flags.is_given(flag);
-        is_given("check-config").then(|| {
-            if is_given("strict") {
+        (self.flags.get("check-config") == Some(true)).then(|| {
+            if self.flags.is_given("strict") {
                 ConfigCheck::Strict
             } else {
                 ConfigCheck::Lenient

@@ -98,12 +98,12 @@ pub(in crate::config) fn change(
 /// Returns the fields in `tree` of the wrong type, with their errors. Each field is decoded alone,
 /// so that all of them are found. Sections are checked first, because a list decodes as a section.
 pub(super) fn mistyped(tree: &Value) -> Vec<(String, String)> {
-    let mut found = Vec::new();
+    let (known, mut found) = (leaves(), Vec::new());
     for path in paths(tree, "") {
         let Some(value) = field(tree, &path) else {
             continue;
         };
-        if !value.is_object() && !value.is_null() && is_section(&path) {
+        if !value.is_object() && !value.is_null() && is_section(&path, &known) {
             found.push((path, format!("must be an object, got {value}")));
             continue;
         }
@@ -120,8 +120,9 @@ pub(super) fn mistyped(tree: &Value) -> Vec<(String, String)> {
 /// Returns the paths in `tree` that are not fields.
 pub(super) fn unknown(tree: &Value) -> Vec<String> {
     let known = leaves();
-    let is_known =
-        |path: &String| HEADER.contains(&path.as_str()) || known.contains(path) || is_section(path);
+    let is_known = |path: &String| {
+        HEADER.contains(&path.as_str()) || known.contains(path) || is_section(path, &known)
+    };
     let mut found = paths(tree, "");
     found.extend(inside_vmodule(tree));
     found.retain(|path| !is_known(path));
@@ -129,12 +130,12 @@ pub(super) fn unknown(tree: &Value) -> Vec<String> {
 }
 
 /// Reports whether there are fields below `path`.
-fn is_section(path: &str) -> bool {
+fn is_section(path: &str, leaves: &[String]) -> bool {
     let is_below = |leaf: &String| {
         leaf.strip_prefix(path)
             .is_some_and(|rest| rest.starts_with('.'))
     };
-    leaves().iter().any(is_below)
+    leaves.iter().any(is_below)
 }
 
 /// Returns the unknown fields in `logging.vmodule`, the only list of objects.

@@ -59,7 +59,8 @@ pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
             .help("Remove the Service rules and exit")
             .more("The rules of every proxy are removed; see `deltaproxy cleanup`.")
             .in_short_help(),
-        Setting::flag("check-config", Switch)
+        Setting::flag("check-config", Bool)
+            .default("false")
             .help("Print all problems of flags and file, and exit")
             .more(
                 "Nothing is read but the file, and nothing is started: for a pipeline before a \

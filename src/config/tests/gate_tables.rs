@@ -49,11 +49,8 @@ fn every_line_of_a_table_is_a_gate() {
 #[test]
 fn gates_that_require_others_cannot_be_changed_alone() {
     let rejected = |release: &Release, value| -> Vec<&'static str> {
-        let is_rejected = |name| {
-            !release
-                .unmet_requirements(&set(&[(name, value)]))
-                .is_empty()
-        };
+        let is_rejected =
+            |name| release.objection(name, &set(&[(name, value)])) != Objection::Nothing;
         let gates = release.gates.iter();
         gates
             .filter(|(name, gate)| !gate.is_locked && is_rejected(name))
@@ -102,39 +99,33 @@ fn gates_that_require_others_cannot_be_changed_alone() {
 
 #[test]
 fn a_value_that_either_release_accepts_is_accepted_and_noted() {
-    for (name, value, note) in [
-        (
-            "KubeProxyIPVS",
-            false,
-            "kube-proxy 1.36 does not have feature gate `KubeProxyIPVS`",
-        ),
-        (
-            "GangScheduling",
-            false,
-            "kube-proxy 1.37 does not have feature gate `GangScheduling`",
-        ),
-        (
-            "SidecarContainers",
-            true,
-            "kube-proxy 1.37 does not have feature gate",
-        ),
+    let rejects = |minor, gate, reason| {
+        format!(
+            "kube-proxy {minor} would reject feature gate `{gate}`, which has no effect here: \
+             {reason}"
+        )
+    };
+    let unknown = "unknown feature gate";
+    for (name, value, minor, reason) in [
+        ("KubeProxyIPVS", false, "1.36", unknown),
+        ("GangScheduling", false, "1.37", unknown),
+        ("SidecarContainers", true, "1.37", unknown),
         (
             "HostnameOverride",
             false,
-            "kube-proxy 1.37 rejects this value of feature gate",
+            "1.37",
+            "feature gate `HostnameOverride` must be true, got false",
         ),
         (
             "AllAlpha",
             true,
-            "kube-proxy 1.37 would not start: feature gate `",
+            "1.37",
+            "feature gate `CompositePodGroup` requires `GenericWorkload`, and 3 more",
         ),
     ] {
         assert_eq!(problems(&[(name, value)]), [""; 0], "{name}");
-        let notes = notes(&set(&[(name, value)]));
-        let [ConfigNote::Note(text)] = notes.as_slice() else {
-            panic!("{name}: {notes:?}");
-        };
-        assert!(text.starts_with(note), "{text}");
+        let note = ConfigNote::Note(rejects(minor, name, reason));
+        assert_eq!(notes(&set(&[(name, value)])), [note]);
     }
     for (name, value) in [
         ("AllowServiceExternalIPs", false),
@@ -143,11 +134,31 @@ fn a_value_that_either_release_accepts_is_accepted_and_noted() {
         assert_eq!(problems(&[(name, value)]), [""; 0]);
         assert_eq!(notes(&set(&[(name, value)])), []);
     }
-    let (name, value) = ("SidecarContainers", false);
-    assert_eq!(
-        problems(&[(name, value)]),
-        ["feature gate `SidecarContainers` must be true, got false"]
-    );
+}
+
+/// One release does not have these, and the other rejects them: so would any kube-proxy.
+#[test]
+fn a_value_that_neither_release_accepts_is_a_problem() {
+    for (name, value, problem) in [
+        (
+            "SidecarContainers",
+            false,
+            "feature gate `SidecarContainers` must be true, got false",
+        ),
+        (
+            "CompositePodGroup",
+            true,
+            "feature gate `CompositePodGroup` requires `GenericWorkload`, and 1 more",
+        ),
+        (
+            "GangScheduling",
+            true,
+            "feature gate `GangScheduling` requires `GenericWorkload`",
+        ),
+    ] {
+        assert_eq!(problems(&[(name, value)]), [problem], "{name}");
+        assert_eq!(notes(&set(&[(name, value)])), []);
+    }
 }
 
 /// A release that this version does not follow may have them.
@@ -179,4 +190,17 @@ fn unknown_gates_are_ignored_with_a_warning() {
         problems(&[("TopologyAwareHints", false)]),
         ["feature gate `TopologyAwareHints` was removed: the feature is always on"]
     );
+}
+
+/// Logs and pages stay readable, whatever a file holds.
+#[test]
+fn few_unknown_gates_are_named_and_none_at_length() {
+    let long = "x".repeat(200);
+    let names: Vec<String> = (0..5000).map(|index| format!("{long}{index}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), true)).collect();
+    let notes = notes(&set(&many));
+    assert_eq!(notes.len(), 11);
+    assert_eq!(notes[10].text(), "4990 more unknown feature gates ignored");
+    let shown = format!("unknown feature gate `{}...` ignored", "x".repeat(100));
+    assert_eq!(notes[0].text(), shown);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
-use super::super::{KernelCounts, Metrics};
+use super::super::{KernelCounts, Metrics, UnknownSettings};
 use super::{LocalPolicy, SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
@@ -53,6 +53,10 @@ fn used() -> Metrics {
     sync.pending(v4, 3, 2);
     sync.no_local_endpoints(v4, LocalPolicy::External, 3);
     sync.conntrack_cleaned(v4, second, 7);
+    metrics.config.set_unknown(&UnknownSettings {
+        feature_gates: vec!["Later".to_owned()],
+        fields: Vec::new(),
+    });
     metrics.health.healthz("200");
     metrics.health.livez("503");
     metrics.watch.failed("Service");
@@ -198,6 +202,8 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
         "deltaproxy_undecodable_objects_total{kind=\"Node\"} 1",
+        "deltaproxy_config_unknown_settings{kind=\"feature_gate\"} 1",
+        "deltaproxy_config_unknown_settings{kind=\"field\"} 0",
         "deltaproxy_build_info{version=\"0.1.0\"} 1",
         "rest_client_requests_total{code=\"201\",host=\"10.0.0.1\",method=\"POST\"} 1",
     ] {
