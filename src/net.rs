@@ -7,7 +7,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/utils/net/parse.go, `ParseIPSloppy`, `ParseCIDRSloppy` (v1.36)
+//! Upstream: k8s.io/utils/net/parse.go, `ParseIPSloppy`, `ParseCIDRSloppy` (v1.37)
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -55,7 +55,7 @@ pub fn parse_cidr(text: &str) -> Option<IpNet> {
 /// link-local or link-local multicast. The API rejects these as addresses of endpoints: traffic
 /// would reach services of the node itself.
 ///
-/// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.36)
+/// Upstream: pkg/apis/core/validation/validation.go, `ValidateEndpointIP` (v1.37)
 pub(crate) fn is_unroutable(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

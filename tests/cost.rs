@@ -114,7 +114,7 @@ fn rules(world: World, filter: u64, nat: u64) {
     assert_eq!((held - jumps) as u64, filter + nat, "{shown}");
 }
 
-/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.36)
+/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.37)
 #[test]
 fn cluster_ips_cost_as_many_rules_as_upstream() {
     let plain = |services, endpoints| World::plain(IpFamily::V4, services, endpoints);
@@ -132,7 +132,7 @@ fn cluster_ips_cost_as_many_rules_as_upstream() {
     rules(plain(1_000, 2), 4, 8_005);
 }
 
-/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.36)
+/// Upstream: `pkg/proxy/iptables/number_generated_rules_test.go`, `TestNumberIptablesRules` (v1.37)
 #[test]
 fn load_balancers_cost_as_many_rules_as_upstream() {
     let balanced = |services, endpoints| {
@@ -275,7 +275,7 @@ fn a_burst_is_written_once() {
 
 /// The mode is that of the cluster after the change, and only what is written anew has it.
 ///
-/// Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestSyncProxyRulesLargeClusterMode` (v1.36)
+/// Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestSyncProxyRulesLargeClusterMode` (v1.37)
 #[test]
 fn above_a_thousand_endpoints_rules_of_endpoints_carry_no_comments() {
     let thousand = World::plain(IpFamily::V4, 200, 5);

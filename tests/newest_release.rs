@@ -115,7 +115,7 @@ fn an_unknown_feature_gate_is_logged_counted_and_shown() {
     let warning = log.lines().find(|line| line.contains(known));
     assert!(warning.is_some_and(|line| line.contains(" WARN ")), "{log}");
     assert!(
-        log.contains("kube-proxy 1.36 does not have feature gate `KubeProxyIPVS`"),
+        log.contains("kube-proxy 1.36 would reject feature gate `KubeProxyIPVS`"),
         "{log}"
     );
 }

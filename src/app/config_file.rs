@@ -8,7 +8,7 @@
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `initWatcher`, pkg/util/filesystem/watcher.go
-//! (v1.36)
+//! (v1.37)
 //!
 //! Differs from upstream: the content of the file is compared. The swap of a ConfigMap volume is
 //! noticed and reported, which upstream misses; rewriting the same content is not a change.

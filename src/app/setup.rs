@@ -9,7 +9,7 @@
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformSetup`, `platformCheckSupported`,
-//! pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36)
+//! pkg/proxy/iptables/proxier.go, `NewProxier` (v1.37)
 //!
 //! Differs from upstream: setup does not wait for the API server, as nothing here depends on it.
 //! kube-proxy writes `route_localnet` before the first sync, which may take long or fail forever;

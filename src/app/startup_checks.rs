@@ -6,7 +6,7 @@
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/server.go`, `newProxyServer`, `checkBadConfig`,
-//! `checkBadIPConfig`, `detectNodeIPs` (v1.36)
+//! `checkBadIPConfig`, `detectNodeIPs` (v1.37)
 //!
 //! Differs from upstream: what looks like a mistake is a warning and not an error, and NodePorts
 //! on all addresses, the default, are not even a warning. kube-proxy waits half a minute for
@@ -165,7 +165,7 @@ impl NodeChecks<'_> {
         }
     }
 
-    /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadConfig` (v1.36)
+    /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadConfig` (v1.37)
     fn node_ports(&self, node: Option<&Node>) -> Option<Finding> {
         let items = &self.rules.node_port_addresses;
         if items.is_empty() {
@@ -236,7 +236,7 @@ impl NodeChecks<'_> {
     /// Checks the networks of Pods that local traffic is detected by.
     ///
     /// Upstream: `cmd/kube-proxy/app/server.go`, `checkBadIPConfig`, `server_linux.go`,
-    /// `getLocalDetectors` (v1.36)
+    /// `getLocalDetectors` (v1.37)
     fn local_traffic(&self) -> Vec<Finding> {
         let (primary, kind) = (self.primary, self.family_kind());
         let mut findings = Vec::new();

@@ -3,7 +3,7 @@
 //! Cleans both backends, which the daemon must never mix, and continues after failures, so that as
 //! much as possible is removed.
 //!
-//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCleanup` (v1.37)
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -117,7 +117,7 @@ struct Logged(anyhow::Error);
 
 /// Logs an error of the daemon in the format of its log, in place of printing it.
 ///
-/// Upstream: staging/src/k8s.io/component-base/cli/run.go, `Run` (v1.36)
+/// Upstream: staging/src/k8s.io/component-base/cli/run.go, `Run` (v1.37)
 pub(super) fn log_fatal(error: anyhow::Error, format: Format) -> anyhow::Error {
     if is_broken_pipe(&error) {
         return error;

@@ -104,7 +104,7 @@ fn log_format(format: LoggingFormat, style: LogStyle) -> Format {
 
 /// Logs the flags, if verbosity is above 0, and notes on them.
 ///
-/// Upstream: `staging/src/k8s.io/component-base/cli/flag/flags.go`, `PrintFlags` (v1.36)
+/// Upstream: `staging/src/k8s.io/component-base/cli/flag/flags.go`, `PrintFlags` (v1.37)
 fn log_settings(config: &Config) {
     if config.verbosity > 0 {
         for (name, value) in &config.flags {

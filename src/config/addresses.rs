@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.36)
+//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.37)
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -151,13 +151,13 @@ impl Release {
 /// Reason of a release to reject a gate that is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Objection {
-    /// It accepts the gate.
+    /// No objection.
     Nothing,
-    /// It does not have the gate.
+    /// The release does not have the gate.
     Unknown,
     /// The gate is locked to the other value.
     Locked,
-    /// With it, `gate` is on and `required` is off, and so it is with some more.
+    /// Because of the gate, `gate` is on and `required` is off, and so are this many more pairs.
     Unmet {
         gate: &'static str,
         required: &'static str,

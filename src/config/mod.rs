@@ -58,5 +58,5 @@ pub(crate) use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `proxyutil.FullSyncPeriod` (v1.37)
 pub(crate) const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);

@@ -89,7 +89,7 @@ pub(super) fn empty_mode(
 
 /// Returns a warning of each deprecated flag that is set, as kube-proxy does.
 ///
-/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.36)
+/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.37)
 pub(super) fn deprecated(args: &RunArgs) -> impl Iterator<Item = ConfigNote> {
     let ports = ["healthz", "metrics"];
     let given = ports

@@ -3,7 +3,7 @@
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/server.go`,
-//! staging/src/k8s.io/component-base/logs/api/v1/options.go, `Validate` (v1.36)
+//! staging/src/k8s.io/component-base/logs/api/v1/options.go, `Validate` (v1.37)
 
 use std::net::SocketAddr;
 

@@ -172,7 +172,7 @@ const NODE_PORT_RANGE: &str = "manifests-node-port-range";
 /// Returns the encoding of API responses: the accepted content types, or the content type of
 /// requests if there are none.
 ///
-/// Upstream: k8s.io/client-go/rest/request.go, `NewRequest` (v1.36)
+/// Upstream: k8s.io/client-go/rest/request.go, `NewRequest` (v1.37)
 fn encoding(client: &ClientConnection) -> Encoding {
     Encoding::preferred(match client.accept_content_types.as_str() {
         "" => &client.content_type,
@@ -183,7 +183,7 @@ fn encoding(client: &ClientConnection) -> Encoding {
 /// Returns the rate limit of API requests. Zero, which is only possible in a flag, means the
 /// default, and a negative rate no limit.
 ///
-/// Upstream: k8s.io/client-go/rest/config.go, `RESTClientForConfigAndClient` (v1.36)
+/// Upstream: k8s.io/client-go/rest/config.go, `RESTClientForConfigAndClient` (v1.37)
 fn rate_limit(client: &ClientConnection) -> RateLimit {
     let defaults = RateLimit::default();
     RateLimit {

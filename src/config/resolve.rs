@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.37)
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

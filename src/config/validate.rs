@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.36)
+//! Upstream: pkg/proxy/apis/config/validation/validation.go (v1.37)
 
 use std::time::Duration;
 

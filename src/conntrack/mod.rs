@@ -11,7 +11,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.36)
+//! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.37)
 
 mod stale;
 

@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.36)
+//! Upstream: pkg/proxy/conntrack/cleanup.go, `CleanStaleEntries` (v1.37)
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};

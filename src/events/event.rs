@@ -5,7 +5,7 @@
 //!
 //! Upstream: cmd/kube-proxy/app/server.go, `Run`, `birthCry`;
 //! pkg/proxy/healthcheck/service_health.go, `SyncServices`;
-//! k8s.io/client-go/tools/events/event_recorder.go, `makeEvent` (v1.36)
+//! k8s.io/client-go/tools/events/event_recorder.go, `makeEvent` (v1.37)
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/tools/events/event_broadcaster.go (v1.36)
+//! Upstream: k8s.io/client-go/tools/events/event_broadcaster.go (v1.37)
 
 mod event;
 mod queue;

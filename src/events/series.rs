@@ -9,7 +9,7 @@
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/events/event_broadcaster.go, `recordToSink`, `finishSeries`,
-//! `refreshExistingEventSeries` (v1.36)
+//! `refreshExistingEventSeries` (v1.37)
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

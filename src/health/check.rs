@@ -4,7 +4,7 @@
 //! # Source
 //!
 //! Upstream: pkg/proxy/servicechangetracker.go, `HealthCheckNodePorts`;
-//! pkg/proxy/healthcheck/service_health.go, `hcHandler` (v1.36)
+//! pkg/proxy/healthcheck/service_health.go, `hcHandler` (v1.37)
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.36)
+//! Upstream: pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.37)
 //!
 //! Differs from upstream: kube-proxy retries a port in use only at the next sync, which may be an
 //! hour later, with an Event each time; closes all addresses of a port if one fails; and keeps the
@@ -261,7 +261,7 @@ impl CheckServers {
             }
             // "This field cannot be updated once set."
             //
-            // Upstream: staging/src/k8s.io/api/core/v1/types.go, `ServiceSpec` (v1.36)
+            // Upstream: staging/src/k8s.io/api/core/v1/types.go, `ServiceSpec` (v1.37)
             io::ErrorKind::AddrInUse => {
                 ". Delete one of the two Services, and create it with another \
                  spec.healthCheckNodePort: the API server does not allow to change it"

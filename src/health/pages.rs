@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `healthzHandler` (v1.36)
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `healthzHandler` (v1.37)
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};

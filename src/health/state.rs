@@ -8,7 +8,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/healthcheck/proxy_health.go` (v1.36)
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go` (v1.37)
 //!
 //! Differs from upstream: in kube-proxy a successful sync completes requests after its start as
 //! well, and syncs that fail without a request, such as the first one, never make it unhealthy.

@@ -4,7 +4,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/conntrack/sysctls.go, `SetSysctls` (v1.36)
+//! Upstream: pkg/proxy/conntrack/sysctls.go, `SetSysctls` (v1.37)
 //!
 //! Differs from upstream: the number of buckets is set by its sysctl and not by the parameter of
 //! the module. Both set the same number, and `/sys` need not be writable.
@@ -107,7 +107,7 @@ impl ConntrackSettings {
     /// Returns the desired maximum of entries; 0 leaves it unchanged. If the number of processors
     /// leads beyond [`MOST_SCALED`], `min` is ignored.
     ///
-    /// Upstream: pkg/proxy/conntrack/sysctls.go, `getConntrackMax` (v1.36)
+    /// Upstream: pkg/proxy/conntrack/sysctls.go, `getConntrackMax` (v1.37)
     fn most_entries(&self, processors: u32) -> u32 {
         match self.max_per_core.saturating_mul(processors) {
             0 => 0,
@@ -183,7 +183,7 @@ mod tests {
         udp_stream_timeout: Duration::ZERO,
     };
 
-    /// Upstream: pkg/proxy/conntrack/sysctls_test.go, `TestGetConntrackMax` (v1.36)
+    /// Upstream: pkg/proxy/conntrack/sysctls_test.go, `TestGetConntrackMax` (v1.37)
     #[test]
     fn conntrack_max_scales_with_cores_between_two_limits() {
         let most = |max_per_core, min, processors| {

@@ -40,7 +40,7 @@ pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
 /// Interface that kube-proxy's ipvs mode does not remove. While it has the address of a Service
 /// that was deleted, packets to that address end on this node. The virtual servers remain as well.
 ///
-/// Upstream: pkg/proxy/ipvs/proxier.go, `defaultDummyDevice` (v1.36)
+/// Upstream: pkg/proxy/ipvs/proxier.go, `defaultDummyDevice` (v1.37)
 pub(crate) const IPVS_INTERFACE: &str = "kube-ipvs0";
 
 /// Remedy for leftovers of ipvs mode, for logs. They are not removed automatically: that takes

@@ -3,7 +3,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/util/oom/oom_linux.go, `applyOOMScoreAdj` (v1.36)
+//! Upstream: pkg/util/oom/oom_linux.go, `applyOOMScoreAdj` (v1.37)
 //! Upstream: Go's standard library raises the limit of open files: src/os/rlimit.go (Go 1.26)
 
 use std::cell::Cell;

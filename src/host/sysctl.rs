@@ -170,7 +170,7 @@ impl Sysctls {
 
     /// Reports whether this node cannot have addresses of a family.
     ///
-    /// Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCheckSupported` (v1.36)
+    /// Upstream: `cmd/kube-proxy/app/server_linux.go`, `platformCheckSupported` (v1.37)
     pub fn lacks(&self, family: IpFamily) -> bool {
         let has_ipv6 =
             || Path::new("/proc/net/if_inet6").exists() && self.read(DISABLE_IPV6).ok() != Some(1);

@@ -2,8 +2,8 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/endpointslicecache.go, `endpointInfoByServicePort`, `addEndpoints` (v1.36)
-//! Upstream: pkg/proxy/endpointschangetracker.go, `getLastChangeTriggerTime` (v1.36)
+//! Upstream: pkg/proxy/endpointslicecache.go, `endpointInfoByServicePort`, `addEndpoints` (v1.37)
+//! Upstream: pkg/proxy/endpointschangetracker.go, `getLastChangeTriggerTime` (v1.37)
 
 use std::sync::Arc;
 use std::time::SystemTime;

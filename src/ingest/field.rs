@@ -3,7 +3,7 @@
 //!
 //! An invalid source range must not admit clients that it was meant to keep out.
 //!
-//! Upstream: pkg/proxy/util/utils.go, `GetClusterIPByFamily`, `MapIPsByIPFamily` (v1.36)
+//! Upstream: pkg/proxy/util/utils.go, `GetClusterIPByFamily`, `MapIPsByIPFamily` (v1.37)
 
 use std::collections::HashSet;
 use std::net::IpAddr;

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto (v1.36)
+//! Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto (v1.37)
 
 use std::borrow::Cow;
 use std::fmt;

@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.36)
+//! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.37)
 
 mod diagnostic;
 mod endpoint_slice;

@@ -2,8 +2,8 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/util/node/node.go, `GetNodeHostIPs` (v1.36)
-//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `NodeEligible` (v1.36)
+//! Upstream: pkg/util/node/node.go, `GetNodeHostIPs` (v1.37)
+//! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `NodeEligible` (v1.37)
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -12,7 +12,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/api/core/v1/generated.proto, k8s.io/api/discovery/v1/generated.proto (v1.36)
+//! Upstream: k8s.io/api/core/v1/generated.proto, k8s.io/api/discovery/v1/generated.proto (v1.37)
 
 use prost::Message;
 use serde::Deserialize;

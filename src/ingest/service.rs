@@ -5,8 +5,8 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/serviceport.go, `newBaseServiceInfo` (v1.36)
-//! Upstream: pkg/proxy/util/utils.go, `ShouldSkipService` (v1.36)
+//! Upstream: pkg/proxy/serviceport.go, `newBaseServiceInfo` (v1.37)
+//! Upstream: pkg/proxy/util/utils.go, `ShouldSkipService` (v1.37)
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -140,7 +140,7 @@ fn policy(text: &str) -> TrafficPolicy {
 /// Returns the external policy, which only Services with a NodePort, a load balancer or external
 /// IPs have.
 ///
-/// Upstream: pkg/api/v1/service/util.go, `ExternalPolicyLocal`, `ExternallyAccessible` (v1.36)
+/// Upstream: pkg/api/v1/service/util.go, `ExternalPolicyLocal`, `ExternallyAccessible` (v1.37)
 fn external_policy(spec: &ServiceSpec) -> TrafficPolicy {
     match spec.type_.as_str() {
         "LoadBalancer" | "NodePort" => policy(&spec.external_traffic_policy),

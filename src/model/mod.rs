@@ -7,7 +7,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpoint.go (v1.36)
+//! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpoint.go (v1.37)
 
 mod object;
 mod state;

@@ -63,7 +63,7 @@ pub struct ServicePort {
 impl Service {
     /// Reports whether clients outside the cluster can reach `port`.
     ///
-    /// Upstream: pkg/proxy/serviceport.go, `ExternallyAccessible` (v1.36)
+    /// Upstream: pkg/proxy/serviceport.go, `ExternallyAccessible` (v1.37)
     pub fn is_externally_accessible(&self, port: &ServicePort) -> bool {
         port.node_port.is_some()
             || !self.load_balancer_ips.is_empty()
@@ -303,7 +303,7 @@ impl fmt::Debug for ServiceName {
 /// [`Display`](fmt::Display) writes `namespace/name:port`, or `namespace/name` without a port
 /// name. The protocol is not part of it: a TCP and a UDP port can have the same spelling.
 ///
-/// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.36)
+/// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.37)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServicePortName<'a> {
     /// Service.

@@ -33,7 +33,7 @@ pub(super) fn rule_counts(options: &Options) -> RuleCounts {
 /// outside; the first rule keeps other hosts from reaching programs that listen on localhost.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Drop the packets in INVALID state"
-/// and "block incoming localnet connections" (v1.36)
+/// and "block incoming localnet connections" (v1.37)
 pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
     if fills_kube_firewall(options) {
         RuleWriter::append(buf, KUBE_FIREWALL)
@@ -69,7 +69,7 @@ pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
 /// network, is not masqueraded twice.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Install the kubernetes-specific
-/// postrouting rules" (v1.36)
+/// postrouting rules" (v1.37)
 pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
     let mark = options.masquerade.mark();
     RuleWriter::append(buf, KUBE_POSTROUTING)
@@ -99,7 +99,7 @@ pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
 /// of the node must be treated as a cluster IP.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
-/// chain" (v1.36)
+/// chain" (v1.37)
 pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
     let write = |write: &dyn Fn(RuleWriter<'_>)| {
         let mut buf = Vec::new();

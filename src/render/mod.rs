@@ -43,7 +43,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
 
 mod applied;

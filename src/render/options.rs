@@ -16,7 +16,7 @@ use crate::rules::Backend;
 /// in these have no comments: comments would be 40 % of the text, and of the memory of the legacy
 /// backend.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `largeClusterEndpointsThreshold` (v1.37)
 pub const LARGE_CLUSTER_ENDPOINTS: usize = 1000;
 
 /// Options and node facts that shape the rules of all Services of one family.
@@ -174,7 +174,7 @@ pub enum LocalhostNodePorts {
 /// Treatment of packets in the conntrack state INVALID. Read from the kernel once, when a process
 /// starts.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.36), which also reads it once
+/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.37), which also reads it once
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidPackets {
     /// Dropped: forwarded without NAT they would make the peer reset a good connection.
@@ -238,7 +238,7 @@ impl Counter {
     /// same.
     ///
     /// Upstream: pkg/proxy/metrics/metrics.go, `IPTablesCTStateInvalidDroppedNFAcctCounter` and
-    /// `LocalhostNodePortAcceptedNFAcctCounter` (v1.36)
+    /// `LocalhostNodePortAcceptedNFAcctCounter` (v1.37)
     pub const fn name(self) -> &'static str {
         match self {
             Self::InvalidDropped => "ct_state_invalid_dropped_pkts",

@@ -3,7 +3,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36). Readers also know the
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37). Readers also know the
 //! comments that releases up to 1.23 had in `KUBE-XLB-*`.
 
 use std::fmt;
@@ -79,7 +79,7 @@ impl ChainKind {
 /// Reports whether a chain of the nat table is a Service chain, of any release, or a tree chain,
 /// whose name begins like one. A Service chain is stale if no Service has it now.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `isServiceChainName` (v1.37)
 pub fn is_service_chain(name: &str) -> bool {
     ChainKind::of(name).is_some()
 }
@@ -143,7 +143,7 @@ impl fmt::Display for ServiceChain {
 /// Hashes a service port and, for the chains of its endpoints, the endpoint.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `portProtoHash`, `servicePortEndpointChainName`
-/// (v1.36)
+/// (v1.37)
 #[derive(Debug, Clone)]
 pub(crate) struct ChainHasher {
     /// State after the service port's name and protocol: hashes of endpoints continue from here.

@@ -38,7 +38,7 @@ pub(crate) const KUBE_FIREWALL: &str = "KUBE-FIREWALL";
 /// Canary: an empty chain in the tables mangle, nat and filter. If it is missing, a program has
 /// deleted the chains of the table. (`iptables -F` alone deletes rules and leaves chains.)
 ///
-/// Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
+/// Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.37)
 pub const KUBE_PROXY_CANARY: &str = "KUBE-PROXY-CANARY";
 
 /// Dispatch and fixed chains of the filter table, without [`KUBE_FIREWALL`]. Every full restore
@@ -65,7 +65,7 @@ pub(crate) const NODE_PORTS_COMMENT: &str =
 
 /// Chains of the nat table that only a proxy in mode ipvs has.
 ///
-/// Upstream: pkg/proxy/ipvs/proxier.go, `kubeLoadBalancerChain`, `kubeNodePortChain` (v1.36)
+/// Upstream: pkg/proxy/ipvs/proxier.go, `kubeLoadBalancerChain`, `kubeNodePortChain` (v1.37)
 pub(crate) const IPVS_CHAINS: [&str; 2] = ["KUBE-LOAD-BALANCER", "KUBE-NODE-PORT"];
 
 /// Chain of one table to which every Service may add rules.
@@ -184,7 +184,7 @@ const FIREWALL: &str = "-j KUBE-FIREWALL";
 /// up first.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `iptablesJumpChains`, `iptablesKubeletJumpChains`
-/// (v1.36)
+/// (v1.37)
 pub const JUMPS: [Jump; 14] = [
     Jump::filter("INPUT", EXTERNAL_SERVICES),
     Jump::filter("FORWARD", EXTERNAL_SERVICES),

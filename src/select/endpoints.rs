@@ -104,7 +104,7 @@ impl<'a> PortEndpoints<'_, 'a> {
     /// Differs from upstream: slices are visited in the order of their names. kube-proxy visits
     /// them in the random order of a map, so that the winner is random.
     ///
-    /// Upstream: pkg/proxy/endpointslicecache.go, `addEndpoints` (v1.36)
+    /// Upstream: pkg/proxy/endpointslicecache.go, `addEndpoints` (v1.37)
     pub fn merge(self) -> Vec<Candidate<'a>> {
         let mut candidates = Vec::with_capacity(self.count());
         candidates.extend(self.all().map(|(endpoint, number)| Candidate {
@@ -131,7 +131,7 @@ impl<'a> PortEndpoints<'_, 'a> {
 /// Returns the number of distinct addresses of ready endpoints on this node, for health check node
 /// ports. Terminating endpoints do not count, even where they are used as fallback.
 ///
-/// Upstream: pkg/proxy/endpointschangetracker.go, `LocalReadyEndpoints` (v1.36)
+/// Upstream: pkg/proxy/endpointschangetracker.go, `LocalReadyEndpoints` (v1.37)
 pub(crate) fn local_ready(state: &ServiceState) -> usize {
     let groups = EndpointGroups::of(state);
     let endpoints = groups.ports().flat_map(PortEndpoints::merge);
@@ -181,7 +181,7 @@ pub struct Selection<'a> {
 /// outside the cluster. Policy Local applies if the internal policy is Local, or if the external
 /// one is and the port is reachable from outside.
 ///
-/// Upstream: pkg/proxy/topology.go, `CategorizeEndpoints` (v1.36)
+/// Upstream: pkg/proxy/topology.go, `CategorizeEndpoints` (v1.37)
 pub fn select<'a>(
     mut candidates: Vec<Candidate<'a>>,
     service: &Service,
@@ -271,7 +271,7 @@ impl<'a> HintScope<'a> {
     /// Returns the scope that follows from the hints of all ready endpoints, on a node with this
     /// topology.
     ///
-    /// Upstream: pkg/proxy/topology.go, `topologyModeFromHints` (v1.36)
+    /// Upstream: pkg/proxy/topology.go, `topologyModeFromHints` (v1.37)
     fn of<'e>(ready: impl Iterator<Item = &'e Endpoint>, topology: &'a Topology) -> Self {
         let zone = topology.zone.as_deref();
         let mut tally = Tally {

@@ -5,7 +5,7 @@
 //! A table counts as flushed only if the output of the iptables binary shows it: an unprintable
 //! rule or a failure of the binary is no reason to rewrite all rules.
 //!
-//! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.36)
+//! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.37)
 //!
 //! Differs from upstream: one flushed table is enough for a restore at once. kube-proxy waits up to
 //! five seconds for all tables to be flushed. Tables that are flushed later are found by change

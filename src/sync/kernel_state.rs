@@ -75,7 +75,7 @@ pub(super) struct KernelRules {
 /// An iptables binary failed in a transient way, or a query of a jump failed. A retry may succeed.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Failed to execute iptables-save:
-/// stale chains will not be deleted" (v1.36)
+/// stale chains will not be deleted" (v1.37)
 pub(super) async fn read_rules(
     iptables: &impl Iptables,
     scope: ReadScope<'_>,

@@ -29,7 +29,7 @@
 //! - Detection by table sizes, on legacy iptables: shows that a table changed, not which chains.
 //! - Unprintable: a rule that an iptables binary cannot print, and its chain and table.
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.36); KEP: kep.k8s.io/3453
+//! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
 mod bisect;
 mod compare;

@@ -7,7 +7,7 @@
 //! 50 %, a sync that took 100 ms and as much CPU time owes 200 - 100 = 100 ms. With a credit of
 //! 30 ms, the gap is 70 ms.
 //!
-//! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.36)
+//! Upstream: pkg/proxy/runner/bounded_frequency_runner.go (v1.37)
 //!
 //! Differs from upstream: the first retry comes after a second, and the delay doubles up to the
 //! sync period. kube-proxy retries after a whole sync period. Most failures are short, and until a

@@ -187,7 +187,7 @@ fn is_all(network: &IpNet) -> bool {
     network.prefix_len() == 0
 }
 
-/// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.36)
+/// Upstream: pkg/proxy/util/nodeport_addresses.go, `ContainsIPv4Loopback` (v1.37)
 fn includes_loopback(network: &IpNet) -> bool {
     let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
     network.network().is_loopback() || network.contains(&loopback)

@@ -61,7 +61,7 @@ impl Reporter {
     /// Creates the metrics of the family with all of their labels, and reports its first sync as
     /// queued, even before all objects are listed.
     ///
-    /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.36)
+    /// Upstream: pkg/proxy/iptables/proxier.go, `SyncLoop` (v1.37)
     pub(super) fn serving(&self) {
         let reasons = FullReason::ALL.map(FullReason::as_str);
         let causes = QuarantineCause::ALL.map(QuarantineCause::as_str);

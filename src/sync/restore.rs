@@ -97,7 +97,7 @@ impl<I: Iptables> Syncer<I> {
     /// call, the first failure becomes a notice.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
-    /// (v1.36)
+    /// (v1.37)
     async fn make_counters(&mut self, options: &mut Options) {
         let (mut counters, mut first_failure) = (Counters::NONE, None);
         for counter in Counter::ALL {

@@ -5,7 +5,7 @@
 //! # Source
 //!
 //! Upstream: klog internal/buffer/buffer.go, `FormatHeader`; internal/serialize/keyvalues.go;
-//! `staging/src/k8s.io/component-base/logs/json/json.go` (v1.36)
+//! `staging/src/k8s.io/component-base/logs/json/json.go` (v1.37)
 //!
 //! Differs from upstream: times are in UTC, and values of several lines are quoted. klog writes
 //! such values in a block of lines.

@@ -11,7 +11,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/servicechangetracker.go, pkg/proxy/endpointschangetracker.go (v1.36)
+//! Upstream: pkg/proxy/servicechangetracker.go, pkg/proxy/endpointschangetracker.go (v1.37)
 //! KEP: kep.k8s.io/3453
 
 mod allowances;

@@ -195,7 +195,7 @@ impl Cluster {
 
     /// Writes kube-proxy's objects as `kubeadm init` does.
     ///
-    /// Upstream: cmd/kubeadm/app/phases/addons/proxy/proxy.go, `EnsureProxyAddon` (v1.36)
+    /// Upstream: cmd/kubeadm/app/phases/addons/proxy/proxy.go, `EnsureProxyAddon` (v1.37)
     pub fn install_kube_proxy(&self) {
         self.run("kubeadm init phase addon kube-proxy --config kubeadm.yaml");
     }

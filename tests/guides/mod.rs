@@ -269,7 +269,7 @@ fn selected(cluster: &Cluster, name: &str) -> Vec<String> {
 
 /// Reports whether all expressions of a term match. A missing label is in no list.
 ///
-/// Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity (v1.36)
+/// Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity (v1.37)
 fn matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term["matchExpressions"].as_array().unwrap();
     expressions.iter().all(|expression| {

@@ -32,7 +32,7 @@ fn count(scene: &Scene, wanted: &[&str]) {
 }
 
 /// Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestNoEndpointsMetric`,
-/// `TestProxierMetricsIPTablesTotalRules` (v1.36)
+/// `TestProxierMetricsIPTablesTotalRules` (v1.37)
 #[test]
 fn gauges_count_what_kube_proxy_counts() {
     if !machine_has(Need::Upstream) {

@@ -113,7 +113,7 @@ impl Daemon {
     /// again. Such a one serves other endpoints until its Node changes; it is started again.
     ///
     /// Upstream: cmd/kube-proxy/app/server.go, `Run`; pkg/proxy/config/config.go,
-    /// `handleNodeEvent` (v1.36)
+    /// `handleNodeEvent` (v1.37)
     pub fn start_in_zone(
         program: &Program,
         netns: &Netns,

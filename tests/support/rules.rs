@@ -28,14 +28,14 @@ pub fn saved(netns: &Netns, backend: Backend, family: Family) -> String {
 
 /// The name of a service chain: `KUBE-SVC-`, `-SVL-`, `-EXT-` or `-FW-` of a service port.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, portProtoHash (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, portProtoHash (v1.37)
 pub fn service_chain(prefix: &str, service_port: &str, protocol: &str) -> String {
     format!("{prefix}{}", hash(&[service_port, protocol]))
 }
 
 /// The name of an endpoint's chain.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, servicePortEndpointChainName (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, servicePortEndpointChainName (v1.37)
 pub fn endpoint_chain(service_port: &str, protocol: &str, endpoint: &str) -> String {
     format!("KUBE-SEP-{}", hash(&[service_port, protocol, endpoint]))
 }

@@ -4,7 +4,7 @@
 //! The program is the only one besides those of iptables that a command runs. It gets two
 //! directories with a file for each family, which are deleted however it ends.
 //!
-//! Upstream: staging/src/k8s.io/kubectl/pkg/cmd/diff/diff.go, `getCommand` (v1.36)
+//! Upstream: staging/src/k8s.io/kubectl/pkg/cmd/diff/diff.go, `getCommand` (v1.37)
 //!
 //! Differs from upstream: words are split as by a shell, so that quotes protect blanks. kubectl
 //! splits at blanks, and drops parameters with quotes or anything else but letters, digits, `-`

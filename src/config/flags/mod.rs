@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.37)
 
 mod inspect;
 mod render;

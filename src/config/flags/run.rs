@@ -95,7 +95,7 @@ impl RunArgs {
 
     /// Returns the selected action; `None` if `--cleanup` and `--init-only` are both set.
     ///
-    /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.36)
+    /// Upstream: `cmd/kube-proxy/app/options.go`, `Run` (v1.37)
     ///
     /// Differs from upstream: there, `--cleanup` wins over `--init-only`. `--cleanup` removes the
     /// rules that `--init-only` prepares the node for, so giving both is a mistake.
@@ -113,7 +113,7 @@ impl RunArgs {
 /// the server; any other port only completes an address that has none. A disabled server is
 /// written as `off`, because an empty address in a file means the default.
 ///
-/// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.36)
+/// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.37)
 ///
 /// Differs from upstream: its help says that an empty address disables the server, but there it
 /// means the default, and without metrics it ends with an error. A file that upstream writes lacks

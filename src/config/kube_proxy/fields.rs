@@ -9,7 +9,7 @@
 //! # Source
 //!
 //! Upstream: pkg/proxy/apis/config/v1alpha1/defaults.go, `SetDefaults_KubeProxyConfiguration`,
-//! `cmd/kube-proxy/app/server_linux.go`, `platformApplyDefaults` (v1.36)
+//! `cmd/kube-proxy/app/server_linux.go`, `platformApplyDefaults` (v1.37)
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: staging/src/k8s.io/kube-proxy/config/v1alpha1/types.go (v1.36)
+//! Upstream: staging/src/k8s.io/kube-proxy/config/v1alpha1/types.go (v1.37)
 
 mod fields;
 mod sections;

@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: staging/src/k8s.io/component-base/logs/api/v1/types.go (v1.36), for logging
+//! Upstream: staging/src/k8s.io/component-base/logs/api/v1/types.go (v1.37), for logging
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.36)
+//! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.37)
 
 use std::path::PathBuf;
 
@@ -192,7 +192,7 @@ impl Unreadable {
 /// Content of `/configz`: a configuration by its API group, with fields in the order of upstream's
 /// types.
 ///
-/// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.36)
+/// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.37)
 #[derive(Serialize)]
 struct Configz<'a> {
     #[serde(rename = "kubeproxy.config.k8s.io")]

@@ -118,7 +118,7 @@ impl SettingKind {
 
     /// Formats a value as Go does. An unset one is the zero of the flag's type.
     ///
-    /// Upstream: `staging/src/k8s.io/apiserver/pkg/server/flagz/flagreader.go` (v1.36)
+    /// Upstream: `staging/src/k8s.io/apiserver/pkg/server/flagz/flagreader.go` (v1.37)
     pub(super) fn text(self, value: &Value) -> String {
         match value {
             Value::Null => match self {
@@ -211,7 +211,7 @@ fn joined(items: impl Iterator<Item = String>) -> String {
 
 /// Value of `--version`.
 ///
-/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.36)
+/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.37)
 ///
 /// Differs from upstream: only the version of this program is ever reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Every field of a file: its value if absent, `null` or zero, and the note on it if it is set.
 //!
-//! Upstream: pkg/proxy/apis/config/v1alpha1/defaults_test.go (v1.36)
+//! Upstream: pkg/proxy/apis/config/v1alpha1/defaults_test.go (v1.37)
 
 use super::*;
 use crate::config::kube_proxy::{self, KubeProxyConfiguration};

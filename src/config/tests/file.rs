@@ -1,7 +1,7 @@
 //! Configuration files: decoding, ignored fields, and the files of kubeadm, kind and EKS.
 //!
 //! Upstream: `cmd/kube-proxy/app/options_test.go`,
-//! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.36)
+//! `pkg/proxy/apis/config/v1alpha1/defaults_test.go` (v1.37)
 
 use std::time::Duration;
 

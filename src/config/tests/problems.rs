@@ -1,6 +1,6 @@
 //! Errors of every validated field, in a file and as a flag.
 //!
-//! Upstream: pkg/proxy/apis/config/validation/validation_test.go (v1.36)
+//! Upstream: pkg/proxy/apis/config/validation/validation_test.go (v1.37)
 
 use super::*;
 

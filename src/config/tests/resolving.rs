@@ -1,7 +1,7 @@
 //! Resolved configuration of flags, and errors for invalid ones.
 //!
 //! Upstream: pkg/proxy/apis/config/validation/validation.go,
-//! `cmd/kube-proxy/app/options_test.go` (v1.36)
+//! `cmd/kube-proxy/app/options_test.go` (v1.37)
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Servers over real sockets of the loopback interface.
 //!
 //! Upstream: `pkg/proxy/healthcheck/healthcheck_test.go`, `TestServer`,
-//! `TestServerWithSelectiveListeningAddress` (v1.36)
+//! `TestServerWithSelectiveListeningAddress` (v1.37)
 
 use std::net::TcpListener as Blocker;
 use std::time::Duration;

@@ -95,7 +95,7 @@ impl Binaries {
 
     /// Checks that the kernel supports this family, by listing one chain of the nat table.
     ///
-    /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.36)
+    /// Upstream: `pkg/util/iptables/iptables.go`, `Present` (v1.37)
     pub async fn probe(&self) -> Result<(), RunError> {
         let mut args = WAIT_ARGS.to_vec();
         args.extend(["-S", "POSTROUTING", "-t", "nat"]);

@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/conntrack/conntrack.go (v1.36)
+//! Upstream: pkg/proxy/conntrack/conntrack.go (v1.37)
 //! Linux: net/netfilter/nf_conntrack_netlink.c, net/netlink/af_netlink.c
 
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 
 /// Maximum dumps per filter if the table changes during each.
 ///
-/// Upstream: pkg/proxy/conntrack/conntrack.go, `ListEntries` (v1.36)
+/// Upstream: pkg/proxy/conntrack/conntrack.go, `ListEntries` (v1.37)
 const TRIES: u32 = 5;
 
 /// Maximum entries per batch of deletions: all replies have to fit into the socket's buffer, of

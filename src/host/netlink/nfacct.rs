@@ -4,7 +4,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/util/nfacct (v1.36)
+//! Upstream: pkg/proxy/util/nfacct (v1.37)
 //! Linux: include/uapi/linux/netfilter/nfnetlink_acct.h
 
 use nix::errno::Errno;

@@ -7,7 +7,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/nftables/cleanup.go, `CleanupLeftovers` (v1.36)
+//! Upstream: pkg/proxy/nftables/cleanup.go, `CleanupLeftovers` (v1.37)
 //! Linux: include/uapi/linux/netfilter/nf_tables.h
 //! Linux: net/netfilter/nf_tables_api.c, `nft_commit_notify`, `nf_tables_gen_notify`: the objects
 //! of a transaction come first, then one message with the new generation. All of them carry the

@@ -1,7 +1,7 @@
 //! What an EndpointSlice object amounts to.
 //!
 //! Upstream: `pkg/proxy/endpointslicecache_test.go`, `TestEndpointInfoByServicePort`,
-//! `TestEndpointsMapFromESC` (v1.36)
+//! `TestEndpointsMapFromESC` (v1.37)
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! those of the decoder.
 //!
 //! Upstream: k8s.io/api/core/v1/generated.proto, k8s.io/api/discovery/v1/generated.proto,
-//! k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto (v1.36)
+//! k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto (v1.37)
 
 use std::collections::BTreeMap;
 

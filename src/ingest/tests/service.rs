@@ -1,7 +1,7 @@
 //! What a Service object amounts to.
 //!
-//! Upstream: `pkg/proxy/servicechangetracker_test.go`, `TestServiceToServiceMap` (v1.36)
-//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestBadIPs` (v1.36)
+//! Upstream: `pkg/proxy/servicechangetracker_test.go`, `TestServiceToServiceMap` (v1.37)
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestBadIPs` (v1.37)
 
 use std::fmt::Write as _;
 

@@ -6,9 +6,9 @@
 //! # Source
 //!
 //! Upstream: pkg/apis/core/validation/validation.go, `validateUpgradeDowngradeClusterIPs`,
-//! `validateUpgradeDowngradeIPFamilies`, `validateLoadBalancerClassField` (v1.36)
+//! `validateUpgradeDowngradeIPFamilies`, `validateLoadBalancerClassField` (v1.37)
 //!
-//! Upstream: pkg/apis/discovery/validation/validation.go, `ValidateEndpointSliceUpdate` (v1.36)
+//! Upstream: pkg/apis/discovery/validation/validation.go, `ValidateEndpointSliceUpdate` (v1.37)
 
 use serde_json::Value;
 

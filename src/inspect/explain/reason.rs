@@ -4,7 +4,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36). Until 1.25, packets outside
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37). Until 1.25, packets outside
 //! of `loadBalancerSourceRanges` and those without a local endpoint were marked, and dropped in
 //! `KUBE-FIREWALL`.
 

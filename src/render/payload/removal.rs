@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/iptables/cleanup.go, `cleanupLeftoversForFamily` (v1.36)
+//! Upstream: pkg/proxy/iptables/cleanup.go, `cleanupLeftoversForFamily` (v1.37)
 //!
 //! Differs from upstream: entry jumps of older versions and duplicate ones are removed as well. A
 //! chain that a third-party rule references is emptied and stays. kube-proxy would try to delete

@@ -75,7 +75,7 @@ fn endpoints_with_chains<'a>(plan: &Plan<'a>) -> Vec<EndpointWithChain<'a>> {
 /// come back to it: with its own address as their source, it would answer itself directly.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Generate the per-endpoint chains"
-/// (v1.36)
+/// (v1.37)
 fn write_endpoints(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
@@ -106,7 +106,7 @@ fn write_endpoints(
 /// each endpoint: the first ones match clients that the endpoint has served within the timeout.
 /// The others select one of the endpoints with equal probability.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `writeServiceToEndpointRules` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `writeServiceToEndpointRules` (v1.37)
 fn write_endpoint_jumps(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
@@ -164,7 +164,7 @@ fn begin_endpoint_jump<'s>(
 /// back through this node.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up internal traffic handling"
-/// (v1.36)
+/// (v1.37)
 fn begin_policy_chain(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
@@ -199,7 +199,7 @@ fn begin_policy_chain(
 /// packets from this node itself: these get any endpoint, as with policy Cluster.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up external traffic handling"
-/// (v1.36)
+/// (v1.37)
 fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let name = plan.name;
     let cluster = plan.chain(ChainKind::Cluster);
@@ -244,7 +244,7 @@ fn write_external(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) 
 /// have it as their source. The last rule has no target: its comment says where other traffic is
 /// dropped.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall chain" (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Set up firewall chain" (v1.37)
 fn write_source_ranges(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let name = plan.name;
     let external = plan.chain(ChainKind::External);
@@ -283,7 +283,7 @@ fn write_source_ranges(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opti
 /// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without
 /// a match.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.37)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EvenShare {
     /// Number of endpoints from this one to the last.

@@ -15,7 +15,7 @@ use crate::ruleset::{ChainKind, DispatchChain, DispatchDestination, PortComment}
 /// Writes the rules of the nat table: jumps to the Service's chains.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Capture the clusterIP", "Capture
-/// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.36)
+/// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.37)
 pub(super) fn write_nat(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
@@ -95,7 +95,7 @@ fn write_node_port(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options)
 /// Writes the rules of the filter table: frontends without usable endpoints, load balancer traffic
 /// from outside of the source ranges, and health checks.
 ///
-/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+/// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
@@ -140,7 +140,7 @@ pub(super) fn write_filter(rules: &mut ServiceRules, plan: &Plan<'_>, options: &
 
 /// Returns the external IPs that get rules.
 ///
-/// Upstream: pkg/features/kube_features.go, `AllowServiceExternalIPs` (v1.36)
+/// Upstream: pkg/features/kube_features.go, `AllowServiceExternalIPs` (v1.37)
 fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
     match options.external_ips {
         ExternalIps::Served => &service.external_ips,

@@ -4,7 +4,7 @@
 //! Kept separate from the writers so that a policy can be read, and tested, without knowing its
 //! rules.
 //!
-//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.36)
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -150,7 +150,7 @@ impl<'a> Plan<'a> {
     /// Returns the numbers that the port adds to the sums over all ports.
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`,
-    /// `serviceNoLocalEndpointsTotalInternal` and `-External` (v1.36)
+    /// `serviceNoLocalEndpointsTotalInternal` and `-External` (v1.37)
     pub(super) fn totals(&self) -> ServiceTotals {
         ServiceTotals {
             endpoints: self.selection.candidates.len(),

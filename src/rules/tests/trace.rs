@@ -3,7 +3,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.36)
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `TestTracePacket` has the idea (v1.37)
 
 use crate::net::Protocol;
 use crate::rules::{

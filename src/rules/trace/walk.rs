@@ -9,7 +9,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `iptablesTracer` has the idea (v1.36)
+//! Upstream: `pkg/proxy/iptables/proxier_test.go`, `iptablesTracer` has the idea (v1.37)
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The number of endpoints that load balancers are told.
 //!
-//! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestGetLocalEndpointIPs` (v1.36)
+//! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestGetLocalEndpointIPs` (v1.37)
 
 use super::*;
 

@@ -19,7 +19,7 @@ struct Choice {
     has_any: bool,
 }
 
-/// Upstream: pkg/proxy/topology.go, `CategorizeEndpoints`, by its comments (v1.36)
+/// Upstream: pkg/proxy/topology.go, `CategorizeEndpoints`, by its comments (v1.37)
 fn reference(endpoints: &[Endpoint], service: &Service, zone: Option<&str>) -> Choice {
     let those = |wanted: &dyn Fn(&Endpoint) -> bool| -> BTreeSet<usize> {
         let numbered = endpoints.iter().enumerate();

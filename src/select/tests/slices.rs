@@ -1,7 +1,7 @@
 //! Slices become one sorted list without duplicates.
 //!
 //! Upstream: `pkg/proxy/endpointslicecache_test.go`, `TestEndpointsMapFromESC`,
-//! `TestEndpointInfoByServicePort` (v1.36)
+//! `TestEndpointInfoByServicePort` (v1.37)
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Upstream's cases, one row each.
 //!
-//! Upstream: `pkg/proxy/topology_test.go`, `TestCategorizeEndpoints` (v1.36)
+//! Upstream: `pkg/proxy/topology_test.go`, `TestCategorizeEndpoints` (v1.37)
 
 use super::*;
 

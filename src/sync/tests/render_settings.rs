@@ -1,7 +1,7 @@
 //! Options that result from flags, the Node and the addresses of the node.
 //!
 //! Upstream: `pkg/proxy/util/nodeport_addresses_test.go`, `TestGetNodeIPs`,
-//! `TestContainsIPv4Loopback` (v1.36)
+//! `TestContainsIPv4Loopback` (v1.37)
 
 use super::*;
 use crate::model::{Node, Topology};

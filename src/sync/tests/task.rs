@@ -1,6 +1,6 @@
 //! Main loop of a family, in simulated time.
 //!
-//! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.36)
+//! Upstream: `pkg/proxy/runner/bounded_frequency_runner_test.go` (v1.37)
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};

@@ -9,7 +9,7 @@
 //! Upstream: `cmd/kube-proxy/app/server.go`, `serveMetrics`,
 //! `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`,
 //! `staging/src/k8s.io/apiserver/pkg/server/routes/flags.go`,
-//! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.36)
+//! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.37)
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -6,7 +6,7 @@
 //!
 //! Upstream: `staging/src/k8s.io/apiserver/pkg/server/flagz/flagz.go`,
 //! `staging/src/k8s.io/apiserver/pkg/server/statusz/statusz.go`,
-//! `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` (v1.36)
+//! `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` (v1.37)
 //!
 //! Differs from upstream: the separator between names and values is fixed, which upstream picks at
 //! random; there is no Go version; and the first acceptable type wins, as `q` is ignored.

@@ -8,7 +8,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `staging/src/k8s.io/component-base/metrics/version_parser.go` (v1.36)
+//! Upstream: `staging/src/k8s.io/component-base/metrics/version_parser.go` (v1.37)
 //!
 //! Differs from upstream: `kubernetes_build_info` has the version of the API server, and no Go
 //! version, commit or date; the last two would make two builds of one source differ. Prometheus

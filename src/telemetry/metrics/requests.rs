@@ -5,7 +5,7 @@
 //! # Source
 //!
 //! Upstream: `staging/src/k8s.io/component-base/metrics/prometheus/restclient/metrics.go`,
-//! `staging/src/k8s.io/client-go/rest/request.go` (v1.36)
+//! `staging/src/k8s.io/client-go/rest/request.go` (v1.37)
 //!
 //! Differs from upstream: the duration of a request ends with the head of the response, since
 //! lists are decoded while they arrive.

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
+//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.37)
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 //!
 //! # Source
 //!
-//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.36)
+//! Upstream: `pkg/proxy/metrics/metrics.go` (v1.37)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

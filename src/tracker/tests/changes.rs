@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestCheckoutChanges`,
 //! `TestEndpointSliceUpdate`; pkg/proxy/servicechangetracker_test.go,
-//! `TestServiceCacheLeaks` (v1.36)
+//! `TestServiceCacheLeaks` (v1.37)
 
 use super::*;
 use crate::model::Services;

@@ -1,6 +1,6 @@
 //! Which trigger times come true with a sync.
 //!
-//! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestLastChangeTriggerTime` (v1.36)
+//! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestLastChangeTriggerTime` (v1.37)
 
 use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: cmd/kube-proxy/app/server.go, `createClient` (v1.36)
+//! Upstream: cmd/kube-proxy/app/server.go, `createClient` (v1.37)
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -296,7 +296,7 @@ fn parse_address(text: &str) -> Result<Uri, ClientConfigError> {
 /// Returns the server URL with a scheme. A bare `host:port` means TLS if anything in the
 /// configuration is about TLS.
 ///
-/// Upstream: k8s.io/client-go/rest/url_utils.go, `DefaultServerUrlFor` (v1.36)
+/// Upstream: k8s.io/client-go/rest/url_utils.go, `DefaultServerUrlFor` (v1.37)
 fn with_scheme(config: &Config) -> Result<Uri, ClientConfigError> {
     let invalid = || ClientConfigError::Address(config.cluster_url.to_string());
     let mut parts = config.cluster_url.clone().into_parts();

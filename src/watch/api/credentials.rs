@@ -11,8 +11,8 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.36)
-//! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.36)
+//! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.37)
+//! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.37)
 //!
 //! Differs from upstream: certificate files are read again before the first request after 50 s,
 //! after a failed request and after the status 401; upstream reads them every 5 min and, if they

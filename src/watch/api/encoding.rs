@@ -3,9 +3,9 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/apimachinery/pkg/util/framer/framer.go (v1.36)
-//! Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36)
-//! Upstream: k8s.io/apimachinery/pkg/runtime/generated.proto, `Unknown` (v1.36)
+//! Upstream: k8s.io/apimachinery/pkg/util/framer/framer.go (v1.37)
+//! Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.37)
+//! Upstream: k8s.io/apimachinery/pkg/runtime/generated.proto, `Unknown` (v1.37)
 
 use std::borrow::Cow;
 

@@ -42,7 +42,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
+//! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.37)
 
 mod client;
 mod compression;

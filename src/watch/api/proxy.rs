@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `ClientConfig` (v1.36);
+//! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `ClientConfig` (v1.37);
 //! golang.org/x/net/http/httpproxy/proxy.go, `proxyForURL`, `useProxy` (v0.49)
 //!
 //! Differs from upstream: plain HTTP is tunneled through the proxy as well, so that the proxy

@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/util/flowcontrol/throttle.go, `NewTokenBucketRateLimiter` (v1.36)
+//! Upstream: k8s.io/client-go/util/flowcontrol/throttle.go, `NewTokenBucketRateLimiter` (v1.37)
 //!
 //! Differs from upstream: there watches are not limited, so a server that ends each watch at once
 //! gets thousands of requests per second.

@@ -3,7 +3,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/tools/cache/reflector.go, `ListAndWatch` (v1.36)
+//! Upstream: k8s.io/client-go/tools/cache/reflector.go, `ListAndWatch` (v1.37)
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -58,7 +58,7 @@ pub enum ReflectorEvent<'a> {
 /// Minimum `timeoutSeconds` of a watch; jitter extends it to up to twice this. Watches end because
 /// the server may have lost one, and at random times so that clients do not reconnect together.
 ///
-/// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.36)
+/// Upstream: k8s.io/client-go/tools/cache/reflector.go, `minWatchTimeout` (v1.37)
 const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A watch that lasts less than this counts as failed if it sent no event other than initial ones.

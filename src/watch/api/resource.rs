@@ -3,7 +3,7 @@
 //!
 //! # Source
 //!
-//! Upstream: cmd/kube-proxy/app/server.go, `Run` (v1.36)
+//! Upstream: cmd/kube-proxy/app/server.go, `Run` (v1.37)
 //!
 //! KEP: kep.k8s.io/3157 (WatchList, or streaming lists)
 

@@ -250,7 +250,7 @@ pub(crate) async fn send_object(
 
 /// Body of `/version`, trimmed to the field that is used.
 ///
-/// Upstream: k8s.io/apimachinery/pkg/version/types.go, `Info` (v1.36)
+/// Upstream: k8s.io/apimachinery/pkg/version/types.go, `Info` (v1.37)
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionResponse {

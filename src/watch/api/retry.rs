@@ -34,7 +34,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/client-go/tools/cache/reflector.go, `NewReflectorWithOptions` (v1.36)
+//! Upstream: k8s.io/client-go/tools/cache/reflector.go, `NewReflectorWithOptions` (v1.37)
 //!
 //! Differs from upstream: there the backoff is reset two minutes after the last failure, whether
 //! or not requests have succeeded since.

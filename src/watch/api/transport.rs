@@ -5,7 +5,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/apimachinery/pkg/util/net/http.go, `configureHTTP2Transport` (v1.36)
+//! Upstream: k8s.io/apimachinery/pkg/util/net/http.go, `configureHTTP2Transport` (v1.37)
 
 use std::pin::Pin;
 use std::sync::Arc;

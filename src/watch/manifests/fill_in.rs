@@ -4,7 +4,7 @@
 //! # Source
 //!
 //! Upstream: pkg/registry/core/service/storage/alloc.go, `initIPFamilyFields`, `initNodePorts`,
-//! `allocHealthCheckNodePort`; storage.go, `patchAllocatedValues` (v1.36)
+//! `allocHealthCheckNodePort`; storage.go, `patchAllocatedValues` (v1.37)
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -119,7 +119,7 @@ impl ValueAllocator {
     /// Claims those values of a Service in the other state that it lacks in this one, unless
     /// another Service has them.
     ///
-    /// Upstream: pkg/registry/core/service/storage/storage.go, `patchAllocatedValues` (v1.36)
+    /// Upstream: pkg/registry/core/service/storage/storage.go, `patchAllocatedValues` (v1.37)
     fn claim_from_other_state(
         &mut self,
         service: &ServiceObject,
@@ -317,7 +317,7 @@ fn allocates_node_ports(spec: &ServiceSpec) -> bool {
     }
 }
 
-/// Upstream: pkg/api/service/util.go, `NeedsHealthCheck` (v1.36)
+/// Upstream: pkg/api/service/util.go, `NeedsHealthCheck` (v1.37)
 fn has_health_check(spec: &ServiceSpec) -> bool {
     spec.type_ == "LoadBalancer" && spec.external_traffic_policy == "Local"
 }

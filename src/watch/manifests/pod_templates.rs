@@ -6,7 +6,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/endpointslice/utils.go, `FindPort` (v1.36)
+//! Upstream: k8s.io/endpointslice/utils.go, `FindPort` (v1.37)
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -169,7 +169,7 @@ fn free_slot(
 /// Allocatable addresses of a range: without the first and the last one, which are the network and
 /// broadcast addresses in IPv4, unless the range has no others.
 ///
-/// Upstream: pkg/registry/core/service/ipallocator/ipallocator.go, `NewIPAllocator` (v1.36)
+/// Upstream: pkg/registry/core/service/ipallocator/ipallocator.go, `NewIPAllocator` (v1.37)
 ///
 /// Differs from upstream: the last address of IPv6 is left out as well, so that both families have
 /// one rule.

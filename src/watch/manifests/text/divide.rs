@@ -7,7 +7,7 @@
 //! # Source
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/yaml/decoder.go, `YAMLReader`, `YAMLOrJSONDecoder`
-//! (v1.36)
+//! (v1.37)
 
 use std::borrow::Cow;
 

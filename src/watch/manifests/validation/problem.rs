@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.36)
+//! Upstream: k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.37)
 
 use std::fmt::{self, Display};
 

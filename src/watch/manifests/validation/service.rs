@@ -5,9 +5,9 @@
 //! # Source
 //!
 //! Upstream: pkg/apis/core/validation/validation.go, `validateService`, `validateServicePort`,
-//! `ValidateServiceClusterIPsRelatedFields` (v1.36)
+//! `ValidateServiceClusterIPsRelatedFields` (v1.37)
 //!
-//! Upstream: pkg/registry/core/service/portallocator/allocator.go, `ErrNotInRange` (v1.36)
+//! Upstream: pkg/registry/core/service/portallocator/allocator.go, `ErrNotInRange` (v1.37)
 //!
 //! Differs from upstream: qualified names and selectors are not checked, because no rule depends
 //! on them.

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice` (v1.36)
+//! Upstream: pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice` (v1.37)
 
 use std::collections::HashSet;
 
