@@ -1,4 +1,4 @@
-//! Files of the newest kube-proxy, which every command and the chart accept, and settings of a
+//! A file of the newest kube-proxy, which the daemon, `diff` and the chart accept, and settings of a
 //! later one.
 
 #![allow(
@@ -38,7 +38,7 @@ fn gates() -> String {
 }
 
 #[test]
-fn a_file_with_every_keyword_and_gate_is_accepted_by_all() {
+fn a_file_with_every_keyword_and_gate_is_accepted() {
     const NODE_PORTS: &str = "--nodeport-addresses=localhost,10.0.0.0/8,all,primary,fd00::/8";
 
     if !machine_has(Need::Clients) || !machine_has(Need::Upstream) {
@@ -115,7 +115,9 @@ fn an_unknown_feature_gate_is_logged_counted_and_shown() {
     let warning = log.lines().find(|line| line.contains(known));
     assert!(warning.is_some_and(|line| line.contains(" WARN ")), "{log}");
     assert!(
-        log.contains("kube-proxy 1.36 would reject feature gate `KubeProxyIPVS`"),
+        log.contains(
+            "kube-proxy 1.36 would reject feature gate `KubeProxyIPVS`: unknown feature gate"
+        ),
         "{log}"
     );
 }

@@ -109,7 +109,7 @@ fn cidr(text: &str) -> Result<IpNet, String> {
 /// Keywords among the node addresses that have NodePorts.
 const ADDRESS_KEYWORDS: [&str; 3] = ["primary", "localhost", "all"];
 
-/// Checks the node addresses that have NodePorts, and replaces keywords by what they mean.
+/// Checks the node addresses that have NodePorts, and replaces `localhost` and `all` by networks.
 ///
 /// Upstream: pkg/proxy/apis/config/validation/validation.go,
 /// `validateKubeProxyNodePortAddress`, cmd/kube-proxy/app/server.go,
@@ -128,8 +128,10 @@ pub(super) fn node_ports(
         } else {
             node_port_items(value)
         };
-        let item = problems.keep("nodePortAddresses", item);
-        items = items.zip(item).map(|(all, item)| [all, item].concat());
+        match (problems.keep("nodePortAddresses", item), &mut items) {
+            (Some(item), Some(all)) => all.extend(item),
+            _ => items = None,
+        }
     }
     items
 }

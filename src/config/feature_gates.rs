@@ -1,8 +1,8 @@
 //! Feature gates of kube-proxy: their names, the values they may have, and the gates they require.
 //!
-//! A setting is accepted if any of two releases accepts it, so that one ConfigMap serves a cluster
-//! that is between them. A gate that neither release has is ignored with a warning: a node without
-//! a proxy costs more than a gate without effect. Only [`EXTERNAL_IPS`] and those of logging have
+//! A gate may have each value that one of two releases accepts, so that one ConfigMap serves a
+//! cluster that is between them. A gate that neither release has is ignored with a warning, as a
+//! node without a proxy costs more than a gate without effect. Only [`EXTERNAL_IPS`] and those of logging have
 //! an effect.
 //!
 //! # Source
@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, nearest, shortened};
-use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Gate of `spec.externalIPs`, on by default.
 pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";
@@ -33,7 +32,8 @@ pub(super) const ALL_BETA: &str = "AllBeta";
 /// Switch for all gates in alpha.
 pub(super) const ALL_ALPHA: &str = "AllAlpha";
 
-/// Gates that were locked to true and then removed from kube-proxy, of features that rules have.
+/// Gates that were locked to true and then removed from kube-proxy; their features are always on
+/// here.
 const REMOVED: &str = "\
     KubeProxyDrainingTerminatingNodes LoadBalancerIPMode MinimizeIPTablesRestore \
     ProxyTerminatingEndpoints ServiceInternalTrafficPolicy ServiceTrafficDistribution \
@@ -45,11 +45,11 @@ struct Release {
     gates: BTreeMap<&'static str, Gate>,
 }
 
-/// The release before the one whose behavior this program has, and that release.
+/// 1.36, and the release whose behavior this program has.
 static RELEASES: LazyLock<[Release; 2]> = LazyLock::new(|| {
     [
         Release::parse("1.36", include_str!("gates/1.36.txt")),
-        Release::parse(KUBE_PROXY_MINOR_VERSION, include_str!("gates/1.37.txt")),
+        Release::parse("1.37", include_str!("gates/1.37.txt")),
     ]
 });
 
@@ -181,7 +181,12 @@ impl Objection {
                     0 => String::new(),
                     more => format!(", and {more} more"),
                 };
-                format!("feature gate `{gate}` requires `{required}`{more}")
+                let cause = if name == gate || name == required {
+                    String::new()
+                } else {
+                    format!(" (because of `{name}`)")
+                };
+                format!("feature gate `{gate}` requires `{required}`{cause}{more}")
             }
         }
     }
@@ -259,8 +264,7 @@ pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
             _ => objection.problem(name, *value),
         };
         notes.push(ConfigNote::Note(format!(
-            "kube-proxy {minor} would reject feature gate `{name}`, which has no effect here: \
-             {reason}"
+            "kube-proxy {minor} would reject feature gate `{name}`: {reason}"
         )));
     }
     notes

@@ -82,7 +82,8 @@ pub(super) fn empty_mode(
     let starts = args.action() == Some(Action::Run) && args.write_config_to.is_none();
     (starts && configuration.mode.is_empty()).then(|| {
         let text = "proxy mode is not set: using iptables. From 1.40 on, an empty mode means \
-                    nftables to kube-proxy; set `mode: iptables` before a roll back to it";
+                    nftables to kube-proxy; set `mode: iptables`, or --proxy-mode=iptables, \
+                    before a roll back to it";
         ConfigNote::Note(text.to_owned())
     })
 }

@@ -20,8 +20,8 @@ pub enum LocalMode {
     Fixed(LocalDetector),
 }
 
-/// Item of `--nodeport-addresses`: addresses that accept NodePort traffic. The networks of
-/// `localhost` and `all` are items of their own.
+/// Item of `--nodeport-addresses`: addresses that accept NodePort traffic. The configuration has
+/// replaced `localhost` and `all` by one network of each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodePortAddressItem {
     /// Addresses of the node within this network.
@@ -81,7 +81,9 @@ impl RenderSettings {
 
     /// Reports whether [`RenderSettings::options`] needs the addresses of the node.
     pub fn needs_node_addresses(&self) -> bool {
-        !self.node_port_addresses.is_empty() && !self.networks().iter().any(is_all)
+        let networks = self.networks();
+        let is_limited = self.has_primary() || !networks.is_empty();
+        is_limited && !networks.iter().any(is_all)
     }
 
     /// Returns the networks of the family among the items.

@@ -140,7 +140,7 @@ where
     match format {
         Format::Text => Box::new(
             layer
-                .fmt_fields(debug_fn(write_field).delimited(" "))
+                .fmt_fields(debug_fn(write_field_on_one_line).delimited(" "))
                 .map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)),
         ),
         Format::Plain => Box::new(
@@ -162,13 +162,25 @@ where
 }
 
 /// Writes the message or another field of an event. Fields hold names of files, objects and
-/// settings, so whatever could end the line or act on a terminal is escaped. JSON escapes it by
-/// itself.
+/// settings, so whatever could end the line or act on a terminal is escaped. JSON escapes what
+/// could end a line by itself.
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
-    let text = format!("{value:?}");
-    let text = escaped(&text);
+    write_text(writer, field, &escaped(&format!("{value:?}")))
+}
+
+/// Does the same, and joins a hint to its line: one record is one line.
+fn write_field_on_one_line(
+    writer: &mut Writer<'_>,
+    field: &Field,
+    value: &dyn Debug,
+) -> std::fmt::Result {
+    let text = on_one_line(&escaped(&format!("{value:?}")));
+    write_text(writer, field, &text)
+}
+
+fn write_text(writer: &mut Writer<'_>, field: &Field, text: &str) -> std::fmt::Result {
     match field.name() {
-        "message" => writer.write_str(&text),
+        "message" => writer.write_str(text),
         name => write!(writer, "{name}={text}"),
     }
 }

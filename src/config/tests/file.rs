@@ -153,7 +153,7 @@ fn json_files_are_decoded() {
     );
     let config = config.unwrap();
     assert_eq!(config.node.oom_score_adj, 8);
-    let notes = noted(&config)[0];
+    let notes = &noted(&config)[0];
     assert!(
         notes.contains("unknown fields `x` ignored; line 2: duplicate field"),
         "{notes}"
@@ -279,7 +279,7 @@ fn unknown_and_repeated_fields_are_ignored_and_noted() {
     let config =
         loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");
     assert_eq!(config.node.oom_score_adj, 2);
-    let note = noted(&config)[0];
+    let note = &noted(&config)[0];
     assert!(
         note.starts_with("lenient decoding of `c.yaml`: line 5: "),
         "{note}"

@@ -176,13 +176,7 @@ fn deprecated_ports_are_noted() {
              disables the server; use --{name}-bind-address=IP:PORT, or `off`"
         )
     };
-    let notes = |flags| {
-        let config = configured(flags).unwrap();
-        noted(&config)
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let notes = |flags| noted(&configured(flags).unwrap());
     assert_eq!(notes("--healthz-port=10256"), [text("healthz")]);
     assert_eq!(
         notes("--metrics-port=0 --healthz-port=1"),
@@ -233,13 +227,7 @@ fn an_ipv6_bind_address_leaves_the_other_addresses_alone() {
 
 #[test]
 fn flags_without_effect_are_noted_on_one_line() {
-    let notes = |flags| {
-        let config = configured(flags).unwrap();
-        noted(&config)
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let notes = |flags| noted(&configured(flags).unwrap());
     assert_eq!(
         notes("--v=2 --cluster-cidr=10.0.0.0/8"),
         Vec::<String>::new()

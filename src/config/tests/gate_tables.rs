@@ -100,10 +100,7 @@ fn gates_that_require_others_cannot_be_changed_alone() {
 #[test]
 fn a_value_that_either_release_accepts_is_accepted_and_noted() {
     let rejects = |minor, gate, reason| {
-        format!(
-            "kube-proxy {minor} would reject feature gate `{gate}`, which has no effect here: \
-             {reason}"
-        )
+        format!("kube-proxy {minor} would reject feature gate `{gate}`: {reason}")
     };
     let unknown = "unknown feature gate";
     for (name, value, minor, reason) in [
@@ -120,7 +117,7 @@ fn a_value_that_either_release_accepts_is_accepted_and_noted() {
             "AllAlpha",
             true,
             "1.37",
-            "feature gate `CompositePodGroup` requires `GenericWorkload`, and 3 more",
+            "feature gate `CompositePodGroup` requires `GenericWorkload` (because of `AllAlpha`), and 3 more",
         ),
     ] {
         assert_eq!(problems(&[(name, value)]), [""; 0], "{name}");

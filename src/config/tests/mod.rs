@@ -62,8 +62,8 @@ fn loaded(fields: &str) -> Config {
 }
 
 /// Returns the texts of notes, except the one on the empty mode, which most configurations have.
-fn noted(config: &Config) -> Vec<&str> {
-    let notes = config.notes.iter().map(ConfigNote::text);
+fn noted(config: &Config) -> Vec<String> {
+    let notes = config.notes.iter().map(|note| note.text().to_owned());
     notes
         .filter(|text| !text.starts_with("proxy mode is not set"))
         .collect()

@@ -25,13 +25,7 @@ fn flags_with_fields_are_ignored_with_a_file_and_noted() {
 fn an_ignored_flag_is_noted_if_its_value_differs_from_the_file() {
     let fields = "conntrack: {maxPerCore: 0}\niptables: {masqueradeAll: true}\n\
                   nodePortAddresses: [primary]\nfeatureGates: {AllBeta: true}\n";
-    let notes = |flags| {
-        let config = with_file(flags, fields).unwrap();
-        noted(&config)
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
+    let notes = |flags| noted(&with_file(flags, fields).unwrap());
     assert_eq!(
         notes("--conntrack-max-per-core=32768 --masquerade-all=false --nodeport-addresses="),
         [

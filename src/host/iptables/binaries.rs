@@ -9,7 +9,7 @@ use super::process::{Finished, Lock, ProgramExit, Run};
 use crate::net::IpFamily;
 use crate::rules::Backend;
 
-/// Deadline of everything but restores and the reading of whole tables.
+/// Deadline of everything but restores.
 pub(super) const QUERY_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Options of `iptables` that make it wait for the xtables lock. Without them it fails at once if

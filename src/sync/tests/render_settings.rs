@@ -192,7 +192,9 @@ fn node_addresses_are_needed_unless_all_are_selected() {
     };
     assert!(!needs(Vec::new()));
     assert!(!needs(networks(&["0.0.0.0/0", "::/0"])));
-    assert!(needs(networks(&["::/0"])));
+    // No item is of the family.
+    assert!(!needs(networks(&["fd00::/8"])));
+    assert!(needs(networks(&["10.0.0.0/8"])));
     assert!(needs(vec![NodePortAddressItem::Primary]));
 }
 

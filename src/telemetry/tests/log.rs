@@ -130,7 +130,7 @@ fn plain_lines_look_like_errors_and_are_not_repeated() {
 fn a_field_cannot_forge_a_line_or_act_on_a_terminal() {
     let forged = "a\nERROR forged: \x1b[31mred\u{202e}\r";
     let safe = "a\\nERROR forged: \\u{1b}[31mred\\u{202e}\\r";
-    for format in [Format::Text, Format::Plain] {
+    for (format, line_end) in [(Format::Text, "; "), (Format::Plain, "\n")] {
         let options = LogOptions {
             format,
             ..LogOptions::default()
@@ -138,8 +138,7 @@ fn a_field_cannot_forge_a_line_or_act_on_a_terminal() {
         let text = captured(&options, false, |_| {
             tracing::warn!(target: "deltaproxy::sync", file = %forged, "`{forged}` failed\nhint: x");
         });
-        assert_eq!(text.lines().count(), 2, "{text}");
-        let end = format!("`{safe}` failed\nhint: x file={safe}\n");
+        let end = format!("`{safe}` failed{line_end}hint: x file={safe}\n");
         assert!(text.ends_with(&end), "{text}");
     }
 }

@@ -29,7 +29,17 @@ func (r *release) declarations(folder string) map[string]declaration {
 	found := map[string]declaration{}
 	r.declared[folder] = found
 	add := func(file *goFile, name string, node ast.Node) {
+		if name == "_" {
+			return
+		}
 		d := found[name]
+		// A name in tests as well, as `init`, is that of the program.
+		if wasTest, isTest := strings.HasSuffix(d.file, "_test.go"), strings.HasSuffix(file.name, "_test.go"); d.file != "" && wasTest != isTest {
+			if isTest {
+				return
+			}
+			d = declaration{}
+		}
 		d.file, d.nodes, d.files = file.name, append(d.nodes, node), append(d.files, file)
 		d.text += file.textOf(node)
 		found[name] = d

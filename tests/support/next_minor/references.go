@@ -175,7 +175,7 @@ func (o *references) printStale(old, new *release) {
 			line(r.at + ": " + r.file + " is missing" + alsoIn(old, old.locate(r.file) != ""))
 			continue
 		}
-		if !isFollowed(new, r.file) {
+		if !isFollowed(r.file) {
 			outside = append(outside, r.at+": "+r.file)
 		}
 		before, after := old.textOf(r.file), new.textOf(r.file)
@@ -225,10 +225,15 @@ func (r *release) textOf(name string) string {
 	return text
 }
 
-func isFollowed(r *release, name string) bool {
+// Reports whether a folder, or the folder of a file, is in the table.
+func isFollowed(name string) bool {
+	at := name
+	if lastOf(name) != "" {
+		at = path.Dir(name)
+	}
 	for _, entry := range followed {
 		folder, below := strings.CutSuffix(entry.folder, "/...")
-		if name == folder || path.Dir(name) == folder || below && strings.HasPrefix(name, folder+"/") {
+		if at == folder || below && strings.HasPrefix(at, folder+"/") {
 			return true
 		}
 	}

@@ -167,7 +167,8 @@ func printInits(old, new *release) {
 	paragraph("With the metrics of their files: one that is not registered is not served.")
 	for _, folder := range union(old.linked, new.linked) {
 		was, is := old.declarations(folder)["init"], new.declarations(folder)["init"]
-		if isFollowed(new, folder) || !was.differs(is) {
+		isTest := strings.HasSuffix(was.file+is.file, "_test.go")
+		if isFollowed(folder) || isTest || !was.differs(is) {
 			continue
 		}
 		line(sign(was.text != "", is.text != "") + " " + folder)

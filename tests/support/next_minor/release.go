@@ -56,8 +56,8 @@ type constant struct {
 
 const kubernetes = "k8s.io/kubernetes"
 
-// Files that another system compiles, or that a generator writes.
-var skipped = regexp.MustCompile(`(^|/)(ipvs|nftables|winkernel|localnodeportproxy|kubemark|testdata|testutil)(/|$)|zz_generated|_windows|/(fake|fake_custom_store|mutation_cache)(_test)?\.go$|generated\.pb\.go$`)
+// Files of other proxy modes and systems, fakes and helpers of tests, and what a generator writes.
+var skipped = regexp.MustCompile(`(^|/)(ipvs|nftables|winkernel|localnodeportproxy|kubemark|testdata|testutil)(/|$)|zz_generated|_windows|(^|/)(fake|fake_custom_store|mutation_cache)(_test)?\.go$|generated\.pb\.go$`)
 
 // Packages that register neither gates nor flags nor metrics.
 var onlyTypes = regexp.MustCompile(`^k8s\.io/(api|client-go/(applyconfigurations|informers|kubernetes|listers))/`)
@@ -143,13 +143,13 @@ func ordinal(version string) int {
 
 // Returns the module that holds a file, folder or package; empty for the standard library.
 func (r *release) moduleOf(name string) string {
-	for prefix := name; prefix != "."; prefix = path.Dir(prefix) {
+	for prefix := name; prefix != "." && prefix != "/"; prefix = path.Dir(prefix) {
 		if r.modules[prefix] != nil {
 			return prefix
 		}
 	}
 	first, _, _ := strings.Cut(name, "/")
-	if info, err := os.Stat(filepath.Join(r.modules[kubernetes].dir, first)); err == nil && info != nil {
+	if _, err := os.Stat(filepath.Join(r.modules[kubernetes].dir, first)); err == nil {
 		return kubernetes
 	}
 	return ""
