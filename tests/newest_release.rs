@@ -1,5 +1,5 @@
-//! A file of the newest kube-proxy, which the daemon, `diff` and the chart accept, and settings of a
-//! later one.
+//! A file of the newest kube-proxy, which the daemon, `diff` and the chart accept, and settings of
+//! a later one.
 
 #![allow(
     clippy::unwrap_used,

@@ -329,8 +329,7 @@ fn a_daemon_without_a_source_sets_nothing() {
         // What a Pod would have.
         let mut command = netns.command("env");
         command.args(["--unset=KUBERNETES_SERVICE_HOST", PROGRAM]);
-        let output = command.args(FLAGS).args(["--proxy-mode=iptables", flag]);
-        let output = output.output().unwrap();
+        let output = command.args(FLAGS).arg(flag).output().unwrap();
         let text = said(&output);
         assert_eq!(output.status.code(), Some(code), "{flag}: {text}");
         assert!(text.starts_with(expected), "{flag}: {text}");

@@ -103,6 +103,8 @@ fn findings(config: &Config, usable: PerFamily<bool>, node: Option<&Node>) -> Ve
     let mut findings = vec![checks.families()];
     findings.extend(checks.node_ports(node));
     findings.extend(checks.local_traffic());
+    let empty_mode = config.empty_mode.iter();
+    findings.extend(empty_mode.map(|note| Finding::Note(note.text().to_owned())));
     let serving = config.serving;
     let addresses = [
         ("healthzBindAddress", serving.healthz),

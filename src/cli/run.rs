@@ -75,10 +75,10 @@ fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
 fn check_config(resolved: Result<Config, Unusable>, check: ConfigCheck) -> anyhow::Result<()> {
     terminal::install_log(Format::Plain, 0, Some("info".to_owned()))?;
     let notes = match &resolved {
-        Ok(config) => &config.notes,
-        Err(unusable) => &unusable.notes,
+        Ok(config) => [&config.notes[..], config.empty_mode.as_slice()].concat(),
+        Err(unusable) => unusable.notes.clone(),
     };
-    arguments::log_notes(notes);
+    arguments::log_notes(&notes);
     let is_warning = |note: &&ConfigNote| matches!(note, ConfigNote::Warning(_));
     let warnings = notes.iter().filter(is_warning).count();
     resolved?;

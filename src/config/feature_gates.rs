@@ -2,8 +2,8 @@
 //!
 //! A gate may have each value that one of two releases accepts, so that one ConfigMap serves a
 //! cluster that is between them. A gate that neither release has is ignored with a warning, as a
-//! node without a proxy costs more than a gate without effect. Only [`EXTERNAL_IPS`] and those of logging have
-//! an effect.
+//! node without a proxy costs more than a gate without effect. Only [`EXTERNAL_IPS`] and those of
+//! logging have an effect.
 //!
 //! # Source
 //!

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::feature_gates;
-use super::flags::{Action, RulesArgs, RunArgs};
+use super::flags::{RulesArgs, RunArgs};
 use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted,
 };
@@ -70,17 +70,12 @@ pub(super) fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<C
     })
 }
 
-/// Returns the note of a daemon on an empty proxy mode, which a later kube-proxy takes for another
-/// mode.
+/// Returns the note on an empty proxy mode, which a later kube-proxy takes for another mode.
 ///
 /// Upstream: cmd/kube-proxy/app/server_linux.go, `platformApplyDefaults` (v1.37)
 /// KEP: kep.k8s.io/5343
-pub(super) fn empty_mode(
-    args: &RunArgs,
-    configuration: &KubeProxyConfiguration,
-) -> Option<ConfigNote> {
-    let starts = args.action() == Some(Action::Run) && args.write_config_to.is_none();
-    (starts && configuration.mode.is_empty()).then(|| {
+pub(super) fn empty_mode(configuration: &KubeProxyConfiguration) -> Option<ConfigNote> {
+    configuration.mode.is_empty().then(|| {
         let text = "proxy mode is not set: using iptables. From 1.40 on, an empty mode means \
                     nftables to kube-proxy; set `mode: iptables`, or --proxy-mode=iptables, \
                     before a roll back to it";

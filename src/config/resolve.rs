@@ -78,6 +78,8 @@ pub struct Config {
     pub flags: BTreeMap<String, String>,
     /// Notes for the operator on unknown, ignored and deprecated settings.
     pub notes: Vec<ConfigNote>,
+    /// Note on an empty proxy mode, for a daemon that has started.
+    pub(crate) empty_mode: Option<ConfigNote>,
     /// Settings that this version does not know.
     pub(crate) unknown: UnknownSettings,
 }
@@ -94,7 +96,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         Some(file) => from_file(args, file, &mut problems)?,
         None => (args.configuration(), IgnoredFields::default()),
     };
-    let mode = empty_mode(args, &configuration);
+    let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
     let gates = &configuration.feature_gates;
     let mut notes: Vec<ConfigNote> = file
@@ -105,7 +107,6 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     notes.extend(deprecated(args));
     notes.extend(feature_gates::notes(gates));
     notes.extend(without_effect(args, &configuration, file.is_some()));
-    notes.extend(mode);
     let unknown = UnknownSettings {
         feature_gates: feature_gates::unknown(gates)
             .map(|name| shortened(name))
@@ -117,6 +118,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         Ok(config) => Ok(Config {
             file: file.cloned(),
             notes,
+            empty_mode,
             unknown,
             ..config
         }),
@@ -236,6 +238,7 @@ fn check(
         configuration,
         flags: args.flags.flagz(&args.configuration()),
         notes: Vec::new(),
+        empty_mode: None,
         unknown: UnknownSettings::default(),
     })
 }

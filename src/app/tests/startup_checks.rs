@@ -42,7 +42,12 @@ fn problems(flags: &str, usable: PerFamily<bool>, node: &str) -> Vec<Finding> {
 
 #[test]
 fn a_usual_node_gets_notes_only() {
-    let all = all_findings("--cluster-cidr=10.4.0.0/14", BOTH, "10.0.0.1");
+    let mut all = all_findings("--cluster-cidr=10.4.0.0/14", BOTH, "10.0.0.1");
+    let last = all.pop();
+    assert!(
+        matches!(&last, Some(Note(text)) if text.starts_with("proxy mode is not set: ")),
+        "{last:?}"
+    );
     assert_eq!(
         all,
         [

@@ -61,12 +61,10 @@ fn loaded(fields: &str) -> Config {
     with_file("", fields).unwrap_or_else(|error| panic!("{fields}: {error}"))
 }
 
-/// Returns the texts of notes, except the one on the empty mode, which most configurations have.
+/// Returns the texts of notes.
 fn noted(config: &Config) -> Vec<String> {
-    let notes = config.notes.iter().map(|note| note.text().to_owned());
-    notes
-        .filter(|text| !text.starts_with("proxy mode is not set"))
-        .collect()
+    let notes = config.notes.iter();
+    notes.map(|note| note.text().to_owned()).collect()
 }
 
 /// Returns a field of the resolved configuration by its path in the file.
