@@ -18,7 +18,7 @@ usage() {
     exit 64
 }
 
-# The newest release that is no pre-release.
+# The newest release without a pre-release suffix.
 newest() {
     go list -m -versions -f '{{range .Versions}}{{println .}}{{end}}' k8s.io/kubernetes |
         grep -E '^v[0-9.]+$' | sort -V | tail -n 1
