@@ -78,7 +78,7 @@ fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
 struct AllReceived {
     protobuf: Received,
     json: Received,
-    /// None if there is no kube-proxy.
+    /// `None` without a kube-proxy.
     upstream: Option<Received>,
 }
 

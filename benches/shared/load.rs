@@ -63,7 +63,7 @@ impl Load {
         self.start_cluster_with(&[])
     }
 
-    /// The same with these flags of the API server.
+    /// Starts such a control plane with these flags of the API server.
     pub fn start_cluster_with(&self, server_flags: &'static [&'static str]) -> ControlPlane {
         let control = ControlPlane::start_with(server_flags);
         let node = objects::node("10.200.0.2", "fd00:200::2");

@@ -129,30 +129,28 @@ impl Release {
             .collect()
     }
 
-    /// Returns the objection of the release to a gate that is set among others.
-    fn objection(&self, name: &str, set: &BTreeMap<String, bool>) -> Objection {
+    /// Returns the objection of the release to a gate that is set among others; `None` if the
+    /// release accepts it.
+    fn objection(&self, name: &str, set: &BTreeMap<String, bool>) -> Option<Objection> {
         let (Some(gate), Some(value)) = (self.gates.get(name), set.get(name)) else {
-            return Objection::Unknown;
+            return Some(Objection::Unknown);
         };
         if !gate.accepts(*value) {
-            return Objection::Locked;
+            return Some(Objection::Locked);
         }
-        match self.unmet_requirements(name, set).as_slice() {
-            [] => Objection::Nothing,
-            [(gate, required), rest @ ..] => Objection::Unmet {
-                gate,
-                required,
-                more: rest.len(),
-            },
-        }
+        let unmet = self.unmet_requirements(name, set);
+        let ((gate, required), rest) = unmet.split_first()?;
+        Some(Objection::Unmet {
+            gate,
+            required,
+            more: rest.len(),
+        })
     }
 }
 
 /// Reason of a release to reject a gate that is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Objection {
-    /// No objection.
-    Nothing,
     /// The release does not have the gate.
     Unknown,
     /// The gate is locked to the other value.
@@ -169,7 +167,7 @@ impl Objection {
     /// Returns the problem of setting the gate to this value.
     fn problem(self, name: &str, value: bool) -> String {
         match self {
-            Self::Nothing | Self::Unknown => format!("unknown feature gate `{name}`"),
+            Self::Unknown => "unknown feature gate".to_owned(),
             Self::Locked => format!("feature gate `{name}` must be {}, got {value}", !value),
             Self::Unmet {
                 gate,
@@ -193,7 +191,7 @@ impl Objection {
 }
 
 /// Returns what the releases object to a gate, that of the newest one first.
-fn objections(name: &str, set: &BTreeMap<String, bool>) -> [(&'static str, Objection); 2] {
+fn objections(name: &str, set: &BTreeMap<String, bool>) -> [(&'static str, Option<Objection>); 2] {
     let [older, newest] = &*RELEASES;
     [newest, older].map(|release| (release.minor, release.objection(name, set)))
 }
@@ -204,12 +202,11 @@ pub(super) fn check(set: &BTreeMap<String, bool>, problems: &mut ConfigProblems)
     const SET_BOTH: &str = "set both gates to the same value";
 
     for (name, value) in set {
-        let objections = objections(name, set).map(|(_, objection)| objection);
-        if objections.contains(&Objection::Nothing) {
+        let [(_, Some(of_newest)), (_, Some(of_older))] = objections(name, set) else {
             continue;
-        }
-        let known = objections.iter().find(|one| **one != Objection::Unknown);
-        let (problem, hint) = match known {
+        };
+        let mut objections = [of_newest, of_older].into_iter();
+        let (problem, hint) = match objections.find(|one| *one != Objection::Unknown) {
             Some(objection @ Objection::Unmet { .. }) => {
                 (objection.problem(name, *value), SET_BOTH)
             }
@@ -253,16 +250,12 @@ pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
         )));
     }
     for (name, value) in set {
-        let ([(_, Objection::Nothing), (minor, objection)]
-        | [(minor, objection), (_, Objection::Nothing)]) = objections(name, set)
+        let ([(_, None), (minor, Some(objection))] | [(minor, Some(objection)), (_, None)]) =
+            objections(name, set)
         else {
             continue;
         };
-        let reason = match objection {
-            Objection::Nothing => continue,
-            Objection::Unknown => "unknown feature gate".to_owned(),
-            _ => objection.problem(name, *value),
-        };
+        let reason = objection.problem(name, *value);
         notes.push(ConfigNote::Note(format!(
             "kube-proxy {minor} would reject feature gate `{name}`: {reason}"
         )));

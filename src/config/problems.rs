@@ -96,9 +96,9 @@ impl fmt::Display for Unusable {
 /// Note on a configuration that can be used, on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigNote {
-    /// Part of the configuration is not used as it is written.
+    /// Setting that should be corrected, such as an unknown one.
     Warning(String),
-    /// Fact about a usual configuration.
+    /// Fact that needs no action now.
     Note(String),
 }
 

@@ -56,7 +56,7 @@ impl ControlPlane {
         Self::start_with(&[])
     }
 
-    /// The same with these flags of the API server as well.
+    /// Starts a control plane whose API server has these flags as well.
     pub fn start_with(server_flags: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let netns = Netns::new("control");
