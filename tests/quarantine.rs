@@ -1,4 +1,4 @@
-//! One Service because of which real restores fail, and all others, on a real kernel.
+//! Services because of which real restores fail, and all others, on a real kernel.
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
 
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use support::daemon::{Backend, Daemon};
 use support::http;
-use support::node::{Node, with_restore};
+use support::node::{Node, copy_extensions, with_restore};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
 
@@ -256,4 +256,96 @@ fn restores_that_fail_for_every_service_quarantine_none() {
     assert_eq!(in_quarantine(&node), 0);
     std::fs::remove_file(&broken).expect("remove a file");
     node.wait_for_rule("--to-destination 10.4.4.2:8080");
+}
+
+/// Services of one namespace that the node rejects.
+const REJECTED: u8 = 60;
+
+/// Services for SCTP, each with an endpoint.
+fn for_sctp() -> String {
+    let mut text = String::new();
+    for number in 1..=REJECTED {
+        writeln!(
+            text,
+            "---\n\
+             apiVersion: v1\nkind: Service\nmetadata: {{name: e{number}, namespace: tenant}}\n\
+             spec: {{clusterIP: 10.97.0.{number}, ports: [{{name: p, protocol: SCTP, port: 80}}]}}\n\
+             ---\n\
+             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+             metadata: {{name: e{number}-1, namespace: tenant, labels: \
+             {{kubernetes.io/service-name: e{number}}}}}\n\
+             addressType: IPv4\nports: [{{name: p, protocol: SCTP, port: 8080}}]\n\
+             endpoints: [{{addresses: [10.5.0.{number}]}}]"
+        )
+        .expect("writing to a string");
+    }
+    text
+}
+
+/// A Service with so many endpoints that rules for endpoints have no comments.
+fn large() -> String {
+    let mut text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: large}\n\
+         spec: {clusterIP: 10.96.1.1, ports: [{name: http, port: 80}]}\n"
+        .to_owned();
+    for slice in 0..10 {
+        let address = |number| format!("{{addresses: [10.6.{slice}.{number}]}}");
+        let endpoints: Vec<_> = (1..=100).map(address).collect();
+        writeln!(
+            text,
+            "---\n\
+             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
+             metadata: {{name: large-{slice}, labels: {{kubernetes.io/service-name: large}}}}\n\
+             addressType: IPv4\nports: [{{name: http, port: 8080}}]\n\
+             endpoints: [{}]",
+            endpoints.join(", ")
+        )
+        .expect("writing to a string");
+    }
+    text
+}
+
+/// The extension for SCTP is missing, as where a node image leaves it out.
+fn many_rejected_services_do_not_delay_others(backend: Backend) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(backend);
+    let extensions = tempfile::tempdir().expect("make a folder");
+    copy_extensions(extensions.path(), "libxt_sctp.so");
+    let script = format!(
+        "XTABLES_LIBDIR={} exec $REAL \"$@\"",
+        extensions.path().display()
+    );
+    let others = |last| large() + &fourth_has("10.4.4.1", last);
+    node.write(&others(1));
+    let daemon = node.start(with_restore(backend, &script));
+    node.wait_for_rule("--to-destination 10.4.6.1:8080");
+
+    for last in 2..=6 {
+        node.write(&(for_sctp() + &others(last)));
+        node.wait_for_rule(&format!("--to-destination 10.4.6.{last}:8080"));
+    }
+    node.iptables(&["-t", "nat", "-F", "KUBE-SERVICES"]);
+    node.wait_for_rule("-A KUBE-SERVICES -d 10.96.0.6/32");
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        let found = log.matches("Service quarantined").count();
+        ensure(found == usize::from(REJECTED), || log)
+    });
+    assert_eq!(in_quarantine(&node), u64::from(REJECTED));
+    let (status, body) = http::get(&node.netns, Daemon::HEALTH, "/livez").expect("an answer");
+    let named = r#""quarantinedServices":{"count":60,"names":["tenant/e1","#;
+    assert!(status == 200 && body.contains(named), "{status} {body}");
+    let log = daemon.log();
+    assert!(!log.contains("likely on this node"), "{log}");
+}
+
+#[test]
+fn many_rejected_services_do_not_delay_others_on_nft() {
+    many_rejected_services_do_not_delay_others(Backend::Nft);
+}
+
+#[test]
+fn many_rejected_services_do_not_delay_others_on_legacy() {
+    many_rejected_services_do_not_delay_others(Backend::Legacy);
 }

@@ -12,7 +12,9 @@ use std::path::Path;
 
 use support::daemon::{Backend, Daemon, backend_programs, real_program};
 use support::http;
-use support::node::{Node, SHOP, wait_for_looks, with_counted_restore, write_script};
+use support::node::{
+    Node, SHOP, copy_extensions, wait_for_looks, with_counted_restore, write_script,
+};
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
@@ -208,13 +210,7 @@ fn programs(backend: Backend, rule: Rule, calls: &Path) -> TempDir {
     }
     let extensions = bin.path().join("extensions");
     fs::create_dir(&extensions).expect("make a folder");
-    for entry in fs::read_dir(extensions_of_this_machine()).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().expect("a name");
-        if name != "libxt_dscp.so" {
-            fs::copy(&path, extensions.join(name)).expect("copy an extension");
-        }
-    }
+    copy_extensions(&extensions, "libxt_dscp.so");
     for family in ["iptables", "ip6tables"] {
         for suffix in ["", "-save", "-restore"] {
             let name = format!("{family}{suffix}");
@@ -233,16 +229,6 @@ fn programs(backend: Backend, rule: Rule, calls: &Path) -> TempDir {
         }
     }
     bin
-}
-
-fn extensions_of_this_machine() -> &'static Path {
-    let folders = [
-        "/usr/lib/x86_64-linux-gnu/xtables",
-        "/usr/lib/aarch64-linux-gnu/xtables",
-    ];
-    let known = folders.map(Path::new);
-    let found = known.into_iter().find(|folder| folder.exists());
-    found.unwrap_or(Path::new("/usr/lib/xtables"))
 }
 
 /// All three kinds of pages, and what they say of the tables.

@@ -1,77 +1,72 @@
 //! Bisects Services to find those that make restores fail.
 //!
-//! A group whose restore fails is halved until single Services remain. If the failure names a
-//! rejected line, its Service is known without halving. The number of restores is bounded, so the
-//! search ends even if very many Services fail.
+//! A group whose restore fails is halved until single Services remain: first between namespaces,
+//! so that the Services of one cannot delay those of others, then within each. If the failure names
+//! a rejected line, its Service is known without halving. Groups of namespaces with few failures
+//! are restored first, of these the largest.
+
+use std::collections::BTreeMap;
 
 use crate::model::ServiceName;
 
-/// Maximum number of failing Services found by one bisection. More are left to the next sync.
-const MOST_FAILING: usize = 16;
-
-/// Number of restores allowed in addition to two for each halving: with `n` halvings to a single
-/// Service, a bisection begins with a limit of `2n` plus this many. Each failing Service that it
-/// finds without a rejected line adds `n`; the restore that finds one by such a line is free.
+/// Number of restores allowed while none has succeeded, in addition to two for each halving from
+/// all Services to a single one: a node that can restore nothing ends the search.
 const MORE_RESTORES: u32 = 8;
 
-/// Number of failing Services from which on the node counts as the cause, while no group was
-/// applied. Services with a rejected line count only if the kernel has no rules of Services.
+/// Number of Services that fail alone after which the search asks whether the node is at fault,
+/// while no restore has succeeded.
 const NODE_FAULT_FAILURES: usize = 3;
 
-/// Rules of Services in the kernel before the bisection: evidence that the node can restore them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeEvidence {
-    /// The kernel has chains of Services.
-    HasServiceRules,
-    /// The kernel has no chain of a Service: it may be unable to restore any.
-    HasNone,
-}
+/// Number of named Services after which groups are halved even so, while no restore has succeeded:
+/// otherwise each restore would contain all of the rest.
+const NAMED_BEFORE_HALVING: usize = 3;
 
-/// State of one bisection.
-#[derive(Debug)]
+/// State of one bisection. Groups are never empty.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Bisection {
-    /// Groups not yet resolved; the next one to restore is the last.
+    /// Groups that are neither applied nor found to fail, each sorted by namespace.
     groups: Vec<Vec<ServiceName>>,
+    /// Number of failed restores by namespace, of groups of a single one or with a named Service.
+    failures: BTreeMap<Box<str>, u32>,
+    /// Number of restores allowed while none has succeeded.
     restores_left: u32,
-    /// Upper bound of the number of halvings from all Services to a single one.
-    halvings: u32,
-    evidence: NodeEvidence,
     /// Number of Services found to fail.
     failing: usize,
     /// Number of those that failed as a group of one, without a rejected line.
     failed_singly: usize,
-    /// A group was applied.
+    /// A restore of some rules of Services has succeeded: the node is able to.
     has_succeeded: bool,
 }
 
 impl Bisection {
     /// Starts a bisection with all of `names` in one group. They are sorted, those with the most
-    /// rules last: the others are applied first.
-    pub(super) fn new(names: Vec<ServiceName>, evidence: NodeEvidence) -> Self {
+    /// rules last.
+    pub(super) fn new(mut names: Vec<ServiceName>) -> Self {
         let halvings = names.len().checked_ilog2().map_or(0, |log| log + 1);
-        Self {
-            groups: vec![names],
+        // Keeps the order within each namespace.
+        names.sort_by(|one, other| one.namespace().cmp(other.namespace()));
+        let mut bisection = Self {
             restores_left: 2 * halvings + MORE_RESTORES,
-            halvings,
-            evidence,
-            failing: 0,
-            failed_singly: 0,
-            has_succeeded: false,
-        }
+            ..Self::default()
+        };
+        bisection.add(names);
+        bisection
     }
 
-    /// Returns the group to restore next; `None` at the end of the bisection.
+    /// Returns the group to restore next; `None` if none is left, or if it has to be known first
+    /// whether the node is at fault.
     pub(super) fn next(&mut self) -> Option<Vec<ServiceName>> {
-        let all_failed = !self.has_succeeded && self.failed_singly >= NODE_FAULT_FAILURES;
-        if self.restores_left == 0 || self.failing == MOST_FAILING || all_failed {
+        if !self.has_succeeded
+            && (self.restores_left == 0 || self.failed_singly >= NODE_FAULT_FAILURES)
+        {
             return None;
         }
-        self.groups.retain(|group| !group.is_empty());
-        let group = self.groups.pop()?;
-        self.restores_left -= 1;
-        Some(group)
+        let first = (0..self.groups.len()).min_by_key(|index| self.rank(*index))?;
+        self.restores_left = self.restores_left.saturating_sub(1);
+        Some(self.groups.swap_remove(first))
     }
 
+    /// Notes that a restore of rules of Services succeeded.
     pub(super) const fn succeeded(&mut self) {
         self.has_succeeded = true;
     }
@@ -81,60 +76,109 @@ impl Bisection {
     pub(super) fn failed(
         &mut self,
         mut group: Vec<ServiceName>,
-        named: Option<ServiceName>,
+        named: Option<&ServiceName>,
     ) -> Option<ServiceName> {
-        let at = named.and_then(|named| group.iter().position(|name| *name == named));
-        if let Some(at) = at {
-            let failing = group.remove(at);
-            // A restore that names a failing Service does not count: [`MOST_FAILING`] bounds the
-            // number of these.
-            self.restores_left += 1;
-            self.failing += 1;
-            self.groups.push(group);
-            return Some(failing);
+        let at = named.and_then(|named| group.iter().position(|name| name == named));
+        let named = at.and_then(|at| group.get(at)).map(ServiceName::namespace);
+        if let Some(namespace) = named.or_else(|| only_namespace(&group)) {
+            *self.failures.entry(namespace.into()).or_default() += 1;
         }
-        if group.len() <= 1 {
-            self.failing += 1;
+        if at.is_none() && group.len() > 1 {
+            self.halve(group);
+            return None;
+        }
+        self.failing += 1;
+        let Some(at) = at else {
             self.failed_singly += 1;
-            self.restores_left += self.halvings;
             return group.pop();
+        };
+        let failing = group.remove(at);
+        let is_of_it = |name: &ServiceName| name.namespace() == failing.namespace();
+        let (same, others): (Vec<_>, Vec<_>) = group.into_iter().partition(is_of_it);
+        let named_so_far = self.failing - self.failed_singly;
+        if self.has_succeeded || named_so_far < NAMED_BEFORE_HALVING {
+            self.add(same);
+            self.add(others);
+        } else {
+            self.halve(same);
+            self.halve(others);
         }
-        let heavier = group.split_off(group.len() / 2);
-        self.groups.push(heavier);
-        self.groups.push(group);
-        None
+        Some(failing)
     }
 
-    /// Reports whether the node counts as the cause: no group was applied, and
-    ///
-    /// - if the kernel has rules of Services, so that the node can restore some:
-    ///   [`NODE_FAULT_FAILURES`] Services failed without a rejected line. A rejected line is the
-    ///   fault of its Service. Or groups were left when the restores or the time ran out, unless a
-    ///   Service with a rejected line was found: there may be more than [`MOST_FAILING`] of these,
-    ///   and they must not block all changes.
-    /// - if it has none: that many Services failed in any way, because a kernel that lacks a module
-    ///   rejects a line of each Service. Or groups were left.
+    /// Reports whether it has to be known if the node is at fault, before a Service counts as the
+    /// cause: some failed or are left, and no restore has succeeded.
+    pub(super) fn needs_proof(&self) -> bool {
+        !self.has_succeeded && (self.failing > 0 || !self.groups.is_empty())
+    }
+
+    /// Reports whether the node counts as the cause if the kernel has no rules of Services, so that
+    /// it may be unable to restore any: several Services failed in any way, because a kernel that
+    /// lacks a module rejects a line of each, or some are left.
     pub(super) fn is_node_fault(&self) -> bool {
-        let is_unfinished = self.groups.iter().any(|group| !group.is_empty());
-        let named = self.failing - self.failed_singly;
-        !self.has_succeeded
-            && match self.evidence {
-                NodeEvidence::HasServiceRules => {
-                    self.failed_singly >= NODE_FAULT_FAILURES || (is_unfinished && named == 0)
-                }
-                NodeEvidence::HasNone => self.failing >= NODE_FAULT_FAILURES || is_unfinished,
-            }
+        self.needs_proof() && (self.failing >= NODE_FAULT_FAILURES || !self.groups.is_empty())
+    }
+
+    /// Reports whether a restore has succeeded.
+    pub(super) const fn has_succeeded(&self) -> bool {
+        self.has_succeeded
+    }
+
+    /// Reports whether no Service is left.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// Returns the Services that were neither applied nor found to fail.
-    pub(super) fn unresolved(self) -> Vec<ServiceName> {
-        self.groups.into_iter().flatten().collect()
+    pub(super) fn unresolved(&self) -> impl Iterator<Item = &ServiceName> {
+        self.groups.iter().flatten()
     }
 
-    /// Returns a group from [`Bisection::next`] that was not restored.
-    pub(super) fn put_back(&mut self, group: Vec<ServiceName>) {
-        self.groups.push(group);
+    /// Adds a group: a new one, or one from [`Bisection::next`] that was not restored.
+    pub(super) fn add(&mut self, group: Vec<ServiceName>) {
+        if !group.is_empty() {
+            self.groups.push(group);
+        }
     }
+
+    /// Adds the groups of another bisection. `other` is newer, and its evidence about the node
+    /// counts.
+    pub(super) fn append(&mut self, other: Self) {
+        self.groups.extend(other.groups);
+        for (namespace, failures) in other.failures {
+            *self.failures.entry(namespace).or_default() += failures;
+        }
+        self.has_succeeded = other.has_succeeded;
+    }
+
+    /// Returns the order in which a group is restored.
+    fn rank(&self, index: usize) -> (u32, std::cmp::Reverse<usize>) {
+        let group = self.groups.get(index).map_or(&[][..], Vec::as_slice);
+        let failures = only_namespace(group).and_then(|namespace| self.failures.get(namespace));
+        let failures = failures.copied().unwrap_or_default();
+        (failures, std::cmp::Reverse(group.len()))
+    }
+
+    /// Splits a group in two of about the same size; one of several namespaces between two of them.
+    fn halve(&mut self, mut group: Vec<ServiceName>) {
+        let middle = group.len() / 2;
+        let is_border = |at: &usize| {
+            let pair = at.checked_sub(1).and_then(|before| group.get(before..=*at));
+            pair.is_some_and(|pair| only_namespace(pair).is_none())
+        };
+        let border = (1..group.len())
+            .filter(is_border)
+            .min_by_key(|at| at.abs_diff(middle));
+        let heavier = group.split_off(border.unwrap_or(middle));
+        self.add(heavier);
+        self.add(group);
+    }
+}
+
+/// Returns the namespace of a group, if all of its Services have the same.
+fn only_namespace(group: &[ServiceName]) -> Option<&str> {
+    let (first, last) = (group.first()?.namespace(), group.last()?.namespace());
+    (first == last).then_some(first)
 }
 
 #[cfg(test)]

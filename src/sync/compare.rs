@@ -317,11 +317,11 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the dirty Services that the next sync applies: what they render to now is not in the
-    /// kernel yet, so a difference is no drift. Excludes those in quarantine, which render to their
-    /// fallback form, as it is in the kernel.
+    /// kernel yet, so a difference is no drift. Excludes those in quarantine and suspects, which
+    /// render to the form that is in the kernel.
     fn changing_services(&self) -> BTreeSet<ServiceName> {
         let dirty = self.tracker.dirty();
-        let dirty = dirty.filter(|name| !self.quarantine.has(name));
+        let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
         dirty.cloned().collect()
     }
 

@@ -1,8 +1,7 @@
 //! Syncs the rules of Services into the kernel, and checks and repairs what was written.
 //!
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
-//! other, except for the xtables lock on legacy. A change that was not applied stays dirty.
-//! A failed sync is an [`Outcome`], and the task continues.
+//! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
 //! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
 //! `compare`, for failures `search` and `bisect`.
@@ -24,8 +23,8 @@
 //!   applied state of a Service: the objects that its rules in the kernel were rendered from.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
 //!   changed) or a verification (of all rules). Reading: its part that runs iptables binaries.
-//! - Search: trial restores that find the Services that make restores fail.
-//! - Quarantine: such Services, which block no others; trial restores retry their changes.
+//! - Search: trial restores that find the Services that make restores fail. Suspect: may be one.
+//! - Quarantine: Services found, which block no others; trial restores retry their changes.
 //! - Detection by table sizes, on legacy iptables: shows that a table changed, not which chains.
 //! - Unprintable: a rule that an iptables binary cannot print, and its chain and table.
 //!
@@ -39,6 +38,7 @@ mod drift;
 mod drift_detection;
 mod guarded_chain_monitor;
 mod kernel_state;
+mod known_kernel;
 mod outcome;
 mod pacer;
 mod problems;

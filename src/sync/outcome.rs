@@ -46,7 +46,7 @@ pub struct Outcome {
     /// Sums over all Services in the applied state, such as ports without local endpoints, for
     /// metrics.
     pub totals: ServiceTotals,
-    /// Services in quarantine, sorted.
+    /// Services in quarantine, and suspects that are held back, sorted.
     pub quarantined: Vec<ServiceName>,
 }
 
@@ -109,8 +109,8 @@ pub struct SearchResult {
     pub failed: usize,
     /// Services put into quarantine.
     pub quarantined: Vec<Quarantined>,
-    /// Services that were neither applied nor found to make restores fail. They stay dirty.
-    pub unresolved: Vec<ServiceName>,
+    /// Suspects whose changes are held back until a later sync continues the search, sorted.
+    pub held_back: Vec<ServiceName>,
     /// Reason that the search ended without a Service at fault: none is in `quarantined`, and no
     /// change of the sync counts as applied, except those in `applied`.
     pub node_fault: Option<NodeFault>,
@@ -132,22 +132,20 @@ pub(super) enum Baseline {
 }
 
 /// Reason that a search or a retry ended without showing whether a Service is at fault. For
-/// example, the restores of all groups or a full restore without the suspects failed, the kernel
-/// could not be read or adopted, or `iptables-restore` did not start or did not get the xtables
-/// lock. The cause is likely on the node.
+/// example, a restore of other Services failed as well, the kernel could not be read or adopted, or
+/// `iptables-restore` did not start or did not get the xtables lock. The cause is likely on the
+/// node.
 #[derive(Debug, Default)]
 pub struct NodeFault {
-    /// Failure that ended it, on one line. `None` if a search ended for another reason: no Service
-    /// outside of quarantine had changed, or the time was over before the first restore of a group.
+    /// Failure that ended it, on one line; `None` if no restore of a group was made.
     pub cause: Option<String>,
 }
 
 impl SearchResult {
     pub(super) const fn result(&self) -> SyncResult {
-        if self.node_fault.is_some() || !self.unresolved.is_empty() {
-            SyncResult::Failed
-        } else {
-            SyncResult::Applied
+        match self.node_fault {
+            Some(_) => SyncResult::Failed,
+            None => SyncResult::Applied,
         }
     }
 }

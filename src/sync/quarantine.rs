@@ -3,11 +3,14 @@
 //! A sync renders a Service in quarantine in its [`Fallback`] form, mostly as last applied. Its
 //! changes are rendered only for a restore of its own, which is retried at growing intervals.
 //!
-//! A [`search`](super::search) finds these Services.
+//! A [`search`](super::search) finds these Services. Those of which it does not know yet whether
+//! they fail are suspects: they are held back like Services in quarantine, until a later
+//! sync continues the search.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::bisect::Bisection;
 use super::pacer::DoublingDelay;
 use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
@@ -18,8 +21,8 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay {
     longest: Duration::from_secs(600),
 };
 
-/// Minimum interval of the retries of one Service as a multiple of their duration: if they hang,
-/// each Service in quarantine may delay others for a tenth of the time.
+/// Minimum interval between retries as a multiple of the duration of the last one: whatever the
+/// number of Services in quarantine, their retries take a tenth of the time at most.
 const RETRY_FACTOR: u32 = 10;
 
 /// Multiple that replaces [`RETRY_FACTOR`] for a Service that changed since its last retry: a
@@ -87,8 +90,6 @@ struct QuarantineEntry {
     /// Number of failed retries.
     failed_retries: u32,
     last_retry: Instant,
-    /// Duration of the last retry.
-    took: Duration,
     /// State in the cluster at the last retry.
     retried: ServiceState,
     /// The state in the cluster differs from `retried`.
@@ -96,7 +97,8 @@ struct QuarantineEntry {
 }
 
 impl QuarantineEntry {
-    fn next_retry(&self) -> Instant {
+    /// Returns the time of the next retry; `last` is the last one of any Service.
+    fn next_retry(&self, last: Option<LastRetry>) -> Instant {
         let (wait, factor) = if self.is_changed {
             (RETRY_DELAY.first, CHANGED_FACTOR)
         } else {
@@ -104,14 +106,33 @@ impl QuarantineEntry {
             let failures = self.failed_retries.saturating_add(1);
             (RETRY_DELAY.after(failures), RETRY_FACTOR)
         };
-        self.last_retry + wait.max(self.took.saturating_mul(factor))
+        let rested = last.map(|last| last.ended + last.took.saturating_mul(factor));
+        rested
+            .into_iter()
+            .fold(self.last_retry + wait, Instant::max)
     }
+}
+
+/// Last retry of any Service.
+#[derive(Debug, Clone, Copy)]
+struct LastRetry {
+    ended: Instant,
+    took: Duration,
+}
+
+/// Suspects of a search that continues with a later sync.
+#[derive(Debug, Clone)]
+struct HeldBack {
+    suspects: Bisection,
+    continue_at: Instant,
 }
 
 /// Services in quarantine. Their rendered states are overrides in the tracker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quarantine {
     entries: BTreeMap<ServiceName, QuarantineEntry>,
+    last_retry: Option<LastRetry>,
+    held_back: Option<HeldBack>,
 }
 
 impl Quarantine {
@@ -145,7 +166,6 @@ impl Quarantine {
             since: now,
             failed_retries: 0,
             last_retry: now,
-            took: Duration::ZERO,
             retried: without_lost(wanted),
             is_changed: false,
         };
@@ -192,23 +212,25 @@ impl Quarantine {
 
     /// Returns the Service whose retry is due; with several, the one that was due first.
     pub(super) fn due(&self, now: Instant) -> Option<ServiceName> {
-        let mut due: Vec<_> = self.entries.iter().collect();
-        due.retain(|(_, entry)| entry.next_retry() <= now);
-        let first = due
-            .into_iter()
-            .min_by_key(|(_, entry)| entry.next_retry())?;
-        Some(first.0.clone())
+        let entries = self.entries.iter();
+        let retries = entries.map(|(name, entry)| (entry.next_retry(self.last_retry), name));
+        let (first, name) = retries.min_by_key(|(due, _)| *due)?;
+        (first <= now).then(|| name.clone())
     }
 
-    /// Returns the time of the next retry, if any Service is in quarantine.
+    /// Returns the time of the next retry, or of the next part of a search, if there is one.
     pub(super) fn next_retry(&self) -> Option<Instant> {
-        self.entries.values().map(QuarantineEntry::next_retry).min()
+        let entries = self.entries.values();
+        let retries = entries.map(|entry| entry.next_retry(self.last_retry));
+        let search = self.held_back.as_ref().map(|held| held.continue_at);
+        retries.chain(search).min()
     }
 
     /// Notes a retry that a fault of the node ended `now`: it shows nothing about the Service.
     pub(super) fn postpone(&mut self, name: &ServiceName, took: Duration, now: Instant) {
+        self.last_retry = Some(LastRetry { ended: now, took });
         if let Some(entry) = self.entries.get_mut(name) {
-            (entry.last_retry, entry.took) = (now, took);
+            entry.last_retry = now;
         }
     }
 
@@ -220,11 +242,36 @@ impl Quarantine {
         took: Duration,
         now: Instant,
     ) {
+        self.last_retry = Some(LastRetry { ended: now, took });
         if let Some(entry) = self.entries.get_mut(name) {
             entry.failed_retries = entry.failed_retries.saturating_add(1);
-            (entry.last_retry, entry.took) = (now, took);
+            entry.last_retry = now;
             (entry.retried, entry.is_changed) = (without_lost(retried), false);
         }
+    }
+
+    /// Holds back the suspects of a search that ended `now`, after this time, and those of earlier
+    /// searches. The search continues after as long a pause: it takes half of the time at most.
+    pub(super) fn hold_back(&mut self, suspects: Bisection, took: Duration, now: Instant) {
+        let earlier = self.held_back.take();
+        let mut all = earlier.map_or_else(Bisection::default, |held| held.suspects);
+        all.append(suspects);
+        self.held_back = (!all.is_empty()).then(|| HeldBack {
+            suspects: all,
+            continue_at: now + took,
+        });
+    }
+
+    /// Takes the suspects whose search is due.
+    pub(super) fn take_suspects(&mut self, now: Instant) -> Option<Bisection> {
+        let held_back = self.held_back.take_if(|held| held.continue_at <= now)?;
+        Some(held_back.suspects)
+    }
+
+    /// Returns the suspects that are held back.
+    pub(super) fn suspects(&self) -> impl Iterator<Item = &ServiceName> {
+        let held_back = self.held_back.iter();
+        held_back.flat_map(|held| held.suspects.unresolved())
     }
 }
 

@@ -179,7 +179,7 @@ impl Reporter {
         let Some(servers) = &self.health_check_servers else {
             return;
         };
-        // A search that ended at its limit is a failure, but has applied some Services.
+        // A search that ended with a fault of the node is a failure, but may have applied some.
         if outcome.result() == SyncResult::Failed && outcome.applied.before.is_empty() {
             return;
         }

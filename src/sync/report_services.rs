@@ -11,7 +11,7 @@ use super::quarantine::Fallback;
 use super::report::Reporter;
 use crate::events::Event;
 use crate::health::QuarantinedServices;
-use crate::model::MOST_ENDPOINTS;
+use crate::model::{MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
 use crate::select::MAX_SLICES;
 
@@ -44,6 +44,14 @@ impl Reporter {
                     .record(Event::ServiceQuarantined(quarantined.name.clone(), note));
             }
             log_search(self.family, search);
+            // A continued search follows a sync that was applied.
+            if outcome
+                .attempts
+                .iter()
+                .any(|attempt| attempt.result.is_err())
+            {
+                log_held_back(self.family, &search.held_back);
+            }
         }
         if let Some(retry) = &outcome.quarantine_retry {
             self.metrics
@@ -150,17 +158,24 @@ fn log_search(family: IpFamily, search: &SearchResult) {
              Services are not affected. Change or delete it; retrying it at growing intervals"
         );
     }
-    match search.unresolved.len() {
-        0 => info!(
+    if search.held_back.is_empty() {
+        info!(
             %family, restores, failed,
             "search for the Services that make restores fail ended"
-        ),
-        unresolved => warn!(
-            %family, restores, failed, unresolved,
-            "search for the Services that make restores fail ended at its limit: changes of the \
-             unresolved Services are not applied yet, so their removed endpoints still get \
-             traffic; the next sync continues the search"
-        ),
+        );
+    }
+}
+
+/// Logs the namespaces whose Services are held back by a search that has just begun.
+fn log_held_back(family: IpFamily, held_back: &[ServiceName]) {
+    for services in held_back.chunk_by(|one, other| one.namespace() == other.namespace()) {
+        let (count, namespace) = (services.len(), services.first().map(ServiceName::namespace));
+        let namespace = namespace.unwrap_or_default();
+        warn!(
+            %family, namespace, services = count,
+            "changes of Services held back: a restore of them together fails, and it is not known \
+             yet which of them make it fail. Other Services are not affected; the search continues"
+        );
     }
 }
 

@@ -78,7 +78,7 @@ impl<I: Iptables> Syncer<I> {
         if self.history.rerender_reason(options).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
-        names.retain(|name| !self.quarantine.has(name));
+        names.retain(|name| !self.tracker.overrides().contains_key(name));
         // Includes Services in quarantine: their rules in the kernel are repaired as well.
         names.extend(std::mem::take(&mut self.services_to_repair));
         // Includes Services in quarantine: a frontend that another Service takes must not keep the
@@ -155,7 +155,7 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_differences(
+    pub(super) async fn write_differences(
         &mut self,
         adopted: ComparedTables,
         options: &Options,

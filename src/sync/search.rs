@@ -3,75 +3,50 @@
 //! A partial restore that fails is followed by a full one. If that fails as well, the cause is
 //! either some Services or the node, for example a missing kernel module or too little memory. The
 //! search finds out by [trial restores](super::trial_restore), and puts the Services at fault into
-//! [quarantine](super::quarantine). If it cannot find out, for example because no trial was
-//! possible or those of all groups failed, it ends with a [`NodeFault`]: no Service is quarantined,
-//! and the sync is retried.
+//! [quarantine](super::quarantine). If the node can restore no rules of any Service, it ends with a
+//! [`NodeFault`]: no Service is quarantined, and the sync is retried.
 //!
-//! 1. While the failure names a line of a Service, this Service is quarantined, and the full
-//!    restore is tried again.
-//! 2. Otherwise the kernel is brought into a known state without the changes of the suspects. If
-//!    that fails, the search ends. There are three cases:
-//!    - If a restore or an adoption succeeded before (`SyncHistory::has_applied`), the suspects are
-//!      the dirty Services. A full restore renders them as last applied.
-//!    - If none did, the rules in the kernel are adopted. The suspects are the Services that differ
-//!      from them.
-//!    - If these rules cannot be adopted, the suspects are the Services with the most rules. A full
-//!      restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
-//!      Services are suspects.
-//! 3. Partial restores of groups of suspects follow, halved as [`bisect`](super::bisect) decides.
+//! 1. The changes of the suspects are held back, and the kernel is brought into a
+//!    [known state](super::known_kernel) without them.
+//! 2. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
+//! 3. Before a Service counts as the cause, a restore of another one proves that the node is able
+//!    to restore rules.
+//!
+//! Other changes wait while trials run, so a search ends after [`LONGEST_SEARCH`]. The suspects
+//! that are left stay held back, and each later sync continues the search with some more trials,
+//! after it has applied all other changes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::bisect::{Bisection, NodeEvidence};
+use super::bisect::Bisection;
 use super::decide::FullReason;
-use super::kernel_state::ReadScope;
 use super::outcome::{Attempt, Baseline, Failure, NodeFault, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
-use super::trial_restore::TrialResult;
+use super::trial_restore::{FailedTrial, NamedService, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::{DeclineReason, Options, service_of_line};
+use crate::render::Options;
 use crate::tracker::{AppliedChanges, OverrideClaims};
 
-/// Maximum number of full restores in step 1. Further Services whose lines are named are left to
-/// the bisection, whose restores are smaller.
-const MOST_NAMED_LINES: usize = 4;
+/// Time after which a search begins no further trial: half of what others may wait, as a restore
+/// that fails comes before it.
+const LONGEST_SEARCH: Duration = Duration::from_millis(500);
 
-/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
-/// adopted: a Service whose rules take too long or too much memory is among them.
-const HEAVIEST: usize = 16;
+/// [`LONGEST_SEARCH`] before the first full restore or adoption that succeeded: suspects that are
+/// left have no rules until the search continues, so it should rather end.
+const LONGEST_FIRST_SEARCH: Duration = Duration::from_secs(10);
 
-/// Time after which a search restores no further group: the changes applied by then are marked as
-/// applied, and the next sync continues the search.
-const LONGEST_SEARCH: Duration = Duration::from_secs(300);
+/// [`LONGEST_SEARCH`] of the part of a search that a later sync makes.
+const LONGEST_PART: Duration = Duration::from_millis(250);
 
-/// Minimum time from a search that ended with a [`NodeFault`] to the next one: syncs that fail
-/// meanwhile are only retried.
+/// Time after a search that ended with a [`NodeFault`] in which the next one has to prove first
+/// that the node can restore rules. Before the first restore that succeeded, none is made.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
-
-/// Service of a rejected line.
-struct NamedService {
-    name: ServiceName,
-    /// Error message that names the line, on one line.
-    error: String,
-}
-
-/// Result of an adoption of the rules in the kernel by a search.
-enum AdoptionResult {
-    /// The rules were adopted; these Services differ from them.
-    Adopted(Vec<ServiceName>),
-    /// The rules cannot be adopted.
-    Declined {
-        reason: DeclineReason,
-        /// The kernel has no chain of a Service.
-        is_bare: bool,
-    },
-}
 
 impl<I: Iptables> Syncer<I> {
     /// Searches after the failed attempts of a sync; `None` if no Service can be the cause, or if a
-    /// recent search ended with a [`NodeFault`].
+    /// recent search ended with a [`NodeFault`] before anything was applied.
     pub(super) async fn search(
         &mut self,
         attempts: &[Attempt],
@@ -83,7 +58,8 @@ impl<I: Iptables> Syncer<I> {
             return None;
         };
         QuarantineCause::of(error)?;
-        if self.search_after.is_some_and(|after| now < after)
+        let is_node_suspected = self.search_after.is_some_and(|after| now < after);
+        if (is_node_suspected && !self.history.has_applied())
             || self.rendered_services().all().next().is_none()
         {
             return None;
@@ -92,21 +68,46 @@ impl<I: Iptables> Syncer<I> {
         let quarantine = self.quarantine_snapshot();
         let failures = attempts.iter().rev();
         let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
-        let named = failures.find_map(|failure| self.named_service(failure, options));
-        if let Err(fault) = self.run_search(named, options, &mut search).await {
-            search.node_fault = Some(fault);
-            self.search_after = Some((self.clock)() + AFTER_NODE_FAULT);
-            self.restore_quarantine(quarantine, &mut search);
-            if self.applied_options.is_none() {
-                // A trial that succeeded earlier has withdrawn the request for a full sync.
-                self.force_full(FullReason::Failed);
+        let services = self.rendered_services();
+        let named = failures.find_map(|failure| NamedService::of(failure, &services, options));
+        match self.run_search(named, options, &mut search).await {
+            Ok(suspects) => {
+                self.search_after = None;
+                self.keep_held_back(suspects, now, &mut search);
+            }
+            Err(fault) => {
+                search.node_fault = Some(fault);
+                self.search_after = Some((self.clock)() + AFTER_NODE_FAULT);
+                self.restore_quarantine(quarantine, &mut search);
+                if self.applied_options.is_none() {
+                    // A trial that succeeded earlier has withdrawn the request for a full sync.
+                    self.force_full(FullReason::Failed);
+                }
             }
         }
         self.release_held_back();
-        for quarantined in &mut search.quarantined {
-            let fallback = self.quarantine.fallback(&quarantined.name);
-            quarantined.fallback = fallback.unwrap_or(quarantined.fallback);
+        self.set_fallbacks(&mut search);
+        Some(search)
+    }
+
+    /// Continues an earlier search with its next trials; `None` if none is due.
+    pub(super) async fn continue_search(&mut self, options: &mut Options) -> Option<SearchResult> {
+        let started = (self.clock)();
+        let mut suspects = self.quarantine.take_suspects(started)?;
+        let mut search = SearchResult::default();
+        let ends = started + LONGEST_PART;
+        let mut result = self.trials(&mut suspects, ends, options, &mut search).await;
+        if result.is_ok() {
+            result = self.finish(options, &mut search).await;
         }
+        if let Err(fault) = result {
+            search.node_fault = Some(fault);
+            if self.applied_options.is_none() {
+                self.force_full(FullReason::Failed);
+            }
+        }
+        self.keep_held_back(suspects, started, &mut search);
+        self.set_fallbacks(&mut search);
         Some(search)
     }
 
@@ -118,185 +119,145 @@ impl<I: Iptables> Syncer<I> {
     ) -> AppliedChanges {
         let mut applied = std::mem::take(&mut search.applied);
         if search.node_fault.is_none() {
-            applied.append(self.mark_applied(options, &search.unresolved));
+            applied.append(self.mark_applied(options));
         }
         applied
     }
 
     /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
+    /// Returns the suspects that are left.
     async fn run_search(
         &mut self,
-        mut named: Option<NamedService>,
+        named: Option<NamedService>,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<Bisection, NodeFault> {
+        let started = (self.clock)();
+        let longest = if self.history.has_applied() {
+            LONGEST_SEARCH
+        } else {
+            LONGEST_FIRST_SEARCH
+        };
+        let (suspects, named) = self.hold_back_suspects(named, options, search).await?;
+        let mut suspects = Bisection::new(self.by_weight(suspects));
+        let is_node_suspected = self.search_after.is_some_and(|after| started < after);
+        if is_node_suspected && self.has_service_rules() {
+            self.prove_node(&suspects, options, search).await?;
+            suspects.succeeded();
+        }
+        if let Some(NamedService { name, error }) = named
+            && suspects.unresolved().any(|suspect| *suspect == name)
+            && let Some(all) = suspects.next()
+            && let Some(failing) = suspects.failed(all, Some(&name))
+        {
+            self.put_in_quarantine(&failing, QuarantineCause::Rejected, error, search);
+        }
+        let ends = started + longest;
+        self.trials(&mut suspects, ends, options, search).await?;
+        let left = suspects.unresolved();
+        let left = left.filter(|name| !self.tracker.overrides().contains_key(*name));
+        // After an adoption: these changes were not held back.
+        self.hold_back(&left.cloned().collect::<Vec<_>>());
+        self.finish(options, search).await?;
+        Ok(suspects)
+    }
+
+    /// Restores groups of suspects until none is left, or until the first restore that ends after
+    /// `ends`.
+    async fn trials(
+        &mut self,
+        suspects: &mut Bisection,
+        ends: Instant,
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
-        let started = (self.clock)();
-        for _ in 0..MOST_NAMED_LINES {
-            let Some(NamedService { name, error }) = named.take() else {
-                break;
-            };
-            self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
-            match self.try_all(options, search).await? {
-                TrialResult::Applied => return Ok(()),
-                TrialResult::Failed(_, failure) => named = self.named_service(&failure, options),
+        loop {
+            let last_failure = self
+                .trials_of_groups(suspects, ends, options, search)
+                .await?;
+            if !suspects.needs_proof() {
+                return Ok(());
+            }
+            if !self.has_service_rules() {
+                let is_node_fault = suspects.is_node_fault();
+                return if is_node_fault {
+                    Err(last_failure)
+                } else {
+                    Ok(())
+                };
+            }
+            self.prove_node(suspects, options, search).await?;
+            suspects.succeeded();
+            if (self.clock)() > ends {
+                return Ok(());
             }
         }
-        let suspects = self.hold_back_suspects(options, search).await?;
-        let evidence = if self.applied.chains().next().is_some() {
-            NodeEvidence::HasServiceRules
-        } else {
-            NodeEvidence::HasNone
-        };
-        let mut bisection = Bisection::new(self.by_weight(suspects), evidence);
+    }
+
+    /// Restores groups of suspects; returns the last failure. See [`Self::trials`].
+    async fn trials_of_groups(
+        &mut self,
+        suspects: &mut Bisection,
+        ends: Instant,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<NodeFault, NodeFault> {
         let mut last_failure = NodeFault::default();
-        while let Some(group) = bisection.next() {
-            if (self.clock)().saturating_duration_since(started) > LONGEST_SEARCH {
-                bisection.put_back(group);
-                break;
-            }
+        while let Some(group) = suspects.next() {
             let before = search.restores;
-            match self.try_changes(&group, options, search).await? {
+            let trial = match self.try_changes(&group, options, search).await {
+                Ok(trial) => trial,
+                Err(fault) => {
+                    suspects.add(group);
+                    return Err(fault);
+                }
+            };
+            match trial {
                 // No restore was needed: this shows nothing about the node.
                 TrialResult::Applied if search.restores == before => {}
-                TrialResult::Applied => bisection.succeeded(),
-                TrialResult::Failed(cause, failure) => {
+                TrialResult::Applied => suspects.succeeded(),
+                TrialResult::Failed(FailedTrial {
+                    cause,
+                    failure,
+                    named,
+                }) => {
                     last_failure = NodeFault::because_of(&failure);
-                    let named = self.named_service(&failure, options);
                     let named = named.map(|named| named.name);
-                    if let Some(failing) = bisection.failed(group, named) {
+                    if let Some(failing) = suspects.failed(group, named.as_ref()) {
                         self.put_in_quarantine(&failing, cause, failure.on_one_line(), search);
                     }
                     self.ensure_kernel_known(options, search).await?;
                 }
             }
-        }
-        if bisection.is_node_fault() {
-            return Err(last_failure);
-        }
-        search.unresolved = bisection.unresolved();
-        self.finish(options, search).await
-    }
-
-    /// Brings the kernel into a known state without the changes of the suspects (step 2); returns
-    /// the suspects.
-    async fn hold_back_suspects(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<Vec<ServiceName>, NodeFault> {
-        if self.history.has_applied() {
-            let dirty = self.tracker.dirty();
-            let dirty: Vec<_> = dirty
-                .filter(|name| !self.quarantine.has(name))
-                .cloned()
-                .collect();
-            // No Service outside of quarantine changed, so none can be the cause.
-            if dirty.is_empty() {
-                return Err(NodeFault::default());
-            }
-            self.hold_back(&dirty);
-            self.try_all(options, search).await?.or_node_fault()?;
-            return Ok(dirty);
-        }
-        let is_bare = match self.adopt_kernel_rules(options).await? {
-            AdoptionResult::Adopted(differing) => {
-                search.baseline = Baseline::Adopted;
-                return Ok(differing);
-            }
-            AdoptionResult::Declined { is_bare, .. } => is_bare,
-        };
-        let all: Vec<_> = self
-            .tracker
-            .all()
-            .map(|(name, _)| name.clone())
-            .filter(|name| !self.quarantine.has(name))
-            .collect();
-        let mut heaviest = self.by_weight(all.clone());
-        let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        // A restore without any Service would delete the rules of an earlier process, if there are
-        // any.
-        let can_hold_back_all = is_bare && heaviest.len() < all.len();
-        let mut last_failure = NodeFault::default();
-        for suspects in [Some(heaviest), can_hold_back_all.then_some(all)]
-            .into_iter()
-            .flatten()
-        {
-            self.hold_back(&suspects);
-            match self.try_all(options, search).await?.or_node_fault() {
-                Ok(()) => {
-                    // If the others stayed dirty, a later search would render them as last applied:
-                    // without rules, although the kernel has some.
-                    search.applied = self.mark_applied(options, &suspects);
-                    return Ok(suspects);
-                }
-                Err(failure) => last_failure = failure,
+            // On a kernel without rules of Services, only a trial that succeeds shows that the node
+            // can restore some.
+            let can_end = suspects.has_succeeded() || self.has_service_rules();
+            if can_end && (self.clock)() > ends {
+                break;
             }
         }
-        Err(last_failure)
+        Ok(last_failure)
     }
 
-    /// Reads the rules in the kernel, and adopts them as the applied state.
-    async fn adopt_kernel_rules(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
-        let read = self.read_rules(ReadScope::Adoption(options)).await;
-        let read = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)));
-        let mut rules = read?;
-        let adopted = match self.try_adopt(&mut rules, options) {
-            Ok(adopted) => adopted,
-            Err(reason) => {
-                let is_bare = rules.live.has_no_service_chain();
-                return Ok(AdoptionResult::Declined { reason, is_bare });
-            }
-        };
-        self.applied = adopted.applied;
-        self.applied_options = Some(options.clone());
-        let is_suspect =
-            |name: &ServiceName| self.tracker.get(name).is_some() && !self.quarantine.has(name);
-        let differing = adopted.differing.into_iter();
-        Ok(AdoptionResult::Adopted(
-            differing.filter(is_suspect).collect(),
-        ))
+    /// Holds back the suspects that are left at the end of a search, or of a part of it.
+    fn keep_held_back(&mut self, suspects: Bisection, started: Instant, search: &mut SearchResult) {
+        let now = (self.clock)();
+        let took = now.saturating_duration_since(started);
+        self.quarantine.hold_back(suspects, took, now);
+        search.held_back = self.quarantine.suspects().cloned().collect();
+        search.held_back.sort_unstable();
     }
 
-    /// Makes sure that the applied state describes the kernel after a trial. If a failed one was
-    /// applied in part, adopts or restores all rules.
-    pub(super) async fn ensure_kernel_known(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<(), NodeFault> {
-        if self.applied_options.is_some() {
-            return Ok(());
+    /// Notes the final forms of the Services that a search found.
+    fn set_fallbacks(&self, search: &mut SearchResult) {
+        for quarantined in &mut search.quarantined {
+            let fallback = self.quarantine.fallback(&quarantined.name);
+            quarantined.fallback = fallback.unwrap_or(quarantined.fallback);
         }
-        if search.baseline == Baseline::Adopted {
-            return match self.adopt_kernel_rules(options).await? {
-                AdoptionResult::Adopted(_) => Ok(()),
-                AdoptionResult::Declined { reason, .. } => Err(NodeFault {
-                    cause: Some(format!(
-                        "rules in the kernel cannot be adopted again: {}",
-                        reason.as_str()
-                    )),
-                }),
-            };
-        }
-        self.restore_all(options, search).await
-    }
-
-    /// Makes a full restore, and a second one without the reject rules of newly quarantined
-    /// Services if the first one fails: these may be the cause.
-    async fn restore_all(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<(), NodeFault> {
-        let trial = self.try_all(options, search).await?;
-        if trial.is_applied() || !self.lower_fallbacks(search) {
-            return trial.or_node_fault();
-        }
-        self.try_all(options, search).await?.or_node_fault()
     }
 
     /// Takes the reject rules from newly quarantined Services; reports whether any had some.
-    fn lower_fallbacks(&mut self, search: &SearchResult) -> bool {
+    pub(super) fn lower_fallbacks(&mut self, search: &SearchResult) -> bool {
         let names = self.quarantined_without_endpoints(search);
         for name in &names {
             self.lower_fallback(name);
@@ -321,10 +282,6 @@ impl<I: Iptables> Syncer<I> {
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         if search.baseline == Baseline::Adopted {
-            // An unfinished search leaves stale chains to the next full restore.
-            if !search.unresolved.is_empty() {
-                return Ok(());
-            }
             return self.restore_all(options, search).await;
         }
         let without_endpoints = self.quarantined_without_endpoints(search);
@@ -338,7 +295,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Puts a Service into quarantine; one that already is there gets its next fallback form.
-    fn put_in_quarantine(
+    pub(super) fn put_in_quarantine(
         &mut self,
         name: &ServiceName,
         cause: QuarantineCause,
@@ -370,20 +327,8 @@ impl<I: Iptables> Syncer<I> {
         });
     }
 
-    /// Returns the Service that the rejected line belongs to, if the failure names a line.
-    fn named_service(&self, failure: &Failure, options: &Options) -> Option<NamedService> {
-        let Failure::Restore(_, Some(excerpt)) = failure else {
-            return None;
-        };
-        let mut lines = excerpt.lines.iter();
-        let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        let name = service_of_line(line, &self.rendered_services(), options)?;
-        let error = failure.on_one_line();
-        Some(NamedService { name, error })
-    }
-
     /// Sorts Services by their approximate number of rules, those with the most at the end.
-    fn by_weight(&self, mut names: Vec<ServiceName>) -> Vec<ServiceName> {
+    pub(super) fn by_weight(&self, mut names: Vec<ServiceName>) -> Vec<ServiceName> {
         names.sort_by_cached_key(|name| (self.tracker.get(name).map_or(0, weight), name.clone()));
         names
     }

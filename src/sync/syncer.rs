@@ -212,7 +212,7 @@ impl<I: Iptables> Syncer<I> {
         };
         let applied = match &mut search {
             Some(search) => self.mark_resolved_applied(search, &options),
-            None if is_applied => self.mark_applied(&options, &[]),
+            None if is_applied => self.mark_applied(&options),
             None => AppliedChanges::default(),
         };
         let mut outcome = Outcome {
@@ -228,24 +228,32 @@ impl<I: Iptables> Syncer<I> {
             quarantined: Vec::new(),
         };
         if outcome.result() == SyncResult::Applied {
-            self.retry_quarantined(&mut outcome, &mut options).await;
+            self.continue_trials(&mut outcome, &mut options).await;
         }
-        outcome.quarantined = self.quarantine.names().cloned().collect();
+        outcome.quarantined = self.tracker.overrides().keys().cloned().collect();
         outcome.notices = std::mem::take(&mut self.notices);
         outcome
     }
 
-    /// Marks all dirty Services as applied with these options, except `unresolved` ones and those
-    /// in quarantine.
-    pub(super) fn mark_applied(
-        &mut self,
-        options: &Options,
-        unresolved: &[ServiceName],
-    ) -> AppliedChanges {
+    /// Continues a search after a sync that was applied, or retries a Service in quarantine.
+    async fn continue_trials(&mut self, outcome: &mut Outcome, options: &mut Options) {
+        if outcome.search.is_some() {
+            return;
+        }
+        outcome.search = self.continue_search(options).await;
+        match &mut outcome.search {
+            Some(search) => outcome
+                .applied
+                .append(self.mark_resolved_applied(search, options)),
+            None => self.retry_quarantined(outcome, options).await,
+        }
+    }
+
+    /// Marks all dirty Services as applied with these options, except those in quarantine and
+    /// suspects.
+    pub(super) fn mark_applied(&mut self, options: &Options) -> AppliedChanges {
         self.history.last_options = Some(options.clone());
-        let quarantine = &self.quarantine;
-        self.tracker
-            .mark_applied_where(|name| !quarantine.has(name) && !unresolved.contains(name))
+        self.tracker.mark_rendered_applied()
     }
 
     fn scope(&self, options: &Options) -> Scope {

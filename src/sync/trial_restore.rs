@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::decide::FullReason;
 use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult};
 use super::quarantine::{Fallback, Quarantine, QuarantineCause};
-use super::syncer::Syncer;
+use super::syncer::{RenderedServices, Syncer};
 use crate::host::{Iptables, is_untouched};
-use crate::model::{ServiceName, Services};
-use crate::render::{Options, PartialRestore};
+use crate::model::{ServiceName, ServiceState, Services};
+use crate::render::{Options, PartialRestore, service_of_line};
 use crate::rules::Text;
 use crate::tracker::{Override, OverrideClaims};
 
@@ -29,7 +29,15 @@ pub(super) enum TrialResult {
     /// The rules were applied, or nothing had to be written.
     Applied,
     /// The restore failed in a way that a Service can cause.
-    Failed(QuarantineCause, Failure),
+    Failed(FailedTrial),
+}
+
+/// Failure of a trial restore.
+pub(super) struct FailedTrial {
+    pub(super) cause: QuarantineCause,
+    pub(super) failure: Failure,
+    /// Service of the rejected line, by the rules that the trial has rendered.
+    pub(super) named: Option<NamedService>,
 }
 
 impl TrialResult {
@@ -43,8 +51,34 @@ impl TrialResult {
     pub(super) fn or_node_fault(self) -> Result<(), NodeFault> {
         match self {
             Self::Applied => Ok(()),
-            Self::Failed(_, failure) => Err(NodeFault::because_of(&failure)),
+            Self::Failed(failed) => Err(NodeFault::because_of(&failed.failure)),
         }
+    }
+}
+
+/// Service of a rejected line.
+pub(super) struct NamedService {
+    pub(super) name: ServiceName,
+    /// Error message that names the line, on one line.
+    pub(super) error: String,
+}
+
+impl NamedService {
+    /// Returns the one of these Services that the rejected line belongs to, if the failure names a
+    /// line.
+    pub(super) fn of(
+        failure: &Failure,
+        services: &dyn Services,
+        options: &Options,
+    ) -> Option<Self> {
+        let Failure::Restore(_, Some(excerpt)) = failure else {
+            return None;
+        };
+        let mut lines = excerpt.lines.iter();
+        let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
+        let name = service_of_line(line, services, options)?;
+        let error = failure.on_one_line();
+        Some(Self { name, error })
     }
 }
 
@@ -82,7 +116,11 @@ impl<I: Iptables> Syncer<I> {
         let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
         search.restores += 1;
         search.failed += 1;
-        Ok(TrialResult::Failed(cause, failure))
+        Ok(TrialResult::Failed(FailedTrial {
+            cause,
+            named: NamedService::of(&failure, &self.rendered_services(), options),
+            failure,
+        }))
     }
 
     /// Renders these Services in their last applied state until the search ends. If no restore or
@@ -103,18 +141,20 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Ends [`Syncer::hold_back`]: Services outside of quarantine are rendered in their state in
-    /// the cluster again.
+    /// Ends [`Syncer::hold_back`]: Services that are neither in quarantine nor suspects of an
+    /// unfinished search are rendered in their state in the cluster again.
     pub(super) fn release_held_back(&mut self) {
         let overrides = self.tracker.overrides().keys();
-        let held_back = overrides.filter(|name| !self.quarantine.has(name));
-        for name in held_back.cloned().collect::<Vec<_>>() {
+        let suspects: BTreeSet<&ServiceName> = self.quarantine.suspects().collect();
+        let is_kept = |name: &ServiceName| self.quarantine.has(name) || suspects.contains(name);
+        let released = overrides.filter(|name| !is_kept(name));
+        for name in released.cloned().collect::<Vec<_>>() {
             self.tracker.remove_override(&name);
         }
     }
 
-    /// Returns the Services in quarantine as they are now. Between searches, no others have
-    /// overrides.
+    /// Returns the Services in quarantine and the suspects as they are now. Between searches, no
+    /// others have overrides.
     pub(super) fn quarantine_snapshot(&self) -> QuarantineSnapshot {
         QuarantineSnapshot {
             quarantine: self.quarantine.clone(),
@@ -217,7 +257,13 @@ impl<I: Iptables> Syncer<I> {
         let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
         search.restores += 1;
         search.failed += 1;
-        Ok(TrialResult::Failed(cause, failure))
+        // Looked up now: the caller may put overrides back.
+        let restored = SomeServices(self.rendered_services(), &names);
+        Ok(TrialResult::Failed(FailedTrial {
+            cause,
+            named: NamedService::of(&failure, &restored, options),
+            failure,
+        }))
     }
 
     /// Retries one Service in quarantine that is due, with a restore of its own. Each sync retries
@@ -245,7 +291,7 @@ impl<I: Iptables> Syncer<I> {
         let now = (self.clock)();
         let result = match trial {
             Ok(TrialResult::Applied) => RetryResult::Released(self.release(&name, outcome, now)),
-            Ok(TrialResult::Failed(_, failure)) => RetryResult::Failed(failure),
+            Ok(TrialResult::Failed(failed)) => RetryResult::Failed(failed.failure),
             Err(fault) => RetryResult::NodeFault(fault),
         };
         let took = now.saturating_duration_since(started);
@@ -270,12 +316,24 @@ impl<I: Iptables> Syncer<I> {
     fn release(&mut self, name: &ServiceName, outcome: &mut Outcome, now: Instant) -> Duration {
         let spent = self.quarantine.remove(name, now);
         // Also marks Services that lost a frontend to it, or gained one.
-        let quarantine = &self.quarantine;
-        let applied = self
-            .tracker
-            .mark_applied_where(|name| !quarantine.has(name));
-        outcome.applied.append(applied);
+        outcome.applied.append(self.tracker.mark_rendered_applied());
         spent
+    }
+}
+
+/// Those of the rendered Services that have these names, which are sorted.
+struct SomeServices<'a>(RenderedServices<'a>, &'a [ServiceName]);
+
+impl Services for SomeServices<'_> {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        let Self(all, names) = self;
+        let states = names.iter().filter_map(|name| Some((name, all.get(name)?)));
+        Box::new(states)
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        let Self(all, names) = self;
+        names.binary_search(name).ok().and_then(|_| all.get(name))
     }
 }
 

@@ -159,19 +159,17 @@ impl Tracker {
     /// Notes that the kernel has all that is known.
     pub fn mark_applied(&mut self) -> AppliedChanges {
         self.mark_lost_frontends_applied();
-        self.mark_applied_where(|_| true)
+        self.mark_rendered_applied()
     }
 
-    /// Notes that the kernel has all that is known of these Services and of the node. Other dirty
-    /// Services stay dirty, as do those whose lost frontends changed since they were rendered.
-    pub fn mark_applied_where(
-        &mut self,
-        is_applied: impl Fn(&ServiceName) -> bool,
-    ) -> AppliedChanges {
+    /// Notes that the kernel has all that is rendered, and what is known of the node. Services with
+    /// an override stay dirty, as do those whose lost frontends changed since they were rendered.
+    pub fn mark_rendered_applied(&mut self) -> AppliedChanges {
         self.applied_topology = self.topology();
         let mut applied = AppliedChanges::default();
-        let changed_losses = &self.changed_losses;
-        let is_applied = |name: &ServiceName| is_applied(name) && !changed_losses.contains(name);
+        let (changed_losses, overrides) = (&self.changed_losses, &self.overrides);
+        let is_applied =
+            |name: &ServiceName| !overrides.contains_key(name) && !changed_losses.contains(name);
         for (name, mut differences) in self.dirty.take(is_applied) {
             applied.triggers.append(&mut differences.triggers);
             let now = self.services.get(&name).map(|tracked| &tracked.state);

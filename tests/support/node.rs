@@ -167,6 +167,25 @@ pub fn with_restore(backend: Backend, script: &str) -> TempDir {
     bin
 }
 
+/// Copies the extensions of the iptables binaries without this one, as on a node that lacks it.
+pub fn copy_extensions(to: &Path, without: &str) {
+    let folders = [
+        "/usr/lib/x86_64-linux-gnu/xtables",
+        "/usr/lib/aarch64-linux-gnu/xtables",
+    ];
+    let found = folders
+        .into_iter()
+        .find(|folder| Path::new(folder).exists());
+    let from = found.unwrap_or("/usr/lib/xtables");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        if name != without {
+            std::fs::copy(&path, to.join(name)).expect("copy an extension");
+        }
+    }
+}
+
 /// A program that is this script; `$REAL` in it is `real`.
 pub fn write_script(path: &Path, real: &Path, script: &str) {
     let text = format!("#!/bin/sh\nREAL={}\n{script}\n", real.display());

@@ -128,6 +128,21 @@ impl AppliedState {
         differing
     }
 
+    /// Forgets the rules of the chains of one Service, if any that is `eligible` has chains, and
+    /// returns it: the next partial payload for it writes these chains.
+    pub fn forget_chains_of_one(
+        &mut self,
+        eligible: impl Fn(&ServiceName) -> bool,
+    ) -> Option<ServiceName> {
+        let mut services = self.services.iter_mut();
+        let (name, applied) =
+            services.find(|(name, applied)| !applied.chains.is_empty() && eligible(name))?;
+        for recorded in &mut applied.chains {
+            recorded.digest = TextDigest::UNKNOWN;
+        }
+        Some(name.clone())
+    }
+
     /// Marks a dispatch chain or a tree chain, for example a missing one: the next partial payload
     /// writes it whole. Returns whether the proxy has a chain of this name.
     pub fn mark_for_rewrite(&mut self, table: Table, chain: &str) -> bool {

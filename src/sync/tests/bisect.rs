@@ -7,100 +7,142 @@ fn names(count: usize) -> Vec<ServiceName> {
     (0..count).map(name).collect()
 }
 
-/// Searches among `count` Services. Groups with a culprit fail, and name it if `is_named`. Gives
-/// the culprits found, the unresolved, the restores and the verdict.
-fn search(count: usize, culprits: &[usize], is_named: bool) -> (Vec<usize>, usize, usize, bool) {
-    search_with(NodeEvidence::HasNone, count, culprits, is_named)
+/// End of a bisection.
+#[derive(Debug)]
+struct Found {
+    failing: Vec<ServiceName>,
+    unresolved: usize,
+    restores: usize,
+    needs_proof: bool,
+    is_node_fault: bool,
 }
 
-/// As [`search`], with this evidence.
-fn search_with(
-    evidence: NodeEvidence,
-    count: usize,
-    culprits: &[usize],
+/// Restores groups until the bisection ends. Groups with a failing Service fail, and name the first
+/// of these if `is_named`.
+fn search(
+    bisection: &mut Bisection,
+    fails: impl Fn(&ServiceName) -> bool,
     is_named: bool,
-) -> (Vec<usize>, usize, usize, bool) {
-    let number = |name: &ServiceName| name.name().parse::<usize>().unwrap();
-    let mut bisection = Bisection::new(names(count), evidence);
-    let (mut found, mut restores) = (Vec::new(), 0);
+) -> Found {
+    let (mut failing, mut restores) = (Vec::new(), 0);
     while let Some(group) = bisection.next() {
         restores += 1;
-        let poisoned = group.iter().find(|name| culprits.contains(&number(name)));
-        match poisoned.cloned() {
+        match group.iter().find(|name| fails(name)).cloned() {
             None => bisection.succeeded(),
-            Some(poisoned) => {
-                let named = is_named.then_some(poisoned);
-                found.extend(bisection.failed(group, named).map(|name| number(&name)));
+            Some(first) => {
+                let named = is_named.then_some(&first);
+                failing.extend(bisection.failed(group, named));
             }
         }
     }
-    found.sort_unstable();
-    let is_node_fault = bisection.is_node_fault();
-    (found, bisection.unresolved().len(), restores, is_node_fault)
+    failing.sort_unstable();
+    Found {
+        failing,
+        unresolved: bisection.unresolved().count(),
+        restores,
+        needs_proof: bisection.needs_proof(),
+        is_node_fault: bisection.is_node_fault(),
+    }
+}
+
+/// Searches among `count` Services of one namespace, of which these numbers fail.
+fn search_in(count: usize, failing: &[usize], is_named: bool) -> Found {
+    let all = names(count);
+    let failing: Vec<_> = failing
+        .iter()
+        .filter_map(|number| all.get(*number))
+        .collect();
+    let mut bisection = Bisection::new(all.clone());
+    search(&mut bisection, |name| failing.contains(&name), is_named)
 }
 
 #[test]
 fn one_failing_service_is_found_in_two_restores_for_each_halving() {
     for (count, most) in [(1, 1), (2, 3), (100, 15), (1000, 21), (50_000, 33)] {
-        for culprit in [0, count / 2, count - 1] {
-            let (found, unresolved, restores, is_node_fault) = search(count, &[culprit], false);
-            assert_eq!((found, unresolved), (vec![culprit], 0), "{count}");
-            assert!(restores <= most, "{restores} restores of {count} Services");
-            assert!(!is_node_fault);
+        for failing in [0, count / 2, count - 1] {
+            let found = search_in(count, &[failing], false);
+            assert_eq!(found.failing, [names(count)[failing].clone()]);
+            assert_eq!((found.unresolved, found.is_node_fault), (0, false));
+            assert!(found.restores <= most, "{found:?} of {count}");
         }
     }
 }
 
 #[test]
-fn named_failing_services_cost_one_restore_each() {
-    let (found, unresolved, restores, _) = search(1000, &[3, 500, 501, 999], true);
-    assert_eq!((found, unresolved), (vec![3, 500, 501, 999], 0));
-    assert_eq!(restores, 5);
+fn named_failing_services_cost_about_a_restore_each() {
+    let found = search_in(1000, &[3, 500, 501, 999], true);
+    assert_eq!((found.failing.len(), found.unresolved), (4, 0));
+    assert!(found.restores <= 7, "{found:?}");
 }
 
+/// No restore succeeds, so the search ends early and asks whether the node is at fault.
 #[test]
-fn several_failing_services_are_found_and_the_rest_is_left_to_the_next_sync() {
-    let (found, unresolved, restores, is_node_fault) = search(64, &[7, 40], false);
-    assert_eq!((found, unresolved, is_node_fault), (vec![7, 40], 0, false));
-    assert!(restores <= 26, "{restores}");
-    let many: Vec<_> = (0..1000).step_by(10).collect();
-    let (found, unresolved, restores, is_node_fault) = search(1000, &many, false);
-    assert!(!found.is_empty() && unresolved > 0 && !is_node_fault);
-    assert!(restores <= 200, "{restores}");
-    let (found, unresolved, ..) = search(1000, &many, true);
-    assert_eq!(found.len(), MOST_FAILING);
-    assert!(unresolved > 0);
-}
-
-#[test]
-fn a_failure_for_every_service_is_the_fault_of_the_node() {
-    for (count, most) in [(3, 6), (1000, 13), (20_000, 19)] {
+fn a_failure_for_every_service_may_be_the_fault_of_the_node() {
+    for (count, most) in [(3, 12), (1000, 28), (20_000, 38)] {
         let all: Vec<_> = (0..count).collect();
-        let (_, _, restores, is_node_fault) = search(count, &all, false);
-        assert!(is_node_fault, "{count}");
-        assert!(restores <= most, "{restores} restores of {count} Services");
-        let (_, _, restores, is_node_fault) = search(count, &all, true);
-        assert!(is_node_fault && restores <= MOST_FAILING, "{restores}");
+        for is_named in [false, true] {
+            let found = search_in(count, &all, is_named);
+            assert!(found.is_node_fault && found.needs_proof, "{found:?}");
+            assert!(found.restores <= most, "{found:?} of {count}");
+        }
+    }
+}
+
+/// Another restore has shown that the node is able to.
+#[test]
+fn each_failing_service_is_found_on_a_node_that_is_not_at_fault() {
+    for (every, is_named, most) in [
+        (1, false, 400),
+        (1, true, 201),
+        (10, false, 190),
+        (10, true, 21),
+    ] {
+        let mut bisection = Bisection::new(names(200));
+        bisection.succeeded();
+        let failing: Vec<_> = names(200).into_iter().step_by(every).collect();
+        let found = search(&mut bisection, |name| failing.contains(name), is_named);
+        assert_eq!((&found.failing, found.unresolved), (&failing, 0));
+        assert!(found.restores <= most, "{found:?}");
+        assert!(!found.is_node_fault && !found.needs_proof);
+    }
+}
+
+/// Its Services are many and small, so that they would come first by their number of rules.
+#[test]
+fn services_of_other_namespaces_are_restored_before_those_of_a_failing_one() {
+    for is_named in [false, true] {
+        let tenant = (0..200).map(|number| ServiceName::new("tenant", &format!("{number:03}")));
+        let others = (0..50).map(|number| ServiceName::new(&format!("z{number}"), "web"));
+        let mut bisection = Bisection::new(tenant.chain(others).collect());
+        let is_other = |name: &ServiceName| name.namespace() != "tenant";
+        let mut restores = 0;
+        while bisection.unresolved().any(is_other) {
+            let group = bisection.next().unwrap();
+            restores += 1;
+            match group.iter().find(|name| !is_other(name)).cloned() {
+                None => bisection.succeeded(),
+                Some(first) => {
+                    bisection.failed(group, is_named.then_some(&first));
+                }
+            }
+        }
+        assert!(restores <= 3, "{restores}");
     }
 }
 
 #[test]
-fn named_failures_are_no_fault_of_a_node_that_has_rules_of_services() {
-    let works = NodeEvidence::HasServiceRules;
-    let all: Vec<_> = (0..7).collect();
-    let (found, unresolved, _, is_node_fault) = search_with(works, 7, &all, true);
-    assert_eq!((found, unresolved, is_node_fault), (all.clone(), 0, false));
-    // More than one search finds: the next sync finds more.
-    let many: Vec<_> = (0..1000).step_by(10).collect();
-    let (found, unresolved, _, is_node_fault) = search_with(works, 1000, &many, true);
-    assert_eq!((found.len(), is_node_fault), (MOST_FAILING, false));
-    assert_eq!(unresolved, 1000 - MOST_FAILING);
-    // Without a rejected line it may be the size of any payload, or the memory of the node.
-    let (_, _, _, is_node_fault) = search_with(works, 7, &all, false);
-    assert!(is_node_fault);
+fn a_group_is_halved_between_namespaces() {
+    let name = |namespace: &str, name: &str| ServiceName::new(namespace, name);
+    let all = [("a", "1"), ("b", "1"), ("b", "2"), ("b", "3"), ("b", "4")];
+    let mut bisection = Bisection::new(all.map(|(of, service)| name(of, service)).into());
+    let group = bisection.next().unwrap();
+    assert_eq!(bisection.failed(group, None), None);
+    assert_eq!(bisection.next().unwrap().len(), 4);
+    assert_eq!(bisection.next().unwrap(), [name("a", "1")]);
 }
 
 #[test]
 fn a_search_without_services_ends_at_once() {
-    assert_eq!(search(0, &[], false), (vec![], 0, 0, false));
+    let found = search_in(0, &[], false);
+    assert_eq!((found.restores, found.needs_proof), (0, false));
 }

@@ -482,7 +482,10 @@ async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
     let mut syncer = node().await;
     let before = sorted(&syncer);
     flush_nat(&mut syncer, &BTreeSet::new()).await;
-    syncer.iptables().inject(Fault::Restore);
+    // The restore, and the one of the search that follows.
+    for _ in 0..2 {
+        syncer.iptables().inject(Fault::Restore);
+    }
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     syncer.iptables().inject(Fault::Save);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);

@@ -7,6 +7,7 @@ mod contested_chains;
 mod decide;
 mod frontends;
 mod guarded_chains;
+mod held_back;
 mod node_faults;
 mod quarantine_report;
 mod render_settings;

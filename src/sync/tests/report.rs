@@ -10,7 +10,7 @@ use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
-use crate::sync::outcome::{Attempt, Failure, Outcome, SearchResult, SyncMode};
+use crate::sync::outcome::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
 use crate::watch::change_channels;
@@ -102,7 +102,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
 }
 
 #[test]
-fn health_check_ports_follow_what_a_search_at_its_limit_has_applied() {
+fn health_check_ports_follow_what_a_search_that_failed_has_applied() {
     let mut metrics = ReportedMetrics::new();
     let (sender, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let [reporter, _] = &mut metrics.reporters;
@@ -110,7 +110,7 @@ fn health_check_ports_follow_what_a_search_at_its_limit_has_applied() {
     let tracker = Tracker::new(std::time::SystemTime::UNIX_EPOCH);
     let mut failed = outcome(Vec::new());
     failed.search = Some(SearchResult {
-        unresolved: vec![ServiceName::new("shop", "late")],
+        node_fault: Some(NodeFault::default()),
         ..SearchResult::default()
     });
     assert_eq!(failed.result(), SyncResult::Failed);

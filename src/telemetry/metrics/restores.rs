@@ -160,7 +160,7 @@ impl QuarantineMetrics {
         Ok(Self {
             now: own.gauges(
                 "quarantined_services",
-                "Number of Services whose changes are not applied because they make restores fail",
+                "Number of Services whose changes are not applied because they make restores fail, or may",
                 FAMILY,
             )?,
             services: own.counters(

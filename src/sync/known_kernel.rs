@@ -1,0 +1,268 @@
+//! Brings the kernel into a known state without the changes of suspects, for a
+//! [search](super::search).
+//!
+//! If a restore or an adoption succeeded before (`SyncHistory::has_applied`), the suspects are the
+//! dirty Services, rendered as last applied. What differs from the rules in the kernel is written;
+//! a full restore follows only if these cannot be read or compared: it may be what failed, for
+//! example for lack of memory.
+//!
+//! Otherwise a Service has no last applied state:
+//!
+//! 1. While the failure names a line of a Service, this Service is quarantined, and the full
+//!    restore is tried again.
+//! 2. Then the rules in the kernel are adopted. The suspects are the Services that differ from
+//!    them.
+//! 3. If these rules cannot be adopted, the suspects are the Services with the most rules. A full
+//!    restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
+//!    Services are suspects.
+
+use std::collections::BTreeSet;
+
+use super::bisect::Bisection;
+use super::kernel_state::ReadScope;
+use super::outcome::{Baseline, Failure, NodeFault, SearchResult};
+use super::quarantine::QuarantineCause;
+use super::syncer::Syncer;
+use super::trial_restore::{NamedService, TrialResult};
+use crate::host::Iptables;
+use crate::model::{ServiceName, Services};
+use crate::render::{DeclineReason, Options};
+
+/// Maximum number of Services that are quarantined because a restore of all names their lines, each
+/// followed by another such restore.
+const MOST_NAMED_LINES: usize = 4;
+
+/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
+/// adopted: a Service whose rules take too long or too much memory is among them.
+const HEAVIEST: usize = 16;
+
+/// Result of an adoption of the rules in the kernel by a search.
+enum AdoptionResult {
+    /// The rules were adopted; these Services differ from them.
+    Adopted(Vec<ServiceName>),
+    /// The rules cannot be adopted.
+    Declined {
+        reason: DeclineReason,
+        /// The kernel has no chain of a Service.
+        is_bare: bool,
+    },
+}
+
+impl<I: Iptables> Syncer<I> {
+    /// Brings the kernel into a known state without the changes of the suspects; returns these, and
+    /// the one of them that the last failure names. `named` is the Service of the line that was
+    /// rejected last.
+    pub(super) async fn hold_back_suspects(
+        &mut self,
+        mut named: Option<NamedService>,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(Vec<ServiceName>, Option<NamedService>), NodeFault> {
+        let dirty = if self.history.has_applied() {
+            let dirty = self.tracker.dirty();
+            let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
+            dirty.cloned().collect()
+        } else {
+            Vec::new()
+        };
+        self.hold_back(&dirty);
+        let has_applied = self.history.has_applied();
+        // A rejected line of a suspect is one of its changes, which are held back.
+        let mut other = named.take_if(|_| !has_applied);
+        let mut last_failure = NodeFault::default();
+        for _ in 0..=MOST_NAMED_LINES {
+            if let Some(NamedService { name, error }) = other.take() {
+                self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
+            } else if last_failure.cause.is_some() || !has_applied {
+                break;
+            }
+            match self.restore_rendered(options, search).await? {
+                TrialResult::Applied => return Ok((dirty, named)),
+                TrialResult::Failed(failed) => {
+                    last_failure = NodeFault::because_of(&failed.failure);
+                    other = failed.named;
+                }
+            }
+        }
+        if has_applied {
+            return Err(last_failure);
+        }
+        let suspects = self.hold_back_without_history(options, search).await?;
+        Ok((suspects, None))
+    }
+
+    /// Returns the suspects before the first restore or adoption that succeeded.
+    async fn hold_back_without_history(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<Vec<ServiceName>, NodeFault> {
+        let is_bare = match self.adopt_kernel_rules(options).await? {
+            AdoptionResult::Adopted(differing) => {
+                search.baseline = Baseline::Adopted;
+                return Ok(differing);
+            }
+            AdoptionResult::Declined { is_bare, .. } => is_bare,
+        };
+        let all: Vec<_> = self
+            .tracker
+            .all()
+            .map(|(name, _)| name.clone())
+            .filter(|name| !self.tracker.overrides().contains_key(name))
+            .collect();
+        let mut heaviest = self.by_weight(all.clone());
+        let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
+        // A restore without any Service would delete the rules of an earlier process, if there are
+        // any.
+        let can_hold_back_all = is_bare && heaviest.len() < all.len();
+        let mut last_failure = NodeFault::default();
+        for suspects in [Some(heaviest), can_hold_back_all.then_some(all)]
+            .into_iter()
+            .flatten()
+        {
+            self.hold_back(&suspects);
+            match self.try_all(options, search).await?.or_node_fault() {
+                Ok(()) => {
+                    // If the others stayed dirty, a later search would render them as last applied:
+                    // without rules, although the kernel has some.
+                    search.applied = self.mark_applied(options);
+                    return Ok(suspects);
+                }
+                Err(failure) => last_failure = failure,
+            }
+        }
+        Err(last_failure)
+    }
+
+    /// Reads the rules in the kernel, and adopts them as the applied state.
+    async fn adopt_kernel_rules(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
+        let read = self.read_rules(ReadScope::Adoption(options)).await;
+        let read = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)));
+        let mut rules = read?;
+        let adopted = match self.try_adopt(&mut rules, options) {
+            Ok(adopted) => adopted,
+            Err(reason) => {
+                let is_bare = rules.live.has_no_service_chain();
+                return Ok(AdoptionResult::Declined { reason, is_bare });
+            }
+        };
+        self.applied = adopted.applied;
+        self.applied_options = Some(options.clone());
+        let is_suspect = |name: &ServiceName| {
+            self.tracker.get(name).is_some() && !self.tracker.overrides().contains_key(name)
+        };
+        let differing = adopted.differing.into_iter();
+        Ok(AdoptionResult::Adopted(
+            differing.filter(is_suspect).collect(),
+        ))
+    }
+
+    /// Writes what differs between the rules in the kernel and the rendered ones; makes a full
+    /// restore if these cannot be compared or that fails.
+    async fn restore_rendered(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<TrialResult, NodeFault> {
+        // A restore without rules of Services is cheap, and shows more than none.
+        let is_written = self.history.has_applied()
+            && self.write_rendered_differences(options, search).await
+            && self.has_service_rules();
+        if is_written {
+            return Ok(TrialResult::Applied);
+        }
+        self.try_all(options, search).await
+    }
+
+    /// Reads the rules in the kernel and writes what differs from the rendered ones, as the first
+    /// sync of a process does. Returns whether the kernel has the rendered rules.
+    async fn write_rendered_differences(
+        &mut self,
+        options: &Options,
+        search: &mut SearchResult,
+    ) -> bool {
+        let Ok(mut rules) = self.read_rules(ReadScope::Adoption(options)).await else {
+            return false;
+        };
+        let Ok(adopted) = self.try_adopt(&mut rules, options) else {
+            return false;
+        };
+        let (payload, written) = self.write_differences(adopted, options).await;
+        search.restores += usize::from(payload.stats.bytes > 0);
+        if written.is_err() {
+            search.failed += 1;
+            return false;
+        }
+        self.tracker.mark_lost_frontends_applied();
+        self.history.succeeded((self.clock)());
+        true
+    }
+
+    /// Makes sure that the applied state describes the kernel after a trial. If a failed one was
+    /// applied in part, adopts or restores all rules.
+    pub(super) async fn ensure_kernel_known(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        if self.applied_options.is_some() {
+            return Ok(());
+        }
+        if search.baseline == Baseline::Adopted {
+            return match self.adopt_kernel_rules(options).await? {
+                AdoptionResult::Adopted(_) => Ok(()),
+                AdoptionResult::Declined { reason, .. } => Err(NodeFault {
+                    cause: Some(format!(
+                        "rules in the kernel cannot be adopted again: {}",
+                        reason.as_str()
+                    )),
+                }),
+            };
+        }
+        if self.history.has_applied() && self.write_rendered_differences(options, search).await {
+            return Ok(());
+        }
+        self.restore_all(options, search).await
+    }
+
+    /// Makes a full restore, and a second one without the reject rules of newly quarantined
+    /// Services if the first one fails: these may be the cause.
+    pub(super) async fn restore_all(
+        &mut self,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        let trial = self.try_all(options, search).await?;
+        if trial.is_applied() || !self.lower_fallbacks(search) {
+            return trial.or_node_fault();
+        }
+        self.try_all(options, search).await?.or_node_fault()
+    }
+
+    /// Reports whether the kernel has rules of Services.
+    pub(super) fn has_service_rules(&self) -> bool {
+        self.applied.chains().next().is_some()
+    }
+
+    /// Proves that the node can restore rules of Services: writes those of one that is neither a
+    /// suspect nor in quarantine again, or without one all rules.
+    pub(super) async fn prove_node(
+        &mut self,
+        suspects: &Bisection,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        let suspects: BTreeSet<&ServiceName> = suspects.unresolved().collect();
+        let (tracker, quarantine) = (&self.tracker, &self.quarantine);
+        let other = self.applied.forget_chains_of_one(|name| {
+            tracker.get(name).is_some() && !suspects.contains(name) && !quarantine.has(name)
+        });
+        match other {
+            Some(name) => self
+                .try_as_rendered(&[name], options, search)
+                .await?
+                .or_node_fault(),
+            None => self.restore_all(options, search).await,
+        }
+    }
+}

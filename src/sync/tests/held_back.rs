@@ -1,0 +1,160 @@
+//! Searches that are too long for one sync: the suspects that are left are held back, and all
+//! others are synced and repaired.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::search::{POISON, WAYS, endpoint, name, sync_applied};
+use super::syncer::{now, service, syncer};
+use super::*;
+use crate::host::{Fake, Fault, Poison};
+use crate::rules::RuleSet;
+
+/// Failing Services.
+const FAILING: std::ops::Range<u8> = 40..80;
+
+thread_local! {
+    static MILLIS: Cell<u64> = const { Cell::new(0) };
+    static START: Instant = now();
+}
+
+/// A clock that advances by 100 ms each time it is read.
+fn ticking() -> Instant {
+    MILLIS.set(MILLIS.get() + 100);
+    START.with(|start| *start + Duration::from_millis(MILLIS.get()))
+}
+
+/// Services 1 to 12 are applied, and then the failing ones arrive with the move of 3.
+async fn with_failing(how: Poison) -> (Syncer<Fake>, Outcome) {
+    let mut syncer = syncer(ticking, Vec::new());
+    for number in 1..=12 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 1));
+    }
+    sync_applied(&mut syncer).await;
+    syncer.iptables().set_poisons(&[(POISON, how)]);
+    for number in FAILING {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 66));
+    }
+    let outcome = sync_applied(&mut syncer).await;
+    (syncer, outcome)
+}
+
+fn has(syncer: &Syncer<Fake>, text: &str) -> bool {
+    syncer.iptables().rules().to_save_text().contains(text)
+}
+
+#[tokio::test]
+async fn a_long_search_continues_after_the_changes_of_others() {
+    for how in WAYS {
+        let (mut syncer, outcome) = with_failing(how).await;
+        let search = outcome.search.unwrap();
+        assert!(!search.held_back.is_empty(), "{how:?}: {search:?}");
+        let failing: Vec<_> = FAILING.map(name).collect();
+        assert_eq!(outcome.quarantined, failing, "{how:?}");
+        let mut found = search.quarantined.len();
+        for round in 0..400_u16 {
+            let last = 2 + u8::try_from(round % 50).unwrap();
+            syncer.tracker.apply(endpoint(3, last));
+            let outcome = sync_applied(&mut syncer).await;
+            assert!(outcome.attempts[0].result.is_ok(), "{how:?} {round}");
+            assert!(has(&syncer, &format!("10.0.3.{last}:80")));
+            let Some(search) = outcome.search else {
+                continue;
+            };
+            assert!(search.restores <= 8, "{how:?} {round}: {search:?}");
+            found += search.quarantined.len();
+            if search.held_back.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(found, failing.len(), "{how:?}: each is found once");
+        assert!(!has(&syncer, POISON));
+        // As if they had no endpoints.
+        assert!(has(&syncer, "-d 10.96.0.79"), "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_flush_is_repaired_while_suspects_are_held_back() {
+    for how in WAYS {
+        let (mut syncer, outcome) = with_failing(how).await;
+        assert!(!outcome.search.unwrap().held_back.is_empty());
+        syncer.iptables().set_rules(RuleSet::default());
+        syncer.force_full(FullReason::Flushed);
+        let outcome = sync_applied(&mut syncer).await;
+        assert_eq!(outcome.attempts.len(), 1, "{how:?}: {outcome:?}");
+        assert!(has(&syncer, "10.0.3.1:80") && has(&syncer, "10.0.12.1:80"));
+    }
+}
+
+#[tokio::test]
+async fn a_corrected_suspect_is_applied() {
+    let (mut syncer, _) = with_failing(Poison::Commit).await;
+    for number in FAILING {
+        syncer.tracker.apply(endpoint(number, 2));
+    }
+    for _ in 0..100 {
+        wait_for_retries();
+        sync_applied(&mut syncer).await;
+    }
+    assert!(syncer.tracker.overrides().is_empty());
+    assert_eq!(syncer.next_retry(), None);
+    assert!(
+        FAILING
+            .into_iter()
+            .all(|number| has(&syncer, &format!("10.0.{number}.2:80")))
+    );
+}
+
+fn wait_for_retries() {
+    MILLIS.set(MILLIS.get() + 30_000);
+}
+
+/// With more than 1,000 endpoints, rules for endpoints have no comments that name the Service.
+#[tokio::test]
+async fn the_service_of_a_line_without_comment_is_found() {
+    let mut syncer = syncer(now, Vec::new());
+    syncer.config.render_settings.fixed.large_cluster_endpoints = 5;
+    for number in 1..=12 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 1));
+    }
+    sync_applied(&mut syncer).await;
+    let poisons = [4, 5].map(|number| format!("-j DNAT --to-destination 10.0.{number}.66:80"));
+    let poisons = poisons.each_ref().map(|text| (&**text, Poison::Line));
+    syncer.iptables().set_poisons(&poisons);
+    for number in 3..=12 {
+        let last = if [4, 5].contains(&number) { 66 } else { 2 };
+        syncer.tracker.apply(endpoint(number, last));
+    }
+    let outcome = sync_applied(&mut syncer).await;
+    assert_eq!(outcome.quarantined, [name(4), name(5)]);
+    // One is named by the failed sync, the other by the first restore of the rest.
+    let search = outcome.search.unwrap();
+    assert_eq!(search.restores, 2, "{search:?}");
+}
+
+/// As with a memory limit: full restores are killed from now on, and one partial restore fails.
+#[tokio::test]
+async fn rules_are_compared_when_a_full_restore_cannot_succeed() {
+    let mut syncer = syncer(now, Vec::new());
+    for number in 1..=12 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 1));
+    }
+    sync_applied(&mut syncer).await;
+    let full = (":KUBE-FORWARD", Poison::Kill);
+    syncer.iptables().set_poisons(&[full]);
+    syncer.iptables().inject(Fault::Restore);
+    syncer.tracker.apply(endpoint(3, 2));
+    let outcome = sync_applied(&mut syncer).await;
+    assert_eq!(outcome.attempts.len(), 2, "{outcome:?}");
+    assert_eq!(outcome.quarantined, []);
+    assert!(has(&syncer, "10.0.3.2:80"));
+    // Not even with a periodic full sync.
+    syncer.force_full(FullReason::Periodic);
+    sync_applied(&mut syncer).await;
+    assert!(has(&syncer, "10.0.3.2:80"));
+}
