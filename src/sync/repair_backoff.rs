@@ -47,17 +47,19 @@ struct Repairs {
 pub(super) struct RepairBackoff(BTreeMap<RepairKey, Repairs>);
 
 impl RepairBackoff {
-    /// Counts a repair of these chains, and returns its delay: the longest of theirs.
+    /// Counts a repair of these chains, and returns its delay: the shortest of theirs, because a
+    /// chain that is not contested must not wait for others. The sync repairs all of them.
     pub(super) fn count_repair(
         &mut self,
         chains: impl IntoIterator<Item = RepairKey>,
         now: Instant,
     ) -> Duration {
         self.0.retain(|_, repairs| now < repairs.forget_at);
-        let mut longest = Duration::ZERO;
+        let mut shortest = None;
         for chain in chains {
             let known = self.0.get(&chain);
             if known.is_none() && self.0.len() >= MOST_CHAINS {
+                shortest = Some(Duration::ZERO);
                 continue;
             }
             let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
@@ -68,9 +70,9 @@ impl RepairBackoff {
             let repaired_at = now + wait;
             let forget_at = repaired_at + wait + FORGET_AFTER;
             self.0.insert(chain, Repairs { count, forget_at });
-            longest = longest.max(wait);
+            shortest = Some(shortest.map_or(wait, |other: Duration| other.min(wait)));
         }
-        longest
+        shortest.unwrap_or_default()
     }
 
     /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
@@ -208,6 +210,20 @@ mod tests {
         assert!(backoff.contested(later).is_empty());
         assert_eq!(backoff.count_repair([key("A")], later), Duration::ZERO);
         assert_eq!(backoff.delayed(), 0);
+    }
+
+    #[test]
+    fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one() {
+        let (mut backoff, now) = (RepairBackoff::default(), start());
+        for _ in 0..7 {
+            backoff.count_repair([key("A")], now);
+        }
+        assert_eq!(
+            backoff.count_repair([key("A"), key("B")], now),
+            Duration::ZERO
+        );
+        // The contested one alone waits longer still.
+        assert_eq!(backoff.count_repair([key("A")], now).as_secs(), 32);
     }
 
     #[test]
