@@ -10,7 +10,7 @@
 use crate::support;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -73,17 +73,20 @@ fn a_failed_credential_plugin_shows_its_stderr() {
     );
     assert!(
         said.contains(
-            "the credential plugin of the kubeconfig failed: exit status: 3: session expired; \
+            "the credential plugin `sh` of the kubeconfig failed: exit status: 3: session expired; \
              log in\n"
         ),
         "{said}"
     );
     assert!(!said.contains("Output"), "{said}");
-    let said = exec("/nowhere/login", "[]");
-    assert!(
-        said.contains("the credential plugin of the kubeconfig failed: cannot start it: No such"),
-        "{said}"
+    let said = exec(
+        "/nowhere/login",
+        "[], installHint: \" get it\\nfrom the portal\\n\"",
     );
+    let start = "error: cannot use the credentials for `http://127.0.0.1:1/`: the credential plugin \
+                 `/nowhere/login` of the kubeconfig failed: cannot start it: No such file";
+    let hint = "\nhint: install it as the kubeconfig says: get it\nfrom the portal\n";
+    assert!(said.starts_with(start) && said.ends_with(hint), "{said}");
 }
 
 #[test]
@@ -215,6 +218,140 @@ fn a_server_that_gives_no_list_is_named() {
         "--kubeconfig=nosuch",
         "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
     );
+}
+
+/// Answers connections with these bytes, whatever is sent.
+fn talker(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Ends with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer);
+        }
+    });
+    address
+}
+
+#[test]
+fn a_scheme_that_the_server_does_not_speak_is_named() {
+    let http = talker(b"HTTP/1.0 400 Bad Request\r\n\r\nbad");
+    unlisted(
+        &format!("--master=https://{http}"),
+        &format!(
+            "error: the API server `https://{http}/`: the server has no TLS on this port: received \
+             corrupt message of type InvalidContentType\n\
+             hint: use http:// in the address if the server has no TLS, or the port of the API \
+             server\n"
+        ),
+    );
+    let hint = "hint: use https:// in the address, unless the server has no TLS\n";
+    let go = talker(
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+    );
+    unlisted(
+        &format!("--master=http://{go}"),
+        &format!(
+            "error: the API server `http://{go}/`: the server responded with 400: Client \
+             sent an HTTP request to an HTTPS server.\n{hint}"
+        ),
+    );
+    // An alert of TLS, and none.
+    let answers: [(&[u8], &str); 2] = [
+        (b"\x15\x03\x01\0\x02\x02\x46", "invalid HTTP version parsed"),
+        (b"", "connection closed before message completed"),
+    ];
+    for (answer, problem) in answers {
+        let server = talker(answer);
+        unlisted(
+            &format!("--master=http://{server}"),
+            &format!(
+                "error: the API server `http://{server}/` did not answer in HTTP: {problem}\n{hint}"
+            ),
+        );
+    }
+}
+
+#[test]
+fn what_a_kubeconfig_lacks_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    let contexts = "contexts: [{name: dev, context: {cluster: c}}, {name: prot, context: {cluster: d}}]\n\
+                    clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
+    for (text, problem) in [
+        (String::new(), "it has no contexts"),
+        (
+            "kind: Config\ncurrent-context: dev\n".to_owned(),
+            "it has no contexts",
+        ),
+        (
+            format!("{contexts}current-context: prod\n"),
+            "unknown current context `prod`: it has `dev`, `prot`",
+        ),
+        (
+            format!("{contexts}current-context: ''\n"),
+            "it has no current context, only `dev`, `prot`\n\
+             hint: set one: kubectl config use-context NAME --kubeconfig FILE",
+        ),
+        (
+            format!("{contexts}current-context: prot\n"),
+            "unknown cluster `d` of context `prot`: it has `c`",
+        ),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let path = path.display();
+        unlisted(
+            &format!("--kubeconfig={path}"),
+            &format!("error: cannot read kubeconfig `{path}`: {problem}\n"),
+        );
+    }
+}
+
+#[test]
+fn a_server_that_hangs_is_named_after_2_s_and_its_time_is_limited() {
+    let hung = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", hung.local_addr().unwrap());
+    let master = format!("--master={address}");
+    let server = format!("the API server `{address}/`");
+    let failure = |limit: &str| {
+        format!(
+            "error: {server}: timed out: the lists are not complete after {limit} s\n\
+             hint: check that it is up and reachable from here, or set a longer --request-timeout\n"
+        )
+    };
+    let output = run(&["services", &master, "--request-timeout=500ms"]);
+    assert_eq!(text(&output.stderr), failure("0.5"));
+    let output = run(&["services", &master, "--request-timeout=3s"]);
+    let note = format!("note: waiting for {server}, at most 3 s (--request-timeout)\n");
+    assert_eq!(text(&output.stderr), note + &failure("3"));
+    assert_eq!(output.status.code(), Some(1));
+    for (command, code) in [("render", 1), ("diff", 2), ("explain", 1)] {
+        let mut args = vec![command, &master, "--request-timeout=1ms"];
+        args.extend((command == "explain").then_some("web"));
+        args.extend((command == "diff").then_some("--from-save=tests/explain/modern.save"));
+        let output = run(&args);
+        assert!(
+            text(&output.stderr).ends_with(&failure("0.001")),
+            "{command}"
+        );
+        assert_eq!(output.status.code(), Some(code), "{command}");
+    }
+    for (value, problem) in [
+        (
+            "5",
+            "\"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)",
+        ),
+        ("-1s", "must not be negative, got -1s"),
+    ] {
+        let output = run(&["services", &master, &format!("--request-timeout={value}")]);
+        assert_eq!(
+            text(&output.stderr),
+            format!("error: --request-timeout: {problem}\n")
+        );
+        assert_eq!(output.status.code(), Some(64));
+    }
 }
 
 /// Errors are logged, so they must not have the text around them.

@@ -18,9 +18,7 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
-    let load_balancers = args.preview.manifests_load_balancer_cidr;
-    let config = settings.rendering(&args.source)?;
-    let config = config.with_load_balancers(load_balancers);
+    let config = settings.rendering(&args.source)?.read_once(&args.one_read);
     if let Some(kind) = args.names.only {
         let snapshot = snapshot::desired(&config, report)?;
         return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
@@ -89,8 +87,7 @@ fn since_config(
     let mut source = args.source.clone();
     // Manifests take the place of any other source.
     source.manifests = Some(path.to_owned());
-    let before = settings.rendering(&source)?;
-    let before = before.with_load_balancers(args.preview.manifests_load_balancer_cidr);
+    let before = settings.rendering(&source)?.read_once(&args.one_read);
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
     if is_stdin(&before.source) && is_stdin(&config.source) {
         let problem = "cannot read stdin, which --manifests reads".to_owned();

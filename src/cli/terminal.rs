@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -57,8 +57,12 @@ pub(super) fn install_quiet_log() -> anyhow::Result<()> {
 /// Time before the first progress line, and between updates of it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Time before a note on what is waited for, where there is no terminal: more than a large list
+/// takes, and less than the patience of a reader.
+const NOTE_DELAY: Duration = Duration::from_secs(2);
+
 /// Progress line on stderr, which is erased when this is dropped. Quick commands print none, and
-/// neither do scripts, which have no terminal.
+/// neither do scripts, which have no terminal; of a server that does not answer they print a note.
 #[derive(Debug)]
 pub(super) struct Progress {
     stop: Option<Sender<()>>,
@@ -69,7 +73,7 @@ impl Progress {
     /// Starts to count seconds, if stderr is a terminal.
     pub(super) fn start(activity: &'static str) -> Self {
         if io::stderr().is_terminal() {
-            Self::on(io::stderr(), activity, PROGRESS_INTERVAL)
+            Self::on(io::stderr(), activity.to_owned(), PROGRESS_INTERVAL)
         } else {
             Self {
                 stop: None,
@@ -78,13 +82,21 @@ impl Progress {
         }
     }
 
-    fn on(
-        mut out: impl Write + Send + 'static,
-        activity: &'static str,
-        interval: Duration,
-    ) -> Self {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let thread = thread::spawn(move || {
+    /// Starts to count seconds, or prints a note after [`NOTE_DELAY`] if stderr is not a terminal.
+    pub(super) fn of_server(activity: String) -> Self {
+        if io::stderr().is_terminal() {
+            Self::on(io::stderr(), activity, PROGRESS_INTERVAL)
+        } else {
+            Self::in_thread(move |stopped| {
+                if stopped.recv_timeout(NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
+                    write_now(&mut io::stderr(), &format!("note: {activity}\n"));
+                }
+            })
+        }
+    }
+
+    fn on(mut out: impl Write + Send + 'static, activity: String, interval: Duration) -> Self {
+        Self::in_thread(move |stopped| {
             let mut seconds = 0_u64;
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 seconds += 1;
@@ -94,7 +106,13 @@ impl Progress {
             if seconds > 0 {
                 write_now(&mut out, "\r\x1b[K");
             }
-        });
+        })
+    }
+
+    /// Starts a thread that ends when its channel does.
+    fn in_thread(report: impl FnOnce(&Receiver<()>) + Send + 'static) -> Self {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let thread = thread::spawn(move || report(&stopped));
         Self {
             stop: Some(stop),
             thread: Some(thread),
@@ -150,7 +168,11 @@ mod tests {
     #[test]
     fn progress_counts_seconds_and_is_erased() {
         let (sender, lines) = mpsc::channel();
-        let progress = Progress::on(Lines(sender), "reading", Duration::from_millis(1));
+        let progress = Progress::on(
+            Lines(sender),
+            "reading".to_owned(),
+            Duration::from_millis(1),
+        );
         assert_eq!(lines.recv().unwrap(), "\rreading, 1 s\x1b[K");
         assert_eq!(lines.recv().unwrap(), "\rreading, 2 s\x1b[K");
         drop(progress);
@@ -162,7 +184,7 @@ mod tests {
         let (sender, lines) = mpsc::channel();
         drop(Progress::on(
             Lines(sender),
-            "reading",
+            "reading".to_owned(),
             Duration::from_secs(3600),
         ));
         assert_eq!(lines.iter().count(), 0);

@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 
 use super::feature_gates::{self, EXTERNAL_IPS};
-use super::flags::{RulesArgs, SourceArgs};
+use super::flags::{OneReadArgs, RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
 use super::{addresses, validate};
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
-use crate::net::{IpFamily, IpNet, PerFamily};
+use crate::net::{IpFamily, PerFamily};
 use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
 use crate::rules::Backend;
 use crate::sync::RenderSettings;
@@ -57,11 +57,21 @@ impl RenderConfig {
         }
     }
 
-    /// Derives load balancer IPs that manifests lack from names, which the daemon does not.
+    /// Adds the settings of a source that only commands have.
     #[must_use]
-    pub fn with_load_balancers(mut self, from: PerFamily<IpNet>) -> Self {
+    pub(crate) fn read_once(mut self, args: &OneReadArgs) -> Self {
         if let Source::Manifests { ranges, .. } = &mut self.source {
-            ranges.load_balancers = Some(from);
+            ranges.load_balancers = Some(args.manifests_load_balancer_cidr);
+        }
+        self.with_request_timeout(args)
+    }
+
+    /// Limits the time to list the objects of a cluster.
+    #[must_use]
+    pub(crate) fn with_request_timeout(mut self, args: &OneReadArgs) -> Self {
+        if let Source::Cluster(options) = &mut self.source {
+            let timeout = args.request_timeout.to_std();
+            options.list_timeout = timeout.filter(|timeout| !timeout.is_zero());
         }
         self
     }
@@ -141,6 +151,7 @@ fn objects(
             master: master.filter(|master: &String| !master.is_empty()),
             encoding: encoding(client),
             rate_limit: rate_limit(client),
+            list_timeout: None,
         }));
     };
     let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();

@@ -112,7 +112,7 @@ fn rotate_to(folder: &Path, name: &str) {
 
 /// Lists the objects; the error is the status of the response, and the text.
 async fn list(client: &ApiClient) -> Result<(), (Option<u16>, String)> {
-    let listed = snapshot(client, "node", DEADLINE).await;
+    let listed = snapshot(client, "node", Some(DEADLINE)).await;
     listed
         .map(drop)
         .map_err(|error| (error.status(), error.in_full()))

@@ -211,7 +211,7 @@ pub fn listed(cluster: &Cluster) -> Vec<String> {
     let client = move || client(move |asked| cluster.answer(asked, Written::Protobuf));
     virtual_time().block_on(async {
         let server = server(client());
-        let found = api::snapshot(&server, "here", Duration::from_secs(10))
+        let found = api::snapshot(&server, "here", Some(Duration::from_secs(10)))
             .await
             .unwrap();
         let mut node = Node::new(Rules::new(Restored::Last));

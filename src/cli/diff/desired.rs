@@ -9,7 +9,7 @@ use super::super::arguments::RuleSettings;
 use super::super::exit::ErrorReport;
 use super::super::restore::RenderSide;
 use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
-use crate::config::{RenderConfig, Source, SourceArgs};
+use crate::config::{DiffArgs, RenderConfig, Source};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Counters, InvalidPackets, Options};
@@ -37,11 +37,12 @@ impl Desired {
     /// Loads objects for the host whose rules are in a snapshot.
     pub(super) fn for_host(
         settings: &RuleSettings<'_>,
-        source: &SourceArgs,
+        args: &DiffArgs,
         host: &RuleSnapshot,
         report: &ErrorReport,
     ) -> anyhow::Result<Self> {
-        let config = settings.rendering(source)?;
+        let config = settings.rendering(&args.source)?;
+        let config = config.with_request_timeout(&args.one_read);
         let objects = snapshot::objects(&config, report)?;
         check_node(&config, &objects.trackers)?;
         Ok(Self {

@@ -68,7 +68,7 @@ fn of_host(
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
     }
-    let desired = Desired::for_host(settings, &args.source, &host, report)?;
+    let desired = Desired::for_host(settings, args, &host, report)?;
     let names = [host.origin.to_string(), name_of(&args.source)];
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
@@ -116,7 +116,7 @@ fn of_manifests(
     report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
     let config = settings.rendering(&args.source)?;
-    let config = config.with_load_balancers(args.preview.manifests_load_balancer_cidr);
+    let config = config.read_once(&args.one_read);
     let Source::Manifests {
         path,
         ranges,

@@ -2,28 +2,26 @@
 //! in its first sync.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::net::IpAddr;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use super::cluster;
 use super::missing::{self, OtherNodes};
 use super::rules::ServiceTypes;
 use super::{RuleOrigin, RuleSnapshot, proxy_report};
-use crate::app::connect_error;
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
-use crate::config::{RenderConfig, Source, environment};
+use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
 use crate::model::Change;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Options};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure};
 use crate::watch::manifests::{
     self, AssumedValueKind, IncompleteServices, ManifestRanges, Manifests,
 };
-use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
+use crate::watch::{ChangeReceivers, Ingester, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
 
@@ -87,12 +85,7 @@ pub(in crate::cli) fn objects(
     config: &RenderConfig,
     report: &ErrorReport,
 ) -> anyhow::Result<DesiredObjects> {
-    let progress = Progress::start(match &config.source {
-        Source::Manifests { .. } => "reading manifests",
-        Source::Cluster(_) => "listing objects of the API server",
-    });
     let (objects, service_types, incomplete) = changes(config, report)?;
-    drop(progress);
     Ok(DesiredObjects {
         trackers: track(config, objects),
         service_types,
@@ -163,8 +156,10 @@ fn changes(
             ranges,
             validation,
         } => {
+            let progress = Progress::start("reading manifests");
             let options = config.manifest_options(ranges);
             let mut manifests = manifests::load(path, &options, *validation)?;
+            drop(progress);
             report.print(&manifests.errors);
             warn_of_load_balancers(&manifests, ranges);
             warn_of_missing_addresses(&manifests);
@@ -176,7 +171,7 @@ fn changes(
         Source::Cluster(options) => {
             let (senders, receivers) = change_channels(None);
             let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
-            let types = list(options, &config.node_name, &mut ingester)?;
+            let types = cluster::list(options, &config.node_name, &mut ingester)?;
             let changes = (taken(receivers), OtherNodes::Unknown);
             Ok((changes, types, IncompleteServices::default()))
         }
@@ -225,88 +220,4 @@ fn changes_of(manifests: Manifests, node_name: &str) -> (ObjectChanges, OtherNod
 
 fn taken(receivers: ChangeReceivers) -> ObjectChanges {
     receivers.families.map(|_, mut changes| changes.take())
-}
-
-/// Deadline for listing all objects of an API server.
-const LIST_DEADLINE: Duration = Duration::from_secs(60);
-
-/// Lists the objects that a proxy on this node watches. Returns the types of the Services.
-fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<ServiceTypes> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let snapshot = runtime.block_on(async {
-        let server = api::build_client(options, &environment::proxies())
-            .await
-            .map_err(connect_error)?;
-        let listed = api::snapshot(&server, node, LIST_DEADLINE).await;
-        listed.map_err(|error| list_error(&error, server.address()))
-    })?;
-    let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
-    set_services.for_each(|service| ingester.service(service));
-    snapshot
-        .slices
-        .objects
-        .iter()
-        .for_each(|slice| ingester.endpoint_slice(SourceEvent::Set(slice)));
-    snapshot
-        .nodes
-        .objects
-        .iter()
-        .for_each(|node| ingester.node(SourceEvent::Set(node)));
-    Ok(ServiceTypes::read(&snapshot.services.objects))
-}
-
-/// Converts an error of listing: names the server and what to do.
-fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
-    let server = format!("the API server `{address}`");
-    match error {
-        ApiError::Connection(cause) => connection_error(&server, &**cause),
-        ApiError::Status { code: 401, .. } => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: check that the credentials of the kubeconfig are of this cluster and not expired"
-        ),
-        ApiError::Status { code: 403, .. } => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: allow the user to list Services, EndpointSlices and Nodes"
-        ),
-        ApiError::Status { code: 404, .. } | ApiError::ProtocolError(_) => anyhow::anyhow!(
-            "{server}: {}\n\
-             hint: check that --kubeconfig or --master names an API server",
-            error.in_full()
-        ),
-        other => anyhow::anyhow!("{server}: {}", other.in_full()),
-    }
-}
-
-/// Converts an error of a request without a response.
-fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Error {
-    match ConnectFailure::find(cause) {
-        Some(failure @ ConnectFailure::CredentialPlugin(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: run the command of `users[].user.exec` of the kubeconfig by itself"
-        ),
-        Some(failure @ ConnectFailure::Certificate(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: check that the certificate authority of the kubeconfig is that of this cluster"
-        ),
-        Some(ConnectFailure::Proxy(failure)) if failure.is_certificate_error() => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: add its certificate authority to that of the kubeconfig, which is for both"
-        ),
-        Some(failure @ ConnectFailure::Proxy(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
-        ),
-        None => anyhow::anyhow!(
-            "{server} did not answer: {}\n\
-             hint: check that it is up, and that --kubeconfig or --master names the right one",
-            first_cause(cause)
-        ),
-    }
-}
-
-/// Returns the innermost cause; the errors around it only name libraries.
-fn first_cause<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
-    error.source().map_or(error, first_cause)
 }

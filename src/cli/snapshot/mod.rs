@@ -2,6 +2,7 @@
 //!
 //! `--from-save`, `--manifests` and the default mean the same in `diff`, `explain` and `services`.
 
+mod cluster;
 mod desired;
 mod dump;
 pub(super) mod missing;
@@ -27,8 +28,7 @@ impl RuleSnapshot {
         }
         let config = RuleSettings::read(&args.file, &args.rules)?.rendering(&args.source)?;
         if args.names_objects() {
-            let load_balancers = args.preview.manifests_load_balancer_cidr;
-            desired::render(&config.with_load_balancers(load_balancers), report)
+            desired::render(&config.read_once(&args.one_read), report)
         } else {
             let mut snapshot = recorded::live(config.backend)?;
             snapshot.conflicts = proxy_report::conflicts();

@@ -17,7 +17,7 @@ pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
 pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};
-use shared::PreviewArgs;
+
 pub(crate) use shared::{NamesArg, NamesArgs, OriginArgs};
 pub(super) use shared::{NamespaceArgs, SelectionArgs};
-pub(crate) use shared::{RulesArgs, RulesFileArgs, SourceArgs};
+pub(crate) use shared::{OneReadArgs, RulesArgs, RulesFileArgs, SourceArgs};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{NamesArgs, PreviewArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use super::{NamesArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
 use crate::config::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
@@ -55,9 +55,9 @@ pub struct RenderArgs {
     /// Source of Services, EndpointSlices and the Node.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Values that no daemon derives.
+    /// Settings that no daemon has.
     #[command(flatten)]
-    pub preview: PreviewArgs,
+    pub one_read: OneReadArgs,
     /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,
@@ -151,7 +151,7 @@ pub struct DiffArgs {
     pub source: SourceArgs,
     /// Values that no daemon derives, for --from-manifests.
     #[command(flatten)]
-    pub preview: PreviewArgs,
+    pub one_read: OneReadArgs,
     /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, ArgMatches, Args, ValueEnum};
 
 use crate::config::addresses;
+use crate::config::go::{GoDuration, InvalidDuration};
 use crate::config::kube_proxy::KubeProxyConfiguration;
 use crate::config::problems::Unusable;
 use crate::config::settings::{BACKENDS, FlagValues, RULES, SOURCE};
@@ -122,10 +123,21 @@ pub struct RulesFileArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Values of manifests that a controller would report.
+/// Settings of sources for commands that read them once, which the daemon does not have.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
-pub struct PreviewArgs {
+pub struct OneReadArgs {
+    /// Maximum time to list the objects of a cluster; 0 for none
+    ///
+    /// Without a limit, a request still fails after 60 s without a response.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = not_negative,
+        hide_short_help = true
+    )]
+    pub request_timeout: GoDuration,
     /// Networks for load balancer IPs that manifests lack
     ///
     /// One CIDR for each IP family. `diff` uses them with --from-manifests, `run` never. The
@@ -139,6 +151,17 @@ pub struct PreviewArgs {
         hide_short_help = true
     )]
     pub manifests_load_balancer_cidr: PerFamily<IpNet>,
+}
+
+/// Parses a duration as of kubectl's flag with this name.
+fn not_negative(text: &str) -> Result<GoDuration, String> {
+    let duration: GoDuration = text
+        .parse()
+        .map_err(|error: InvalidDuration| error.to_string())?;
+    if duration < GoDuration::ZERO {
+        return Err(format!("must not be negative, got {text}"));
+    }
+    Ok(duration)
 }
 
 /// Source of the rules that a command inspects: the kernel, a dump, or objects to render.
@@ -160,9 +183,9 @@ pub struct OriginArgs {
     /// Objects whose rendered rules are inspected.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Values that no daemon derives.
+    /// Settings that no daemon has.
     #[command(flatten)]
-    pub preview: PreviewArgs,
+    pub one_read: OneReadArgs,
     /// Configuration file that replaces the flags of `rules`.
     #[command(flatten)]
     pub file: RulesFileArgs,

@@ -48,6 +48,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         master: None,
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        list_timeout: None,
     });
     assert_eq!(config.rules.source, cluster);
 }

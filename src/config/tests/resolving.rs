@@ -334,6 +334,7 @@ fn objects_come_from_a_cluster_or_from_files() {
             master: master.map(Into::into),
             encoding: Encoding::Protobuf,
             rate_limit: RateLimit::default(),
+            list_timeout: None,
         })
     };
     assert_eq!(source(""), cluster(None, None));
@@ -408,6 +409,7 @@ fn an_empty_kubeconfig_or_master_is_none() {
         master: None,
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        list_timeout: None,
     });
     assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);
 }

@@ -125,8 +125,20 @@ pub enum InvalidName {
         meant: String,
     },
     /// Unknown protocol after the port.
-    #[error("`{0}` is not a valid protocol; use tcp, udp or sctp")]
+    #[error("{}", unknown_protocol(.0))]
     Protocol(String),
+}
+
+/// Describes a protocol that no port has.
+fn unknown_protocol(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let known = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(Protocol::as_str);
+    let edits = known.map(|name| (strsim::osa_distance(name, &lower), name));
+    match edits.into_iter().min() {
+        // Two edits make any of them from any other.
+        Some((0 | 1, near)) => format!("unknown protocol `{text}`; did you mean `{near}`?"),
+        _ => format!("unknown protocol `{text}`: must be tcp, udp or sctp"),
+    }
 }
 
 /// Name with another namespace than the one of the query.

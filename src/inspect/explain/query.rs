@@ -90,7 +90,14 @@ impl FromStr for Query {
         if let Some(rest) = rest.strip_prefix('[') {
             let (inside, after) = rest.split_once(']').unwrap_or_default();
             let ip = parse_ip(inside).ok_or_else(|| InvalidQuery::Brackets(rest.to_owned()))?;
-            let port = after.strip_prefix(':').map(port).transpose()?;
+            let port = match (after, after.strip_prefix([':', '/'])) {
+                ("", _) => None,
+                (_, Some(number)) if after.starts_with(':') => Some(port(number)?),
+                (_, Some(word)) if is_word(word) => {
+                    return Err(InvalidQuery::Name(InvalidName::Protocol(word.to_owned())));
+                }
+                _ => return Err(InvalidQuery::Form(text.to_owned())),
+            };
             return Ok(Self::address(Some(ip), port, protocol));
         }
         if let Some(ip) = parse_ip(rest) {
@@ -105,6 +112,10 @@ impl FromStr for Query {
         if let Some((before, after)) = rest.split_once('/')
             && parse_ip(before).is_some()
         {
+            let last = after.rsplit('/').next().unwrap_or(after);
+            if is_word(last) {
+                return Err(InvalidQuery::Name(InvalidName::Protocol(last.to_owned())));
+            }
             return Err(InvalidQuery::SlashBeforePort {
                 query: text.to_owned(),
                 corrected: with_protocol(format!("{before}:{after}"), protocol),
@@ -146,6 +157,11 @@ fn is_dotted_quad(text: &str) -> bool {
     text.split('.').count() == 4 && text.split('.').all(is_number)
 }
 
+/// Reports whether a text can be the misspelt name of a protocol.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphabetic())
+}
+
 fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
     match protocol {
         Some(protocol) => format!("{text}/{protocol}"),
@@ -176,7 +192,12 @@ fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
     }
 }
 
+/// Parses a port. A known protocol after it was split off before.
 fn port(text: &str) -> Result<Port, InvalidQuery> {
+    let last = text.rsplit('/').next().unwrap_or(text);
+    if last.len() < text.len() && is_word(last) {
+        return Err(InvalidQuery::Name(InvalidName::Protocol(last.to_owned())));
+    }
     text.parse()
         .map_err(|_| InvalidQuery::Port(text.to_owned()))
 }

@@ -5,10 +5,12 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
+use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
 use kube::client::AuthError;
+use kube::config::InClusterError;
 use tokio_rustls::rustls as tls;
 use tower::BoxError;
 
@@ -43,7 +45,7 @@ pub enum ApiError {
     TimedOut(Duration),
     /// Several requests together exceeded the deadline of the caller. Never an error of a single
     /// request.
-    #[error("timed out: the lists are not complete after {} s", _0.as_secs())]
+    #[error("timed out: the lists are not complete after {} s", _0.as_secs_f64())]
     DeadlineExceeded(Duration),
     /// There was no connection, or it ended before there was a response: nothing is known about
     /// how the server would have responded.
@@ -163,6 +165,35 @@ pub(super) fn not_decodable(cause: impl Display) -> ApiError {
     ApiError::ProtocolError(format!("the response cannot be decoded: {cause}"))
 }
 
+/// Configuration that no client can be built from, found before a connection is opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientConfigError {
+    /// The kubeconfig cannot be read, or is invalid.
+    #[error("cannot read kubeconfig `{}`", path.display())]
+    Kubeconfig {
+        /// Path of the kubeconfig.
+        path: PathBuf,
+        /// Cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Neither a kubeconfig nor an address is set, and the process does not run in a Pod with a
+    /// usable service account; the cause names the missing variable or file.
+    #[error("no source of Services: not running in a Pod with a usable service account")]
+    InCluster(#[source] Box<InClusterError>),
+    /// The address is not a URL or host.
+    #[error("`{0}` is not a valid API server address")]
+    Address(String),
+    /// The credentials cannot be used: a file of a token, certificate or key is missing or invalid,
+    /// or the credential plugin failed.
+    #[error("cannot use the credentials for `{address}`")]
+    Credentials {
+        /// Address of the server.
+        address: String,
+        /// Cause.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
 /// Cause of a failed connection other than a server that is down. An operator acts differently on
 /// each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -174,6 +205,9 @@ pub(crate) enum ConnectFailure {
     /// certificate authority of the configuration.
     #[error("the certificate of the server is not trusted: {0}")]
     Certificate(String),
+    /// The server answered a TLS handshake with something else, as an HTTP server does.
+    #[error("the server has no TLS on this port: {0}")]
+    NotTls(String),
     /// The forward proxy is down, or refuses to connect to the server.
     #[error(transparent)]
     Proxy(ProxyError),
@@ -185,6 +219,7 @@ impl ConnectFailure {
         let found = plugin_failure(error).map(Self::CredentialPlugin);
         let found = found.or_else(|| certificate_problem(error).map(Self::Certificate));
         let found = found.or_else(|| proxy_error(error).map(Self::Proxy));
+        let found = found.or_else(|| not_tls(error).map(Self::NotTls));
         found.or_else(|| error.source().and_then(Self::find))
     }
 }
@@ -226,6 +261,23 @@ fn certificate_problem(error: &(dyn Error + 'static)) -> Option<String> {
     // `io::Error::source` skips the error that it wraps, which only `get_ref` returns.
     let io: &io::Error = error.downcast_ref()?;
     certificate_problem(io.get_ref()?)
+}
+
+fn not_tls(error: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(problem @ tls::Error::InvalidMessage(_)) = error.downcast_ref() {
+        return Some(problem.to_string());
+    }
+    // As above.
+    let io: &io::Error = error.downcast_ref()?;
+    not_tls(io.get_ref()?)
+}
+
+/// Reports whether a server without an error of TLS or of a proxy closed the connection in place
+/// of a response, or sent something else than HTTP.
+pub(crate) fn is_not_http(error: &(dyn Error + 'static)) -> bool {
+    let is_odd = |error: &hyper::Error| error.is_incomplete_message() || error.is_parse();
+    let found = error.downcast_ref::<hyper::Error>().is_some_and(is_odd);
+    found || error.source().is_some_and(is_not_http)
 }
 
 /// Error of a connection through a proxy: the proxy is down, or refuses the server.

@@ -41,11 +41,11 @@ pub struct ClusterSnapshot {
 ///
 /// # Errors
 ///
-/// [`ApiError::DeadlineExceeded`] after `deadline`, or the error of the first list that fails.
+/// [`ApiError::DeadlineExceeded`] after `limit`, or the error of the first list that fails.
 pub async fn snapshot(
     server: &ApiClient,
     node: &str,
-    deadline: Duration,
+    limit: Option<Duration>,
 ) -> Result<ClusterSnapshot, ApiError> {
     let (services, slices, nodes) = (
         Selector::services(),
@@ -64,9 +64,12 @@ pub async fn snapshot(
             nodes,
         })
     };
-    timeout(deadline, lists)
-        .await
-        .map_err(|_| ApiError::DeadlineExceeded(deadline))?
+    match limit {
+        Some(limit) => timeout(limit, lists)
+            .await
+            .map_err(|_| ApiError::DeadlineExceeded(limit))?,
+        None => lists.await,
+    }
 }
 
 /// Lists one kind: in pages, or unpaged if the continue token expires before the last page.

@@ -1,9 +1,8 @@
 //! Lists and watches Services, EndpointSlices and the Node of an API server, for ever.
 //!
-//! The server is untrusted: it may be slow, down, or send objects that cannot be decoded. This
-//! module does without `kube::runtime`, because there one undecodable object fails the whole list
-//! that it is part of, and because each retry of a list there begins with an `Init` event, which
-//! resets the backoff, so that delays never grow.
+//! The server is untrusted: it may be slow, down, or send objects that cannot be decoded. In
+//! `kube::runtime`, which is not used, one undecodable object fails its whole list, and each retry
+//! of a list begins with an `Init` event, which resets the backoff, so that delays never grow.
 //!
 //! # Invariants
 //!
@@ -50,6 +49,7 @@ mod credentials;
 mod decode;
 mod encoding;
 mod error;
+mod kubeconfig;
 mod list;
 mod log_limit;
 mod page;
@@ -64,10 +64,10 @@ mod tests;
 mod transport;
 mod watch;
 
+pub(crate) use client::build_counted_client;
 pub use client::{ApiClient, ApiOptions, build_client};
-pub(crate) use client::{ClientConfigError, build_counted_client};
 pub use encoding::{Decodable, Encoding};
-pub(crate) use error::{ApiError, ConnectFailure};
+pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
 #[cfg(test)]
 pub(crate) use list::list;
 pub use list::snapshot;

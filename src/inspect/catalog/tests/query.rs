@@ -70,7 +70,11 @@ fn invalid_names_are_rejected_with_the_valid_form() {
         ),
         (
             "shop/web:80/icmp",
-            "`icmp` is not a valid protocol; use tcp, udp or sctp",
+            "unknown protocol `icmp`: must be tcp, udp or sctp",
+        ),
+        (
+            "shop/web:80/TPC",
+            "unknown protocol `TPC`; did you mean `tcp`?",
         ),
     ] {
         let error = text.parse::<NamePattern>().unwrap_err().to_string();

@@ -121,6 +121,36 @@ fn queries_are_parsed() {
 }
 
 #[test]
+fn a_misspelt_protocol_is_named() {
+    for (text, expected) in [
+        (
+            "10.96.0.10:53/tpc",
+            "unknown protocol `tpc`; did you mean `tcp`?",
+        ),
+        (":53/upd", "unknown protocol `upd`; did you mean `udp`?"),
+        (
+            "10.96.0.10/stcp",
+            "unknown protocol `stcp`; did you mean `sctp`?",
+        ),
+        (
+            "[fd00::1]:53/icmp",
+            "unknown protocol `icmp`: must be tcp, udp or sctp",
+        ),
+        (
+            "[fd00::1]/icmp",
+            "unknown protocol `icmp`: must be tcp, udp or sctp",
+        ),
+        (
+            "[fd00::1]53",
+            "`[fd00::1]53` is not a valid address or Service name\n\
+             hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http",
+        ),
+    ] {
+        assert_eq!(shown(text), expected, "{text}");
+    }
+}
+
+#[test]
 fn nearly_valid_queries_are_rejected_with_a_reason() {
     for (text, expected) in [
         ("10.96.0.10:", "`` is not a valid port (1-65535)"),

@@ -388,7 +388,7 @@ async fn lists_once() {
 async fn a_snapshot_has_a_deadline() {
     let (server, _) = server(vec![Reply::Mute]);
     let deadline = Duration::from_secs(5);
-    let error = snapshot(&server, "node", deadline).await.unwrap_err();
+    let error = snapshot(&server, "node", Some(deadline)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "timed out: the lists are not complete after 5 s"

@@ -109,6 +109,7 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
         master: master.map(str::to_owned),
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        list_timeout: None,
     };
     let result = runtime.block_on(build_client(&options, &ProxyEnvironment::default()));
     assert_eq!(

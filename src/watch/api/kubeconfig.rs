@@ -1,0 +1,212 @@
+//! Reads the current context of a kubeconfig, and names what is missing in it.
+//!
+//! # Source
+//!
+//! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `DirectClientConfig` (v1.37)
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use http::Uri;
+use kube::Config;
+use kube::config::{
+    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster,
+};
+
+use super::error::ClientConfigError;
+use super::proxy::Proxy;
+use crate::watch::bounded;
+
+/// Returns the configuration of the current context, and the proxy that its cluster names.
+pub(super) async fn from_kubeconfig(
+    path: &Path,
+    master: Option<&str>,
+) -> Result<(Config, Option<Proxy>), ClientConfigError> {
+    let failed = |error| ClientConfigError::Kubeconfig {
+        path: path.to_owned(),
+        source: match error {
+            // The error around it has the path already.
+            KubeconfigError::ReadConfig(error, _) => error.into(),
+            KubeconfigError::Parse(error) => syntax_error(&error).into(),
+            other => other.into(),
+        },
+    };
+    let mut kubeconfig = read(path).map_err(failed)?;
+    if let Some(problem) = missing(&kubeconfig) {
+        return Err(ClientConfigError::Kubeconfig {
+            path: path.to_owned(),
+            source: problem.into(),
+        });
+    }
+    if let Some(master) = master {
+        let server = parse_address(master)?.to_string();
+        for cluster in kubeconfig
+            .clusters
+            .iter_mut()
+            .filter_map(|named| named.cluster.as_mut())
+        {
+            cluster.server = Some(server.clone());
+        }
+    }
+    let (mut root_cert_file, mut proxy) = (None, None);
+    if let Some(cluster) = current_cluster(&mut kubeconfig) {
+        root_cert_file = ca_file(cluster);
+        // Without a value, the library reads the environment itself, and knows no `NO_PROXY`.
+        let url = cluster.proxy_url.replace(UNUSED_PROXY_URL.to_owned());
+        if let Some(url) = url.filter(|url| !url.is_empty()) {
+            let parsed = Proxy::parse_url(&url);
+            proxy = Some(parsed.map_err(|error| ClientConfigError::Kubeconfig {
+                path: path.to_owned(),
+                source: error.into(),
+            })?);
+        }
+    }
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failed)?;
+    config.root_cert_file = root_cert_file;
+    config.proxy_url = None;
+    Ok((config, proxy))
+}
+
+/// Parses an address with a host.
+pub(super) fn parse_address(text: &str) -> Result<Uri, ClientConfigError> {
+    let invalid = || ClientConfigError::Address(text.to_owned());
+    let uri: Uri = text.parse().map_err(|_| invalid())?;
+    uri.authority().is_some().then_some(uri).ok_or_else(invalid)
+}
+
+/// Returns the place of a syntax error and what is wrong, without text of the file: it may be a
+/// token, and errors are logged.
+fn syntax_error(error: &serde_saphyr::Error) -> String {
+    let place = error.location().map_or_else(String::new, |location| {
+        format!("line {}, column {}: ", location.line(), location.column())
+    });
+    match error.without_snippet() {
+        // The YAML parser says what it expected, never what it found.
+        serde_saphyr::Error::ExternalMessage { msg, .. } => format!("{place}{msg}"),
+        _ => format!("{place}unexpected value, or a key that is repeated"),
+    }
+}
+
+/// Valid address that nothing connects to.
+const UNUSED_PROXY_URL: &str = "http://unused";
+
+/// Reads a kubeconfig. The size is checked here, since the library has no limit. A regular file is
+/// then read again by the library, which resolves relative paths in it. A pipe can be read only
+/// once, and its paths have no folder to be relative to.
+fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    let text = bounded::read_to_string(path, bounded::MAX_CONFIG_BYTES)
+        .map_err(|error| KubeconfigError::ReadConfig(error, path.to_owned()))?;
+    if bounded::is_file(path) {
+        Kubeconfig::read_from(path)
+    } else {
+        Kubeconfig::from_yaml(&text)
+    }
+}
+
+/// Returns the cluster of the current context.
+fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig
+        .contexts
+        .iter()
+        .find(|context| &context.name == current)?;
+    let name = &context.context.as_ref()?.cluster;
+    let is_current = |named: &&mut NamedCluster| &named.name == name;
+    let found = kubeconfig.clusters.iter_mut().find(is_current)?;
+    found.cluster.as_mut()
+}
+
+/// Returns the file with the CA certificate of a kubeconfig. It is set as the root certificate file
+/// of the configuration, as the library does in Pods, because only that is read again when it
+/// changes.
+fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
+    match &cluster.certificate_authority_data {
+        Some(data) if !data.is_empty() => None,
+        _ => cluster
+            .certificate_authority
+            .as_ref()
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from),
+    }
+}
+
+/// Returns what the current context needs and the file lacks; a user may be missing, as for
+/// kubectl.
+fn missing(kubeconfig: &Kubeconfig) -> Option<String> {
+    let names = || kubeconfig.contexts.iter().map(|one| one.name.as_str());
+    let current = kubeconfig.current_context.as_deref().unwrap_or_default();
+    if names().next().is_none() {
+        return Some("it has no contexts".to_owned());
+    }
+    if current.is_empty() {
+        let hint = "set one: kubectl config use-context NAME --kubeconfig FILE";
+        let contexts = listed(names());
+        return Some(format!(
+            "it has no current context, only {contexts}\nhint: {hint}"
+        ));
+    }
+    let mut contexts = kubeconfig.contexts.iter();
+    let Some(context) = contexts.find(|one| one.name == current) else {
+        let contexts = listed(names());
+        return Some(format!(
+            "unknown current context `{current}`: it has {contexts}"
+        ));
+    };
+    let cluster = &context.context.as_ref()?.cluster;
+    let clusters = || kubeconfig.clusters.iter().map(|one| one.name.as_str());
+    if clusters().any(|name| name == cluster) {
+        return None;
+    }
+    let clusters = listed(clusters());
+    Some(format!(
+        "unknown cluster `{cluster}` of context `{current}`: it has {clusters}"
+    ))
+}
+
+/// Names that an error lists; a kubeconfig of many clusters may have hundreds.
+const MOST_LISTED: usize = 10;
+
+fn listed<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
+    let first = names.clone().take(MOST_LISTED);
+    let first: Vec<String> = first.map(|name| format!("`{name}`")).collect();
+    match (first.as_slice(), names.count().saturating_sub(MOST_LISTED)) {
+        ([], _) => "none".to_owned(),
+        (_, 0) => first.join(", "),
+        (_, more) => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// Program that a kubeconfig names for credentials, for errors.
+#[derive(Debug, Default)]
+pub(super) struct CredentialPlugin {
+    command: String,
+    /// Instructions to install it, by the author of the kubeconfig; may be empty.
+    install_hint: String,
+}
+
+impl CredentialPlugin {
+    /// Returns the plugin of a user; an empty one without any.
+    pub(super) fn of(user: &AuthInfo) -> Self {
+        let exec = user.exec.as_ref();
+        let text = |field: Option<&String>| field.cloned().unwrap_or_default();
+        Self {
+            command: text(exec.and_then(|exec| exec.command.as_ref())),
+            install_hint: text(exec.and_then(|exec| exec.install_hint.as_ref())),
+        }
+    }
+
+    /// Returns the error of a failure, with a hint on how to install the plugin.
+    pub(super) fn failed(&self, problem: &str) -> String {
+        let mut text = format!(
+            "the credential plugin `{}` of the kubeconfig failed: {problem}",
+            self.command
+        );
+        let hint = self.install_hint.trim();
+        if !hint.is_empty() {
+            let _ = write!(text, "\nhint: install it as the kubeconfig says: {hint}");
+        }
+        text
+    }
+}
