@@ -12,7 +12,9 @@ use super::rows::{RowFilter, RuleFindings};
 use crate::cli::snapshot::RuleOrigin;
 use crate::cli::snapshot::proxy_report::{self, is_name};
 use crate::config::ServicesOutput;
-use crate::inspect::catalog::{FrontendConflict, RequiredChain, RulesetGap, UnknownRules};
+use crate::inspect::catalog::{
+    FrontendConflict, RequiredChain, RequiredJump, RulesetGap, UnknownRules,
+};
 use crate::net::IpFamily;
 
 /// Maximum chains that are named.
@@ -31,6 +33,11 @@ pub(super) fn note(findings: &RuleFindings, filter: &RowFilter, output: Services
     let mut gaps = findings.gaps().map(|(_, gap)| gap);
     text.push_str(match gaps.next() {
         None => "",
+        // A restart adds none either while the node has no such address.
+        Some(RulesetGap::Jump(RequiredJump::NodePorts)) => {
+            "hint: check that the node has an address in --nodeport-addresses: deltaproxy adds the \
+             jump when it gets one, kube-proxy with its next sync\n"
+        }
         Some(RulesetGap::Jump(_)) => {
             "hint: restart the proxy, whose first full sync restores the jump\n"
         }
