@@ -334,10 +334,39 @@ fn a_broken_manifest_is_an_error_with_its_line() {
     assert!(output.stdout.is_empty());
 }
 
+/// Whatever the source is, in every command that reads it.
+#[test]
+fn a_missing_source_is_a_failure() {
+    let nowhere = "/nowhere/at/all";
+    let dump = "--from-save=tests/explain/modern.save";
+    for source in ["--manifests", "--kubeconfig", "--from-save"] {
+        for (command, more, code) in [
+            ("services", &[][..], 1),
+            ("explain", &["web"], 1),
+            ("render", &[], 1),
+            ("diff", &[dump], 2),
+            ("run", &["--dry-run"], 1),
+        ] {
+            let has_no_dump = matches!(command, "render" | "run" | "diff");
+            if source == "--from-save" && has_no_dump {
+                continue;
+            }
+            let output = run(&[&[command, source, nowhere], more].concat());
+            let said = text(&output.stderr);
+            assert_eq!(
+                output.status.code(),
+                Some(code),
+                "{command} {source}: {said}"
+            );
+            assert!(said.contains(nowhere), "{command} {source}: {said}");
+        }
+    }
+}
+
 #[test]
 fn missing_files_are_named() {
     let output = run(&["render", "--manifests", "/nowhere/at/all"]);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(1));
     assert!(
         text(&output.stderr).contains("/nowhere/at/all"),
         "{}",

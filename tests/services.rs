@@ -120,6 +120,10 @@ fn filters_choose() {
     ] {
         let output = run(&[V4, V6, "--address", nobody]);
         assert!(output.stdout.is_empty(), "{nobody}");
+        // As for a name.
+        assert_eq!(output.status.code(), Some(1), "{nobody}");
+        let error = format!("error: no such service port at `{nobody}` in ");
+        assert!(text(&output.stderr).starts_with(&error), "{nobody}");
     }
     assert_eq!(
         shown(&[V4, "--names"]),
@@ -306,13 +310,9 @@ fn endpoints_are_those_of_every_policy_each_counted_once() {
 #[test]
 fn nothing_is_said_on_stderr_and_is_no_failure() {
     for (args, expected) in [
-        (
-            &[V4, "--address=172.30.0.99"][..],
-            "no such service ports in `tests/golden/restore-v4-full.txt`\n",
-        ),
         // Where nothing is, no namespace is wrong.
         (
-            &["--from-save=tests/explain/no-services.save", "-n=ns1"],
+            &["--from-save=tests/explain/no-services.save", "-n=ns1"][..],
             "no such service ports in `tests/explain/no-services.save`\n",
         ),
         (

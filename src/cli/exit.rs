@@ -161,7 +161,12 @@ fn failed(error: &anyhow::Error, code: ExitCode, report: &ErrorReport) -> ExitCo
     }
     if let Some(ManifestErrors(errors)) = error.downcast_ref::<ManifestErrors>() {
         report.print(errors);
-        return report.done(code);
+        let mut scopes = errors.iter().map(|error| error.scope);
+        return if scopes.any(|scope| scope == ManifestErrorScope::Source) {
+            code
+        } else {
+            report.done(code)
+        };
     }
     let _ = writeln!(
         io::stderr(),

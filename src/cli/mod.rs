@@ -2,8 +2,9 @@
 //!
 //! # Exit codes
 //!
-//! 0: done. 1: failed. 2: a manifest cannot be used. 64: unusable flags. Commands that compare: 0:
-//! equal. 1: different. 2: the comparison failed, or a manifest or live rule cannot be used.
+//! 0: done. 1: failed, or a source is missing, or nothing is selected. 2: a part of the source
+//! cannot be used. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
+//! comparison failed, or a manifest or live rule cannot be used.
 
 mod arguments;
 mod cleanup;

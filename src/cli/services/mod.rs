@@ -31,7 +31,8 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
     let (rows, findings) = rows::rows(&snapshot);
     let named = filter.check(&rows, &findings);
     let rows = filter.selected(rows, &snapshot.node_addresses);
-    if rows.is_empty() && named.is_ok() && absence.is_none() {
+    let without_address = filter.address().filter(|_| rows.is_empty());
+    if rows.is_empty() && without_address.is_none() && named.is_ok() && absence.is_none() {
         notes::print_empty(&snapshot.origin, &filter, findings.all_unknown());
     }
     // Without a proxy in this mode nothing is missing.
@@ -53,5 +54,11 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
         }
     })?;
     // Known names are listed in spite of unknown ones.
-    missing::explained(named, || missing::services_of_origin(&args.origin))
+    missing::explained(named, || missing::services_of_origin(&args.origin))?;
+    without_address.map_or(Ok(()), |address| {
+        let which = notes::which(&snapshot.origin, findings.all_unknown());
+        Err(anyhow::anyhow!(
+            "no such service port at `{address}` in {which}"
+        ))
+    })
 }

@@ -135,15 +135,22 @@ fn quarantine_note_of(json: &str) -> String {
     notes.collect()
 }
 
+/// Returns the rules that were read.
+pub(super) fn which(origin: &RuleOrigin, unknown: UnknownRules) -> String {
+    match unknown.unreadable {
+        0 => origin.to_string(),
+        count => format!("{origin} among the rules that can be read; {count} cannot"),
+    }
+}
+
 /// Explains an empty list on stderr; it is not a failure.
 pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter, unknown: UnknownRules) {
     let is_filtered = !filter.is_all();
     let which = if is_filtered { "such " } else { "" };
-    let readable = match unknown.unreadable {
-        0 => String::new(),
-        count => format!(" among the rules that can be read; {count} cannot"),
-    };
-    let mut text = format!("no {which}service ports in {origin}{readable}\n");
+    let mut text = format!(
+        "no {which}service ports in {}\n",
+        self::which(origin, unknown)
+    );
     if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
         text.push_str(
             "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",

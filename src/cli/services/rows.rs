@@ -193,6 +193,11 @@ impl RowFilter {
         })
     }
 
+    /// Returns the address that rows must have.
+    pub(super) fn address(&self) -> Option<AddressPattern> {
+        self.address
+    }
+
     /// Reports whether the filter selects everything.
     pub(super) fn is_all(&self) -> bool {
         self.names.is_all() && self.address.is_none()

@@ -1,5 +1,6 @@
 //! Flags of `services` and `explain`, the commands that inspect rules.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
@@ -70,6 +71,17 @@ pub struct AddressPattern {
     pub ip: Option<IpAddr>,
     /// `None` matches every port.
     pub port: Option<u16>,
+}
+
+impl fmt::Display for AddressPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.ip, self.port) {
+            (Some(ip), Some(port)) => SocketAddr::new(ip, port).fmt(f),
+            (Some(ip), None) => ip.fmt(f),
+            (None, Some(port)) => write!(f, ":{port}"),
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 /// Error for a text that is not an [`AddressPattern`].

@@ -41,7 +41,8 @@ deltaproxy render --manifests ./services |
         ("0", "rendered"),
         (
             "1",
-            "failed, or no Service of a NAME or the NAMESPACE has rules",
+            "failed, a source is missing, or no Service of a NAME or the NAMESPACE has\n\
+             rules",
         ),
         UNUSABLE_MANIFEST,
         INVALID_FLAGS,
@@ -103,7 +104,8 @@ deltaproxy diff --output json | jq -r '.servicePorts[] |
         ("1", "differences"),
         (
             "2",
-            "the comparison failed, or a manifest or a live rule cannot be used",
+            "the comparison failed, for example if a source is missing; or a manifest or a\n\
+             live rule cannot be used",
         ),
         INVALID_FLAGS,
     ],
@@ -169,11 +171,11 @@ deltaproxy services -o json |
         ),
     ],
     exit_status: &[
-        ("0", "listed, even if the list is empty"),
+        ("0", "listed, even if a source has no service ports"),
         (
             "1",
-            "failed, or no Service of a NAME or the NAMESPACE has rules or requests a\n\
-             frontend of another Service",
+            "failed, a source is missing, no Service of a NAME or the NAMESPACE has rules\n\
+             or requests a frontend of another Service, or none is at --address",
         ),
         UNUSABLE_MANIFEST,
         INVALID_FLAGS,
@@ -216,7 +218,10 @@ deltaproxy explain :30080 --source 198.51.100.7",
     ],
     exit_status: &[
         ("0", "explained, with any outcome"),
-        ("1", "failed, for example if there is no such name"),
+        (
+            "1",
+            "failed, for example if there is no such name, or a source is missing",
+        ),
         UNUSABLE_MANIFEST,
         INVALID_FLAGS,
     ],

@@ -66,7 +66,10 @@ pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
     let mut files = ManifestFiles::default();
     let mut entered = HashSet::new();
     files.add_parent_to_watch(path);
-    let metadata = fs::metadata(path).map_err(|error| ManifestError::new(path, &error))?;
+    let metadata = fs::metadata(path).map_err(|error| ManifestError {
+        scope: ManifestErrorScope::Source,
+        ..ManifestError::new(path, &error)
+    })?;
     if metadata.is_dir() {
         files.add_directory(path, &mut entered)?;
     } else {
@@ -206,6 +209,8 @@ pub(crate) struct ManifestError {
 /// Part of manifests that an error is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManifestErrorScope {
+    /// Path that was given: there is nothing else to use.
+    Source,
     /// File or directory.
     File,
     /// Object in a file.
