@@ -364,6 +364,33 @@ fn a_missing_source_is_a_failure() {
 }
 
 #[test]
+fn flags_in_front_of_a_command_show_the_line_to_type() {
+    for (args, line) in [
+        (&["-v=2", "services", "web"][..], "services -v=2 web"),
+        (
+            &["--kubeconfig", "my file", "diff"],
+            "diff --kubeconfig 'my file'",
+        ),
+        (&["-n", "shop", "services"], "services -n shop"),
+        (&["--manifests=x", "render"], "render --manifests=x"),
+        (&["--v", "2", "run"], "run --v 2"),
+    ] {
+        let output = run(args);
+        let command = line.split(' ').next().unwrap();
+        assert_eq!(
+            text(&output.stderr),
+            format!(
+                "error: flags must follow the command `{command}`\nhint: use `deltaproxy {line}`\n"
+            )
+        );
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
+    }
+    // Without a command, the flag is wrong.
+    unusable(&["--no-such-flag", "x"], "--no-such-flag");
+    unusable(&["run", "--no-such-flag", "diff"], "--no-such-flag");
+}
+
+#[test]
 fn missing_files_are_named() {
     let output = run(&["render", "--manifests", "/nowhere/at/all"]);
     assert_eq!(output.status.code(), Some(1));

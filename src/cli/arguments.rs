@@ -3,7 +3,8 @@
 //! [`config`](crate::config) reads no files. The file is read once for each command, because it
 //! may be a pipe.
 
-use std::ffi::OsString;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
@@ -42,6 +43,55 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         config::Command::Run(_) => Err(refused(program, "run")),
         config::Command::Cleanup(_) => Err(refused(program, "cleanup")),
         _ => Ok(cli),
+    }
+}
+
+/// Returns the line to type if flags are in front of a command, so that they were read as those of
+/// `run`; otherwise the error.
+///
+/// The flags are not moved: the value of one may be the name of a command.
+pub(super) fn misplaced(error: clap::Error, typed: &[OsString]) -> clap::Error {
+    let [program, words @ ..] = typed else {
+        return error;
+    };
+    let is_command = |word: &OsString| Cli::command().find_subcommand(word).is_some();
+    let is_implied = words.first().is_some_and(|first| !is_command(first));
+    let place = words.iter().position(is_command).filter(|_| is_implied);
+    let (ErrorKind::UnknownArgument, Some(place)) = (error.kind(), place) else {
+        return error;
+    };
+    let name = match ProgramName::of(program) {
+        ProgramName::KubectlPlugin => AS_PLUGIN,
+        _ => STANDALONE,
+    };
+    let command = words.get(place).into_iter();
+    let before = words.iter().take(place);
+    let after = words.iter().skip(place.saturating_add(1));
+    let line: Vec<Cow<'_, str>> = command
+        .chain(before)
+        .chain(after)
+        .map(|word| quoted(word))
+        .collect();
+    let command = line.first().cloned().unwrap_or_default();
+    let problem = format!(
+        "flags must follow the command `{command}`\nhint: use `{name} {}`\n",
+        line.join(" ")
+    );
+    clap::Error::raw(ErrorKind::UnknownArgument, problem)
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &OsStr) -> Cow<'_, str> {
+    let text = word.to_string_lossy();
+    // More than the library knows, so that most flags need no quotes.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./@%+".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    match shlex::try_quote(&text) {
+        Ok(quoted) => Cow::Owned(quoted.into_owned()),
+        // Only a zero byte cannot be quoted, which no argument has.
+        Err(_) => text,
     }
 }
 

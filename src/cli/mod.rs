@@ -29,8 +29,9 @@ use crate::config::{Command, VERSION, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = normalize(args);
-    let cli = match arguments::parse(&args) {
+    let typed: Vec<OsString> = args.into_iter().collect();
+    let args = normalize(typed.iter().cloned());
+    let cli = match arguments::parse(&args).map_err(|error| arguments::misplaced(error, &typed)) {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error, &args),
     };
