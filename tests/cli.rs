@@ -170,7 +170,7 @@ fn the_version_is_told_and_not_another() {
         said.contains("without effect in this version: `--version`\n"),
         "{said}"
     );
-    unusable(&["--version=v1.35.0"], "\"v1.35.0\" is not a valid version");
+    unusable(&["--version=v1.35.0"], "`v1.35.0` is not a valid version");
     unusable(&["--version=soon"], "--version");
 }
 
@@ -360,6 +360,43 @@ fn a_missing_source_is_a_failure() {
             );
             assert!(said.contains(nowhere), "{command} {source}: {said}");
         }
+    }
+}
+
+/// In errors of clap and in our own.
+#[test]
+fn errors_have_one_kind_of_quotes() {
+    for (args, error) in [
+        (&["fly"][..], "error: unrecognized subcommand `fly`\n"),
+        (
+            &["diff", "--flavor"],
+            "error: unexpected argument `--flavor` found\n",
+        ),
+        (
+            &["explain", "it's:x"],
+            "error: invalid value `it's:x` for `<ADDRESS|SERVICE>`: `it's:x` ",
+        ),
+        (
+            &["services", "-ox"],
+            "error: invalid value `x` for `--output <FORMAT>`\n",
+        ),
+        (
+            &["run", "--v=x"],
+            "error: --v: `x` is not a valid integer\n",
+        ),
+        (
+            &["services", "--address=x"],
+            "error: --address: `x` is not a valid address ",
+        ),
+        (
+            &["run", "--bind-address=x"],
+            "error: --bind-address: `x` is not a valid IP address\n",
+        ),
+    ] {
+        let output = run(args);
+        let said = text(&output.stderr);
+        assert!(said.starts_with(error), "{said}");
+        assert!(!said.contains('"') && !said.contains(" '"), "{said}");
     }
 }
 

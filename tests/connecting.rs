@@ -341,7 +341,7 @@ fn a_server_that_hangs_is_named_after_2_s_and_its_time_is_limited() {
     for (value, problem) in [
         (
             "5",
-            "\"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)",
+            "`5` is not a valid duration (examples: 30s, 500ms, 1h30m)",
         ),
         ("-1s", "must not be negative, got -1s"),
     ] {

@@ -45,7 +45,7 @@ case "${1-} $#" in
 esac
 for version; do
     if [[ ! $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]; then
-        echo "next-minor.sh: \"$version\" is not a valid version (example: 1.37.2)" >&2
+        echo "next-minor.sh: \`$version\` is not a valid version (example: 1.37.2)" >&2
         exit 64
     fi
 done

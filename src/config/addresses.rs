@@ -83,7 +83,7 @@ pub(super) fn pair(text: &str) -> Result<Vec<IpNet>, String> {
         [_] => Ok(cidrs),
         [a, b] if IpFamily::of_cidr(a) != IpFamily::of_cidr(b) => Ok(cidrs),
         _ => Err(format!(
-            "must be one CIDR, or one of each family; got \"{text}\""
+            "must be one CIDR, or one of each family; got `{text}`"
         )),
     }
 }
@@ -102,8 +102,7 @@ pub(super) fn of_each_family(text: &str) -> Result<PerFamily<IpNet>, String> {
 }
 
 fn cidr(text: &str) -> Result<IpNet, String> {
-    parse_cidr(text)
-        .ok_or_else(|| format!("\"{text}\" is not a valid CIDR (example: 10.244.0.0/16)"))
+    parse_cidr(text).ok_or_else(|| format!("`{text}` is not a valid CIDR (example: 10.244.0.0/16)"))
 }
 
 /// Keywords among the node addresses that have NodePorts.
@@ -150,7 +149,7 @@ fn node_port_items(text: &str) -> Result<Vec<NodePortAddressItem>, String> {
     let networks: Option<Vec<IpNet>> = networks.iter().copied().map(parse_cidr).collect();
     let networks = networks.ok_or_else(|| {
         format!(
-            "\"{text}\" is not a valid CIDR or keyword (keywords: {}; example: 10.0.0.0/8)",
+            "`{text}` is not a valid CIDR or keyword (keywords: {}; example: 10.0.0.0/8)",
             ADDRESS_KEYWORDS.join(", ")
         )
     })?;
@@ -166,7 +165,7 @@ pub(super) fn bind_address(
     problems: &mut ConfigProblems,
 ) -> Option<IpAddr> {
     let text = &configuration.bind_address;
-    let ip = parse_ip(text).ok_or_else(|| format!("\"{text}\" is not a valid IP address"));
+    let ip = parse_ip(text).ok_or_else(|| format!("`{text}` is not a valid IP address"));
     problems.keep("bindAddress", ip)
 }
 
@@ -181,6 +180,6 @@ pub(super) fn serving_address(
     let examples = "examples: 127.0.0.1:1234, [::1]:1234, off";
     problems.keep(
         path,
-        address.ok_or_else(|| format!("\"{text}\" is not a valid address ({examples})")),
+        address.ok_or_else(|| format!("`{text}` is not a valid address ({examples})")),
     )
 }

@@ -41,7 +41,7 @@ impl Cli {
         Self::from_arg_matches(&matches).map_err(|error| match error.kind() {
             // Problems of values have their form already.
             ErrorKind::ValueValidation => error,
-            _ => error.format(&mut program),
+            _ => in_standard_form(error.format(&mut program)),
         })
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("\"{text}\" is not a valid boolean (true or false)")),
+        _ => Err(format!("`{text}` is not a valid boolean (true or false)")),
     }
 }
 
@@ -33,7 +33,7 @@ pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
             let (name, value) = pair
                 .split_once('=')
                 .filter(|(name, _)| !name.trim().is_empty())
-                .ok_or_else(|| format!("\"{pair}\" is not a valid gate (example: Name=true)"))?;
+                .ok_or_else(|| format!("`{pair}` is not a valid gate (example: Name=true)"))?;
             let value = bool(value.trim())?;
             Ok((name.trim().to_owned(), value))
         })
@@ -45,7 +45,7 @@ pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
 ///
 /// Upstream: Go's `strconv.ParseInt` with base 0, which spf13/pflag calls.
 pub(super) fn int(text: &str) -> Result<i32, String> {
-    let invalid = || format!("\"{text}\" is not a valid integer");
+    let invalid = || format!("`{text}` is not a valid integer");
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { "-" } else { "" };
     let lower = unsigned.to_ascii_lowercase();
@@ -86,7 +86,7 @@ pub struct GoDuration(i64);
 
 /// Error for a text that is not a [`GoDuration`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a valid duration (examples: 30s, 500ms, 1h30m)")]
+#[error("`{0}` is not a valid duration (examples: 30s, 500ms, 1h30m)")]
 pub struct InvalidDuration(String);
 
 const MICROSECOND: u64 = 1_000;

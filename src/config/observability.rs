@@ -117,7 +117,7 @@ fn vmodule(
     for entry in entries {
         let pattern = &entry.file_pattern;
         if pattern.is_empty() || pattern.contains(['=', ',']) {
-            let problem = format!("\"{pattern}\" is not a valid file name pattern");
+            let problem = format!("`{pattern}` is not a valid file name pattern");
             problems.add(path, problem);
         }
     }

@@ -300,12 +300,31 @@ pub(super) fn shortened(name: &str) -> String {
 }
 
 /// Rewrites an error of clap about the value of a flag, or about two flags that exclude each
-/// other, in the form of all other problems. Any other error is unchanged.
+/// other, in the form of all other problems. Any other error only gets the quotes of these. Help
+/// and the version, which are errors to clap, are unchanged.
 pub(super) fn in_standard_form(error: clap::Error) -> clap::Error {
-    match standard_form(&error) {
-        Some(text) => clap::Error::raw(error.kind(), format!("{text}\n")),
+    if let Some(text) = standard_form(&error) {
+        return clap::Error::raw(error.kind(), format!("{text}\n"));
+    }
+    match error.to_string().strip_prefix("error: ") {
+        Some(text) => clap::Error::raw(error.kind(), with_backticks(text)),
         None => error,
     }
+}
+
+/// Replaces the single quotes around words. An apostrophe within a word stays.
+fn with_backticks(text: &str) -> String {
+    let is_outside =
+        |c: Option<char>| c.is_none_or(|c| c.is_whitespace() || matches!(c, ',' | '.' | ':'));
+    let mut before = None;
+    let mut characters = text.chars().peekable();
+    let mut replaced = String::with_capacity(text.len());
+    while let Some(c) = characters.next() {
+        let is_quote = c == '\'' && (is_outside(before) || is_outside(characters.peek().copied()));
+        replaced.push(if is_quote { '`' } else { c });
+        before = Some(c);
+    }
+    replaced
 }
 
 fn standard_form(error: &clap::Error) -> Option<String> {
@@ -323,7 +342,7 @@ fn standard_form(error: &clap::Error) -> Option<String> {
             Some(if cause.contains(value) {
                 format!("{flag}: {cause}")
             } else {
-                format!("{flag}: \"{value}\" is not valid: {cause}")
+                format!("{flag}: `{value}` is not valid: {cause}")
             })
         }
         ErrorKind::ArgumentConflict => {

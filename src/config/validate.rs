@@ -169,7 +169,7 @@ pub(super) fn hidden_metrics(
     if !version.is_empty() && version != PREVIOUS {
         problems.add(
             "showHiddenMetricsForVersion",
-            format!("must be the previous version, {PREVIOUS}; got \"{version}\""),
+            format!("must be the previous version, {PREVIOUS}; got `{version}`"),
         );
     }
 }

@@ -74,7 +74,7 @@ pub(crate) struct LogOptions {
 pub(crate) enum LogError {
     /// The filter of the options does not parse.
     #[error(
-        "RUST_LOG: \"{filter}\" is not a valid log filter\nhint: use a form like \
+        "RUST_LOG: `{filter}` is not a valid log filter\nhint: use a form like \
          `info,deltaproxy=debug`"
     )]
     Filter {

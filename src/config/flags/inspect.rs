@@ -87,7 +87,7 @@ impl fmt::Display for AddressPattern {
 /// Error for a text that is not an [`AddressPattern`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is not a valid address \
+    "`{0}` is not a valid address \
      (examples: 10.96.0.10, 10.96.0.10:53, [fd00::1]:53, :30080)"
 )]
 pub struct NotAnAddress(String);

@@ -272,9 +272,7 @@ impl FromStr for Quantity {
         if is_number && (UNITS.contains(&unit) || matches!(exponent, Some(Ok(_)))) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(format!(
-                "\"{text}\" is not a valid quantity (example: 64Ki)"
-            ))
+            Err(format!("`{text}` is not a valid quantity (example: 64Ki)"))
         }
     }
 }

@@ -72,7 +72,7 @@ impl SettingKind {
                 text,
                 text.parse()
                     .map(|number: f32| number.clamp(f32::MIN, f32::MAX))
-                    .map_err(|_| format!("\"{text}\" is not a valid number")),
+                    .map_err(|_| format!("`{text}` is not a valid number")),
             ),
             Self::Percent => within(text, 1..=100),
             Self::Port => parsed(text, go::port(text)),
@@ -147,7 +147,7 @@ impl SettingKind {
 fn parsed<T: Serialize, E: fmt::Display>(text: &str, value: Result<T, E>) -> Result<Value, String> {
     match value.map(serde_json::to_value) {
         Ok(Ok(value)) if !value.is_null() => Ok(value),
-        Ok(Ok(_)) => Err(format!("\"{text}\" is not a valid number")),
+        Ok(Ok(_)) => Err(format!("`{text}` is not a valid number")),
         Ok(Err(error)) => Err(error.to_string()),
         Err(error) => Err(error.to_string()),
     }
@@ -161,7 +161,7 @@ fn within(text: &str, limits: RangeInclusive<i64>) -> Result<Value, String> {
             Err(format!("must be from {from} to {to}, got {number}"))
         }
         Ok(number) => Ok(number.into()),
-        Err(_) => Err(format!("\"{text}\" is not a valid integer")),
+        Err(_) => Err(format!("`{text}` is not a valid integer")),
     }
 }
 
@@ -183,10 +183,10 @@ fn gates(texts: &[&str]) -> Result<Value, String> {
 fn vmodule(entry: &str) -> Result<Value, String> {
     let (pattern, level) = entry
         .split_once('=')
-        .ok_or_else(|| format!("\"{entry}\" is not a valid entry (example: pattern=2)"))?;
+        .ok_or_else(|| format!("`{entry}` is not a valid entry (example: pattern=2)"))?;
     let verbosity = level
         .parse()
-        .map_err(|_| format!("\"{level}\" is not a valid verbosity"))?;
+        .map_err(|_| format!("`{level}` is not a valid verbosity"))?;
     let entry = VModule {
         file_pattern: pattern.to_owned(),
         verbosity,
@@ -236,7 +236,7 @@ impl FromStr for VersionArg {
                     return Ok(Self::Other);
                 }
                 Err(format!(
-                    "\"{version}\" is not a valid version: must be {expected}x"
+                    "`{version}` is not a valid version: must be {expected}x"
                 ))
             }
             other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),

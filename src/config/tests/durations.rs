@@ -53,7 +53,7 @@ fn a_text_without_numbers_and_units_is_not_a_valid_duration() {
         "1é",
     ] {
         let error = bad.parse::<GoDuration>().expect_err(bad);
-        let expected = format!("\"{bad}\" is not a valid duration");
+        let expected = format!("`{bad}` is not a valid duration");
         assert!(error.to_string().starts_with(&expected), "{error}");
     }
 }

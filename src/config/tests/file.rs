@@ -211,7 +211,7 @@ fn wrong_types_are_fatal_and_named() {
         (
             "iptables: {syncPeriod: soon}",
             "iptables.syncPeriod",
-            "\"soon\" is not a valid duration",
+            "`soon` is not a valid duration",
         ),
         (
             "nodePortAddresses: primary",

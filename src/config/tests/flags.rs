@@ -162,10 +162,7 @@ fn deprecated_ports_complete_addresses_without_a_port() {
     );
     // Brackets are for an address with a port.
     let error = configured("--healthz-port=1 --healthz-bind-address=[::1]").unwrap_err();
-    assert!(
-        error.contains("\"[::1]\" is not a valid address"),
-        "{error}"
-    );
+    assert!(error.contains("`[::1]` is not a valid address"), "{error}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn gates_are_those_of_kube_proxy() {
     );
     check(
         "AllAlpha",
-        Err("\"AllAlpha\" is not a valid gate (example: Name=true)"),
+        Err("`AllAlpha` is not a valid gate (example: Name=true)"),
     );
 }
 

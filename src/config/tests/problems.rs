@@ -44,7 +44,7 @@ fn modes() {
         "--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo",
         &format!(
             "--proxy-mode: proxy mode `ipvs` {hint}\n\
-             --cluster-cidr: \"10.4.0.0/40\" is not a valid CIDR (example: 10.244.0.0/16)\n{mode}"
+             --cluster-cidr: `10.4.0.0/40` is not a valid CIDR (example: 10.244.0.0/16)\n{mode}"
         ),
     );
     file(
@@ -138,16 +138,16 @@ fn times() {
 fn networks_and_addresses() {
     file(
         "clusterCIDR: 10.0.0.0/8,11.0.0.0/8",
-        "clusterCIDR: must be one CIDR, or one of each family; got \"10.0.0.0/8,11.0.0.0/8\"",
+        "clusterCIDR: must be one CIDR, or one of each family; got `10.0.0.0/8,11.0.0.0/8`",
     );
     let error = "is not a valid CIDR (example: 10.244.0.0/16)";
     file(
         "clusterCIDR: 10.0.0.0",
-        &format!("clusterCIDR: \"10.0.0.0\" {error}"),
+        &format!("clusterCIDR: `10.0.0.0` {error}"),
     );
     file(
         "nodePortAddresses: ['']",
-        "nodePortAddresses: \"\" is not a valid CIDR or keyword (keywords: primary, localhost, all; \
+        "nodePortAddresses: `` is not a valid CIDR or keyword (keywords: primary, localhost, all; \
          example: 10.0.0.0/8)",
     );
     file(
@@ -156,20 +156,20 @@ fn networks_and_addresses() {
     );
     file(
         "bindAddress: '[::]'",
-        "bindAddress: \"[::]\" is not a valid IP address",
+        "bindAddress: `[::]` is not a valid IP address",
     );
     let error = "is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)";
     file(
         "metricsBindAddress: here:1",
-        &format!("metricsBindAddress: \"here:1\" {error}"),
+        &format!("metricsBindAddress: `here:1` {error}"),
     );
     file(
         "healthzBindAddress: 1.2.3.4:0",
-        &format!("healthzBindAddress: \"1.2.3.4:0\" {error}"),
+        &format!("healthzBindAddress: `1.2.3.4:0` {error}"),
     );
     file(
         "healthzBindAddress: ':1'",
-        &format!("healthzBindAddress: \":1\" {error}"),
+        &format!("healthzBindAddress: `:1` {error}"),
     );
 }
 
@@ -186,7 +186,7 @@ fn logging() {
     for pattern in ["", "a=b", "a,b"] {
         file(
             &format!("logging: {{vmodule: [{{filePattern: '{pattern}'}}]}}"),
-            &format!("logging.vmodule: \"{pattern}\" is not a valid file name pattern"),
+            &format!("logging.vmodule: `{pattern}` is not a valid file name pattern"),
         );
     }
     let gated = "requires feature gate LoggingAlphaOptions";
@@ -222,7 +222,7 @@ fn logging() {
 fn the_rest() {
     file(
         "showHiddenMetricsForVersion: '1.34'",
-        "showHiddenMetricsForVersion: must be the previous version, 1.36; got \"1.34\"",
+        "showHiddenMetricsForVersion: must be the previous version, 1.36; got `1.34`",
     );
     file(
         "hostnameOverride: ' '",
@@ -236,22 +236,22 @@ fn the_rest() {
 fn values_that_cannot_be_parsed() {
     flags(
         "--conntrack-min=abc",
-        "--conntrack-min: \"abc\" is not a valid integer",
+        "--conntrack-min: `abc` is not a valid integer",
     );
     flags(
         "--config-sync-period=5",
-        "--config-sync-period: \"5\" is not a valid duration (examples: 30s, 500ms, 1h30m)",
+        "--config-sync-period: `5` is not a valid duration (examples: 30s, 500ms, 1h30m)",
     );
     flags(
         "--cleanup=maybe",
-        "--cleanup: \"maybe\" is not a valid boolean (true or false)",
+        "--cleanup: `maybe` is not a valid boolean (true or false)",
     );
-    flags("--v=x", "--v: \"x\" is not a valid integer");
+    flags("--v=x", "--v: `x` is not a valid integer");
     // Not hidden by a text that has the letter anyway.
-    flags("--v=e", "--v: \"e\" is not a valid integer");
+    flags("--v=e", "--v: `e` is not a valid integer");
     flags(
         "--kube-api-qps=f",
-        "--kube-api-qps: \"f\" is not a valid number",
+        "--kube-api-qps: `f` is not a valid number",
     );
     flags("--v=-1", "--v: must be from 0 to 4294967295, got -1");
     flags(
@@ -261,7 +261,7 @@ fn values_that_cannot_be_parsed() {
     flags("--state-dir=", "--state-dir: must not be empty");
     flags(
         "--kube-api-qps=nan",
-        "--kube-api-qps: \"nan\" is not a valid number",
+        "--kube-api-qps: `nan` is not a valid number",
     );
 }
 
@@ -279,9 +279,9 @@ fn several_manifests_are_rejected() {
 fn problems_of_values_and_of_their_meaning_are_reported_together() {
     flags(
         "--cluster-cidr=bad --detect-local-mode=foo --conntrack-min=abc --verify-interval=x",
-        "--verify-interval: \"x\" is not a valid duration (examples: 30s, 500ms, 1h30m)\n\
-         --conntrack-min: \"abc\" is not a valid integer\n\
-         --cluster-cidr: \"bad\" is not a valid CIDR (example: 10.244.0.0/16)\n\
+        "--verify-interval: `x` is not a valid duration (examples: 30s, 500ms, 1h30m)\n\
+         --conntrack-min: `abc` is not a valid integer\n\
+         --cluster-cidr: `bad` is not a valid CIDR (example: 10.244.0.0/16)\n\
          --detect-local-mode: unknown mode `foo`: must be ClusterCIDR, NodeCIDR, \
          BridgeInterface or InterfaceNamePrefix",
     );
@@ -295,8 +295,8 @@ fn problems_of_all_values_are_reported_by_commands_that_do_not_run() {
     let error = Cli::from_args(Cli::command(), &args).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "error: --masquerade-all: \"b\" is not a valid boolean (true or false)\n\
-         error: --iptables-masquerade-bit: \"a\" is not a valid integer\n"
+        "error: --masquerade-all: `b` is not a valid boolean (true or false)\n\
+         error: --iptables-masquerade-bit: `a` is not a valid integer\n"
     );
 }
 

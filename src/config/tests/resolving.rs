@@ -190,7 +190,7 @@ fn nodeport_addresses_are_networks_and_keywords() {
         bad(
             &format!("--nodeport-addresses=all,{invalid}"),
             &format!(
-                "\"{invalid}\" is not a valid CIDR or keyword (keywords: primary, localhost, all; \
+                "`{invalid}` is not a valid CIDR or keyword (keywords: primary, localhost, all; \
                  example: 10.0.0.0/8)"
             ),
         );
@@ -246,7 +246,7 @@ fn unspecified_bind_addresses_are_none() {
     );
     bad(
         "--bind-address=node-1",
-        "bind-address: \"node-1\" is not a valid IP address",
+        "bind-address: `node-1` is not a valid IP address",
     );
     assert_eq!(bound("--bind-address="), None);
 }

@@ -155,7 +155,7 @@ fn an_invalid_filter_is_named() {
     assert!(
         error
             .to_string()
-            .starts_with("RUST_LOG: \"deltaproxy=loud\" is not a valid log filter\nhint: ")
+            .starts_with("RUST_LOG: `deltaproxy=loud` is not a valid log filter\nhint: ")
     );
 }
 

@@ -73,7 +73,7 @@ impl fmt::Display for NodePortRange {
 
 /// Error for a text that is not a [`NodePortRange`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a valid range of ports (example: 30000-32767)")]
+#[error("`{0}` is not a valid range of ports (example: 30000-32767)")]
 pub struct NotAPortRange(String);
 
 impl FromStr for NodePortRange {
