@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use support::daemon::{Backend, Daemon, backend_programs, real_program};
 use support::node::{Node, SHOP, with_restore, write_script};
+use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{Need, machine_has};
 use tempfile::TempDir;
@@ -162,6 +163,33 @@ fn a_rule_replaced_by_one_of_the_same_size_is_repaired_on_legacy() {
     a_replaced_rule_is_repaired(Backend::Legacy);
 }
 
+/// A container without the file of the host has another lock: no opening of it is noticed.
+#[test]
+fn a_rule_replaced_by_a_program_with_another_lock_is_repaired_on_legacy() {
+    let Some((node, daemon)) = start(Backend::Legacy, &["--verify-interval=1s"]) else {
+        return;
+    };
+    let before = sorted(&node);
+    // The last restore is followed by one verification; those after it are skipped.
+    std::thread::sleep(Duration::from_secs(8));
+    let mark = rule(
+        &node,
+        &["-A KUBE-SEP-", "-s 10.4.0.12/32", "-j KUBE-MARK-MASQ"],
+    );
+    let (chain, spec) = mark.split_once(' ').expect("a chain and a rule");
+    let other = spec.replace("10.4.0.12", "10.4.0.13");
+    let lock = node.manifests.path().join(".lock");
+    let replaced = Instant::now();
+    run(node
+        .netns
+        .command(real_program(Backend::Legacy, "iptables"))
+        .env("XTABLES_LOCKFILE", lock)
+        .args(["-w", "-t", "nat", "-R", chain, "1"])
+        .args(other.split(' ')));
+    wait_for_repair(&node, &daemon, &before, &other);
+    eprintln!("repaired after {:?}", replaced.elapsed());
+}
+
 fn rules_of_other_programs_stay(backend: Backend) {
     let Some((node, daemon)) = start(backend, &["--verify-interval=1s"]) else {
         return;
@@ -283,13 +311,18 @@ fn counted_programs(backend: Backend, calls: &Path) -> TempDir {
 }
 
 /// Neither in each sync period nor in each verify interval, until another program does something.
+/// On legacy a verification follows after six intervals.
 fn nothing_is_run_while_nothing_changes(backend: Backend) {
     if !machine_has(Need::Kernel) {
         return;
     }
     let node = Node::new(backend);
     let calls = node.manifests.path().join(".calls");
-    let flags = ["--iptables-sync-period=300ms", "--verify-interval=300ms"];
+    let verify_interval = match backend {
+        Backend::Nft => "--verify-interval=300ms",
+        Backend::Legacy => "--verify-interval=3s",
+    };
+    let flags = ["--iptables-sync-period=300ms", verify_interval];
     let daemon = node.start_with(counted_programs(backend, &calls), &flags);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     let count = || std::fs::read_to_string(&calls).unwrap_or_default();

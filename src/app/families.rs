@@ -19,7 +19,7 @@ use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
     Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog, RunError,
-    Sysctls, kubelet_backend, other_backend,
+    Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
 use crate::rules::Backend;
@@ -139,19 +139,7 @@ impl FamilyRunner {
                 .run()
                 .await;
         } else {
-            match exec.remove_counter_test().await {
-                Ok(Changed::Yes) => {
-                    info!(%family, "removed a test chain that an earlier process left in mangle");
-                }
-                Ok(Changed::No) => {}
-                Err(cause) => {
-                    let cause = on_one_line(&cause.to_string());
-                    info!(
-                        %family, %cause,
-                        "cannot remove the test chain of an earlier process from mangle"
-                    );
-                }
-            }
+            remove_counter_test(&exec, family).await;
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.health_check_servers = Some(checks);
@@ -169,6 +157,7 @@ impl FamilyRunner {
                      instead"
                 );
             }
+            let watching = exec.clone();
             let mut task = self.into_task(render_settings, exec);
             task.first_applied = Some(applied);
             // The servers of health check node ports end with the task.
@@ -176,6 +165,7 @@ impl FamilyRunner {
             tokio::select! {
                 _ = work => {}
                 never = warn_of_other_backend(family, used) => never,
+                never = warn_of_unshared_lock(family, &watching) => never,
                 never = open_localnet_after(first_applied, is_needed) => never,
             }
         }
@@ -299,6 +289,24 @@ impl FamilyRunner {
     }
 }
 
+/// Removes the test chain that remains in mangle if an earlier process was killed while it tried a
+/// counter.
+async fn remove_counter_test(exec: &Exec, family: IpFamily) {
+    match exec.remove_counter_test().await {
+        Ok(Changed::Yes) => {
+            info!(%family, "removed a test chain that an earlier process left in mangle");
+        }
+        Ok(Changed::No) => {}
+        Err(cause) => {
+            let cause = on_one_line(&cause.to_string());
+            info!(
+                %family, %cause,
+                "cannot remove the test chain of an earlier process from mangle"
+            );
+        }
+    }
+}
+
 /// Warns once if the other backend has rules of a proxy, and once if kubelet uses the other
 /// backend.
 ///
@@ -329,6 +337,26 @@ async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
         }
         tokio::time::sleep(OTHER_BACKEND_INTERVAL).await;
     }
+}
+
+/// Warns once if programs change rules without the xtables lock of this process. Two restores at
+/// the same time lose the changes of one of them, which only a verification finds.
+async fn warn_of_unshared_lock<T>(family: IpFamily, exec: &Exec) -> T {
+    let (path, evidence) = exec.unshared_lock().await;
+    let (lock, evidence) = (
+        path.display(),
+        match evidence {
+            UnsharedLock::Deleted => "the file was deleted on the host",
+            UnsharedLock::Bypassed => "rules changed although no program opened it",
+        },
+    );
+    warn!(
+        %family, %lock,
+        "the xtables lock is not shared by all programs of this node: {evidence}. Concurrent \
+         changes of rules can be lost until the next verification; make sure that \
+         /run/xtables.lock of the host is mounted, and restart the Pod"
+    );
+    std::future::pending().await
 }
 
 /// Returns the clock of syncs.

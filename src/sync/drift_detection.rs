@@ -37,6 +37,11 @@ const PAUSE_FACTOR: u32 = 2;
 /// it might never end: at 10,000 Services it reads for more than a second.
 const MAX_INTERRUPTIONS: u32 = 10;
 
+/// Maximum number of verifications in a row that are skipped on legacy. There only the xtables lock
+/// shows that no program has changed a rule, and a program with another lock is not noticed: with
+/// the default interval, its changes are found within half an hour.
+const MOST_SKIPS_ON_LEGACY: u32 = 5;
+
 /// State of drift detection of one IP family.
 #[derive(Debug)]
 pub(super) struct DriftDetection {
@@ -228,6 +233,8 @@ pub(super) struct VerificationSchedule {
     /// Generation of the ruleset at the last verification: a number that stays the same while no
     /// program changes rules. `None` if it is unknown, or if not all rules were read.
     generation: Option<u32>,
+    /// Number of verifications that were skipped since the last one.
+    skips: u32,
     /// Number of interruptions of the current verification.
     interruptions: u32,
     /// Total duration of the interrupted readings of the current verification.
@@ -247,6 +254,7 @@ impl VerificationSchedule {
             next: every.and_then(|every| now.checked_add(every)),
             trigger: ComparisonTrigger::VerificationDue,
             generation: None,
+            skips: 0,
             interruptions: 0,
             spent: Duration::ZERO,
             not_before: None,
@@ -296,11 +304,21 @@ impl VerificationSchedule {
     }
 
     /// Reports whether the verification can be skipped: only its interval triggered it, and the
-    /// generation of the ruleset is that of the last verification.
-    pub(super) fn is_unchanged(&self, generation: Option<u32>) -> bool {
+    /// generation of the ruleset is that of the last verification. On legacy that holds for a
+    /// limited number of verifications.
+    pub(super) fn can_skip(&self, generation: Option<u32>, detection: ChangeDetection) -> bool {
+        let is_certain = detection != ChangeDetection::BySize;
         self.trigger == ComparisonTrigger::VerificationDue
             && generation.is_some()
             && self.generation == generation
+            && (is_certain || self.skips < MOST_SKIPS_ON_LEGACY)
+    }
+
+    /// Notes that a verification was skipped, and schedules the next one.
+    pub(super) fn skipped(&mut self, ran: &RunTimes, generation: Option<u32>) {
+        let skips = self.skips.saturating_add(1);
+        self.finished(ran, generation);
+        self.skips = skips;
     }
 
     /// Returns the names of the programs whose changes triggered a comparison of this depth that no
@@ -342,6 +360,7 @@ impl VerificationSchedule {
         self.next = wait.and_then(|wait| now.checked_add(wait));
         self.trigger = ComparisonTrigger::VerificationDue;
         self.generation = generation;
+        self.skips = 0;
     }
 }
 

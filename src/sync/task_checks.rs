@@ -141,12 +141,12 @@ impl<I: Iptables> Task<I> {
         };
         let is_known = self.syncer.applied_options().is_some();
         let generation = self.syncer.iptables.generation().filter(|_| is_known);
-        if !is_known || detection.verifications.is_unchanged(generation) {
-            detection.verifications.finished(&ran(), generation);
+        let by = self.syncer.iptables.change_detection();
+        if !is_known || detection.verifications.can_skip(generation, by) {
+            detection.verifications.skipped(&ran(), generation);
             return;
         }
-        let trigger = detection.verifications.trigger();
-        let whole = Extent::whole();
+        let (trigger, whole) = (detection.verifications.trigger(), Extent::whole());
         let compared = self.compare(detection, trigger, &whole, None).await;
         if compared.err() == Some(Interruption::RulesChanged) {
             // The CPU time of a killed child process is not counted: elapsed time replaces it.

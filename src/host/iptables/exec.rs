@@ -4,6 +4,7 @@
 
 use std::cell::OnceCell;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::super::sysctl::Changed;
 use super::binaries::{Binaries, RESTORE_ARGS};
 use super::interface::{ChangeDetection, ForeignChange, Iptables, ListedChains};
 use super::listing::{has_rule, list_chains, read_table};
+use super::lock::UnsharedLock;
 use super::nft_watch::OwnRestore;
 use super::outcome::{CounterError, RestoreError, Restored, RunError, restore_result};
 use super::payload::{NoteTables, Sections};
@@ -88,6 +90,15 @@ impl Exec {
         let watch = TableWatch::start(self.binaries.backend(), self.binaries.family)?;
         self.watch = Some(Rc::new(watch));
         Ok(())
+    }
+
+    /// Waits until there is evidence that programs change rules without the xtables lock that is
+    /// watched, and returns it with the path of the lock. Never returns without a watched lock.
+    pub(crate) async fn unshared_lock(&self) -> (&Path, UnsharedLock) {
+        match &self.watch {
+            Some(watch) => watch.unshared_lock().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Returns the binaries that it runs.

@@ -78,7 +78,9 @@ pub trait Iptables {
     }
 
     /// Returns a number that stays the same while no program changes any rule; `None` if unknown.
-    /// The number may change although no rule did.
+    /// The number may change although no rule did. With detection [by
+    /// size](ChangeDetection::BySize), a program that does not share the xtables lock changes rules
+    /// without changing the number.
     fn generation(&self) -> Option<u32> {
         None
     }

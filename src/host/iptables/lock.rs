@@ -1,14 +1,17 @@
-//! Observes the xtables lock: the time that a program waits for it, and whether any program has
-//! opened it.
+//! Observes the xtables lock: the time that a program waits for it, whether any program has opened
+//! it, and whether all programs of the node share it.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use tokio::sync::SetOnce;
+use tokio::time::Instant;
 
 /// Path of the lock, unless the environment names another one.
 ///
@@ -64,18 +67,52 @@ fn is_flock(line: &str) -> bool {
     number == Some(libc::SYS_flock)
 }
 
+/// Time without an opening of the lock after which a change of rules shows that a program does not
+/// use it. A program opens the lock before it changes rules, but may wait for it and hold it for
+/// minutes: this is the deadline of our own restores.
+const LONGEST_HOLD: Duration = Duration::from_secs(300);
+
+/// Evidence that programs of this node change rules without the lock that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnsharedLock {
+    /// The file was deleted on the host, and the path still leads to it, as a mount of a file does.
+    /// Programs on the host have created another one.
+    Deleted,
+    /// Rules have changed although no program has opened the lock for [`LONGEST_HOLD`].
+    Bypassed,
+}
+
+/// Identity of a file on this host, as long as it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// Watched lock file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WatchedLockFile {
+    watch: WatchDescriptor,
+    id: FileId,
+}
+
 /// Detects by inotify that a program has opened the lock.
 ///
 /// Every program of legacy iptables that may change rules opens the lock first; `iptables-save`
-/// does not. As long as no program opens it, no rule has changed.
+/// does not. As long as no program opens it, no rule has changed, provided that all programs share
+/// this lock: those in a container without the file of the host have another one.
 #[derive(Debug)]
 pub(super) struct LockWatch {
     path: PathBuf,
     inotify: Inotify,
-    /// Watch of the file; `None` if the file was missing.
-    file: RefCell<Option<WatchDescriptor>>,
+    /// `None` if the file was missing.
+    file: RefCell<Option<WatchedLockFile>>,
     /// Incremented by each check that finds that the lock was opened.
     generation: Cell<u32>,
+    /// Time of the last such check, at first that of the start.
+    opened: Cell<Instant>,
+    /// First evidence that the lock is not shared.
+    unshared: SetOnce<UnsharedLock>,
 }
 
 impl LockWatch {
@@ -95,42 +132,87 @@ impl LockWatch {
             inotify: Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?,
             file: RefCell::new(None),
             generation: Cell::new(0),
+            opened: Cell::new(Instant::now()),
+            unshared: SetOnce::new(),
         };
         watch.watch_file();
         Ok(watch)
     }
 
-    /// Returns a number that is the same in two calls only if no program opened the lock in
-    /// between; `None` while the file is missing.
-    pub(super) fn generation(&self) -> Option<u32> {
-        let events = self.drain();
-        let is_file_gone = AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF
-            | AddWatchFlags::IN_IGNORED
-            | AddWatchFlags::IN_ATTRIB;
-        if !events.is_empty() || self.file.borrow().is_none() {
-            self.generation.set(self.generation.get().wrapping_add(1));
-        }
-        if self.file.borrow().is_none() || events.intersects(is_file_gone) {
-            self.watch_file();
-        }
-        let is_watched = self.file.borrow().is_some();
-        is_watched.then(|| self.generation.get())
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Watches the file that has the path now in place of the previous one.
-    fn watch_file(&self) {
-        let wanted = AddWatchFlags::IN_OPEN
-            | AddWatchFlags::IN_DELETE_SELF
-            | AddWatchFlags::IN_MOVE_SELF
-            // Deleting an open file only changes its number of links.
-            | AddWatchFlags::IN_ATTRIB;
-        let now = self.inotify.add_watch(&self.path, wanted).ok();
-        let before = self.file.replace(now);
-        if let Some(before) = before.filter(|_| before != now) {
-            // Fails for a deleted file, whose watch the kernel has removed.
-            let _ = self.inotify.rm_watch(before);
+    /// Returns a number that is the same in two calls only if no program opened the lock in
+    /// between; `None` while the file is missing, and once the lock is known not to be shared.
+    pub(super) fn generation(&self) -> Option<u32> {
+        self.update();
+        let is_watched = self.file.borrow().is_some();
+        (is_watched && !self.unshared.initialized()).then(|| self.generation.get())
+    }
+
+    /// Notes that another program has changed rules since the last check of them.
+    pub(super) fn rules_changed(&self) {
+        self.update();
+        let is_watched = self.file.borrow().is_some();
+        if is_watched && self.opened.get().elapsed() > LONGEST_HOLD {
+            self.found_unshared(UnsharedLock::Bypassed);
         }
+    }
+
+    /// Waits until there is evidence that the lock is not shared. It is looked for by the other
+    /// functions.
+    pub(super) async fn unshared(&self) -> UnsharedLock {
+        *self.unshared.wait().await
+    }
+
+    fn found_unshared(&self, evidence: UnsharedLock) {
+        // The first evidence is enough.
+        let _ = self.unshared.set(evidence);
+    }
+
+    /// Notes openings of the lock since the last call, and watches the file that has the path now.
+    pub(super) fn update(&self) {
+        let events = self.drain();
+        if events.contains(AddWatchFlags::IN_IGNORED) {
+            // The kernel has removed the watch, and a new file may get the number of the old one.
+            self.file.replace(None);
+        }
+        // A mount over the path, or over its folder, makes no event.
+        let is_other = self.watch_file();
+        if !events.is_empty() || is_other || self.file.borrow().is_none() {
+            self.generation.set(self.generation.get().wrapping_add(1));
+            self.opened.set(Instant::now());
+        }
+    }
+
+    /// Watches the file that has the path now in place of the previous one. Returns whether it is
+    /// another one.
+    fn watch_file(&self) -> bool {
+        let wanted = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_DELETE_SELF;
+        let found = std::fs::metadata(&self.path).ok();
+        if found.as_ref().is_some_and(|found| found.nlink() == 0) {
+            self.found_unshared(UnsharedLock::Deleted);
+        }
+        let id = found.map(|found| FileId {
+            device: found.dev(),
+            inode: found.ino(),
+        });
+        if id.is_some() && id == self.file.borrow().as_ref().map(|file| file.id) {
+            return false;
+        }
+        let watch = self.inotify.add_watch(&self.path, wanted).ok();
+        let now = id
+            .zip(watch)
+            .map(|(id, watch)| WatchedLockFile { watch, id });
+        let before = self.file.replace(now.clone());
+        if let Some(before) = &before
+            && now.as_ref().is_none_or(|now| now.watch != before.watch)
+        {
+            // Fails for a deleted file, whose watch the kernel has removed.
+            let _ = self.inotify.rm_watch(before.watch);
+        }
+        before != now
     }
 
     /// Reads all pending events and returns their types.

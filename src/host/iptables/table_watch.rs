@@ -8,13 +8,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::super::netlink::nftables::generation;
 use super::interface::{ChangeSource, ForeignChange};
-use super::lock::LockWatch;
+use super::lock::{LockWatch, UnsharedLock};
 use super::nft_watch::{NftWatch, OwnRestore};
 use super::table_size::{TableSize, open, table_size};
 use crate::net::IpFamily;
@@ -56,6 +57,17 @@ impl TableWatch {
         match self {
             Self::Nft(_) => generation().ok(),
             Self::Legacy(watch) => watch.lock.as_ref()?.generation(),
+        }
+    }
+
+    /// Waits until there is evidence that programs change rules without the xtables lock that is
+    /// watched, and returns it with the path of the lock. Never returns on nft, which has no lock.
+    pub(super) async fn unshared_lock(&self) -> (&Path, UnsharedLock) {
+        match self {
+            Self::Legacy(SizeWatch {
+                lock: Some(lock), ..
+            }) => (lock.path(), lock.unshared().await),
+            Self::Nft(_) | Self::Legacy(_) => std::future::pending().await,
         }
     }
 
@@ -158,11 +170,23 @@ impl SizeWatch {
         self.check();
     }
 
-    /// Compares the sizes with those of the last check, and notes the tables that differ.
+    /// Compares the sizes with those of the last check, and notes the tables that differ. Checks
+    /// whether the lock is shared.
     fn check(&self) {
         let sizes = self.sizes();
         let mut state = self.state.borrow_mut();
         let before = std::mem::replace(&mut state.sizes, sizes);
+        if let Some(lock) = &self.lock {
+            // A table also appears when a program reads it, which takes no lock.
+            let is_changed = |(before, now): (Option<TableSize>, Option<TableSize>)| {
+                before.zip(now).is_some_and(|(before, now)| before != now)
+            };
+            if before.into_iter().zip(sizes).any(is_changed) {
+                lock.rules_changed();
+            } else {
+                lock.update();
+            }
+        }
         for (table, (before, now)) in Table::ALL.into_iter().zip(before.iter().zip(sizes)) {
             if *before != now {
                 let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);

@@ -80,18 +80,40 @@ fn a_verification_takes_at_most_half_a_percent_of_a_cpu() {
 #[test]
 fn nothing_is_read_while_the_generation_stays_the_same() {
     let now = start();
+    let events = ChangeDetection::ByEvents;
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
-    assert!(!schedule.is_unchanged(Some(7)));
+    assert!(!schedule.can_skip(Some(7), events));
     schedule.finished(&ran(now, Duration::ZERO), Some(7));
-    assert!(schedule.is_unchanged(Some(7)));
-    assert!(!schedule.is_unchanged(Some(8)));
-    assert!(!schedule.is_unchanged(None));
+    assert!(schedule.can_skip(Some(7), events));
+    assert!(!schedule.can_skip(Some(8), events));
+    assert!(!schedule.can_skip(None, events));
+    for _ in 0..1000 {
+        schedule.skipped(&ran(now, Duration::ZERO), Some(7));
+        assert_eq!(schedule.next(), Some(now + MINUTES));
+        assert!(schedule.can_skip(Some(7), events));
+    }
     schedule.request(now);
     assert_eq!(
         (schedule.next(), schedule.trigger()),
         (Some(now), ComparisonTrigger::FollowUp)
     );
-    assert!(!schedule.is_unchanged(Some(7)));
+    assert!(!schedule.can_skip(Some(7), events));
+}
+
+/// A program with another lock does not open the one that is watched.
+#[test]
+fn a_quiet_lock_stretches_the_interval_of_verifications_and_cancels_none() {
+    let now = start();
+    let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
+    for _ in 0..3 {
+        schedule.finished(&ran(now, Duration::ZERO), Some(7));
+        let mut skips = 0;
+        while skips < 1000 && schedule.can_skip(Some(7), ChangeDetection::BySize) {
+            schedule.skipped(&ran(now, Duration::ZERO), Some(7));
+            skips += 1;
+        }
+        assert_eq!(skips, MOST_SKIPS_ON_LEGACY);
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Lock files of the tests, opened as the programs do it.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+
+use futures::FutureExt;
 
 use super::*;
 
@@ -63,6 +67,65 @@ fn a_file_that_replaces_the_lock_is_watched() {
     assert_ne!(third, second);
     assert_eq!(watch.generation(), third);
     fs::remove_file(&path).unwrap();
+    assert_eq!(watch.generation(), None);
+}
+
+/// As in a Pod that mounts the file, after the host deleted it: the path leads to the deleted one.
+#[test]
+fn a_lock_that_was_deleted_on_the_host_is_not_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("xtables.lock");
+    open(&path);
+    let held = File::open(&path).unwrap();
+    let mounted = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let watch = LockWatch::of(mounted.into()).unwrap();
+    assert!(watch.generation().is_some());
+    assert_eq!(watch.unshared().now_or_never(), None);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(watch.generation(), None);
+    assert_eq!(watch.unshared().now_or_never(), Some(UnsharedLock::Deleted));
+}
+
+#[test]
+fn a_file_at_the_path_through_another_folder_is_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| folder.path().join(name));
+    let path = folder.path().join("run/xtables.lock");
+    for (target, run) in [(&before, "run"), (&after, "next")] {
+        fs::create_dir(target).unwrap();
+        open(&target.join("xtables.lock"));
+        symlink(target, folder.path().join(run)).unwrap();
+    }
+    let watch = LockWatch::of(path.clone()).unwrap();
+    let first = watch.generation();
+    assert!(first.is_some());
+    // As a mount over /run does, this changes no file that is watched.
+    fs::rename(folder.path().join("next"), folder.path().join("run")).unwrap();
+    let second = watch.generation();
+    assert_ne!(second, first);
+    open(&path);
+    assert_ne!(watch.generation(), second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_rules_long_after_the_last_opening_bypasses_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("xtables.lock");
+    open(&path);
+    let watch = LockWatch::of(path.clone()).unwrap();
+    // A program may hold the lock for minutes before it changes rules.
+    open(&path);
+    watch.update();
+    tokio::time::advance(LONGEST_HOLD).await;
+    watch.rules_changed();
+    assert_eq!(watch.unshared().now_or_never(), None);
+    assert!(watch.generation().is_some());
+    tokio::time::advance(Duration::from_secs(1)).await;
+    watch.rules_changed();
+    assert_eq!(
+        watch.unshared().now_or_never(),
+        Some(UnsharedLock::Bypassed)
+    );
     assert_eq!(watch.generation(), None);
 }
 
