@@ -173,3 +173,25 @@ fn a_start_asks_for_no_more_than_it_has_to() {
     });
     assert_eq!(made, known);
 }
+
+/// Plain names of legacy on a kernel without ip_tables.
+#[test]
+fn without_legacy_tables_rules_go_to_nft() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let bin = backend_programs(Backend::Legacy);
+    for name in ["iptables", "ip6tables"] {
+        let path = bin.path().join(name);
+        std::fs::remove_file(&path).expect("remove a link");
+        let script = "[ \"$*\" != --version ] || exec $REAL --version\n\
+                      echo \"can't initialize iptables table \\`nat': Table does not exist\" >&2\n\
+                      exit 3";
+        write_script(&path, &real_program(Backend::Legacy, name), script);
+    }
+    let daemon = node.start_with(bin, &["--iptables-backend=auto"]);
+    node.wait_for_rule(RULE);
+    assert_eq!(legacy_tables(&node), "");
+    says(&daemon, "(nft)");
+}

@@ -158,11 +158,10 @@ pub(super) fn is_permanent(cause: &RunError) -> bool {
 /// Finds the iptables binaries of a family, and probes that they work with the kernel. A dry run
 /// does not probe, so it needs no root.
 pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Binaries, RunError> {
-    let binaries = Binaries::discover(config.rules.backend, family).await?;
-    if config.mode == SyncMode::Restore {
-        binaries.probe().await?;
+    match config.mode {
+        SyncMode::Restore => Binaries::discover_usable(config.rules.backend, family).await,
+        SyncMode::DryRun => Binaries::discover(config.rules.backend, family).await,
     }
-    Ok(binaries)
 }
 
 /// Returns the render settings of a family: flags, and features of kernel and binaries.

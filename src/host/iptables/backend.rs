@@ -39,7 +39,8 @@ pub enum BackendChoice {
     /// Plain names, found through PATH, as kube-proxy runs them.
     Path,
     /// Backend in which kubelet's hint chain exists. Without a hint, the plain names, which follow
-    /// `update-alternatives` or a folder of links in PATH; nft where the plain names are unusable.
+    /// `update-alternatives` or a folder of links in PATH; nft where the plain names are unusable,
+    /// for example those of legacy on a kernel without legacy tables.
     ///
     /// Differs from upstream: there the image's plain names are a wrapper that looks for the hint.
     /// It replaces itself by links, which a read-only root file system does not allow.
@@ -52,9 +53,20 @@ pub enum BackendChoice {
 }
 
 impl Binaries {
-    /// Finds the binaries through PATH and queries their version.
+    /// Finds the binaries through PATH and queries their version. Changes nothing in the kernel.
     pub async fn discover(choice: BackendChoice, family: IpFamily) -> Result<Self, RunError> {
         BinarySearch::new(None, family).discover(choice).await
+    }
+
+    /// Finds binaries as [`discover`](Self::discover) does, to write rules: [probes](Self::probe)
+    /// that they work with the kernel, which may create a table of legacy.
+    pub async fn discover_usable(
+        choice: BackendChoice,
+        family: IpFamily,
+    ) -> Result<Self, RunError> {
+        BinarySearch::new(None, family)
+            .discover_usable(choice)
+            .await
     }
 
     /// Finds the binaries with plain names in one folder outside of PATH.
@@ -149,24 +161,59 @@ impl BinarySearch {
         &self,
         choice: BackendChoice,
     ) -> Result<Binaries, RunError> {
-        match choice {
-            BackendChoice::Path => self.find("").await,
-            BackendChoice::Nft => self.find("-nft").await,
-            BackendChoice::Legacy => self.find("-legacy").await,
-            BackendChoice::Auto => self.find_like_kubelet().await,
+        if choice != BackendChoice::Auto {
+            return self.find(infix(choice)).await;
+        }
+        if let Some(binaries) = self.find_like_kubelet().await {
+            return Ok(binaries);
+        }
+        let plain = self.find_plain().await?;
+        // Without this table legacy has no rules of a proxy. A probe could create it.
+        let has_nat = || self.has_legacy_table(Table::Nat.as_str(), self.family);
+        if plain.backend() == Backend::Legacy && !has_nat() {
+            return Ok(self.find("-nft").await.unwrap_or(plain));
+        }
+        Ok(plain)
+    }
+
+    pub(in crate::host) async fn discover_usable(
+        &self,
+        choice: BackendChoice,
+    ) -> Result<Binaries, RunError> {
+        let plain = match choice {
+            BackendChoice::Auto => match self.find_like_kubelet().await {
+                Some(binaries) => return probed(binaries).await,
+                None => self.find_plain().await?,
+            },
+            other => return probed(self.find(infix(other)).await?).await,
+        };
+        let backend = plain.backend();
+        match probed(plain).await {
+            // As on a kernel without legacy tables. Any other error may be gone a moment later.
+            Err(
+                cause @ RunError::Failed {
+                    exit: ProgramExit::Exited(_),
+                    ..
+                },
+            ) if backend == Backend::Legacy && !cause.is_transient() => {
+                let nft = async { probed(self.find("-nft").await?).await };
+                nft.await.map_err(|_: RunError| cause)
+            }
+            result => result,
         }
     }
 
-    /// Finds the binaries of the backend that kubelet uses, or else those that exist.
-    async fn find_like_kubelet(&self) -> Result<Binaries, RunError> {
-        let hinted = match self.kubelet_backend().await {
-            Some(Backend::Nft) => self.find("-nft").await.ok(),
-            Some(Backend::Legacy) => self.find("-legacy").await.ok(),
-            None => None,
+    /// Finds the binaries of the backend that kubelet uses; `None` without a hint or without them.
+    async fn find_like_kubelet(&self) -> Option<Binaries> {
+        let choice = match self.kubelet_backend().await? {
+            Backend::Nft => BackendChoice::Nft,
+            Backend::Legacy => BackendChoice::Legacy,
         };
-        if let Some(binaries) = hinted {
-            return Ok(binaries);
-        }
+        self.find(infix(choice)).await.ok()
+    }
+
+    /// Finds the binaries with plain names, or else those of nft.
+    async fn find_plain(&self) -> Result<Binaries, RunError> {
         match self.find("").await {
             Ok(binaries) => Ok(binaries),
             Err(cause) => self.find("-nft").await.map_err(|_| cause),
@@ -248,6 +295,21 @@ impl BinarySearch {
         });
         fs::read_to_string(list).is_ok_and(|names| names.lines().any(|name| name == table))
     }
+}
+
+/// Returns the part of the binaries' names that selects a backend.
+const fn infix(choice: BackendChoice) -> &'static str {
+    match choice {
+        BackendChoice::Path | BackendChoice::Auto => "",
+        BackendChoice::Nft => "-nft",
+        BackendChoice::Legacy => "-legacy",
+    }
+}
+
+/// Returns binaries that work with the kernel.
+async fn probed(binaries: Binaries) -> Result<Binaries, RunError> {
+    binaries.probe().await?;
+    Ok(binaries)
 }
 
 /// Reports whether a line of the save program declares a hint chain.

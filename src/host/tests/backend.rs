@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::host::iptables::BinarySearch;
-use crate::host::{BackendChoice, Binaries};
+use crate::host::{BackendChoice, Binaries, RunError};
 use crate::net::IpFamily;
 use crate::rules::Backend;
 
@@ -83,6 +83,61 @@ fn a_wrapper_on_a_read_only_file_system_is_skipped() {
     script(folder.path(), "ip6tables", wrapper);
     let programs = block_on(search.discover(BackendChoice::Auto)).unwrap();
     assert_eq!(programs.iptables, folder.path().join("ip6tables-nft"));
+}
+
+/// Plain names of legacy on a kernel without ip_tables, as `update-alternatives` leaves them.
+#[test]
+fn legacy_is_skipped_on_a_kernel_without_legacy_tables() {
+    let _turn = turn();
+    let folder = tempfile::tempdir().unwrap();
+    let plain = |exit: u8, error: &str| {
+        let body = format!(
+            "case \"$*\" in --version) echo 'iptables v1.8.9 (legacy)';; *) echo '{error}' >&2; exit \
+             {exit};; esac"
+        );
+        script(folder.path(), "iptables", &body);
+    };
+    script(
+        folder.path(),
+        "iptables-nft",
+        "echo 'iptables v1.8.9 (nf_tables)'",
+    );
+    let search = BinarySearch {
+        folder: Some(folder.path().to_owned()),
+        net: folder.path().to_owned(),
+        has_nft_chain: |_, _, _| false,
+        ..BinarySearch::new(None, IpFamily::V4)
+    };
+    let name = |found: Result<Binaries, RunError>| {
+        let found = found.map(|found| found.restore.to_string_lossy().into_owned());
+        found.map(|path| path.rsplit('/').next().unwrap().to_owned())
+    };
+    let usable = |choice| name(block_on(search.discover_usable(choice)));
+    plain(
+        3,
+        "iptables v1.8.9 (legacy): can'\\''t initialize iptables table `nat'\\'': Table does not exist",
+    );
+    assert_eq!(usable(BackendChoice::Auto).unwrap(), "iptables-nft-restore");
+    let error = usable(BackendChoice::Path).unwrap_err().to_string();
+    assert!(
+        error.contains("table `nat': Table does not exist"),
+        "{error}"
+    );
+    // Commands that only read create no table, and legacy without table nat has no rules.
+    let read = || name(block_on(search.discover(BackendChoice::Auto))).unwrap();
+    assert_eq!(read(), "iptables-nft-restore");
+    std::fs::write(folder.path().join("ip_tables_names"), "nat\n").unwrap();
+    assert_eq!(read(), "iptables-restore");
+    // The lock is free a moment later.
+    plain(4, "Another app is currently holding the xtables lock.");
+    assert!(usable(BackendChoice::Auto).is_err());
+    // A host without nft has the error of the plain names.
+    plain(3, "no table");
+    script(folder.path(), "iptables-nft", "exit 1");
+    let error = usable(BackendChoice::Auto).unwrap_err().to_string();
+    assert!(error.contains("no table"), "{error}");
+    plain(0, "");
+    assert_eq!(usable(BackendChoice::Auto).unwrap(), "iptables-restore");
 }
 
 #[test]
