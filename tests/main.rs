@@ -81,6 +81,7 @@ mod metrics;
 mod neighbors;
 mod newest_release;
 mod next_minor;
+mod node_addresses;
 mod odd_input;
 mod old_releases;
 mod packets;

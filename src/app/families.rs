@@ -18,8 +18,8 @@ use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
-    Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog, RunError,
-    Sysctls, UnsharedLock, kubelet_backend, other_backend,
+    AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog,
+    RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
 use crate::rules::Backend;
@@ -174,7 +174,7 @@ impl FamilyRunner {
 
     fn into_task<I: Iptables>(self, render_settings: RenderSettings, iptables: I) -> Task<I> {
         let config = &self.config;
-        let backend = render_settings.fixed.backend;
+        let (family, backend) = (self.reporter.family, render_settings.fixed.backend);
         let options = SyncerOptions {
             render_settings,
             partial_restore: config.partial_restore,
@@ -186,6 +186,9 @@ impl FamilyRunner {
             reporter: self.reporter,
             sweeper: self.sweeper,
             changes: self.changes,
+            address_watch: AddressWatch::start(family)
+                .inspect_err(|cause| log_unwatched_addresses(family, cause))
+                .ok(),
             check_interval: (config.mode == SyncMode::Restore).then_some(config.sync_period),
             verify_interval: config.verify_interval,
             first_applied: None,
@@ -287,6 +290,13 @@ impl FamilyRunner {
             }
         }
     }
+}
+
+fn log_unwatched_addresses(family: IpFamily, cause: &std::io::Error) {
+    info!(
+        %family, %cause,
+        "cannot watch the addresses of this node; checking every sync period instead"
+    );
 }
 
 /// Removes the test chain that remains in mangle if an earlier process was killed while it tried a

@@ -3,6 +3,15 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::net;
+
+use nix::errno::Errno;
+use nix::sys::socket::SockProtocol;
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+
+use super::netlink::socket::{receive, subscribe};
+use crate::net::IpFamily;
 
 /// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +44,74 @@ pub(crate) fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
 pub fn local_addresses() -> io::Result<BTreeSet<IpAddr>> {
     let all = interface_addresses()?;
     Ok(all.into_iter().map(|address| address.ip).collect())
+}
+
+const RTNLGRP_IPV4_IFADDR: u32 = 5;
+const RTNLGRP_IPV6_IFADDR: u32 = 9;
+
+/// Size of the kernel's buffer for notifications, which take some 100 bytes each. An overflow
+/// counts as a change.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// The kernel sends one address in each datagram.
+const DATAGRAM_BYTES: usize = 4 << 10;
+
+/// Subscription to the notifications about addresses of one family.
+#[derive(Debug)]
+pub(crate) struct AddressWatch {
+    /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
+    /// unsafe code.
+    socket: UnixDatagram,
+}
+
+impl AddressWatch {
+    /// Starts to watch. Has to be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel or the container denies it.
+    pub(crate) fn start(family: IpFamily) -> io::Result<Self> {
+        let group = match family {
+            IpFamily::V4 => RTNLGRP_IPV4_IFADDR,
+            IpFamily::V6 => RTNLGRP_IPV6_IFADDR,
+        };
+        let socket = subscribe(SockProtocol::NetlinkRoute, group, BUFFER_BYTES)?;
+        let socket = UnixDatagram::from_std(net::UnixDatagram::from(socket))?;
+        Ok(Self { socket })
+    }
+
+    /// Waits until an address is added, deleted or renewed. Several changes may count as one.
+    /// Cancel safe.
+    pub(crate) async fn changed(&self) {
+        loop {
+            if self.socket.readable().await.is_err() {
+                // The runtime is shutting down.
+                std::future::pending::<()>().await;
+            }
+            let mut has_changed = false;
+            // Receives everything, so that the runtime waits for the next notification.
+            let received = self.socket.try_io(Interest::READABLE, || {
+                has_changed = self.receive_all();
+                Err::<(), _>(io::ErrorKind::WouldBlock.into())
+            });
+            drop(received);
+            if has_changed {
+                return;
+            }
+        }
+    }
+
+    /// Receives all pending notifications, and returns whether there are any.
+    fn receive_all(&self) -> bool {
+        let mut has_any = false;
+        let mut datagram = vec![0; DATAGRAM_BYTES];
+        loop {
+            match receive(&self.socket, &mut datagram) {
+                Ok(_) | Err(Errno::ENOBUFS | Errno::EMSGSIZE) => has_any = true,
+                Err(_) => return has_any,
+            }
+        }
+    }
 }
 
 /// Interface that kube-proxy's ipvs mode does not remove. While it has the address of a Service

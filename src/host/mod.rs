@@ -15,7 +15,7 @@ pub(crate) use conntrack_settings::{ConntrackSettings, processors};
 #[cfg(test)]
 pub(crate) use interfaces::interface_addresses;
 pub use interfaces::local_addresses;
-pub(crate) use interfaces::{IPVS_INTERFACE, IPVS_REMEDY, has_interface};
+pub(crate) use interfaces::{AddressWatch, IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub use iptables::{
     BackendChoice, Binaries, CounterError, Exec, ExecOptions, Fake, Fault, Iptables, ListedChains,
     RestoreError, Restored, RunError,

@@ -16,7 +16,7 @@ use super::problems::ServiceProblems;
 use super::report::{PlannedRetry, Reporter};
 use super::syncer::Syncer;
 use crate::conntrack;
-use crate::host::{ForeignChange, Iptables, local_addresses, thread_cpu};
+use crate::host::{AddressWatch, ForeignChange, Iptables, local_addresses, thread_cpu};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::tracker::Tracker;
@@ -30,6 +30,8 @@ enum TaskEvent {
     SyncDue,
     /// A periodic check of the guarded chains is due.
     CheckDue,
+    /// Addresses of this node may have changed, and syncs need them.
+    AddressesChanged,
     /// Another program changed rules.
     RulesChanged(ForeignChange),
     /// A verification of all rules is due.
@@ -56,6 +58,8 @@ pub(crate) struct Task<I> {
     pub sweeper: Option<ConntrackSweeper>,
     /// Source of changes.
     pub changes: ChangeReceiver,
+    /// Watch of the addresses of this node; `None`: they are only checked with the guarded chains.
+    pub address_watch: Option<AddressWatch>,
     /// Interval of checks of the guarded chains; `None` in a dry run.
     pub check_interval: Option<Duration>,
     /// Interval of verifications of all rules; `None`: they follow only failures and changes by
@@ -88,6 +92,7 @@ impl<I: Iptables> Task<I> {
                 TaskEvent::ClusterChanged(changes) => self.intake().take(changes),
                 TaskEvent::SyncDue => self.sync(&mut problems, &mut detection).await,
                 TaskEvent::CheckDue => self.check_periodically(&mut detection).await,
+                TaskEvent::AddressesChanged => self.check_addresses(),
                 TaskEvent::RulesChanged(change) => {
                     self.rules_changed(&mut detection, &change).await;
                 }
@@ -116,6 +121,10 @@ impl<I: Iptables> Task<I> {
         let is_sync_pending = self.pacer.awaits_sync();
         let quarantine_retry = self.syncer.next_retry().filter(|_| !is_sync_pending);
         let quarantine_retry = quarantine_retry.map(Instant::from_std);
+        // A sync reads the addresses, so that needs no event if one is pending.
+        let address_watch = self.address_watch.as_ref();
+        let address_watch =
+            address_watch.filter(|_| !is_sync_pending && self.syncer.needs_node_addresses());
         tokio::select! {
             biased;
             () = self.stop.cancelled() => TaskEvent::Shutdown,
@@ -129,6 +138,7 @@ impl<I: Iptables> Task<I> {
             () = until(verify) => TaskEvent::VerificationDue,
             () = until(reread) => TaskEvent::RereadDue,
             () = until(quarantine_retry) => TaskEvent::QuarantineRetryDue,
+            () = addresses_changed(address_watch) => TaskEvent::AddressesChanged,
             change = changed(&self.syncer.iptables, change_check_not_before) => TaskEvent::RulesChanged(change),
         }
     }
@@ -158,6 +168,14 @@ impl<I: Iptables> Task<I> {
             },
             Vec::from_iter,
         )
+    }
+
+    /// Requests a sync if the addresses of NodePorts changed.
+    pub(super) fn check_addresses(&mut self) {
+        let addresses = self.node_addresses();
+        if self.syncer.node_port_addresses_changed(&addresses) {
+            self.request_sync();
+        }
     }
 
     async fn sync(&mut self, problems: &mut ServiceProblems, detection: &mut DriftDetection) {
@@ -306,6 +324,14 @@ pub(super) async fn changed(
         sleep_until(moment).await;
     }
     iptables.changed().await
+}
+
+/// Waits until addresses of this node may have changed; forever without a watch.
+async fn addresses_changed(watch: Option<&AddressWatch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits for a moment; forever for `None`. Returns at once for one in the past: a timer would wait

@@ -91,10 +91,7 @@ impl<I: Iptables> Task<I> {
         };
         let now = Instant::now().into_std();
         detection.guarded_chains.schedule(&findings, now);
-        let addresses = self.node_addresses();
-        if self.syncer.node_port_addresses_changed(&addresses) {
-            self.request_sync();
-        }
+        self.check_addresses();
     }
 
     /// Compares the chains that another program changed. If their names are not known, compares the

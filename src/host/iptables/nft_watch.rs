@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::os::unix::net;
 
 use nix::errno::Errno;
+use nix::sys::socket::SockProtocol;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
@@ -70,7 +71,9 @@ impl NftWatch {
     ///
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
     pub(super) fn start(family: IpFamily) -> std::io::Result<Self> {
-        let socket = net::UnixDatagram::from(subscribe(NFNLGRP_NFTABLES, BUFFER_BYTES)?);
+        let protocol = SockProtocol::NetlinkNetFilter;
+        let socket = subscribe(protocol, NFNLGRP_NFTABLES, BUFFER_BYTES)?;
+        let socket = net::UnixDatagram::from(socket);
         Ok(Self {
             family,
             socket: UnixDatagram::from_std(socket)?,

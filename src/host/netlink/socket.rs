@@ -1,5 +1,5 @@
-//! Netlink sockets of netfilter, and the format that messages of all its subsystems share: headers,
-//! attributes and statuses.
+//! Netlink sockets, mostly of netfilter, and the format that messages of all its subsystems
+//! share: headers, attributes and statuses.
 //!
 //! # Source
 //!
@@ -48,25 +48,29 @@ pub(in crate::host) const fn family_number(family: IpFamily) -> u8 {
 
 /// Opens a socket for requests to netfilter.
 pub(in crate::host) fn open() -> Result<OwnedFd, Errno> {
-    open_with(SockFlag::empty())
+    open_with(SockProtocol::NetlinkNetFilter, SockFlag::empty())
 }
 
-fn open_with(flags: SockFlag) -> Result<OwnedFd, Errno> {
+fn open_with(protocol: SockProtocol, flags: SockFlag) -> Result<OwnedFd, Errno> {
     socket(
         AddressFamily::Netlink,
         SockType::Raw,
         SockFlag::SOCK_CLOEXEC | flags,
-        SockProtocol::NetlinkNetFilter,
+        protocol,
     )
 }
 
-/// Opens a non-blocking socket that receives the notifications of a multicast group.
+/// Opens a non-blocking socket that receives the notifications of a multicast group of a protocol.
 ///
 /// # Errors
 ///
-/// Mostly `EPERM`: the capability `NET_ADMIN` is missing.
-pub(in crate::host) fn subscribe(group: u32, buffer_bytes: usize) -> Result<OwnedFd, Errno> {
-    let socket = open_with(SockFlag::SOCK_NONBLOCK)?;
+/// For netfilter mostly `EPERM`: the capability `NET_ADMIN` is missing.
+pub(in crate::host) fn subscribe(
+    protocol: SockProtocol,
+    group: u32,
+    buffer_bytes: usize,
+) -> Result<OwnedFd, Errno> {
+    let socket = open_with(protocol, SockFlag::SOCK_NONBLOCK)?;
     // Without the right to exceed the system's limit, the buffer is as large as that allows.
     if setsockopt(&socket, RcvBufForce, &buffer_bytes).is_err() {
         setsockopt(&socket, RcvBuf, &buffer_bytes)?;

@@ -1,13 +1,15 @@
 //! The real binaries with a real kernel, in network namespaces made for the test.
 
+use std::time::Duration;
+
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 use tokio_util::sync::CancellationToken;
 
 use crate::host::netlink::nfacct::exists;
 use crate::host::{
-    BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ExecOptions, ForeignChange,
-    Iptables, RestoreError, Touched, counted_packets, excerpt, interface_addresses,
+    AddressWatch, BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ExecOptions,
+    ForeignChange, Iptables, RestoreError, Touched, counted_packets, excerpt, interface_addresses,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
@@ -134,7 +136,7 @@ fn a_jump_after_an_unprintable_rule_is_found() {
                 let rule = [
                     "insert", "rule", family, "filter", "FORWARD", "ct", "state", "new",
                 ];
-                nft(&[&rule[..], &["accept"]].concat());
+                run("nft", &[&rule[..], &["accept"]].concat());
             }
             assert!(has("-m comment --comment \"a b\" -j KUBE-A").unwrap());
             assert!(!has("-j KUBE-B").unwrap());
@@ -145,10 +147,10 @@ fn a_jump_after_an_unprintable_rule_is_found() {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one program that makes such rules"
+    reason = "programs that make such rules and addresses"
 )]
-fn nft(args: &[&str]) {
-    let status = std::process::Command::new("nft").args(args).status();
+fn run(program: &str, args: &[&str]) {
+    let status = std::process::Command::new(program).args(args).status();
     assert!(status.unwrap().success(), "{args:?}");
 }
 
@@ -160,6 +162,41 @@ fn a_fresh_namespace_has_few_addresses() {
             all.iter().all(|address| address.ip.is_loopback()),
             "{all:?}"
         );
+    });
+}
+
+#[test]
+fn added_and_deleted_addresses_are_noticed() {
+    in_namespace(|exec| {
+        let family = exec.binaries().family;
+        let address = match family {
+            IpFamily::V4 => "192.0.2.1/32",
+            IpFamily::V6 => "2001:db8::1/128",
+        };
+        block_on(async {
+            let watch = AddressWatch::start(family).unwrap();
+            let other = AddressWatch::start(family.other()).unwrap();
+            let change = async |watch: &AddressWatch, wait| {
+                let wait = Duration::from_millis(wait);
+                tokio::time::timeout(wait, watch.changed()).await.is_ok()
+            };
+            assert!(!change(&watch, 100).await);
+            for action in ["add", "delete"] {
+                run("ip", &["address", action, address, "dev", "lo"]);
+                assert!(change(&watch, 5000).await, "{action}");
+                assert!(!change(&watch, 100).await, "{action}");
+            }
+            assert!(!change(&other, 100).await);
+            // More notifications than fit into the buffer.
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("batch");
+            let [add, delete] =
+                ["add", "delete"].map(|action| format!("address {action} {address} dev lo\n"));
+            std::fs::write(&path, [add, delete].concat().repeat(2000)).unwrap();
+            run("ip", &["-batch", path.to_str().unwrap()]);
+            assert!(change(&watch, 5000).await);
+            assert!(!change(&watch, 100).await);
+        });
     });
 }
 
@@ -216,7 +253,7 @@ fn a_rejected_nfacct_match_is_remembered_and_a_held_lock_is_not() {
 
 /// Waits up to two seconds for a change by another program.
 async fn change(exec: &Exec) -> Option<ForeignChange> {
-    let wait = std::time::Duration::from_secs(2);
+    let wait = Duration::from_secs(2);
     tokio::time::timeout(wait, exec.changed()).await.ok()
 }
 

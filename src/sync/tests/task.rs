@@ -283,6 +283,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         },
         sweeper: None,
         changes: receivers.families.v4,
+        address_watch: None,
         check_interval: intervals.check,
         verify_interval: intervals.verify,
         first_applied: None,
