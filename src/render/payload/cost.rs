@@ -141,8 +141,7 @@ pub(super) fn full_declarations(
 /// Sizes of a partial payload and of the nat table.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NatSizes {
-    /// Number of changed Service chains in the payload; other chains are few, unless a dispatch
-    /// chain has just become a tree.
+    /// Number of written and deleted chains in the payload, of Services and of trees.
     pub(super) chains: u64,
     /// Number of rules in the payload.
     pub(super) rules: u64,

@@ -179,11 +179,15 @@ impl Changes {
         let backend = context.options.backend;
         let mut text = Vec::new();
         for table in [Table::Filter, Table::Nat] {
+            let chains_before = self.stats.chains;
             let mut body = self.write_table(table, applied, context);
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
                 let can_list = table == Table::Nat && applied.is_nat_printable;
-                if can_list && self.nat_sizes(context.before).is_worth_listing(backend) {
+                // Those of trees are written besides the chains of Services.
+                let tree_chains = self.stats.chains - chains_before;
+                let sizes = self.nat_sizes(context.before, tree_chains);
+                if can_list && sizes.is_worth_listing(backend) {
                     write_line(&mut text, &["-S"]);
                 }
                 text.append(&mut body);
@@ -336,9 +340,9 @@ impl Changes {
         }
     }
 
-    fn nat_sizes(&self, before: &PreviousState) -> NatSizes {
+    fn nat_sizes(&self, before: &PreviousState, tree_chains: u64) -> NatSizes {
         NatSizes {
-            chains: self.chains.len() as u64,
+            chains: self.chains.len() as u64 + tree_chains,
             rules: self.stats.rules.nat,
             applied_rules: before.nat_rule_count,
         }
