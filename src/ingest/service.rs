@@ -83,7 +83,7 @@ impl ParsedService {
     ) -> Self {
         let spec = &object.spec;
         let external_policy = external_policy(spec);
-        let external_ips = external_ips(spec, diagnostics);
+        let mut external_ips = external_ips(spec, diagnostics);
         let source_ranges = source_ranges(spec, diagnostics);
         let mut load_balancer_ips = load_balancer_ips(object, diagnostics);
         if spec
@@ -93,6 +93,11 @@ impl ParsedService {
         {
             drop_unguarded(&mut load_balancer_ips, &source_ranges, diagnostics);
         }
+        let left = MAX_EXTERNAL_ADDRESSES.saturating_sub(load_balancer_ips.len());
+        limit("spec.externalIPs", &mut external_ips, left, diagnostics);
+        let most = MAX_EXTERNAL_ADDRESSES;
+        let path = "status.loadBalancer.ingress";
+        limit(path, &mut load_balancer_ips, most, diagnostics);
         let addresses_and_ranges =
             1 + external_ips.len() + load_balancer_ips.len() + source_ranges.len();
         Self {
@@ -127,6 +132,27 @@ impl ParsedService {
             health_check_node_port: self.health_check_node_port,
             ports: self.ports.clone(),
         }
+    }
+}
+
+/// Maximum external IPs and load balancer addresses of a Service together. On nft a restore of
+/// 60,000 takes seconds, during which the changes of others wait.
+///
+/// Differs from upstream: kube-proxy has rules for all of them.
+const MAX_EXTERNAL_ADDRESSES: usize = 1_000;
+
+/// Drops the addresses of a field beyond the first `most`.
+fn limit(field: &str, ips: &mut Vec<IpAddr>, most: usize, diagnostics: &mut DiagnosticList<'_>) {
+    let count = ips.len();
+    if count > most {
+        ips.truncate(most);
+        diagnostics.note(
+            field,
+            format!(
+                "a Service can have {MAX_EXTERNAL_ADDRESSES} external addresses; of {count} here, \
+                 those after the first {most} are skipped"
+            ),
+        );
     }
 }
 

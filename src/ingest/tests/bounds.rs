@@ -7,10 +7,14 @@ use crate::ingest::{Diagnostic, Interner, ServiceObject, endpoint_slice, service
 use crate::model::{ExternalIps, Service};
 
 fn ingest(spec: &Value) -> (Service, Vec<Diagnostic>) {
-    let object: ServiceObject = parse(json!({
+    ingest_object(json!({
         "metadata": { "namespace": "shop", "name": "cart" },
         "spec": spec,
-    }));
+    }))
+}
+
+fn ingest_object(object: Value) -> (Service, Vec<Diagnostic>) {
+    let object: ServiceObject = parse(object);
     let (_, services, diagnostics) = service(&object, &mut Interner::default());
     (services.v4.unwrap(), diagnostics)
 }
@@ -59,6 +63,42 @@ fn ports_times_addresses_are_limited() {
     );
     assert_eq!(service.ports.len(), 90);
     assert!(service.ports.iter().any(|port| &*port.name == "p89"));
+}
+
+/// Those of its load balancer come first.
+#[test]
+fn external_addresses_of_a_service_are_limited() {
+    let ips = |count: usize| -> Vec<_> {
+        let ip = |n| format!("192.0.{}.{}", n / 250, n % 250);
+        (0..count).map(ip).collect()
+    };
+    for (external, ingress, expected) in [
+        (1000, 0, (1000, 0)),
+        (1001, 0, (1000, 0)),
+        (60_000, 10, (990, 10)),
+        (10, 1001, (0, 1000)),
+    ] {
+        let ingress: Vec<_> = ips(ingress).iter().map(|ip| json!({ "ip": ip })).collect();
+        let object = json!({
+            "metadata": { "namespace": "shop", "name": "cart" },
+            "spec": {
+                "type": "LoadBalancer",
+                "clusterIP": "10.96.0.7",
+                "ports": ports(1),
+                "externalIPs": ips(external),
+            },
+            "status": { "loadBalancer": { "ingress": ingress } },
+        });
+        let (service, diagnostics) = ingest_object(object);
+        let found = (service.external_ips.len(), service.load_balancer_ips.len());
+        assert_eq!(found, expected);
+        let is_over = external + ingress.len() > 1000;
+        assert_eq!(!diagnostics.is_empty(), is_over, "{diagnostics:?}");
+    }
+    let spec = json!({ "clusterIP": "10.96.0.7", "ports": ports(1), "externalIPs": ips(1001) });
+    let expected = "spec.externalIPs: a Service can have 1000 external addresses; of 1001 here, \
+                    those after the first 1000 are skipped";
+    assert_noted(&ingest(&spec).1, &[expected]);
 }
 
 #[test]
