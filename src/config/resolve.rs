@@ -12,10 +12,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::FULL_SYNC_PERIOD;
+use super::addresses;
 use super::feature_gates;
-use super::flags::{Action, RulesArgs, RunArgs, SourceArgs};
+use super::flags::{Action, METRICS_OVERRIDE, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration};
+use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF};
 use super::notes::{deprecated, empty_mode, ignored_flags, lenient_decoding, without_effect};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, Unusable, shortened};
@@ -96,6 +97,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         Some(file) => from_file(args, file, &mut problems)?,
         None => (args.configuration(), IgnoredFields::default()),
     };
+    override_metrics(args, &mut configuration, &mut problems);
     let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
     let gates = &configuration.feature_gates;
@@ -160,6 +162,22 @@ pub(crate) fn rendering(
     configuration.choose_modes();
     let config = render_config(&configuration, (source, rules), host_name, &mut problems);
     problems.unless_any(config)
+}
+
+/// Replaces the metrics address of the file or of its flag.
+fn override_metrics(args: &RunArgs, to: &mut KubeProxyConfiguration, all: &mut ConfigProblems) {
+    let Some(address) = args.metrics_override() else {
+        return;
+    };
+    // Of no file, so that the problem names the flag.
+    let mut problems = ConfigProblems::of(None);
+    let place = format!("--{METRICS_OVERRIDE}");
+    let is_valid =
+        address == OFF || addresses::serving_address(&place, &address, &mut problems).is_some();
+    match problems.unless_any(Some(is_valid)) {
+        Ok(_) => to.metrics_bind_address = address,
+        Err(unusable) => all.extend(&unusable.problems),
+    }
 }
 
 /// Decodes the file and applies the flags that override it. Modes may still be empty.

@@ -61,7 +61,7 @@ fn is_served(node: &Node, address: SocketAddr, path: &str) -> Result<(), String>
     ensure(status == 200, || format!("{path}: {status} {body}"))
 }
 
-/// `--healthz-bind-address` and `--metrics-bind-address`: there, and not where it is by itself.
+/// Addresses of the health and the metrics server: there, and not where it is by itself.
 pub fn listens(row: &Row, _: &Path) {
     if !machine_has(Need::Kernel) {
         return;

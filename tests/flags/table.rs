@@ -259,6 +259,11 @@ pub const TABLE: &[Row] = &[
         "127.0.0.1:1234",
         Scene(machine::listens),
     ),
+    row(
+        "metrics-bind-address-override",
+        "127.0.0.1:1234",
+        Scene(machine::listens),
+    ),
     row("metrics-port", "1234", Deprecated("--metrics-bind-address")),
     row(
         "nodeport-addresses",

@@ -16,6 +16,7 @@ mod shared;
 pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
+pub(super) use run::METRICS_OVERRIDE;
 pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};
 
 pub(crate) use shared::{NamesArg, NamesArgs, OriginArgs};

@@ -82,6 +82,13 @@ impl RunArgs {
         );
     }
 
+    /// Returns the metrics address that overrides that of a file.
+    pub(in crate::config) fn metrics_override(&self) -> Option<String> {
+        let mut address: String = self.flags.get(METRICS_OVERRIDE)?;
+        complete(&mut address, METRICS_PORT);
+        Some(address)
+    }
+
     /// Returns the treatment of warnings; `None` without `--check-config`.
     pub(crate) fn config_check(&self) -> Option<ConfigCheck> {
         (self.flags.get("check-config") == Some(true)).then(|| {
@@ -108,6 +115,9 @@ impl RunArgs {
         }
     }
 }
+
+/// Flag that overrides the metrics address of a file.
+pub(in crate::config) const METRICS_OVERRIDE: &str = "metrics-bind-address-override";
 
 /// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
 /// the server; any other port only completes an address that has none. A disabled server is

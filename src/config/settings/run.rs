@@ -196,6 +196,12 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
         .help("Metrics address, or off [default: 127.0.0.1:10249]")
         .more("Serves /metrics for Prometheus. An empty address means `off`.")
         .in_short_help(),
+        Setting::flag("metrics-bind-address-override", Text("IP[:PORT]"))
+            .help("Metrics address, or off, also with --config")
+            .more(
+                "A file replaces --metrics-bind-address, as for kube-proxy, but not this flag. It is \
+                 for a ConfigMap that must stay as it is, such as that of kubeadm.",
+            ),
         Setting::new(
             "healthzBindAddress",
             "healthz-bind-address",

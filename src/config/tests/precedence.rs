@@ -97,6 +97,51 @@ fn flags_without_fields_are_valid_with_a_file() {
     assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
 }
 
+/// kube-proxy ignores --metrics-bind-address next to a file, and the file may be another program's.
+#[test]
+fn an_override_of_the_metrics_address_applies_with_a_file() {
+    let file = "metricsBindAddress: 127.0.0.1:9";
+    let address = |flags: &str| {
+        let config = with_file(flags, file).unwrap();
+        assert_eq!(
+            field_of(&config, "metricsBindAddress"),
+            config
+                .serving
+                .metrics
+                .map_or("off".to_owned(), |one| one.to_string())
+        );
+        config.serving.metrics.map(|address| address.to_string())
+    };
+    let expected = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        address("--metrics-bind-address=1.2.3.4:5"),
+        expected("127.0.0.1:9")
+    );
+    for (value, served) in [
+        ("0.0.0.0:10249", expected("0.0.0.0:10249")),
+        ("10.0.0.7", expected("10.0.0.7:10249")),
+        ("fd00::7", expected("[fd00::7]:10249")),
+        ("off", None),
+        ("", None),
+    ] {
+        assert_eq!(
+            address(&format!("--metrics-bind-address-override={value}")),
+            served
+        );
+    }
+    let both = "--metrics-bind-address=1.2.3.4:5 --metrics-bind-address-override=1.2.3.4:6";
+    assert_eq!(
+        configured(both).unwrap().serving.metrics,
+        "1.2.3.4:6".parse().ok()
+    );
+    let error = with_file("--metrics-bind-address-override=here", file).map(|_| ());
+    assert_eq!(
+        error.unwrap_err(),
+        "--metrics-bind-address-override: `here` is not a valid address (examples: \
+         127.0.0.1:1234, [::1]:1234, off)"
+    );
+}
+
 #[test]
 fn one_shot_actions_are_flags_only() {
     let action = |flags| with_file(flags, "").unwrap().action;
