@@ -84,6 +84,7 @@ mod next_minor;
 mod node_addresses;
 mod odd_input;
 mod old_releases;
+mod other_backend;
 mod packets;
 mod pages;
 mod plain_words;

@@ -40,10 +40,13 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
             missing_tables.remove(&Table::Mangle);
             let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
             let conflicts = snapshot.conflicts.get(family).lost.clone();
+            let other_backend = snapshot.other_backends.get(family).as_ref();
+            let other_backend = other_backend.map(|other| (other.backend, &other.rules));
             // Graphs do not show the number of rules.
             let other = args.graph.is_none().then(|| in_other_form(rules)).flatten();
             node.with_pods(*snapshot.pods.get(family))
                 .with_conflicts(conflicts)
+                .with_other_backend(other_backend)
                 .with_other_dispatch(other)
         })
         .collect();

@@ -100,6 +100,9 @@ fn of_host(
         missing_tables: host.missing_tables,
         unreadable_tables: host.unreadable_tables,
         families_with_legacy: host.families_with_legacy,
+        other_backends: host
+            .other_backends
+            .map(|_, other| other.map(|other| other.backend)),
         altered_comments,
         names,
         restores,
@@ -153,6 +156,7 @@ fn of_manifests(
         missing_tables: PerFamily::default(),
         unreadable_tables: PerFamily::default(),
         families_with_legacy: BTreeSet::new(),
+        other_backends: PerFamily::default(),
         altered_comments: PerFamily::default(),
         names,
         restores,

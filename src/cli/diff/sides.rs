@@ -28,6 +28,8 @@ pub(super) struct Sides {
     pub(super) unreadable_tables: PerFamily<BTreeSet<Table>>,
     /// Families with rules of the backend legacy that the live side lacks.
     pub(super) families_with_legacy: BTreeSet<IpFamily>,
+    /// Backends that have rules of a proxy and are not the live side.
+    pub(super) other_backends: PerFamily<Option<Backend>>,
     /// Numbers of comments of the live side that were removed or replaced.
     pub(super) altered_comments: PerFamily<usize>,
     /// Sources of the live and the desired side.
@@ -77,6 +79,15 @@ impl Sides {
                 report.print_one(&format_args!(
                     "{live}: {family} {table} is not compared: the save program could not read it\n\
                      hint: `nft list ruleset` lists the rules that iptables cannot express"
+                ));
+            }
+        }
+        for (family, other) in self.other_backends.as_ref().into_pairs() {
+            if let Some(other) = other {
+                report.print_one(&format_args!(
+                    "{live}: {family} rules of a proxy in backend {other} are not compared, and \
+                     packets traverse both\n\
+                     hint: `deltaproxy cleanup --iptables-backend={other}` removes them"
                 ));
             }
         }
@@ -145,7 +156,8 @@ impl Sides {
             };
             let legacy = Some(Backend::Legacy);
             let has_legacy = self.families_with_legacy.contains(&family);
-            review.not_compared.backend = legacy.filter(|_| has_legacy);
+            let other = *self.other_backends.get(family);
+            review.not_compared.backend = other.or(legacy.filter(|_| has_legacy));
             let review = if self.incomplete.is_empty() {
                 review
             } else {

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::dump::{self, DumpPart};
+use super::rules::OtherBackend;
 use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
-use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_backend};
+use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_rules};
 use crate::inspect::catalog::RulesetSource;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, LineError, ParseError, Rule, RuleSet, Table};
@@ -60,17 +61,22 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
         *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         *snapshot.rules.get_mut(family) = rules;
         snapshot.families.insert(family);
-        snapshot.origin = RuleOrigin::Live(programs.backend());
+        let shown = programs.backend();
+        *snapshot.other_backends.get_mut(family) = other_backend(shown, family).await?;
+        snapshot.origin = RuleOrigin::Live(shown);
     }
-    if let RuleOrigin::Live(backend) = snapshot.origin
-        && !snapshot
-            .families
-            .iter()
-            .any(|family| has_services(snapshot.rules.get(*family)))
-    {
-        warn_of_other_backend(backend).await;
-    }
+    warn_of_other_backend(&snapshot);
     Ok(snapshot)
+}
+
+/// Reads the rules of the backend that is not shown, if it has some of a proxy.
+async fn other_backend(shown: Backend, family: IpFamily) -> anyhow::Result<Option<OtherBackend>> {
+    let Some((backend, text)) = other_rules(shown, family).await else {
+        return Ok(None);
+    };
+    let rules = RuleSet::parse(&text)
+        .with_context(|| format!("cannot parse the {family} rules of backend {backend}"))?;
+    Ok(Some(OtherBackend { backend, rules }))
 }
 
 /// Reports whether the rules contain those of a proxy.
@@ -78,16 +84,28 @@ fn has_services(rules: &RuleSet) -> bool {
     rules.chain(Table::Nat, KUBE_SERVICES).is_some()
 }
 
-/// Warns if the backend that is shown has no rules of a proxy and the other one has.
-async fn warn_of_other_backend(shown: Backend) {
-    for family in IpFamily::ALL {
-        if let Some(other) = other_backend(shown, family).await {
-            tracing::warn!(
-                "backend {shown}, which is shown, has no rules of kube-proxy; backend {other} has: \
-                 use --iptables-backend={other}"
-            );
-            return;
-        }
+/// Warns if the backend that is not shown has rules of a proxy.
+fn warn_of_other_backend(snapshot: &RuleSnapshot) {
+    let others = snapshot.other_backends.as_ref().into_pairs().into_iter();
+    let others = others.filter_map(|(family, other)| Some((family, other.as_ref()?.backend)));
+    let others: Vec<(IpFamily, Backend)> = others.collect();
+    let (RuleOrigin::Live(shown), Some((_, other))) = (&snapshot.origin, others.first()) else {
+        return;
+    };
+    let mut families = snapshot.families.iter();
+    if families.any(|family| has_services(snapshot.rules.get(*family))) {
+        let families = others.iter().map(|(family, _)| family.to_string());
+        let families = families.collect::<Vec<_>>().join(" and ");
+        tracing::warn!(
+            "backend {other} has {families} rules of a proxy as well as backend {shown}, which is \
+             shown; packets traverse both\n\
+             hint: `deltaproxy cleanup --iptables-backend={other}` removes those of {other}"
+        );
+    } else {
+        tracing::warn!(
+            "backend {shown}, which is shown, has no rules of kube-proxy; backend {other} has: \
+             use --iptables-backend={other}"
+        );
     }
 }
 

@@ -113,13 +113,27 @@ pub(crate) async fn all_binaries(
 /// Returns the other backend, if it has rules of a proxy. A host without its binaries counts as one
 /// without such rules.
 pub(crate) async fn other_backend(used: Backend, family: IpFamily) -> Option<Backend> {
-    let (other, choice) = match used {
-        Backend::Nft => (Backend::Legacy, BackendChoice::Legacy),
-        Backend::Legacy => (Backend::Nft, BackendChoice::Nft),
+    let binaries = other_binaries(used, family).await?;
+    let has_rules = has_proxy_rules(&binaries).await.ok()?;
+    has_rules.then_some(binaries.backend())
+}
+
+/// Returns the other backend and its rules, as the save program prints them, if rules of a proxy
+/// are among them. A host without its binaries counts as one without such rules.
+pub(crate) async fn other_rules(used: Backend, family: IpFamily) -> Option<(Backend, String)> {
+    let binaries = other_binaries(used, family).await?;
+    let text = binaries.save_all().await.ok()?;
+    let has_rules = text.lines().any(is_services_chain);
+    has_rules.then_some((binaries.backend(), text))
+}
+
+async fn other_binaries(used: Backend, family: IpFamily) -> Option<Binaries> {
+    let choice = match used {
+        Backend::Nft => BackendChoice::Legacy,
+        Backend::Legacy => BackendChoice::Nft,
     };
     let binaries = Binaries::discover(choice, family).await.ok()?;
-    let has_rules = binaries.backend() == other && has_proxy_rules(&binaries).await.ok()?;
-    has_rules.then_some(other)
+    (binaries.backend() != used).then_some(binaries)
 }
 
 /// Returns the backend that kubelet uses; `None` if it has no hint.
@@ -131,9 +145,14 @@ pub(crate) async fn kubelet_backend(family: IpFamily) -> Option<Backend> {
 async fn has_proxy_rules(binaries: &Binaries) -> Result<bool, RunError> {
     // Reads all tables, as legacy would create a single one that is missing.
     let mut is_found = false;
-    let mut check = |line: &str| is_found |= line.starts_with(":KUBE-SERVICES ");
+    let mut check = |line: &str| is_found |= is_services_chain(line);
     binaries.save_lines(&mut check).await?;
     Ok(is_found)
+}
+
+/// Reports whether a line of the save program declares the chain KUBE-SERVICES.
+fn is_services_chain(line: &str) -> bool {
+    line.starts_with(":KUBE-SERVICES ")
 }
 
 /// Search for the binaries of a family.

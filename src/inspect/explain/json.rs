@@ -317,12 +317,12 @@ fn outcome<'a>(
         (Some(reason), Some(masquerade)) => Some(format!("{reason}; {masquerade}")),
         (reason, masquerade) => reason.or(masquerade),
     };
-    let (result, reason) = if branch.is_unclear {
+    let (result, reason) = if let Some(condition) = summary::condition(path, branch) {
         let (before, after) = match &reason {
             Some(reason) => (": ", reason.as_str()),
             None => ("", ""),
         };
-        let text = format!("{result} if no rule in `unsure` matches{before}{after}");
+        let text = format!("{result} {condition}{before}{after}");
         ("unclear", Some(text))
     } else {
         (result, reason)

@@ -10,7 +10,7 @@ use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, PortName, RulesetGap, RulesetSource,
 };
 use crate::net::IpFamily;
-use crate::rules::{Network, Rule, RuleSet, Table, Target, TracedNode};
+use crate::rules::{Backend, Network, Rule, RuleSet, Table, Target, TracedNode};
 use crate::ruleset::{
     DispatchForm, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
 };
@@ -40,6 +40,8 @@ pub struct NodeRules<'a> {
     pub(super) missing_tables: BTreeSet<Table>,
     /// Frontends that several Services declare.
     pub(super) conflicts: Vec<FrontendConflict>,
+    /// Backend whose rules are not `rules`, and its rules: packets traverse both.
+    pub(super) other_backend: Option<(Backend, &'a RuleSet)>,
     /// Form of dispatch that `rules` do not have, and the same rules in it.
     pub(super) other_dispatch: Option<(DispatchForm, RuleSet)>,
 }
@@ -89,6 +91,7 @@ impl<'a> NodeRules<'a> {
             is_address_assumed,
             inferred,
             missing_tables: BTreeSet::new(),
+            other_backend: None,
             other_dispatch: None,
         }
     }
@@ -135,6 +138,15 @@ impl<'a> NodeRules<'a> {
     pub fn without(self, missing_tables: BTreeSet<Table>) -> Self {
         Self {
             missing_tables,
+            ..self
+        }
+    }
+
+    /// Adds the rules of the other backend of the node.
+    #[must_use]
+    pub fn with_other_backend(self, other_backend: Option<(Backend, &'a RuleSet)>) -> Self {
+        Self {
+            other_backend,
             ..self
         }
     }

@@ -8,7 +8,7 @@ use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
 use super::traversed::{TraversedOtherwise, TraversedRules};
 use crate::inspect::catalog::RulesetGap;
-use crate::rules::{ReplyLoss, Share, Step, Table, TracedTable, Unclear};
+use crate::rules::{Backend, ReplyLoss, Share, Step, Table, TracedTable, Unclear};
 use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
 
 /// Path of the packets of clients with equal results.
@@ -36,6 +36,9 @@ pub struct PacketPath<'a> {
     /// The rules have too many paths, so that not every combination of the undecided ones was
     /// tried.
     pub is_cut_off: bool,
+    /// Backend whose rules are not shown and affect these packets as well. The order in which
+    /// packets traverse both backends is undefined.
+    pub other_backend: Option<Backend>,
     /// Table that is not in the input and may change the result.
     pub missing_table: Option<Table>,
     /// Rules that the first packet of the first client traverses; `None` if it is not traced to its
@@ -196,6 +199,7 @@ impl<'a> PacketPath<'a> {
         results(self) == results(other)
             && missing_jumps(self) == missing_jumps(other)
             && self.scope == other.scope
+            && self.other_backend == other.other_backend
             && service_rules(self) == service_rules(other)
     }
 

@@ -145,8 +145,9 @@ pub(super) const fn kind(kind: ClientKind) -> &'static str {
 /// depends on rules that cannot be evaluated, it is only what happens without them.
 pub(super) fn summary(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {
     let text = assumed(explanation, path);
-    let condition = match path.undecided.len() {
-        1 => "if it does not match",
+    let condition = match (path.other_backend, path.undecided.len()) {
+        (Some(_), 0) => "by the rules that are shown",
+        (_, 1) => "if it does not match",
         _ => "if none of them matches",
     };
     match unclear(path) {
@@ -155,16 +156,27 @@ pub(super) fn summary(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> S
     }
 }
 
-/// Renders that a path depends on rules that cannot be evaluated.
+/// Renders that a path depends on rules that cannot be evaluated, or on those of another backend.
 pub(super) fn unclear(path: &PacketPath<'_>) -> Option<String> {
-    let rules = match path.undecided.len() {
-        0 => return None,
-        1 => "a rule",
-        _ => "rules",
+    let backend = path.other_backend.map(|backend| {
+        format!("backend {backend} has rules for these packets as well, which traverse both")
+    });
+    let undecided = match path.undecided.len() {
+        0 => None,
+        1 => Some("depends on a rule that cannot be evaluated".to_owned()),
+        _ => Some("depends on rules that cannot be evaluated".to_owned()),
     };
-    Some(format!(
-        "unclear: depends on {rules} that cannot be evaluated"
-    ))
+    let reasons: Vec<String> = backend.into_iter().chain(undecided).collect();
+    (!reasons.is_empty()).then(|| format!("unclear: {}", reasons.join("; ")))
+}
+
+/// Returns the condition of the result of a branch; `None` if it is certain.
+pub(super) const fn condition(path: &PacketPath<'_>, branch: &Branch<'_>) -> Option<&'static str> {
+    match path.other_backend {
+        _ if branch.is_unclear => Some("if no rule in `unsure` matches"),
+        Some(_) => Some("by the rules of this backend alone"),
+        None => None,
+    }
 }
 
 fn assumed(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> String {

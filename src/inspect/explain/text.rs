@@ -116,7 +116,7 @@ impl ExplanationText {
 
     fn path(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
         let mut branches = path.branches.iter();
-        let style = if !path.undecided.is_empty() {
+        let style = if summary::unclear(path).is_some() {
             WARNING
         } else if branches.all(|branch| summary::served(branch).is_some()) {
             GOOD

@@ -18,7 +18,7 @@ use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };
 use crate::rules::{
-    BridgePort, Packet, Step, Table, Target, TraceOutcome, TracedNode, Verdict,
+    Backend, BridgePort, Packet, Step, Table, Target, TraceOutcome, TracedNode, Verdict,
     trace as trace_packet,
 };
 use crate::ruleset::ChainKind;
@@ -66,6 +66,7 @@ pub(super) fn trace<'a>(
     let mut results = branches.iter().map(|branch| &branch.result);
     let gaps = relevant_gaps(node, to, source, &branches, &targets);
     PacketPath {
+        other_backend: other_backend(node, to, &client),
         clients: vec![client],
         shared_rules: SharedRules::All,
         before: steps_before,
@@ -134,6 +135,17 @@ fn packet(
             BridgePort::None
         },
     }
+}
+
+/// Returns the other backend if its rules alone do anything to the packets.
+fn other_backend(node: &NodeRules<'_>, to: &PacketDestination, client: &Client) -> Option<Backend> {
+    let (backend, rules) = node.other_backend?;
+    let packet = packet(node, to, client.ip, client.in_interface.as_deref());
+    let outcomes = trace_packet(rules, &packet, &node.traced_node);
+    let unaffected = Verdict::Passed { masqueraded: false };
+    let is_affected =
+        |outcome: &TraceOutcome<'_>| outcome.verdict != unaffected || !outcome.undecided.is_empty();
+    outcomes.iter().any(is_affected).then_some(backend)
 }
 
 /// Counts the rules that the first packet traverses; `None` if rules of a missing table are among

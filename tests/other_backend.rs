@@ -1,0 +1,135 @@
+//! Commands that read live rules, on a kernel with rules of a proxy in both backends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "failing is a test's job"
+)]
+
+use crate::support;
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use support::netns::Netns;
+use support::node::SHOP;
+use support::{Need, machine_has};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+
+/// A node on which backend `shown` has the Service without endpoints, and `other` with those that
+/// it had before.
+struct TwoBackends {
+    netns: Netns,
+    shown: &'static str,
+    manifests: tempfile::TempDir,
+}
+
+impl TwoBackends {
+    fn new(shown: &'static str, other: &str) -> Self {
+        let netns = Netns::new("backends");
+        netns.ip("link set lo up");
+        let manifests = tempfile::tempdir().unwrap();
+        let node = Self {
+            netns,
+            shown,
+            manifests,
+        };
+        node.apply(SHOP, other);
+        let (without_endpoints, _) = SHOP.split_once("---").unwrap();
+        node.apply(without_endpoints, shown);
+        node
+    }
+
+    /// Writes the rules of manifests to a backend.
+    fn apply(&self, manifests: &str, backend: &str) {
+        std::fs::write(self.manifests.path().join("shop.yaml"), manifests).unwrap();
+        let mut render = self.netns.command(PROGRAM);
+        let rendered = self.with_manifests(render.arg("render")).output().unwrap();
+        let text = String::from_utf8_lossy(&rendered.stdout);
+        let v4 = text.split("# ip6tables").next().unwrap();
+        let mut restore = self.netns.command(format!("iptables-{backend}-restore"));
+        let restore = restore.args(["-w", "--noflush"]).stdin(Stdio::piped());
+        let mut restore = restore.spawn().unwrap();
+        let mut stdin = restore.stdin.take().unwrap();
+        stdin.write_all(v4.as_bytes()).unwrap();
+        drop(stdin);
+        assert!(restore.wait().unwrap().success(), "{v4}");
+    }
+
+    fn with_manifests<'c>(
+        &self,
+        command: &'c mut std::process::Command,
+    ) -> &'c mut std::process::Command {
+        let manifests = self.manifests.path();
+        command
+            .args(["--hostname-override=node1", "--cluster-cidr=10.4.0.0/14"])
+            .arg("--manifests")
+            .arg(manifests)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = self.netns.command(PROGRAM);
+        let command = command.args(args).env_remove("RUST_LOG");
+        let command = command.args(["--iptables-backend", self.shown]);
+        command.output().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn both_backends_are_read(shown: &'static str, other: &'static str) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = TwoBackends::new(shown, other);
+    let warning = format!("warning: backend {other} has IPv4 rules of a proxy as well");
+    let hint = format!("hint: `deltaproxy cleanup --iptables-backend={other}` removes");
+
+    let explained = node.run(&["explain", "10.96.0.10:80"]);
+    let (out, err) = (text(&explained.stdout), text(&explained.stderr));
+    assert!(explained.status.success(), "{out}{err}");
+    assert!(err.contains(&warning) && err.contains(&hint), "{err}");
+    let unclear = format!(
+        "unclear: backend {other} has rules for these packets as well, which traverse both; by the \
+         rules that are shown: rejected"
+    );
+    assert!(out.contains(&unclear), "{out}");
+    let json = node.run(&["explain", "10.96.0.10:80", "--output=json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let outcome = &json["destinations"][0]["ways"][0]["outcomes"][0];
+    assert_eq!(outcome["result"], "unclear", "{json:#}");
+    // The other backend has no rule for these packets.
+    let routed = text(&node.run(&["explain", "192.0.2.1:80"]).stdout);
+    assert!(!routed.contains("unclear"), "{routed}");
+
+    let services = node.run(&["services"]);
+    let err = text(&services.stderr);
+    assert!(services.status.success(), "{err}");
+    assert!(err.contains(&warning) && err.contains(&hint), "{err}");
+
+    let mut diff = node.netns.command(PROGRAM);
+    let diff = node.with_manifests(diff.args(["diff", "--iptables-backend", shown]));
+    let diff = diff.env_remove("RUST_LOG").output().unwrap();
+    let (out, err) = (text(&diff.stdout), text(&diff.stderr));
+    assert_eq!(diff.status.code(), Some(2), "{out}{err}");
+    assert!(
+        out.contains(&format!("rules of the backend {other} not compared")),
+        "{out}"
+    );
+    let error = format!("IPv4 rules of a proxy in backend {other} are not compared");
+    assert!(err.contains(&error), "{err}");
+}
+
+#[test]
+fn leftovers_in_nft_are_reported_with_the_rules_of_legacy() {
+    both_backends_are_read("legacy", "nft");
+}
+
+#[test]
+fn leftovers_in_legacy_are_reported_with_the_rules_of_nft() {
+    both_backends_are_read("nft", "legacy");
+}
