@@ -104,8 +104,8 @@ deltaproxy diff --output json | jq -r '.servicePorts[] |
         ("1", "differences"),
         (
             "2",
-            "the comparison failed, for example if a source is missing; or a manifest or a\n\
-             live rule cannot be used",
+            "the comparison failed, for example if a source is missing; or a manifest or\n\
+             a live rule cannot be used",
         ),
         INVALID_FLAGS,
     ],
