@@ -200,7 +200,7 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .help("Metrics address, or off, also with --config")
             .more(
                 "A file replaces --metrics-bind-address, as for kube-proxy, but not this flag. It is \
-                 for a ConfigMap that must stay as it is, such as that of kubeadm.",
+                 for a ConfigMap that must stay as it is.",
             ),
         Setting::new(
             "healthzBindAddress",

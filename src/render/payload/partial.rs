@@ -184,9 +184,7 @@ impl Changes {
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
                 let can_list = table == Table::Nat && applied.is_nat_printable;
-                // Those of trees are written besides the chains of Services.
-                let tree_chains = self.stats.chains - chains_before;
-                let sizes = self.nat_sizes(context.before, tree_chains);
+                let sizes = self.nat_sizes(context.before, self.stats.chains - chains_before);
                 if can_list && sizes.is_worth_listing(backend) {
                     write_line(&mut text, &["-S"]);
                 }
@@ -340,6 +338,7 @@ impl Changes {
         }
     }
 
+    /// `tree_chains` are written besides the chains of Services.
     fn nat_sizes(&self, before: &PreviousState, tree_chains: u64) -> NatSizes {
         NatSizes {
             chains: self.chains.len() as u64 + tree_chains,
