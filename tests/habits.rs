@@ -439,3 +439,57 @@ fn help_that_cannot_be_printed_is_a_failure() {
     let output = run("sh", &["-c", &format!("{PROGRAM} --help >/dev/full")]);
     assert_eq!(output.status.code(), Some(1));
 }
+
+/// `--color` decides, and without it the terminal, which no test has.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
+fn color_is_chosen_by_a_flag() {
+    let before = "--from-manifests=tests/golden/diff/before.yaml";
+    let after = "--manifests=tests/golden/diff/after.yaml";
+    let shop = "--manifests=deploy/examples";
+    let green = "\x1b[32m";
+    let red = "\x1b[31m";
+    for (args, expected) in [
+        (
+            &["diff", before, after][..],
+            &["\x1b[32m+ cluster IP 10.96.7.4", green, red][..],
+        ),
+        (&["diff", before, after, "--unified"], &[green, red]),
+        (&["services", shop], &[red]),
+        (&["explain", "shop/storefront", shop], &["\x1b[1m"]),
+    ] {
+        let colored = |flag: &[&str]| {
+            let mut command = Command::new(PROGRAM);
+            command.args(args).args(flag).env("NO_COLOR", "1");
+            text(
+                &command
+                    .env_remove("KUBECTL_EXTERNAL_DIFF")
+                    .output()
+                    .unwrap()
+                    .stdout,
+            )
+        };
+        let always = colored(&["--color=always"]);
+        for part in expected {
+            assert!(always.contains(part), "{args:?}: {part:?}: {always}");
+        }
+        let plain = colored(&["--color=never"]);
+        assert!(!plain.is_empty() && !plain.contains('\x1b'), "{args:?}");
+        assert_eq!(colored(&[]), plain, "{args:?}");
+        assert_eq!(
+            anstream::adapter::strip_str(&always).to_string(),
+            plain,
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn a_version_is_machine_readable() {
+    let output = run(PROGRAM, &["version", "-ojson"]);
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        version,
+        serde_json::json!({"version": "0.1.0", "kubeProxyVersion": "v1.37.2"})
+    );
+}

@@ -25,7 +25,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use self::exit::ErrorReport;
-use crate::config::{Command, VERSION, normalize};
+use crate::config::{Command, OutputArg, VERSION, normalize};
+use crate::telemetry::KUBE_PROXY_VERSION;
 
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -35,6 +36,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error, &args),
     };
+    terminal::choose_color(cli.command.color());
     let report = ErrorReport::default();
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
@@ -44,9 +46,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         Command::Completions { shell } => completions::script(shell),
-        Command::Version => terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?)),
+        Command::Version { output } => version(output),
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
         Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };
     exit::code(result, &report)
+}
+
+fn version(output: OutputArg) -> anyhow::Result<()> {
+    terminal::stdout(|out| match output {
+        OutputArg::Text => Ok(writeln!(out, "deltaproxy {VERSION}")?),
+        OutputArg::Json => {
+            let version = serde_json::json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "kubeProxyVersion": format!("v{KUBE_PROXY_VERSION}"),
+            });
+            Ok(writeln!(out, "{version:#}")?)
+        }
+    })
 }

@@ -6,13 +6,23 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anstream::AutoStream;
+use anstream::{AutoStream, ColorChoice};
 
-use crate::config::environment;
+use crate::config::{ColorWhen, environment};
 use crate::telemetry::{self, Color, Format, LogLevel, LogOptions};
 
+/// Applies `--color` to the output of the process, which by itself depends on the terminal and the
+/// environment.
+pub(super) fn choose_color(when: ColorWhen) {
+    match when {
+        ColorWhen::Auto => {}
+        ColorWhen::Always => ColorChoice::Always.write_global(),
+        ColorWhen::Never => ColorChoice::Never.write_global(),
+    }
+}
+
 /// Writes data to stdout, buffered. Commands always write colors; they are removed if stdout is
-/// not a terminal or `NO_COLOR` is set.
+/// not a terminal or `NO_COLOR` is set, unless `--color` says otherwise.
 ///
 /// # Errors
 ///

@@ -8,7 +8,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, FromArgMatches, Parser, Subcommand};
 
 use super::environment::ProgramName;
-use super::flags::{CleanupArgs, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs};
+use super::flags::{
+    CleanupArgs, ColorWhen, DiffArgs, ExplainArgs, OutputArg, RenderArgs, RunArgs, ServicesArgs,
+};
 use super::help;
 use super::problems::in_standard_form;
 
@@ -101,7 +103,18 @@ pub enum Command {
     },
     /// Print the version
     #[command(after_help = help::VERSION.after_flags())]
-    Version,
+    Version {
+        /// Output format, text or json
+        #[arg(
+            short,
+            long,
+            value_name = "FORMAT",
+            value_enum,
+            default_value = "text",
+            hide_possible_values = true
+        )]
+        output: OutputArg,
+    },
     /// Print or write the manual pages of the program and its commands
     #[command(after_help = help::MAN.after_flags())]
     Man {
@@ -112,6 +125,18 @@ pub enum Command {
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
         dir: Option<PathBuf>,
     },
+}
+
+impl Command {
+    /// Returns the choice of `--color`.
+    pub(crate) fn color(&self) -> ColorWhen {
+        match self {
+            Self::Diff(args) => args.color.when,
+            Self::Services(args) => args.color.when,
+            Self::Explain(args) => args.color.when,
+            _ => ColorWhen::Auto,
+        }
+    }
 }
 
 /// Adds to the help of `render` that a selection of Services cannot be restored.

@@ -37,7 +37,7 @@ pub use commands::{Cli, Command};
 pub(crate) use commands::{VERSION, normalize};
 pub(crate) use environment::ProgramName;
 pub(crate) use flags::NamesArg;
-pub(crate) use flags::{Action, CleanupArgs, ConfigCheck};
+pub(crate) use flags::{Action, CleanupArgs, ColorWhen, ConfigCheck};
 pub(crate) use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg};

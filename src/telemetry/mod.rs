@@ -14,10 +14,8 @@ pub(crate) use http::{
 pub(crate) use log::{
     Color, Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes,
 };
-#[cfg(test)]
-pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
-    ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KernelCounts, KubernetesBuild,
-    KubernetesVersion, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind,
-    SyncMetrics, UnknownSettings, WatchAges, WatchMetrics,
+    ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, KernelCounts,
+    KubernetesBuild, KubernetesVersion, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics,
+    SyncKind, SyncMetrics, UnknownSettings, WatchAges, WatchMetrics,
 };

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{NamesArgs, NamespaceArgs, OriginArgs, SelectionArgs};
+use super::{ColorArgs, NamesArgs, NamespaceArgs, OriginArgs, SelectionArgs};
 use crate::config::go::GoDuration;
 use crate::config::problems::Unusable;
 use crate::config::settings::{FlagWord, choices};
@@ -46,6 +46,9 @@ pub struct ServicesArgs {
     /// Names only, for completion scripts.
     #[command(flatten)]
     pub names: NamesArgs,
+    /// Colors of the table.
+    #[command(flatten)]
+    pub color: ColorArgs,
     /// Source of the rules.
     #[command(flatten)]
     pub origin: OriginArgs,
@@ -178,6 +181,9 @@ pub struct ExplainArgs {
         hide_possible_values = true
     )]
     pub output: OutputArg,
+    /// Colors of the text.
+    #[command(flatten)]
+    pub color: ColorArgs,
     /// Source of the rules.
     #[command(flatten)]
     pub origin: OriginArgs,

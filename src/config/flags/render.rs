@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{NamesArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use super::{
+    ColorArgs, NamesArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs,
+};
 use crate::config::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
@@ -146,6 +148,9 @@ pub struct DiffArgs {
     /// Exit with code 1 for cosmetic differences as well
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
+    /// Colors of text and unified output.
+    #[command(flatten)]
+    pub color: ColorArgs,
     /// Source of the objects on the desired side.
     #[command(flatten)]
     pub source: SourceArgs,

@@ -241,6 +241,34 @@ impl SelectionArgs {
     }
 }
 
+/// Colors of the commands whose text people read.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ColorArgs {
+    /// Colors on stdout: always, never, or auto
+    ///
+    /// With auto, a terminal gets colors unless NO_COLOR is set.
+    #[arg(
+        long = "color",
+        value_name = "WHEN",
+        value_enum,
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub when: ColorWhen,
+}
+
+/// Value of `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless the environment says otherwise
+    Auto,
+    /// Also to a file or a pipe, such as that of a pager
+    Always,
+    /// No colors
+    Never,
+}
+
 /// Hidden flag with which completion scripts list names.
 ///
 /// The script adds it to the command line that is completed, whose other flags select the rules.

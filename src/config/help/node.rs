@@ -177,7 +177,13 @@ pub(in crate::config) const VERSION: CommandHelp = CommandHelp {
     description: "\
 Prints the version of the program and that of the kube-proxy whose rules it
 writes.",
-    examples: &[("The version", "deltaproxy version")],
+    examples: &[
+        ("The version", "deltaproxy version"),
+        (
+            "The kube-proxy that it replaces",
+            "deltaproxy version -o json | jq -r .kubeProxyVersion",
+        ),
+    ],
     exit_status: &[("0", "printed"), ("1", "failed"), INVALID_FLAGS],
     files: &[],
     environment: &[],

@@ -60,7 +60,10 @@ pub(super) const SERVICE_ACCOUNT: (&str, &str) = (
     "/var/run/secrets/kubernetes.io/serviceaccount/",
     "token and certificate for the API server in a Pod",
 );
-pub(super) const NO_COLOR: (&str, &str) = ("NO_COLOR", "disables colors if set and not empty");
+pub(super) const NO_COLOR: (&str, &str) = (
+    "NO_COLOR",
+    "disables colors if set and not empty, unless --color is set",
+);
 pub(super) const RUST_LOG: (&str, &str) = (
     "RUST_LOG",
     "filter of the log on stderr, such as debug or deltaproxy::watch=trace",
