@@ -26,10 +26,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::klog::{KlogFormat, KlogLines};
 use super::repeats::WithoutRepeats;
 
-/// Directive against warnings of the API client that hold the whole body of a response it cannot
-/// decode, which can be a list of all Services. The watch logs and counts such responses.
-const QUIET: &str = "kube_client::client=error";
-
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Format {
@@ -90,12 +86,23 @@ pub(crate) enum LogError {
 
 /// Handle that changes the log level while the process runs.
 #[derive(Debug, Clone)]
-pub(crate) struct LogLevel(reload::Handle<EnvFilter, Registry>);
+pub(crate) struct LogLevel {
+    handle: reload::Handle<EnvFilter, Registry>,
+    /// Value of `RUST_LOG`, which parses.
+    filter: Option<String>,
+}
 
 impl LogLevel {
-    /// Sets the level that `-v` with this number stands for. Returns false if the log is closed.
+    /// Sets the level that `-v` with this number stands for. Modules that only `RUST_LOG` names
+    /// keep their level. Returns false if the log is closed.
     pub(crate) fn set(&self, verbosity: u8) -> bool {
-        self.0.reload(EnvFilter::new(directives(verbosity))).is_ok()
+        let level = directives(verbosity);
+        let filter = match &self.filter {
+            // Of two directives for the same module, the last one counts.
+            Some(filter) => EnvFilter::new(format!("{filter},{level}")),
+            None => EnvFilter::new(level),
+        };
+        self.handle.reload(filter).is_ok()
     }
 }
 
@@ -127,7 +134,11 @@ where
         tracing_subscriber::registry()
             .with(filter)
             .with(layer(options.format, color, writer));
-    Ok((subscriber, LogLevel(handle)))
+    let level = LogLevel {
+        handle,
+        filter: options.filter.clone(),
+    };
+    Ok((subscriber, level))
 }
 
 fn layer<S, W>(format: Format, color: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
@@ -226,15 +237,14 @@ fn monotonic_clock() -> Instant {
 /// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object
 /// from 5 on and each request from 8 on. The text of partial restores has a target of its own,
 /// from 4 on: 2 is what many clusters run with.
-fn directives(verbosity: u8) -> String {
-    let levels = match verbosity {
+fn directives(verbosity: u8) -> &'static str {
+    match verbosity {
         0 | 1 => "warn,deltaproxy=info",
         2 | 3 => "info,deltaproxy=debug,deltaproxy::payload=info",
         4 => "info,deltaproxy=debug",
         5..=7 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,deltaproxy=trace",
         8.. => "trace,h2=debug,hyper=debug,rustls=debug,kube=debug",
-    };
-    format!("{levels},{QUIET}")
+    }
 }
 
 /// Format of commands that end soon: neither the time nor the module helps their readers. Each

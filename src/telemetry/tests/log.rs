@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tracing::subscriber::with_default;
 
-use super::{Format, LogError, LogLevel, LogOptions, directives, install, subscriber, with_causes};
+use super::{Format, LogError, LogLevel, LogOptions, install, subscriber, with_causes};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -41,7 +41,7 @@ fn logged(options: &LogOptions, color: bool) -> String {
         tracing::debug!(target: "deltaproxy::sync", "own detail");
         tracing::warn!(target: "kube_runtime", "library warning");
         tracing::info!(target: "kube_runtime", "library note");
-        tracing::warn!(target: "kube_client::client", "a whole body");
+        tracing::warn!(target: "kube_client::client::tls", "stale authority");
         assert!(level.set(2));
         tracing::debug!(target: "deltaproxy::sync", "later detail");
     })
@@ -59,7 +59,7 @@ fn check(verbosity: u8, shown: &[&str]) {
         "own detail",
         "library warning",
         "library note",
-        "a whole body",
+        "stale authority",
     ] {
         assert_eq!(
             text.contains(words),
@@ -73,20 +73,36 @@ fn check(verbosity: u8, shown: &[&str]) {
 
 #[test]
 fn higher_verbosity_logs_more() {
-    check(0, &["restored", "library warning"]);
-    check(
-        2,
-        &["restored", "own detail", "library warning", "library note"],
+    check(0, &["restored", "library warning", "stale authority"]);
+    let all = [
+        "restored",
+        "own detail",
+        "library warning",
+        "library note",
+        "stale authority",
+    ];
+    for verbosity in [2, 5, 10] {
+        check(verbosity, &all);
+    }
+}
+
+#[test]
+fn a_changed_level_keeps_the_modules_of_the_filter() {
+    let options = LogOptions {
+        filter: Some("deltaproxy=warn,kube_runtime=debug".to_owned()),
+        ..LogOptions::default()
+    };
+    let text = captured(&options, false, |level| {
+        assert!(level.set(2));
+        tracing::debug!(target: "kube_runtime", "of the filter");
+        tracing::debug!(target: "deltaproxy::sync", "of the level");
+        tracing::debug!(target: "hyper", "of neither");
+    });
+    assert!(
+        text.contains("of the filter") && text.contains("of the level"),
+        "{text}"
     );
-    check(
-        5,
-        &["restored", "own detail", "library warning", "library note"],
-    );
-    check(
-        10,
-        &["restored", "own detail", "library warning", "library note"],
-    );
-    assert!(directives(u8::MAX).ends_with("kube_client::client=error"));
+    assert!(!text.contains("of neither"), "{text}");
 }
 
 #[test]
