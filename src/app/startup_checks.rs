@@ -181,18 +181,25 @@ impl NodeChecks<'_> {
             .filter(|ip| !ip.is_loopback())
             .map(|ip| IpFamily::of(*ip))
             .collect();
-        if items.contains(&NodePortAddressItem::Primary) && primary.is_empty() {
+        let of_networks = items.iter().filter_map(|item| match item {
+            NodePortAddressItem::Network(network) => Some(IpFamily::of_cidr(*network)),
+            NodePortAddressItem::Primary => None,
+        });
+        let of_networks: Vec<IpFamily> = of_networks.collect();
+        let is_without = |family| !of_networks.contains(&family);
+        let is_any_without =
+            is_without(self.primary) || self.is_dual_stack() && is_without(self.primary.other());
+        let has_primary = items.contains(&NodePortAddressItem::Primary);
+        if has_primary && primary.is_empty() && is_any_without {
             let text = "--nodeport-addresses: `primary` has no address yet: a family without \
                         another item has no NodePorts until the Node has an address";
             return Some(Finding::Warning(text.to_owned()));
         }
-        let families: Vec<IpFamily> = items
-            .iter()
-            .flat_map(|item| match item {
-                NodePortAddressItem::Network(network) => vec![IpFamily::of_cidr(*network)],
-                NodePortAddressItem::Primary => primary.clone(),
-            })
-            .collect();
+        let families = if has_primary {
+            [of_networks, primary].concat()
+        } else {
+            of_networks
+        };
         let everywhere = |family| {
             let text = format!(
                 "--nodeport-addresses has no {family} address: {family} NodePorts accept connections \

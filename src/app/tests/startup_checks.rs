@@ -144,6 +144,9 @@ fn nodeport_addresses_that_leave_no_nodeports_are_a_warning() {
     for items in ["primary", "primary,10.0.0.0/8"] {
         assert_eq!(check(items, "").first(), Some(&unknown), "{items}");
     }
+    for items in ["primary,10.0.0.0/8,fd00::/8", "primary,localhost"] {
+        assert!(!check(items, "").contains(&unknown), "{items}");
+    }
     let excluded = Warning(
         "--nodeport-addresses has only addresses of localhost, which \
          --iptables-localhost-nodeports=false excludes: there are no NodePorts"
