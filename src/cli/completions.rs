@@ -12,14 +12,53 @@ use crate::inspect::catalog::{Catalog, NamePattern, PortName};
 
 /// Prints the completion script of a shell.
 pub(super) fn script(shell: Shell) -> anyhow::Result<()> {
+    let script = generated(shell);
+    terminal::stdout(|out| Ok(out.write_all(script.as_bytes())?))
+}
+
+fn generated(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
+    let mut script = without_hidden(&String::from_utf8_lossy(&script), shell);
     if shell == Shell::Bash {
-        // The script itself uses this flag, but `clap_complete` offers it although it is hidden.
-        let plain = String::from_utf8_lossy(&script).replace(" --names ", " ");
-        script = [plain.as_bytes(), NAMES_IN_BASH.as_bytes()].concat();
+        script.push_str(NAMES_IN_BASH);
     }
-    terminal::stdout(|out| Ok(out.write_all(&script)?))
+    script
+}
+
+/// Removes hidden flags, which `clap_complete` offers. Bash has them in lists of words, other
+/// shells have an entry for each, which may take several lines.
+fn without_hidden(script: &str, shell: Shell) -> String {
+    let program = Cli::command();
+    let args = program
+        .get_subcommands()
+        .flat_map(clap::Command::get_arguments);
+    let hidden = args.filter(|arg| arg.is_hide_set());
+    let hidden: BTreeSet<&str> = hidden.filter_map(clap::Arg::get_long).collect();
+    if shell == Shell::Bash {
+        let remove = |script: String, flag| script.replace(&format!(" --{flag} "), " ");
+        return hidden.into_iter().fold(script.to_owned(), remove);
+    }
+    let is_start = |line: &str| match shell {
+        Shell::Zsh => line.starts_with(['\'', '"', '&']),
+        Shell::Fish => line.starts_with("complete "),
+        _ => true,
+    };
+    let names_hidden = |line: &str| {
+        let text = |flag: &str| match shell {
+            Shell::Zsh => line.starts_with(&format!("'--{flag}=")),
+            Shell::Fish => line.contains(&format!(" -l {flag} ")),
+            Shell::Elvish => line.contains(&format!("cand --{flag} ")),
+            _ => line.contains(&format!("::new('--{flag}'")),
+        };
+        hidden.iter().any(|flag| text(flag))
+    };
+    let mut is_removed = false;
+    let kept = script.split_inclusive('\n').filter(|line| {
+        is_removed = names_hidden(line) || (is_removed && !is_start(line));
+        !is_removed
+    });
+    kept.collect()
 }
 
 /// Prints the names that completion scripts offer, one on each line, sorted. The shell matches
@@ -98,3 +137,40 @@ _deltaproxy_or_names() {
 }
 complete -F _deltaproxy_or_names -o bashdefault -o default deltaproxy kubectl-deltaproxy
 "#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those of kube-proxy until 1.36, and that of the scripts.
+    #[test]
+    fn hidden_flags_are_not_offered() {
+        for shell in [
+            Shell::Bash,
+            Shell::Zsh,
+            Shell::Fish,
+            Shell::Elvish,
+            Shell::PowerShell,
+        ] {
+            let script = generated(shell);
+            let is_offered = |flag: &str| {
+                let spelled = [
+                    format!(" --{flag} "),
+                    format!("'--{flag}="),
+                    format!(" -l {flag} "),
+                    format!("'--{flag}'"),
+                ];
+                spelled.iter().any(|flag| script.contains(flag))
+            };
+            assert!(
+                is_offered("cluster-cidr") && is_offered("address"),
+                "{shell}"
+            );
+            for flag in ["boot-id-file", "machine-id-file", "names"] {
+                assert!(!is_offered(flag), "{shell}: --{flag}");
+            }
+            // The rest of an entry of several lines.
+            assert!(!script.contains("Names of namespaces"), "{shell}");
+        }
+    }
+}

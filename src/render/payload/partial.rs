@@ -285,8 +285,7 @@ impl Changes {
     ) -> DispatchExtent {
         let backend = context.options.backend;
         if context.partial_restore == PartialRestore::Kep3453 {
-            // Upstream writes it whole at every sync, whatever it costs. `reset_shared_chains` has
-            // emptied it already.
+            // As upstream at every sync. `reset_shared_chains` has emptied it already.
             self.write_all_rules(buf, dispatch, applied, DispatchOrder::ByService);
             return DispatchExtent::Whole;
         }
@@ -338,7 +337,6 @@ impl Changes {
         }
     }
 
-    /// `tree_chains` are written besides the chains of Services.
     fn nat_sizes(&self, before: &PreviousState, tree_chains: u64) -> NatSizes {
         NatSizes {
             chains: self.chains.len() as u64 + tree_chains,
