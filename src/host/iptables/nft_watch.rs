@@ -2,10 +2,13 @@
 //!
 //! Our own restores are recognized by their process: the notifications of a transaction carry its
 //! port, which is the process id unless another socket has it. The port is read in the pid
-//! namespace of the sender, as the id of a child process is.
+//! namespace of the sender, as the id of a child process is, so a program in another container can
+//! have the same one. They also carry the id in the initial pid namespace, which is unique and
+//! tells two such programs apart; it is the id of our child only where this process is in that
+//! namespace.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net;
 
 use nix::errno::Errno;
@@ -33,6 +36,7 @@ const DATAGRAM_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct NftWatch {
     family: IpFamily,
+    pid_namespace: PidNamespace,
     /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
     /// unsafe code.
     socket: UnixDatagram,
@@ -49,10 +53,57 @@ struct NftWatchState {
     before: Option<u32>,
 }
 
+/// Pid namespace of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PidNamespace {
+    Initial,
+    /// That of a container, or an unknown one.
+    Other,
+}
+
+impl PidNamespace {
+    /// Name of the initial one.
+    ///
+    /// Linux: include/linux/proc_ns.h, `PROC_PID_INIT_INO`
+    const INITIAL: &str = "pid:[4026531836]";
+
+    fn current() -> Self {
+        match std::fs::read_link("/proc/self/ns/pid") {
+            Ok(name) if name.as_os_str() == Self::INITIAL => Self::Initial,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Sender of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct NftSender {
+    port: u32,
+    /// Process id in the initial pid namespace, if the kernel reports it.
+    process: Option<u32>,
+}
+
+impl NftSender {
+    /// Reports whether it may be our process with this id.
+    fn may_be(self, id: u32, namespace: PidNamespace) -> bool {
+        match (namespace, self.process) {
+            (PidNamespace::Initial, Some(process)) => process == id,
+            (PidNamespace::Initial | PidNamespace::Other, _) => self.port == id,
+        }
+    }
+
+    /// Reports whether the kernel chose the port, because another socket had that of the process.
+    ///
+    /// Linux: net/netlink/af_netlink.c, `netlink_autobind`
+    const fn has_chosen_port(self) -> bool {
+        self.port > i32::MAX.cast_unsigned()
+    }
+}
+
 /// Complete transaction.
 #[derive(Debug)]
 struct NftTransaction {
-    port: u32,
+    sender: NftSender,
     change: ForeignChange,
 }
 
@@ -76,6 +127,7 @@ impl NftWatch {
         let socket = net::UnixDatagram::from(socket);
         Ok(Self {
             family,
+            pid_namespace: PidNamespace::current(),
             socket: UnixDatagram::from_std(socket)?,
             state: RefCell::default(),
         })
@@ -130,8 +182,8 @@ impl NftWatch {
             state.open.clear();
             return;
         }
-        let port = ours.port(&received.transactions);
-        let is_foreign = |transaction: &NftTransaction| Some(transaction.port) != port;
+        let sender = ours.sender(&received.transactions, self.pid_namespace);
+        let is_foreign = |transaction: &NftTransaction| Some(transaction.sender) != sender;
         state.add_foreign(ReceivedTransactions {
             transactions: received
                 .transactions
@@ -182,10 +234,11 @@ impl NftWatchState {
                 self.open.entry(port).or_default().touch_table(table);
                 None
             }
-            NftEventKind::Generation { program } => {
+            NftEventKind::Generation { program, process } => {
                 let mut change = self.open.remove(&port).unwrap_or_default();
                 change.by(program);
-                Some(NftTransaction { port, change })
+                let sender = NftSender { port, process };
+                Some(NftTransaction { sender, change })
             }
         }
     }
@@ -217,28 +270,35 @@ pub(super) struct OwnRestore {
 }
 
 impl OwnRestore {
-    /// Returns the port that the restore used. That is the process id or, where a script started
-    /// the program, the only port of an iptables program with transactions in this family, at most
-    /// one for each table of the payload. A table that the payload leaves unchanged has no
-    /// transaction.
-    fn port(&self, transactions: &[NftTransaction]) -> Option<u32> {
-        if transactions
-            .iter()
-            .any(|transaction| Some(transaction.port) == self.process)
-        {
-            return self.process;
+    /// Returns the sender that the restore is. That is the one with the process id or, where a
+    /// script started the program, the only iptables program with transactions in this family. It
+    /// has at most one for each table of the payload: a table that the payload leaves unchanged has
+    /// none. `None` if several may be it: a superfluous check does no harm.
+    fn sender(
+        &self,
+        transactions: &[NftTransaction],
+        namespace: PidNamespace,
+    ) -> Option<NftSender> {
+        let mut counts: BTreeMap<NftSender, usize> = BTreeMap::new();
+        let mut by_iptables = BTreeSet::new();
+        for transaction in transactions.iter().filter(|one| !one.change.is_empty()) {
+            *counts.entry(transaction.sender).or_default() += 1;
+            if transaction.is_by_iptables() {
+                by_iptables.insert(transaction.sender);
+            }
         }
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        let may_be_ours =
-            |found: &&NftTransaction| found.is_by_iptables() && !found.change.is_empty();
-        for transaction in transactions.iter().filter(may_be_ours) {
-            *counts.entry(transaction.port).or_default() += 1;
-        }
-        let is_like_ours =
-            |(_, count): &(u32, usize)| self.is_applied && *count <= self.tables.len();
-        let mut candidates = counts.into_iter().filter(is_like_ours);
-        let (port, _) = candidates.next()?;
-        candidates.next().is_none().then_some(port)
+        counts.retain(|_, count| *count <= self.tables.len());
+        let has_id =
+            |sender: &NftSender| self.process.is_some_and(|id| sender.may_be(id, namespace));
+        let is_script = self.is_applied && !counts.keys().any(has_id);
+        // In a container, a sender with our id may be a program in another one that opened its
+        // socket first; then the kernel has chosen another port for ours.
+        let mut candidates = counts.into_keys().filter(|sender| {
+            let may_have_given_way = namespace == PidNamespace::Other && sender.has_chosen_port();
+            has_id(sender) || (by_iptables.contains(sender) && (is_script || may_have_given_way))
+        });
+        let sender = candidates.next()?;
+        candidates.next().is_none().then_some(sender)
     }
 }
 

@@ -48,6 +48,7 @@ const NFTA_TABLE_NAME: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
 const NFTA_GEN_ID: u16 = 1;
+const NFTA_GEN_PROC_PID: u16 = 2;
 const NFTA_GEN_PROC_NAME: u16 = 3;
 const NFTA_RULE_TABLE: u16 = 1;
 const NFTA_RULE_CHAIN: u16 = 2;
@@ -178,7 +179,11 @@ pub(in crate::host) enum NftEventKind<'a> {
     /// A whole table was added or deleted.
     Table(Table),
     /// The transaction is complete.
-    Generation { program: &'a str },
+    Generation {
+        program: &'a str,
+        /// Process id in the initial pid namespace; `None` if the kernel does not report it.
+        process: Option<u32>,
+    },
 }
 
 /// Returns the events of a datagram that concern the tables of iptables in one family.
@@ -208,6 +213,8 @@ fn event<'a>(family: IpFamily, message: &Received<'a>) -> Option<NftEvent<'a>> {
         }
         NFT_MSG_NEWGEN => NftEventKind::Generation {
             program: text(NFTA_GEN_PROC_NAME).unwrap_or_default(),
+            process: value_of(message, NFTA_GEN_PROC_PID)
+                .and_then(|value| Some(u32::from_be_bytes(*value.first_chunk()?))),
         },
         _ => return None,
     };

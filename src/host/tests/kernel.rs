@@ -310,6 +310,42 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
     });
 }
 
+/// The program of the restore runs after one that has the same process id in a pid namespace of its
+/// own.
+#[test]
+fn a_change_by_a_foreign_process_with_our_id_is_reported() {
+    in_namespace(|exec| {
+        let mut programs = exec.binaries().clone();
+        if programs.backend() != Backend::Nft {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let iptables = programs.iptables.to_string_lossy();
+        let body = format!(
+            "cat >{payload}\n\
+             [ ! -e {armed} ] || unshare --pid --fork sh -c 'echo $(($0 - 1)) \
+             >/proc/sys/kernel/ns_last_pid; {iptables} -t nat -A KUBE-X -j RETURN; exit 0' $$\n\
+             exec {restore} \"$@\" <{payload}",
+            payload = folder.path().join("payload").display(),
+            armed = folder.path().join("armed").display(),
+            restore = programs.restore.to_string_lossy(),
+        );
+        script(folder.path(), "restore", &body);
+        programs.restore = folder.path().join("restore").into();
+        let mut exec = Exec::new(programs, ExecOptions::default());
+        block_on(async {
+            exec.watch_tables().unwrap();
+            let payload = &["*nat", ":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT", "COMMIT"];
+            exec.restore(&mut text(payload)).await.unwrap();
+            assert_eq!(change(&exec).await, None);
+            std::fs::write(folder.path().join("armed"), "").unwrap();
+            exec.restore(&mut text(payload)).await.unwrap();
+            let found = change(&exec).await.expect("the change is reported");
+            assert!(found.tables.contains_key(&Table::Nat), "{found:?}");
+        });
+    });
+}
+
 /// Returns rules whose notifications exceed the kernel's buffer for the socket.
 fn larger_than_the_buffer() -> String {
     let comment = "x".repeat(250);

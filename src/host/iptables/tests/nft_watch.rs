@@ -2,11 +2,22 @@
 
 use super::*;
 
+const IPTABLES: &str = "iptables-nft-re";
+
+/// Returns a transaction of a sender in our pid namespace.
 fn transaction(port: u32, program: &str) -> NftTransaction {
+    of_process(port, port.wrapping_add(70_000), program)
+}
+
+fn of_process(port: u32, process: u32, program: &str) -> NftTransaction {
     let mut change = ForeignChange::default();
     change.touch(Table::Nat, "KUBE-SERVICES");
     change.by(program);
-    NftTransaction { port, change }
+    let sender = NftSender {
+        port,
+        process: Some(process),
+    };
+    NftTransaction { sender, change }
 }
 
 fn ours() -> OwnRestore {
@@ -16,6 +27,46 @@ fn ours() -> OwnRestore {
         is_applied: true,
         has_waited: false,
     }
+}
+
+impl OwnRestore {
+    /// Returns the port of the sender that the restore is, in a container.
+    fn port(&self, transactions: &[NftTransaction]) -> Option<u32> {
+        let sender = self.sender(transactions, PidNamespace::Other);
+        sender.map(|sender| sender.port)
+    }
+}
+
+#[test]
+fn a_program_with_the_same_id_in_another_container_is_foreign() {
+    let ours_and_foreign = || {
+        [
+            of_process(100, 71_000, IPTABLES),
+            of_process(100, 9, IPTABLES),
+        ]
+    };
+    assert_eq!(ours().port(&ours_and_foreign()), None);
+    // More transactions than the payload has tables.
+    let foreign = [100; 3].map(|port| transaction(port, IPTABLES));
+    assert_eq!(ours().port(&foreign), None);
+    // The other socket was opened first.
+    let chosen = [
+        transaction(100, "nft"),
+        transaction(u32::MAX - 4096, IPTABLES),
+    ];
+    assert_eq!(ours().port(&chosen), None);
+    assert_eq!(ours().port(&chosen[..1]), Some(100));
+    // On the host itself, ids are unique.
+    let process = |transactions: &[NftTransaction]| {
+        let sender = ours().sender(transactions, PidNamespace::Initial);
+        sender.and_then(|sender| sender.process)
+    };
+    let on_host = [
+        of_process(u32::MAX - 4096, 100, IPTABLES),
+        of_process(100, 9, IPTABLES),
+    ];
+    assert_eq!(process(&on_host), Some(100));
+    assert_eq!(process(&[transaction(100, "nft")]), None);
 }
 
 #[test]
@@ -31,7 +82,7 @@ fn a_restore_is_recognized_by_its_process() {
 
 #[test]
 fn a_restore_started_by_a_script_is_recognized_by_its_transactions() {
-    let program = "iptables-nft-re";
+    let program = IPTABLES;
     let by_script = [
         transaction(101, program),
         transaction(7, "nft"),

@@ -166,6 +166,7 @@ fn a_transaction_names_its_chains_and_its_program() {
     let mut generation = Vec::new();
     message(&mut generation, NFNL_SUBSYS_NFTABLES | 15, 0, 0, |bytes| {
         attribute(bytes, NFTA_GEN_ID, &9_u32.to_be_bytes());
+        attribute(bytes, NFTA_GEN_PROC_PID, &70_077_u32.to_be_bytes());
         text(bytes, NFTA_GEN_PROC_NAME, "nft");
     });
     datagram.extend(&generation);
@@ -179,7 +180,10 @@ fn a_transaction_names_its_chains_and_its_program() {
             NftEventKind::Chain(Table::Nat, "KUBE-SERVICES"),
             NftEventKind::Chain(Table::Filter, "KUBE-X"),
             NftEventKind::Table(Table::Mangle),
-            NftEventKind::Generation { program: "nft" },
+            NftEventKind::Generation {
+                program: "nft",
+                process: Some(70_077)
+            },
         ]
     );
     assert_eq!(read_events(&datagram)[0].port, 77);
