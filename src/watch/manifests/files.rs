@@ -3,7 +3,7 @@
 //! Finds all of them or fails, before any is read: an unreadable directory must not look like
 //! deleted files.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
@@ -40,12 +40,24 @@ pub(crate) fn check_path(path: &Path) -> Result<(), ManifestError> {
 pub(super) struct ManifestFiles {
     /// Sorted by path.
     pub(super) files: BTreeSet<PathBuf>,
-    /// Directories to watch for changes of these files, and for new ones.
+    /// Canonical paths of the directories to watch for changes of these files, and for new ones.
     pub(super) directories: BTreeSet<PathBuf>,
     /// Entries with the name of a manifest that are not files, and links without a target that may
     /// have been a manifest or a directory. Sorted by path.
     pub(super) unusable: Vec<ManifestError>,
     pub(super) siblings: Siblings,
+    /// Path of the manifests, below the canonical path of its parent.
+    pub(super) root: PathBuf,
+    /// Canonical path of each directory of which the entries are manifests.
+    listed: BTreeMap<PathBuf, PathBuf>,
+    /// Path of each of these directories, by the canonical path.
+    paths: HashMap<PathBuf, PathBuf>,
+    /// Canonical path of each file that is a symbolic link.
+    links: BTreeMap<PathBuf, PathBuf>,
+    /// Links to a file, by its canonical path.
+    targets: HashMap<PathBuf, Vec<PathBuf>>,
+    /// The path or an entry is a symbolic link.
+    has_links: bool,
 }
 
 /// Effect of the siblings of a path, the other entries of its parent directory, on its manifests.
@@ -63,25 +75,74 @@ pub(super) enum Siblings {
 /// that are called `*.yaml`, `*.yml`, `*.json` or `Kustomization`. Symbolic links are followed.
 /// Hidden files and directories are skipped, which includes the versions of a mounted `ConfigMap`.
 pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
-    let mut files = ManifestFiles::default();
-    let mut entered = HashSet::new();
-    files.add_parent_to_watch(path);
+    let mut files = ManifestFiles {
+        root: below_canonical_parent(path),
+        has_links: path.is_symlink(),
+        ..ManifestFiles::default()
+    };
+    files
+        .directories
+        .extend(files.root.parent().map(Path::to_owned));
     let metadata = fs::metadata(path).map_err(|error| ManifestError {
         scope: ManifestErrorScope::Source,
         ..ManifestError::new(path, &error)
     })?;
     if metadata.is_dir() {
-        files.add_directory(path, &mut entered)?;
+        files.add_directory(path, &mut HashSet::new())?;
     } else {
-        files.add_file(path.to_owned());
+        files.add_link(path.to_owned());
     }
-    if path.is_symlink() || files.has_file_outside(path) {
+    if files.has_links && (path.is_symlink() || files.has_file_outside(path)) {
         files.siblings = Siblings::Relevant;
     }
     Ok(files)
 }
 
 impl ManifestFiles {
+    /// Returns the canonical path of a file of the list, under which its directory is watched.
+    pub(super) fn canonical(&self, file: &Path) -> Option<PathBuf> {
+        if let Some(target) = self.links.get(file) {
+            return Some(target.clone());
+        }
+        Some(self.listed.get(file.parent()?)?.join(file.file_name()?))
+    }
+
+    /// Updates the list after a change of an entry of a watched directory. Returns the files to
+    /// read or to remove. Returns `None` if that does not follow from the entry alone, and a new
+    /// list is necessary.
+    pub(super) fn update(&mut self, entry: &Path) -> Option<Vec<PathBuf>> {
+        let is_file = match fs::symlink_metadata(entry) {
+            Ok(metadata) if metadata.is_file() => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            _ => return None,
+        };
+        let was_directory = self.directories.contains(entry);
+        if !self.unusable.is_empty() || was_directory || entry == self.root {
+            return None;
+        }
+        let mut changed = self.targets.get(entry).cloned().unwrap_or_default();
+        let is_target = !changed.is_empty();
+        let directory = self.paths.get(entry.parent()?);
+        let path = directory.map(|directory| directory.join(entry.file_name().unwrap_or_default()));
+        let was_file = path.as_ref().is_some_and(|path| self.files.contains(path));
+        let was_link = path
+            .as_ref()
+            .is_some_and(|path| self.links.contains_key(path) || self.listed.contains_key(path));
+        // A link may lead through any entry, and to any file.
+        if was_link || is_target && !is_file || self.has_links && !was_file && !is_target {
+            return None;
+        }
+        if let Some(path) = path.filter(|path| is_manifest(path) && !is_hidden(path)) {
+            if is_file {
+                self.files.insert(path.clone());
+            } else {
+                self.files.remove(&path);
+            }
+            changed.push(path);
+        }
+        Some(changed)
+    }
+
     /// Adds the files below `directory`, unless they were added by another path to it.
     fn add_directory(
         &mut self,
@@ -89,36 +150,63 @@ impl ManifestFiles {
         entered: &mut HashSet<PathBuf>,
     ) -> Result<(), ManifestError> {
         let at = |error: io::Error| ManifestError::new(directory, &error);
-        if !entered.insert(fs::canonicalize(directory).map_err(at)?) {
+        let canonical = fs::canonicalize(directory).map_err(at)?;
+        if !entered.insert(canonical.clone()) {
             return Ok(());
         }
-        self.directories.insert(directory.to_owned());
-        let mut paths = Vec::new();
+        self.directories.insert(canonical.clone());
+        self.paths.insert(canonical.clone(), directory.to_owned());
+        self.listed.insert(directory.to_owned(), canonical);
+        let mut entries = Vec::new();
         for entry in fs::read_dir(directory).map_err(at)? {
-            paths.push(entry.map_err(at)?.path());
+            let entry = entry.map_err(at)?;
+            if !is_hidden(&entry.path()) {
+                entries.push((entry.path(), entry.file_type().map_err(at)?));
+            }
         }
-        paths.sort();
-        for path in paths {
-            if is_hidden(&path) {
-                continue;
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (path, type_) in entries {
+            if type_.is_symlink() {
+                self.add_linked_entry(path, entered)?;
+            } else {
+                self.add_entry(path, type_, entered)?;
             }
-            let metadata = match fs::metadata(&path) {
-                Ok(metadata) => metadata,
-                Err(error) if is_absent(&error) => {
-                    self.add_dangling_link(&path);
-                    continue;
-                }
-                Err(error) => return Err(ManifestError::new(&path, &error)),
-            };
-            if metadata.is_dir() {
-                self.add_directory(&path, entered)?;
-            } else if metadata.is_file() && is_manifest(&path) {
-                self.add_file(path);
-            } else if is_manifest(&path) {
-                // Reading a pipe or a device may never end.
-                let reason = not_a_file(metadata.file_type());
-                self.unusable.push(ManifestError::new(&path, &reason));
-            }
+        }
+        Ok(())
+    }
+
+    /// Adds the target of a symbolic link in a directory.
+    fn add_linked_entry(
+        &mut self,
+        link: PathBuf,
+        entered: &mut HashSet<PathBuf>,
+    ) -> Result<(), ManifestError> {
+        self.has_links = true;
+        match fs::metadata(&link) {
+            Ok(metadata) if metadata.is_file() && is_manifest(&link) => self.add_link(link),
+            Ok(metadata) => self.add_entry(link, metadata.file_type(), entered)?,
+            Err(error) if is_absent(&error) => self.add_dangling_link(&link),
+            Err(error) => return Err(ManifestError::new(&link, &error)),
+        }
+        Ok(())
+    }
+
+    /// Adds an entry of a directory. The type is that of the entry, or of the target if the entry
+    /// is a link: the directory has it, so that no file has to be looked up.
+    fn add_entry(
+        &mut self,
+        path: PathBuf,
+        type_: FileType,
+        entered: &mut HashSet<PathBuf>,
+    ) -> Result<(), ManifestError> {
+        if type_.is_dir() {
+            self.add_directory(&path, entered)?;
+        } else if type_.is_file() && is_manifest(&path) {
+            self.files.insert(path);
+        } else if is_manifest(&path) {
+            // Reading a pipe or a device may never end.
+            let reason = not_a_file(type_);
+            self.unusable.push(ManifestError::new(&path, &reason));
         }
         Ok(())
     }
@@ -139,10 +227,14 @@ impl ManifestFiles {
         }
     }
 
-    fn add_file(&mut self, file: PathBuf) {
+    /// Adds a file that may be a link.
+    fn add_link(&mut self, file: PathBuf) {
         // A write in place to the target of a link is seen only in the directory of the target.
         if let Ok(target) = fs::canonicalize(&file) {
-            self.add_parent_to_watch(&target);
+            self.directories.extend(target.parent().map(Path::to_owned));
+            let links = self.targets.entry(target.clone()).or_default();
+            links.push(file.clone());
+            self.links.insert(file.clone(), target);
         }
         self.files.insert(file);
     }
@@ -153,18 +245,16 @@ impl ManifestFiles {
         let Ok(root) = fs::canonicalize(path) else {
             return true;
         };
-        let mut targets = self
-            .files
-            .iter()
-            .filter_map(|file| fs::canonicalize(file).ok());
-        targets.any(|target| !target.starts_with(&root))
+        let mut canonical = self.links.values().chain(self.listed.values());
+        canonical.any(|canonical| !canonical.starts_with(&root))
     }
+}
 
-    fn add_parent_to_watch(&mut self, path: &Path) {
-        if let Some(parent) = path.parent() {
-            self.directories.insert(parent.to_owned());
-        }
-    }
+/// Returns the path below the canonical path of its parent.
+fn below_canonical_parent(path: &Path) -> PathBuf {
+    let canonical = path.parent().map(fs::canonicalize).and_then(Result::ok);
+    let in_parent = canonical.zip(path.file_name());
+    in_parent.map_or_else(|| path.to_owned(), |(parent, name)| parent.join(name))
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -315,5 +405,46 @@ mod tests {
             ]
         );
         assert!(check_path(&at("e.yaml")).is_err());
+    }
+
+    #[test]
+    fn an_entry_that_may_lead_to_any_file_needs_a_new_list() {
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name);
+        fs::create_dir_all(at("m/sub")).unwrap();
+        for name in ["m/a.yaml", "m/sub/b.yaml", "m/c.txt", "m/.d.yaml", "e.yaml"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let mut found = find(&at("m")).unwrap();
+        let files = |names: &[&str]| Some(names.iter().map(|name| at(name)).collect::<Vec<_>>());
+        let mut update = |name: &str| found.update(&at(name));
+        assert_eq!(update("m/a.yaml"), files(&["m/a.yaml"]));
+        assert_eq!(update("m/sub/b.yaml"), files(&["m/sub/b.yaml"]));
+        for other in ["m/c.txt", "m/.d.yaml", "e.yaml", "m/gone.txt"] {
+            assert_eq!(update(other), files(&[]), "{other}");
+        }
+        fs::write(at("m/new.yaml"), "").unwrap();
+        assert_eq!(update("m/new.yaml"), files(&["m/new.yaml"]));
+        fs::remove_file(at("m/a.yaml")).unwrap();
+        assert_eq!(update("m/a.yaml"), files(&["m/a.yaml"]));
+        fs::create_dir(at("m/new")).unwrap();
+        symlink("../e.yaml", at("m/e.yaml")).unwrap();
+        for entry in ["m", "m/sub", "m/new", "m/e.yaml"] {
+            assert_eq!(update(entry), None, "{entry}");
+        }
+        let expected = [at("m/new.yaml"), at("m/sub/b.yaml")];
+        assert_eq!(found.files, BTreeSet::from(expected));
+
+        let mut found = find(&at("m")).unwrap();
+        let mut update = |name: &str| found.update(&at(name));
+        assert_eq!(update("e.yaml"), files(&["m/e.yaml"]));
+        assert_eq!(update("m/new.yaml"), files(&["m/new.yaml"]));
+        // Links may lead through them.
+        assert_eq!(update("m/c.txt"), None);
+        assert_eq!(update("m/gone.txt"), None);
+        fs::remove_file(at("e.yaml")).unwrap();
+        assert_eq!(update("e.yaml"), None);
+        fs::remove_file(at("m/e.yaml")).unwrap();
+        assert_eq!(update("m/e.yaml"), None);
     }
 }

@@ -3,22 +3,18 @@
 //! Separate from [`store`](super::store), which reads the files and decides what has changed,
 //! without watching or waiting.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use notify::event::{AccessKind, AccessMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::files::{ManifestError, ManifestFiles, STDIN, Siblings, find};
+use super::events::{DirectoryChanges, DirectoryWatch};
+use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::load::{ManifestErrors, load};
-use super::store::Store;
+use super::store::{Completeness, FileReading, Store};
 use super::{ManifestOptions, Manifests, Validation};
 use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
@@ -71,7 +67,7 @@ pub(crate) async fn follow(
             send(&manifests);
         }
         metrics.set_unusable_files(watched.unusable());
-        watched.changed.wait().await;
+        watched.wait().await;
     }
 }
 
@@ -145,14 +141,25 @@ fn log_error(error: &ManifestError, has_content: bool) {
     }
 }
 
+/// Logs a file that is used although a program may still be writing it.
+fn log_open_file(file: &Path) {
+    tracing::warn!(
+        file = %file.display(),
+        "a manifest was modified and not closed for a long time: it is used as it is now; write a \
+         temporary file and rename it",
+    );
+}
+
 /// Watched manifests and their content.
 struct WatchedManifests {
     root: PathBuf,
     store: Store,
-    changed: Arc<ChangeSignal>,
+    /// `None` before the path was listed.
+    found: Option<ManifestFiles>,
     /// `None` if there are no notifications of changes, and the files are only polled.
-    watcher: Option<RecommendedWatcher>,
-    watched_directories: HashSet<PathBuf>,
+    watch: Option<DirectoryWatch>,
+    /// Nothing has changed since the files were read, as far as events show.
+    is_poll: bool,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
     /// The warning was logged that nothing is sent before a manifest is valid.
@@ -161,8 +168,7 @@ struct WatchedManifests {
 
 impl WatchedManifests {
     fn new(root: PathBuf) -> Self {
-        let changed = Arc::new(ChangeSignal::default());
-        let watcher = watcher(&root, Arc::clone(&changed))
+        let watch = DirectoryWatch::new()
             .inspect_err(|error| {
                 tracing::warn!(%error, "cannot watch manifests for changes; polling every minute");
             })
@@ -170,9 +176,9 @@ impl WatchedManifests {
         Self {
             root,
             store: Store::default(),
-            changed,
-            watcher,
-            watched_directories: HashSet::new(),
+            found: None,
+            watch,
+            is_poll: false,
             logged_error: None,
             has_logged_block: false,
         }
@@ -181,34 +187,101 @@ impl WatchedManifests {
     /// Reads on another thread, as large manifests take a while.
     async fn read_on_thread(mut self, path: &Path) -> Result<Self, ManifestError> {
         let reading = spawn_blocking(move || {
-            self.read();
+            self.read(Instant::now());
             self
         });
-        // Reading does not panic, so the error is a runtime that is shutting down.
+        // FileReading does not panic, so the error is a runtime that is shutting down.
         reading
             .await
             .map_err(|error| ManifestError::new(path, &error))
     }
 
-    fn read(&mut self) {
-        let found = match self.find_and_watch() {
-            Ok(found) => found,
-            Err(error) => {
-                if self.logged_error.as_ref() != Some(&error) {
-                    log_error(&error, self.store.has_content());
-                    self.logged_error = Some(error);
+    fn read(&mut self, now: Instant) {
+        let errors = match self.changed_files(now) {
+            Some(files) => self.read_files(&files, now),
+            None => match self.find_and_watch() {
+                Ok(found) => self.read_all(found, now),
+                Err(error) => {
+                    if self.logged_error.as_ref() != Some(&error) {
+                        log_error(&error, self.store.has_content());
+                        self.logged_error = Some(error);
+                    }
+                    return;
                 }
-                return;
-            }
+            },
         };
-        self.logged_error = None;
-        for error in self.store.reread(&found) {
+        for error in errors {
             log_error(&error, self.store.has_content_of(&error.file));
         }
         if self.store.is_blocked() && !self.has_logged_block {
             self.has_logged_block = true;
             tracing::warn!("no rules are written until a manifest is valid");
         }
+    }
+
+    /// Returns the files that may have changed. Returns `None` if all have to be listed.
+    fn changed_files(&mut self, now: Instant) -> Option<BTreeSet<PathBuf>> {
+        let watch = self.watch.as_mut()?;
+        let expired = watch.take_expired(now);
+        let taken = watch.take_changes();
+        if self.is_poll || watch.is_partial() || self.logged_error.is_some() {
+            return None;
+        }
+        let (DirectoryChanges::Entries(entries), Some(found)) = (taken, &mut self.found) else {
+            return None;
+        };
+        let mut changed = BTreeSet::new();
+        for entry in expired {
+            let files = found.update(&entry)?;
+            for file in &files {
+                log_open_file(file);
+            }
+            changed.extend(files);
+        }
+        for entry in entries {
+            changed.extend(found.update(&entry)?);
+        }
+        Some(changed)
+    }
+
+    fn read_all(&mut self, found: ManifestFiles, now: Instant) -> Vec<ManifestError> {
+        self.logged_error = None;
+        let has_events = self.watch.as_ref().is_some_and(|watch| !watch.is_partial());
+        let completeness = if has_events && !self.is_poll {
+            Completeness::Reported
+        } else {
+            Completeness::Settled
+        };
+        let watch = &mut self.watch;
+        let reading = FileReading {
+            now,
+            completeness,
+            is_incomplete: &mut |file| is_incomplete(watch, &found, file, now),
+        };
+        let errors = self.store.reread(&found, reading);
+        self.found = Some(found);
+        errors
+    }
+
+    fn read_files(&mut self, files: &BTreeSet<PathBuf>, now: Instant) -> Vec<ManifestError> {
+        let Some(found) = &self.found else {
+            return Vec::new();
+        };
+        let watch = &mut self.watch;
+        let mut reading = FileReading {
+            now,
+            completeness: Completeness::Reported,
+            is_incomplete: &mut |file| is_incomplete(watch, found, file, now),
+        };
+        let mut errors = Vec::new();
+        for file in files {
+            if found.files.contains(file) {
+                errors.extend(self.store.reread_file(file, &mut reading));
+            } else {
+                self.store.remove_file(file);
+            }
+        }
+        errors
     }
 
     /// Returns the number of files that cannot be used now. The path itself counts as one more
@@ -221,66 +294,51 @@ impl WatchedManifests {
     /// that were not watched before, so that no change between the two steps is missed.
     fn find_and_watch(&mut self) -> Result<ManifestFiles, ManifestError> {
         let mut found = find(&self.root)?;
-        while self.watch(&found) {
+        while self.watch.as_mut().is_some_and(|watch| watch.watch(&found)) {
             found = find(&self.root)?;
         }
         Ok(found)
     }
 
-    /// Watches all directories. Reports whether one of them was not watched before. Known ones are
-    /// watched again, as another directory may have taken their name.
-    fn watch(&mut self, found: &ManifestFiles) -> bool {
-        let are_relevant = found.siblings == Siblings::Relevant;
-        let siblings = &self.changed.are_siblings_relevant;
-        siblings.store(are_relevant, Ordering::Relaxed);
-        let Some(watcher) = &mut self.watcher else {
-            return false;
-        };
-        let mut is_new = false;
-        for directory in &found.directories {
-            let outcome = watcher.watch(directory, RecursiveMode::NonRecursive);
-            let is_first = self.watched_directories.insert(directory.clone());
-            is_new |= is_first;
-            if let (Err(error), true) = (outcome, is_first) {
-                tracing::warn!(
-                    directory = %directory.display(),
-                    %error,
-                    "cannot watch a directory of manifests for changes; polling every minute",
-                );
-            }
-        }
-        let removed = self
-            .watched_directories
-            .extract_if(|directory| !found.directories.contains(directory));
-        for directory in removed {
-            // Fails if the directory was deleted, and then there is no watch to remove.
-            let _ = watcher.unwatch(&directory);
-        }
-        is_new
-    }
-}
-
-/// Notification that files may have changed.
-#[derive(Default)]
-struct ChangeSignal {
-    notify: Notify,
-    /// [`Siblings::Relevant`] for the root.
-    are_siblings_relevant: AtomicBool,
-}
-
-impl ChangeSignal {
     /// Waits for a change, and then until none has followed for [`QUIET_TIME`]. Without a change,
     /// waits for [`POLL_INTERVAL`].
-    async fn wait(&self) {
-        if timeout(POLL_INTERVAL, self.notify.notified())
-            .await
-            .is_err()
-        {
-            return;
+    async fn wait(&mut self) {
+        let poll = self.store.settle_time().unwrap_or(POLL_INTERVAL);
+        let Some(watch) = &mut self.watch else {
+            self.is_poll = true;
+            return sleep(poll).await;
+        };
+        let start = Instant::now();
+        self.is_poll = false;
+        while !watch.has_changes() {
+            let deadline = watch.deadline();
+            let end = deadline.map_or(start + poll, |deadline| deadline.min(start + poll));
+            if timeout_at(end, watch.next()).await.is_err() {
+                self.is_poll = deadline != Some(end);
+                return;
+            }
         }
-        let quiet = async { while timeout(QUIET_TIME, self.notify.notified()).await.is_ok() {} };
+        let quiet = async {
+            let mut last = Instant::now();
+            while let Ok(is_change) = timeout_at(last + QUIET_TIME, watch.next()).await {
+                if is_change {
+                    last = Instant::now();
+                }
+            }
+        };
         let _ = timeout(MAX_QUIET_WAIT, quiet).await;
     }
+}
+
+/// Reports whether a program is writing a file, as far as events show.
+fn is_incomplete(
+    watch: &mut Option<DirectoryWatch>,
+    found: &ManifestFiles,
+    file: &Path,
+    now: Instant,
+) -> bool {
+    let watch = watch.as_mut().zip(found.canonical(file));
+    watch.is_some_and(|(watch, file)| watch.is_incomplete(&file, now))
 }
 
 /// Time without a change after which files are read: more than an editor or `cp` takes between two
@@ -293,43 +351,3 @@ const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
 
 /// Interval of polling, for file systems without notifications, like NFS.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
-
-fn watcher(root: &Path, changed: Arc<ChangeSignal>) -> notify::Result<RecommendedWatcher> {
-    let root = root.to_owned();
-    notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let siblings = if changed.are_siblings_relevant.load(Ordering::Relaxed) {
-            Siblings::Relevant
-        } else {
-            Siblings::Ignored
-        };
-        // After an error the files are read as well: events may be lost.
-        if event.is_ok_and(|event| !is_relevant(&event, &root, siblings)) {
-            return;
-        }
-        changed.notify.notify_one();
-    })
-}
-
-/// Reports whether the event may mean that manifests changed. That a program opens or reads a file
-/// means nothing, unlike the end of writing.
-///
-/// The parent directory of the root is watched because a file is often replaced by renaming, and
-/// because the kubelet updates a mounted `ConfigMap` by replacing the symbolic link `..data` next
-/// to its files. With [`Siblings::Ignored`], other entries of that directory count only if their
-/// name begins with `..`, in case the root leads through `..data` now and was not found again yet.
-fn is_relevant(event: &Event, root: &Path, siblings: Siblings) -> bool {
-    const WRITTEN: AccessKind = AccessKind::Close(AccessMode::Write);
-
-    if matches!(event.kind, EventKind::Access(kind) if kind != WRITTEN) {
-        return false;
-    }
-    if siblings == Siblings::Relevant {
-        return true;
-    }
-    let is_ignored = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-        let is_sibling = path != root && path.parent() == root.parent();
-        is_sibling && !name.starts_with(b"..")
-    };
-    event.paths.is_empty() || !event.paths.iter().all(is_ignored)
-}

@@ -57,6 +57,9 @@ impl PatchFiles {
 
     /// Returns an error if the file is a patch.
     pub(super) fn check(&self, file: &Path) -> Result<(), ManifestError> {
+        if self.kustomizations.is_empty() {
+            return Ok(());
+        }
         let Some(kustomization) = self.kustomizations.get(&normalized(file)) else {
             return Ok(());
         };

@@ -26,13 +26,16 @@
 //! Node, only the fields that the proxy reads are checked. The daemon continues to use the last
 //! valid state of an undecodable object, and the last valid content of an unusable file.
 //!
-//! Files should be replaced by renaming, as the kubelet does in mounted volumes and most editors
-//! do: a file that is written in place may be read while it is incomplete.
+//! A file that a program writes in place is incomplete until it is closed: its last content stays
+//! in use until then, as far as the kernel reports modifications. Files should be replaced by
+//! renaming, as the kubelet does in mounted volumes and most editors do: then nothing depends on
+//! these reports, and no pause of a program is too long.
 
 mod assumption;
 mod document;
 mod document_kind;
 mod endpoints;
+mod events;
 mod files;
 mod fill_in;
 mod follow;
@@ -51,6 +54,7 @@ mod raw;
 mod store;
 mod text;
 mod validation;
+mod writes;
 
 pub(crate) use assumption::{AssumedValueKind, assumption_lines};
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};

@@ -1,8 +1,11 @@
 //! Reads manifests when they may have changed, and stores the last valid content of each file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::files::{ManifestError, ManifestFiles};
 use super::kustomization::{self, PatchFiles};
@@ -25,6 +28,10 @@ pub(super) struct Store {
     is_current: bool,
     /// [`Self::changed`] has returned manifests at least once.
     has_returned: bool,
+    /// Files that programs were writing when they were read last.
+    incomplete: BTreeSet<PathBuf>,
+    /// A changed text was not used yet when all were read last.
+    is_unsettled: bool,
 }
 
 #[derive(Debug, Default)]
@@ -37,22 +44,66 @@ struct StoredFile {
     patches: Vec<PathBuf>,
     /// The file could not be read or parsed when it was read last.
     is_unusable: bool,
+    unsettled: Option<UnsettledText>,
+}
+
+/// Changed text that is not used before it has stayed the same for a while.
+#[derive(Debug, Clone, Copy)]
+struct UnsettledText {
+    hash: u64,
+    /// First time that the text was read.
+    since: Instant,
+    /// First time that the text was not the one in use.
+    first: Instant,
 }
 
 /// Result of reading a file again.
 enum FileReread {
     /// The text, or the error of reading it, is the same as last time.
     Unchanged,
+    /// A program has begun to write the file.
+    Incomplete,
+    /// The text is new, and may be incomplete.
+    Unsettled,
     /// The text is new and valid.
     Changed,
     /// The file cannot be read or parsed, and the error is new.
     Unusable(ManifestError),
 }
 
+/// Reads manifests, and decides whether a changed text is complete.
+pub(super) struct FileReading<'w> {
+    pub(super) now: Instant,
+    pub(super) completeness: Completeness,
+    /// Reports whether a program is writing the file.
+    pub(super) is_incomplete: &'w mut dyn FnMut(&Path) -> bool,
+}
+
+/// Way in which a changed text is known to be complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Completeness {
+    /// Events show which files programs are writing.
+    Reported,
+    /// There are no events of the change: a text is complete if it stays the same for
+    /// [`SETTLE_TIME`].
+    Settled,
+}
+
+/// Time for which a text stays the same if no program is writing it. Programs that pause longer are
+/// read too early; a longer time would delay all changes that are found without events.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+
+/// Maximum time until a text that never stays the same is used.
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(300);
+
 impl Store {
     /// Reads `found`, and drops all other files, except those at or below an unusable entry.
     /// Returns the errors that are new.
-    pub(super) fn reread(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
+    pub(super) fn reread(
+        &mut self,
+        found: &ManifestFiles,
+        mut reading: FileReading<'_>,
+    ) -> Vec<ManifestError> {
         let mut errors = Vec::new();
         let before = self.files.len();
         // The target of a link may be missing for a while, and with it the files below the link.
@@ -67,20 +118,61 @@ impl Store {
                 errors.push(error.clone());
             }
         }
+        self.incomplete.clear();
+        self.is_unsettled = false;
         for path in &found.files {
-            let file = self.files.entry(path.clone()).or_default();
-            match file.reread(path) {
-                FileReread::Unchanged => {}
-                FileReread::Changed => self.is_current = false,
-                // Deleted since the directory was listed: the next listing will not have it.
-                FileReread::Unusable(error) if !path.exists() => {
-                    let (file, reason) = (path.display(), &error.reason);
-                    tracing::debug!(%file, %reason, "manifest deleted while it was read");
-                }
-                FileReread::Unusable(error) => errors.push(error),
-            }
+            errors.extend(self.reread_file(path, &mut reading));
         }
         errors
+    }
+
+    /// Reads a file again. Returns its error, if it is new.
+    pub(super) fn reread_file(
+        &mut self,
+        path: &Path,
+        reading: &mut FileReading<'_>,
+    ) -> Option<ManifestError> {
+        if (reading.is_incomplete)(path) {
+            self.incomplete.insert(path.to_owned());
+            return None;
+        }
+        self.incomplete.remove(path);
+        let has_returned = self.has_returned;
+        let file = self.files.entry(path.to_owned()).or_default();
+        match file.reread(path, reading, has_returned) {
+            FileReread::Unchanged => None,
+            FileReread::Incomplete => {
+                self.incomplete.insert(path.to_owned());
+                None
+            }
+            FileReread::Unsettled => {
+                self.is_unsettled = true;
+                None
+            }
+            FileReread::Changed => {
+                self.is_current = false;
+                None
+            }
+            // Deleted since the directory was listed: the next listing will not have it.
+            FileReread::Unusable(error) if !path.exists() => {
+                let (file, reason) = (path.display(), &error.reason);
+                tracing::debug!(%file, %reason, "manifest deleted while it was read");
+                None
+            }
+            FileReread::Unusable(error) => Some(error),
+        }
+    }
+
+    /// Drops a file that was deleted.
+    pub(super) fn remove_file(&mut self, path: &Path) {
+        self.incomplete.remove(path);
+        self.is_current &= self.files.remove(path).is_none();
+    }
+
+    /// Returns after what time the files have to be read again, to find out whether changed texts
+    /// have stayed the same.
+    pub(super) fn settle_time(&self) -> Option<Duration> {
+        self.is_unsettled.then_some(SETTLE_TIME)
     }
 
     /// Reports whether objects of any file are in use.
@@ -101,11 +193,12 @@ impl Store {
         self.files.values().filter(|file| file.is_unusable).count()
     }
 
-    /// Reports whether the first list is blocked, because no file was ever valid.
+    /// Reports whether the first list is blocked, because no file was ever valid, or because a
+    /// program is writing one.
     pub(super) fn is_blocked(&self) -> bool {
+        let is_invalid = || self.files.values().all(|file| file.valid.is_none());
         !self.has_returned
-            && !self.files.is_empty()
-            && self.files.values().all(|file| file.valid.is_none())
+            && (!self.incomplete.is_empty() || !self.files.is_empty() && is_invalid())
     }
 
     /// Returns the objects of all files, if they have changed.
@@ -142,15 +235,32 @@ impl Store {
 }
 
 impl StoredFile {
-    fn reread(&mut self, path: &Path) -> FileReread {
+    fn reread(
+        &mut self,
+        path: &Path,
+        reading: &mut FileReading<'_>,
+        has_returned: bool,
+    ) -> FileReread {
         let text = bounded::read_regular_file(path, bounded::MAX_MANIFEST_BYTES);
-        let last_read = match &text {
+        let hash = match &text {
             Ok(text) => hash(text),
             Err(error) => hash(error.to_string()),
         };
-        if self.last_read.replace(last_read) == Some(last_read) {
+        if self.last_read == Some(hash) {
+            self.unsettled = None;
             return FileReread::Unchanged;
         }
+        if (reading.is_incomplete)(path) {
+            return FileReread::Incomplete;
+        }
+        let is_settled = reading.completeness == Completeness::Reported
+            // At the start, every text is new.
+            || !has_returned
+            || self.has_settled(hash, reading.now);
+        if !is_settled {
+            return FileReread::Unsettled;
+        }
+        (self.last_read, self.unsettled) = (Some(hash), None);
         let text = text.map_err(|error| ManifestError::new(path, &error));
         let parsed = text.and_then(|text| {
             let content = self.parse(&text);
@@ -167,6 +277,20 @@ impl StoredFile {
             }
             Err(error) => FileReread::Unusable(error),
         }
+    }
+
+    /// Records a text that was read. Reports whether it has stayed the same for long enough.
+    fn has_settled(&mut self, hash: u64, now: Instant) -> bool {
+        let new = UnsettledText {
+            hash,
+            since: now,
+            first: now,
+        };
+        let unsettled = self.unsettled.get_or_insert(new);
+        if unsettled.hash != hash {
+            (unsettled.hash, unsettled.since) = (hash, now);
+        }
+        now - unsettled.since >= SETTLE_TIME || now - unsettled.first >= MAX_SETTLE_TIME
     }
 
     /// Records an entry that is not a regular file. Reports whether its error is new.
@@ -202,10 +326,19 @@ mod tests {
     use super::super::files::find;
     use super::*;
 
+    fn reread(store: &mut Store, directory: &Path) -> Vec<ManifestError> {
+        let reading = FileReading {
+            now: Instant::now(),
+            completeness: Completeness::Reported,
+            is_incomplete: &mut |_| false,
+        };
+        store.reread(&find(directory).unwrap(), reading)
+    }
+
     /// Returns the Services, if they changed, after `text` became the content of file `name`.
     fn write(store: &mut Store, directory: &Path, name: &str, text: &str) -> Option<Vec<String>> {
         fs::write(directory.join(name), text).unwrap();
-        store.reread(&find(directory).unwrap());
+        reread(store, directory);
         let changed = store.changed(&ManifestOptions::new("here".into()))?;
         let names = changed.services.iter().map(|one| one.metadata.name.clone());
         Some(names.collect())
@@ -241,7 +374,7 @@ mod tests {
         let mut store = Store::default();
         let options = ManifestOptions::new("here".into());
         let mut reread = || {
-            let errors = store.reread(&find(directory.path()).unwrap());
+            let errors = reread(&mut store, directory.path());
             let changed = store.changed(&options).map(|one| one.services.len());
             (errors.len(), changed, store.unusable_files())
         };
@@ -322,8 +455,44 @@ mod tests {
             ("a: {", 1),
         ] {
             fs::write(directory.path().join("a.yaml"), text).unwrap();
-            let errors = store.reread(&find(directory.path()).unwrap());
+            let errors = reread(&mut store, directory.path());
             assert_eq!(errors.len(), reported, "{text}");
         }
+    }
+
+    /// Without events of changes, as on file systems of a network.
+    #[test]
+    fn a_text_that_no_event_was_reported_for_has_to_settle() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = Store::default();
+        let start = Instant::now();
+        let mut write = |text: &str, seconds: u64| {
+            fs::write(directory.path().join("a.yaml"), text).unwrap();
+            let reading = FileReading {
+                now: start + Duration::from_secs(seconds),
+                completeness: Completeness::Settled,
+                is_incomplete: &mut |_| false,
+            };
+            store.reread(&find(directory.path()).unwrap(), reading);
+            let changed = store.changed(&ManifestOptions::new("here".into()));
+            let services = changed.map(|manifests| manifests.services.len());
+            (services, store.settle_time().is_some())
+        };
+        let [one, two] =
+            ["a", "b"].map(|name| format!("{{kind: Service, metadata: {{name: {name}}}}}\n"));
+        let both = format!("{one}---\n{two}");
+        assert_eq!(write(&both, 0), (Some(2), false));
+        assert_eq!(write(&one, 60), (None, true));
+        assert_eq!(write(&one, 64), (None, true));
+        assert_eq!(write(&both, 65), (None, false));
+        assert_eq!(write(&one, 70), (None, true));
+        assert_eq!(write("", 74), (None, true));
+        assert_eq!(write(&one, 78), (None, true));
+        assert_eq!(write(&one, 83), (Some(1), false));
+        for second in 90..390 {
+            let text = format!("{one}# {second}");
+            assert_eq!(write(&text, second), (None, true), "{second}");
+        }
+        assert_eq!(write(&both, 390), (Some(2), false));
     }
 }
