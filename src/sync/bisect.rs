@@ -17,8 +17,8 @@ const MORE_RESTORES: u32 = 8;
 /// while no restore has succeeded.
 const NODE_FAULT_FAILURES: usize = 3;
 
-/// Number of named Services after which groups are halved even so, while no restore has succeeded:
-/// otherwise each restore would contain all of the rest.
+/// Number of named Services after which the rest of a group is halved as well, while no restore has
+/// succeeded: otherwise each restore would contain all that are left.
 const NAMED_BEFORE_HALVING: usize = 3;
 
 /// State of one bisection. Groups are never empty.
@@ -26,9 +26,10 @@ const NAMED_BEFORE_HALVING: usize = 3;
 pub(super) struct Bisection {
     /// Groups that are neither applied nor found to fail, each sorted by namespace.
     groups: Vec<Vec<ServiceName>>,
-    /// Number of failed restores by namespace, of groups of a single one or with a named Service.
+    /// Number of failed restores of groups within a namespace, or that named one of its Services.
     failures: BTreeMap<Box<str>, u32>,
-    /// Number of restores allowed while none has succeeded.
+    /// Number of restores allowed while none has succeeded, and how many of them are left.
+    restores_allowed: u32,
     restores_left: u32,
     /// Number of Services found to fail.
     failing: usize,
@@ -42,15 +43,21 @@ impl Bisection {
     /// Starts a bisection with all of `names` in one group. They are sorted, those with the most
     /// rules last.
     pub(super) fn new(mut names: Vec<ServiceName>) -> Self {
-        let halvings = names.len().checked_ilog2().map_or(0, |log| log + 1);
         // Keeps the order within each namespace.
         names.sort_by(|one, other| one.namespace().cmp(other.namespace()));
-        let mut bisection = Self {
-            restores_left: 2 * halvings + MORE_RESTORES,
-            ..Self::default()
-        };
+        let mut bisection = Self::default();
         bisection.add(names);
+        bisection.begin_part();
         bisection
+    }
+
+    /// Begins a part of the search, in which it has to be shown again that the node can restore
+    /// rules.
+    pub(super) fn begin_part(&mut self) {
+        let halvings = self.unresolved().count().checked_ilog2();
+        self.restores_allowed = 2 * halvings.map_or(0, |log| log + 1) + MORE_RESTORES;
+        self.restores_left = self.restores_allowed;
+        (self.failing, self.failed_singly, self.has_succeeded) = (0, 0, false);
     }
 
     /// Returns the group to restore next; `None` if none is left, or if it has to be known first
@@ -106,15 +113,15 @@ impl Bisection {
         Some(failing)
     }
 
-    /// Reports whether it has to be known if the node is at fault, before a Service counts as the
-    /// cause: some failed or are left, and no restore has succeeded.
+    /// Reports whether a Service may count as the cause only after a restore of other rules
+    /// succeeded: some failed or are left, and no restore has succeeded.
     pub(super) fn needs_proof(&self) -> bool {
         !self.has_succeeded && (self.failing > 0 || !self.groups.is_empty())
     }
 
-    /// Reports whether the node counts as the cause if the kernel has no rules of Services, so that
-    /// it may be unable to restore any: several Services failed in any way, because a kernel that
-    /// lacks a module rejects a line of each, or some are left.
+    /// Reports whether the node counts as the cause if the kernel has no rules of Services: no
+    /// restore succeeded, and several Services failed in any way, or some are left. A kernel that
+    /// lacks a module may reject a line of each.
     pub(super) fn is_node_fault(&self) -> bool {
         self.needs_proof() && (self.failing >= NODE_FAULT_FAILURES || !self.groups.is_empty())
     }
@@ -141,22 +148,25 @@ impl Bisection {
         }
     }
 
-    /// Adds the groups of another bisection. `other` is newer, and its evidence about the node
-    /// counts.
-    pub(super) fn append(&mut self, other: Self) {
-        self.groups.extend(other.groups);
-        for (namespace, failures) in other.failures {
+    /// Adds the groups of an earlier search.
+    pub(super) fn append(&mut self, earlier: Self) {
+        self.groups.extend(earlier.groups);
+        for (namespace, failures) in earlier.failures {
             *self.failures.entry(namespace).or_default() += failures;
         }
-        self.has_succeeded = other.has_succeeded;
     }
 
-    /// Returns the order in which a group is restored.
-    fn rank(&self, index: usize) -> (u32, std::cmp::Reverse<usize>) {
+    /// Returns the order in which a group is restored: the lowest comes first.
+    fn rank(&self, index: usize) -> (u32, usize) {
         let group = self.groups.get(index).map_or(&[][..], Vec::as_slice);
+        if !self.has_succeeded && self.restores_left < self.restores_allowed / 2 {
+            return (0, group.len());
+        }
         let failures = only_namespace(group).and_then(|namespace| self.failures.get(namespace));
-        let failures = failures.copied().unwrap_or_default();
-        (failures, std::cmp::Reverse(group.len()))
+        (
+            failures.copied().unwrap_or_default(),
+            usize::MAX - group.len(),
+        )
     }
 
     /// Splits a group in two of about the same size; one of several namespaces between two of them.

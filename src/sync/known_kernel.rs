@@ -4,9 +4,10 @@
 //! If a restore or an adoption succeeded before (`SyncHistory::has_applied`), the suspects are the
 //! dirty Services, rendered as last applied. What differs from the rules in the kernel is written;
 //! a full restore follows only if these cannot be read or compared: it may be what failed, for
-//! example for lack of memory.
+//! example for lack of memory. A Service that did not change is quarantined if that restore names a
+//! line of it. If the restore still fails, Services in quarantine lose their endpoints.
 //!
-//! Otherwise a Service has no last applied state:
+//! If that does not help, or no Service has a last applied state:
 //!
 //! 1. While the failure names a line of a Service, this Service is quarantined, and the full
 //!    restore is tried again.
@@ -14,27 +15,30 @@
 //!    them.
 //! 3. If these rules cannot be adopted, the suspects are the Services with the most rules. A full
 //!    restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
-//!    Services are suspects.
+//!    Services are suspects. Otherwise the search ends with a fault of the node.
 
 use std::collections::BTreeSet;
 
 use super::bisect::Bisection;
 use super::kernel_state::ReadScope;
 use super::outcome::{Baseline, Failure, NodeFault, SearchResult};
-use super::quarantine::QuarantineCause;
+use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
 use super::trial_restore::{NamedService, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, Services};
 use crate::render::{DeclineReason, Options};
 
-/// Maximum number of Services that are quarantined because a restore of all names their lines, each
-/// followed by another such restore.
+/// Maximum number of Services that are quarantined because a full restore rejected one of their
+/// lines; another such restore follows each.
 const MOST_NAMED_LINES: usize = 4;
 
 /// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
 /// adopted: a Service whose rules take too long or too much memory is among them.
 const HEAVIEST: usize = 16;
+
+/// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
+const MOST_PROOFS: usize = 2;
 
 /// Result of an adoption of the rules in the kernel by a search.
 enum AdoptionResult {
@@ -67,7 +71,8 @@ impl<I: Iptables> Syncer<I> {
         };
         self.hold_back(&dirty);
         let has_applied = self.history.has_applied();
-        // A rejected line of a suspect is one of its changes, which are held back.
+        // With last applied states, the change of the named Service is held back, and the caller
+        // judges it.
         let mut other = named.take_if(|_| !has_applied);
         let mut last_failure = NodeFault::default();
         for _ in 0..=MOST_NAMED_LINES {
@@ -84,11 +89,36 @@ impl<I: Iptables> Syncer<I> {
                 }
             }
         }
-        if has_applied {
+        if has_applied && self.is_node_suspected() {
             return Err(last_failure);
         }
-        let suspects = self.hold_back_without_history(options, search).await?;
+        if has_applied && self.lower_last_applied() {
+            let trial = self.restore_rendered(options, search).await?;
+            if trial.is_applied() {
+                return Ok((dirty, None));
+            }
+        }
+        let mut suspects = self.hold_back_without_history(options, search).await?;
+        suspects.extend(dirty);
         Ok((suspects, None))
+    }
+
+    /// Takes the endpoints from Services in quarantine that are rendered as last applied: after a
+    /// flush, for example, these rules have to be written again, and may be what fails. Reports
+    /// whether there were any.
+    fn lower_last_applied(&mut self) -> bool {
+        let is_last_applied =
+            |name: &&ServiceName| self.quarantine.fallback(name) == Some(Fallback::LastApplied);
+        let names: Vec<_> = self
+            .quarantine
+            .names()
+            .filter(is_last_applied)
+            .cloned()
+            .collect();
+        for name in &names {
+            self.lower_fallback(name);
+        }
+        !names.is_empty()
     }
 
     /// Returns the suspects before the first restore or adoption that succeeded.
@@ -164,7 +194,8 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<TrialResult, NodeFault> {
-        // A restore without rules of Services is cheap, and shows more than none.
+        // Without chains of Services, a full restore is cheap, and shows that the others can be
+        // written.
         let is_written = self.history.has_applied()
             && self.write_rendered_differences(options, search).await
             && self.has_service_rules();
@@ -244,24 +275,39 @@ impl<I: Iptables> Syncer<I> {
         self.applied.chains().next().is_some()
     }
 
-    /// Proves that the node can restore rules of Services: writes those of one that is neither a
-    /// suspect nor in quarantine again, or without one all rules.
+    /// Proves that the node can restore rules of Services: rewrites the chains of one that is
+    /// neither a suspect nor in quarantine, and of others if that fails: their rules may be what the
+    /// node rejects now. Without any such Service, makes a full restore.
     pub(super) async fn prove_node(
         &mut self,
         suspects: &Bisection,
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
-        let suspects: BTreeSet<&ServiceName> = suspects.unresolved().collect();
-        let (tracker, quarantine) = (&self.tracker, &self.quarantine);
-        let other = self.applied.forget_chains_of_one(|name| {
-            tracker.get(name).is_some() && !suspects.contains(name) && !quarantine.has(name)
-        });
-        match other {
-            Some(name) => self
-                .try_as_rendered(&[name], options, search)
+        let mut excluded: BTreeSet<ServiceName> = suspects.unresolved().cloned().collect();
+        let mut last_failure = None;
+        for _ in 0..MOST_PROOFS {
+            let (tracker, quarantine) = (&self.tracker, &self.quarantine);
+            let other = self.applied.forget_chains_of_one(|name| {
+                tracker.get(name).is_some() && !excluded.contains(name) && !quarantine.has(name)
+            });
+            let Some(name) = other else {
+                break;
+            };
+            let one = std::slice::from_ref(&name);
+            let proof = self
+                .try_as_rendered(one, options, search)
                 .await?
-                .or_node_fault(),
+                .or_node_fault();
+            let Err(failure) = proof else {
+                return Ok(());
+            };
+            self.ensure_kernel_known(options, search).await?;
+            last_failure = Some(failure);
+            excluded.insert(name);
+        }
+        match last_failure {
+            Some(failure) => Err(failure),
             None => self.restore_all(options, search).await,
         }
     }

@@ -24,7 +24,7 @@ pub(crate) enum SyncMode {
 }
 
 /// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed;
-/// then, if due, a search and a retry of a Service in quarantine.
+/// then, if due, one of: a search, a part of an earlier one, a retry of a Service in quarantine.
 #[derive(Debug)]
 pub struct Outcome {
     /// Attempts in order.

@@ -22,7 +22,8 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay {
 };
 
 /// Minimum interval between retries as a multiple of the duration of the last one: whatever the
-/// number of Services in quarantine, their retries take a tenth of the time at most.
+/// number of Services in quarantine, their retries take about a tenth of the time at most, those of
+/// changed Services a third.
 const RETRY_FACTOR: u32 = 10;
 
 /// Multiple that replaces [`RETRY_FACTOR`] for a Service that changed since its last retry: a
@@ -32,7 +33,7 @@ const CHANGED_FACTOR: u32 = 2;
 /// Kind of the restore failure that put a Service into quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuarantineCause {
-    /// `iptables-restore` named a rejected line, which need not belong to the Service.
+    /// `iptables-restore` named a line. It may be `COMMIT`, or one of another Service.
     Rejected,
     /// The restore failed without naming a line.
     Failed,
@@ -94,22 +95,32 @@ struct QuarantineEntry {
     retried: ServiceState,
     /// The state in the cluster differs from `retried`.
     is_changed: bool,
+    /// The Service is deleted in the cluster.
+    is_deleted: bool,
 }
 
 impl QuarantineEntry {
+    /// Returns the time of the next retry by the failures of the Service alone.
+    fn due(&self) -> Instant {
+        if self.is_deleted {
+            return self.last_retry;
+        }
+        // The failure that put the Service into quarantine counts as the first one.
+        let failures = self.failed_retries.saturating_add(1);
+        let wait = RETRY_DELAY.after(if self.is_changed { 1 } else { failures });
+        self.last_retry + wait
+    }
+
     /// Returns the time of the next retry; `last` is the last one of any Service.
     fn next_retry(&self, last: Option<LastRetry>) -> Instant {
-        let (wait, factor) = if self.is_changed {
-            (RETRY_DELAY.first, CHANGED_FACTOR)
+        let factor = if self.is_changed {
+            CHANGED_FACTOR
         } else {
-            // The failure that put the Service into quarantine counts as the first one.
-            let failures = self.failed_retries.saturating_add(1);
-            (RETRY_DELAY.after(failures), RETRY_FACTOR)
+            RETRY_FACTOR
         };
+        let last = last.filter(|_| !self.is_deleted);
         let rested = last.map(|last| last.ended + last.took.saturating_mul(factor));
-        rested
-            .into_iter()
-            .fold(self.last_retry + wait, Instant::max)
+        rested.into_iter().fold(self.due(), Instant::max)
     }
 }
 
@@ -168,6 +179,7 @@ impl Quarantine {
             last_retry: now,
             retried: without_lost(wanted),
             is_changed: false,
+            is_deleted: false,
         };
         self.entries.insert(name.clone(), entry);
         state
@@ -206,16 +218,18 @@ impl Quarantine {
     ) {
         let gone = ServiceState::default();
         for (name, entry) in &mut self.entries {
-            entry.is_changed = *wanted(name).unwrap_or(&gone) != entry.retried;
+            let wanted = wanted(name);
+            entry.is_changed = *wanted.unwrap_or(&gone) != entry.retried;
+            entry.is_deleted = wanted.is_none_or(|state| state.service.is_none());
         }
     }
 
     /// Returns the Service whose retry is due; with several, the one that was due first.
     pub(super) fn due(&self, now: Instant) -> Option<ServiceName> {
-        let entries = self.entries.iter();
-        let retries = entries.map(|(name, entry)| (entry.next_retry(self.last_retry), name));
-        let (first, name) = retries.min_by_key(|(due, _)| *due)?;
-        (first <= now).then(|| name.clone())
+        let due = self.entries.iter();
+        let due = due.filter(|(_, entry)| entry.next_retry(self.last_retry) <= now);
+        let (name, _) = due.min_by_key(|(_, entry)| entry.due())?;
+        Some(name.clone())
     }
 
     /// Returns the time of the next retry, or of the next part of a search, if there is one.
@@ -250,22 +264,25 @@ impl Quarantine {
         }
     }
 
-    /// Holds back the suspects of a search that ended `now`, after this time, and those of earlier
-    /// searches. The search continues after as long a pause: it takes half of the time at most.
+    /// Holds back the suspects that are left `now`, after trials that took this long. The search
+    /// continues after as long a pause: it takes half of the time at most.
     pub(super) fn hold_back(&mut self, suspects: Bisection, took: Duration, now: Instant) {
-        let earlier = self.held_back.take();
-        let mut all = earlier.map_or_else(Bisection::default, |held| held.suspects);
-        all.append(suspects);
-        self.held_back = (!all.is_empty()).then(|| HeldBack {
-            suspects: all,
+        self.held_back = (!suspects.is_empty()).then(|| HeldBack {
+            suspects,
             continue_at: now + took,
         });
     }
 
-    /// Takes the suspects whose search is due.
-    pub(super) fn take_suspects(&mut self, now: Instant) -> Option<Bisection> {
+    /// Takes the suspects if the next part of their search is due.
+    pub(super) fn take_due_suspects(&mut self, now: Instant) -> Option<Bisection> {
         let held_back = self.held_back.take_if(|held| held.continue_at <= now)?;
         Some(held_back.suspects)
+    }
+
+    /// Takes all suspects, for a new search.
+    pub(super) fn take_suspects(&mut self) -> Bisection {
+        let held_back = self.held_back.take();
+        held_back.map_or_else(Bisection::default, |held| held.suspects)
     }
 
     /// Returns the suspects that are held back.

@@ -9,12 +9,13 @@
 //! 1. The changes of the suspects are held back, and the kernel is brought into a
 //!    [known state](super::known_kernel) without them.
 //! 2. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
-//! 3. Before a Service counts as the cause, a restore of another one proves that the node is able
-//!    to restore rules.
+//! 3. A Service counts as the cause only if a restore of others succeeded, which proves that the
+//!    node is able to restore rules. This is not required of fewer than three on a kernel without
+//!    rules of Services.
 //!
-//! Other changes wait while trials run, so a search ends after [`LONGEST_SEARCH`]. The suspects
-//! that are left stay held back, and each later sync continues the search with some more trials,
-//! after it has applied all other changes.
+//! Other changes wait while trials run, so a search begins none after [`LONGEST_SEARCH`]. The
+//! suspects that are left stay held back, and each later sync continues the search with some more
+//! trials, after it has applied all other changes.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +24,14 @@ use super::decide::FullReason;
 use super::outcome::{Attempt, Baseline, Failure, NodeFault, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
-use super::trial_restore::{FailedTrial, NamedService, TrialResult};
+use super::trial_restore::{FailedTrial, NamedService, QuarantineSnapshot, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::Options;
 use crate::tracker::{AppliedChanges, OverrideClaims};
 
-/// Time after which a search begins no further trial: half of what others may wait, as a restore
-/// that fails comes before it.
+/// Time from the first trial of a group after which no further one begins; at least one is made.
+/// Other changes wait meanwhile.
 const LONGEST_SEARCH: Duration = Duration::from_millis(500);
 
 /// [`LONGEST_SEARCH`] before the first full restore or adoption that succeeded: suspects that are
@@ -41,7 +42,8 @@ const LONGEST_FIRST_SEARCH: Duration = Duration::from_secs(10);
 const LONGEST_PART: Duration = Duration::from_millis(250);
 
 /// Time after a search that ended with a [`NodeFault`] in which the next one has to prove first
-/// that the node can restore rules. Before the first restore that succeeded, none is made.
+/// that the node can restore rules. Before the first full restore or adoption that succeeded, no
+/// search begins in it.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
 impl<I: Iptables> Syncer<I> {
@@ -52,14 +54,12 @@ impl<I: Iptables> Syncer<I> {
         attempts: &[Attempt],
         options: &mut Options,
     ) -> Option<SearchResult> {
-        let now = (self.clock)();
         let failure = attempts.last()?.result.as_ref().err()?;
         let Failure::Restore(error, _) = failure else {
             return None;
         };
         QuarantineCause::of(error)?;
-        let is_node_suspected = self.search_after.is_some_and(|after| now < after);
-        if (is_node_suspected && !self.history.has_applied())
+        if (self.is_node_suspected() && !self.history.has_applied())
             || self.rendered_services().all().next().is_none()
         {
             return None;
@@ -71,18 +71,10 @@ impl<I: Iptables> Syncer<I> {
         let services = self.rendered_services();
         let named = failures.find_map(|failure| NamedService::of(failure, &services, options));
         match self.run_search(named, options, &mut search).await {
-            Ok(suspects) => {
-                self.search_after = None;
-                self.keep_held_back(suspects, now, &mut search);
-            }
+            Ok(()) => self.node_suspected_until = None,
             Err(fault) => {
-                search.node_fault = Some(fault);
-                self.search_after = Some((self.clock)() + AFTER_NODE_FAULT);
-                self.restore_quarantine(quarantine, &mut search);
-                if self.applied_options.is_none() {
-                    // A trial that succeeded earlier has withdrawn the request for a full sync.
-                    self.force_full(FullReason::Failed);
-                }
+                self.node_suspected_until = Some((self.clock)() + AFTER_NODE_FAULT);
+                self.end_with_node_fault(fault, quarantine, &mut search);
             }
         }
         self.release_held_back();
@@ -93,22 +85,32 @@ impl<I: Iptables> Syncer<I> {
     /// Continues an earlier search with its next trials; `None` if none is due.
     pub(super) async fn continue_search(&mut self, options: &mut Options) -> Option<SearchResult> {
         let started = (self.clock)();
-        let mut suspects = self.quarantine.take_suspects(started)?;
+        let quarantine = self.quarantine_snapshot();
+        let mut suspects = self.quarantine.take_due_suspects(started)?;
+        suspects.begin_part();
         let mut search = SearchResult::default();
         let ends = started + LONGEST_PART;
-        let mut result = self.trials(&mut suspects, ends, options, &mut search).await;
-        if result.is_ok() {
-            result = self.finish(options, &mut search).await;
+        let trials = self.run_trials(suspects, ends, options, &mut search).await;
+        if let Err(fault) = trials {
+            self.end_with_node_fault(fault, quarantine, &mut search);
         }
-        if let Err(fault) = result {
-            search.node_fault = Some(fault);
-            if self.applied_options.is_none() {
-                self.force_full(FullReason::Failed);
-            }
-        }
-        self.keep_held_back(suspects, started, &mut search);
         self.set_fallbacks(&mut search);
         Some(search)
+    }
+
+    /// Undoes what a search or a part of it changed in the quarantine.
+    fn end_with_node_fault(
+        &mut self,
+        fault: NodeFault,
+        before: QuarantineSnapshot,
+        search: &mut SearchResult,
+    ) {
+        search.node_fault = Some(fault);
+        self.restore_quarantine(before, search);
+        if self.applied_options.is_none() {
+            // A trial that succeeded earlier has withdrawn the request for a full sync.
+            self.force_full(FullReason::Failed);
+        }
     }
 
     /// Marks the Services that a search has applied, and returns all of its changes.
@@ -125,22 +127,21 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
-    /// Returns the suspects that are left.
     async fn run_search(
         &mut self,
         named: Option<NamedService>,
         options: &mut Options,
         search: &mut SearchResult,
-    ) -> Result<Bisection, NodeFault> {
-        let started = (self.clock)();
+    ) -> Result<(), NodeFault> {
+        let is_node_suspected = self.is_node_suspected();
         let longest = if self.history.has_applied() {
             LONGEST_SEARCH
         } else {
             LONGEST_FIRST_SEARCH
         };
         let (suspects, named) = self.hold_back_suspects(named, options, search).await?;
+        let started = (self.clock)();
         let mut suspects = Bisection::new(self.by_weight(suspects));
-        let is_node_suspected = self.search_after.is_some_and(|after| started < after);
         if is_node_suspected && self.has_service_rules() {
             self.prove_node(&suspects, options, search).await?;
             suspects.succeeded();
@@ -152,14 +153,37 @@ impl<I: Iptables> Syncer<I> {
         {
             self.put_in_quarantine(&failing, QuarantineCause::Rejected, error, search);
         }
-        let ends = started + longest;
+        suspects.append(self.quarantine.take_suspects());
+        self.run_trials(suspects, started + longest, options, search)
+            .await
+    }
+
+    /// Reports whether a recent search ended with a [`NodeFault`].
+    pub(super) fn is_node_suspected(&self) -> bool {
+        let now = (self.clock)();
+        self.node_suspected_until.is_some_and(|until| now < until)
+    }
+
+    /// Makes trials until `ends`, and holds back the suspects that are left.
+    async fn run_trials(
+        &mut self,
+        mut suspects: Bisection,
+        ends: Instant,
+        options: &mut Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        let started = (self.clock)();
         self.trials(&mut suspects, ends, options, search).await?;
-        let left = suspects.unresolved();
-        let left = left.filter(|name| !self.tracker.overrides().contains_key(*name));
-        // After an adoption: these changes were not held back.
-        self.hold_back(&left.cloned().collect::<Vec<_>>());
-        self.finish(options, search).await?;
-        Ok(suspects)
+        let now = (self.clock)();
+        if search.baseline == Baseline::Adopted {
+            // They were not held back so far. `finish` deletes their rules of an earlier process.
+            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
+        }
+        let took = now.saturating_duration_since(started);
+        self.quarantine.hold_back(suspects, took, now);
+        search.held_back = self.quarantine.suspects().cloned().collect();
+        search.held_back.sort_unstable();
+        self.finish(options, search).await
     }
 
     /// Restores groups of suspects until none is left, or until the first restore that ends after
@@ -237,15 +261,6 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         Ok(last_failure)
-    }
-
-    /// Holds back the suspects that are left at the end of a search, or of a part of it.
-    fn keep_held_back(&mut self, suspects: Bisection, started: Instant, search: &mut SearchResult) {
-        let now = (self.clock)();
-        let took = now.saturating_duration_since(started);
-        self.quarantine.hold_back(suspects, took, now);
-        search.held_back = self.quarantine.suspects().cloned().collect();
-        search.held_back.sort_unstable();
     }
 
     /// Notes the final forms of the Services that a search found.

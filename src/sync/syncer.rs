@@ -74,13 +74,13 @@ pub struct Syncer<I> {
     /// nfacct counters that the last full sync or adoption could create; `None` before the first
     /// one.
     pub(super) counters: Option<Counters>,
-    /// Quarantined Services.
+    /// Services in quarantine, and suspects.
     pub(super) quarantine: Quarantine,
     /// Duration of the last successful restore, full or partial.
     pub(super) restore_took: Duration,
-    /// Earliest time of the next search, after one that found no Service at fault: its restores
-    /// would only fail again.
-    pub(super) search_after: Option<Instant>,
+    /// Until then a search has to prove first that the node can restore rules, because the last one
+    /// found a fault of the node.
+    pub(super) node_suspected_until: Option<Instant>,
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -106,7 +106,7 @@ impl<I: Iptables> Syncer<I> {
             counters: None,
             quarantine: Quarantine::default(),
             restore_took: Duration::ZERO,
-            search_after: None,
+            node_suspected_until: None,
         }
     }
 
@@ -115,7 +115,8 @@ impl<I: Iptables> Syncer<I> {
         &self.iptables
     }
 
-    /// Returns the time of the next retry of a Service in quarantine, if there is one.
+    /// Returns the time of the next retry of a Service in quarantine, or of the next part of a
+    /// search, if there is one.
     pub fn next_retry(&self) -> Option<Instant> {
         self.quarantine.next_retry()
     }

@@ -123,20 +123,17 @@ impl<I: Iptables> Syncer<I> {
         }))
     }
 
-    /// Renders these Services in their last applied state until the search ends. If no restore or
-    /// adoption succeeded before, they have no rules, but keep their claims to frontends: no other
-    /// Service gets these meanwhile.
+    /// Renders these Services in their last applied state until a trial of their changes succeeds
+    /// or puts them into quarantine. Those without such a state have no rules, but keep their claims
+    /// to frontends: no other Service gets these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
-        // The frontends that no other Service gets meanwhile.
-        let claims = if has_applied {
-            OverrideClaims::Rendered
-        } else {
-            OverrideClaims::Wanted
-        };
         for name in names {
             let applied = self.tracker.last_applied(name);
-            let state = applied.filter(|_| has_applied).unwrap_or_default();
+            let (state, claims) = match applied.filter(|_| has_applied) {
+                Some(applied) => (applied, OverrideClaims::Rendered),
+                None => (ServiceState::default(), OverrideClaims::Wanted),
+            };
             self.tracker.render_as(name, state, claims);
         }
     }
@@ -175,7 +172,10 @@ impl<I: Iptables> Syncer<I> {
             .extend(before.quarantine.names().cloned());
         self.quarantine = before.quarantine;
         for (name, known) in before.overrides {
-            self.tracker.put_back(&name, known);
+            if self.tracker.overrides().get(&name) != Some(&known) {
+                self.services_to_repair.insert(name.clone());
+                self.tracker.put_back(&name, known);
+            }
         }
     }
 

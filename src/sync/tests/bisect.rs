@@ -130,6 +130,25 @@ fn services_of_other_namespaces_are_restored_before_those_of_a_failing_one() {
     }
 }
 
+/// On a kernel without rules of Services, too many failures count as a fault of the node.
+#[test]
+fn a_restore_succeeds_soon_although_services_of_all_namespaces_fail() {
+    let all = (0..1000).map(|number| {
+        ServiceName::new(
+            &format!("n{:02}", number % 40),
+            &format!("{:02}", number / 40),
+        )
+    });
+    let mut bisection = Bisection::new(all.collect());
+    let found = search(&mut bisection, |name| name.name() == "07", false);
+    assert_eq!(
+        (found.failing.len(), found.unresolved),
+        (40, 0),
+        "{found:?}"
+    );
+    assert!(!found.needs_proof);
+}
+
 #[test]
 fn a_group_is_halved_between_namespaces() {
     let name = |namespace: &str, name: &str| ServiceName::new(namespace, name);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::search::endpoint;
 use super::syncer::{now, service, synced};
 use super::*;
-use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables};
+use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
@@ -482,11 +482,9 @@ async fn a_restore_after_a_flush_that_fails_is_followed_by_one_that_reads() {
     let mut syncer = node().await;
     let before = sorted(&syncer);
     flush_nat(&mut syncer, &BTreeSet::new()).await;
-    // The restore, and the one of the search that follows.
-    for _ in 0..2 {
-        syncer.iptables().inject(Fault::Restore);
-    }
+    syncer.iptables().set_poisons(&[("KUBE", Poison::Kill)]);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    syncer.iptables().set_poisons(&[]);
     syncer.iptables().inject(Fault::Save);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);

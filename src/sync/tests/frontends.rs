@@ -150,16 +150,26 @@ async fn an_address_stays_with_its_service_while_the_winner_cannot_be_applied() 
 #[tokio::test]
 async fn a_service_that_takes_the_former_address_of_a_quarantined_one_has_it_at_once() {
     for how in WAYS {
+        let mut syncer = applied(how, [with(2, &[SHARED]), endpoint(2, 1)]).await;
+        assert_quarantined(&sync(&mut syncer, [endpoint(2, 66)]).await, &[2]);
+        assert_quarantined(&sync(&mut syncer, [with(2, &[])]).await, &[2]);
+        assert_owner(&syncer, SHARED, 2);
+        let other = [with(3, &[SHARED]), endpoint(3, 1)];
+        assert_quarantined(&sync(&mut syncer, other).await, &[2]);
+        assert_owner(&syncer, SHARED, 3);
+    }
+}
+
+#[tokio::test]
+async fn the_rules_of_a_quarantined_service_are_deleted_with_it() {
+    for how in WAYS {
+        let mut syncer = applied(how, [with(2, &[SHARED]), endpoint(2, 1)]).await;
+        assert_quarantined(&sync(&mut syncer, [endpoint(2, 66)]).await, &[2]);
         let gone = [service(2, false), without_endpoints(2)];
-        for changes in [vec![with(2, &[])], gone.to_vec()] {
-            let mut syncer = applied(how, [with(2, &[SHARED]), endpoint(2, 1)]).await;
-            assert_quarantined(&sync(&mut syncer, [endpoint(2, 66)]).await, &[2]);
-            assert_quarantined(&sync(&mut syncer, changes).await, &[2]);
-            assert_owner(&syncer, SHARED, 2);
-            let other = [with(3, &[SHARED]), endpoint(3, 1)];
-            assert_quarantined(&sync(&mut syncer, other).await, &[2]);
-            assert_owner(&syncer, SHARED, 3);
-        }
+        assert_quarantined(&sync(&mut syncer, gone).await, &[]);
+        let other = [with(3, &[SHARED]), endpoint(3, 1)];
+        assert_quarantined(&sync(&mut syncer, other).await, &[]);
+        assert_owner(&syncer, SHARED, 3);
     }
 }
 

@@ -24,7 +24,7 @@ fn ticking() -> Instant {
     START.with(|start| *start + Duration::from_millis(MILLIS.get()))
 }
 
-/// Services 1 to 12 are applied, and then the failing ones arrive with the move of 3.
+/// Services 1 to 12 are applied, and then the failing ones arrive.
 async fn with_failing(how: Poison) -> (Syncer<Fake>, Outcome) {
     let mut syncer = syncer(ticking, Vec::new());
     for number in 1..=12 {
@@ -153,8 +153,54 @@ async fn rules_are_compared_when_a_full_restore_cannot_succeed() {
     assert_eq!(outcome.attempts.len(), 2, "{outcome:?}");
     assert_eq!(outcome.quarantined, []);
     assert!(has(&syncer, "10.0.3.2:80"));
-    // Not even with a periodic full sync.
+    // A periodic full sync fails, but no rule is lost.
     syncer.force_full(FullReason::Periodic);
     sync_applied(&mut syncer).await;
     assert!(has(&syncer, "10.0.3.2:80"));
+}
+
+/// Between two parts of a search, for example for lack of memory.
+#[tokio::test]
+async fn a_node_that_can_restore_nothing_during_a_search_quarantines_none() {
+    for how in WAYS {
+        let (mut syncer, outcome) = with_failing(Poison::Commit).await;
+        let before = outcome.search.unwrap().quarantined.len();
+        assert_eq!(syncer.quarantine.names().count(), before);
+        syncer.iptables().set_poisons(&[("KUBE", how)]);
+        for _ in 0..5 {
+            wait_for_retries();
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.result(), SyncResult::Failed, "{how:?}");
+            assert_eq!(outcome.quarantined.len(), FAILING.len(), "{how:?}");
+            assert_eq!(syncer.quarantine.names().count(), before, "{how:?}");
+        }
+        syncer.iptables().set_poisons(&[]);
+        for _ in 0..100 {
+            wait_for_retries();
+            sync_applied(&mut syncer).await;
+        }
+        assert!(syncer.tracker.overrides().is_empty(), "{how:?}");
+        assert!(has(&syncer, "10.0.79.66:80") && has(&syncer, "10.0.3.1:80"));
+    }
+}
+
+/// Its rules stayed in the kernel, and can no longer be written.
+#[tokio::test]
+async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() {
+    for how in [Poison::Commit, Poison::Kill] {
+        let mut syncer = syncer(now, Vec::new());
+        for number in 1..=40 {
+            syncer.tracker.apply(service(number, true));
+            syncer.tracker.apply(endpoint(number, 1));
+        }
+        sync_applied(&mut syncer).await;
+        syncer.iptables().set_poisons(&[(POISON, how)]);
+        syncer.tracker.apply(endpoint(4, 66));
+        assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+        syncer.iptables().set_poisons(&[("10.0.4.", how)]);
+        syncer.iptables().set_rules(RuleSet::default());
+        syncer.force_full(FullReason::Flushed);
+        assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+        assert!(has(&syncer, "10.0.3.1:80") && has(&syncer, "10.0.40.1:80"));
+    }
 }

@@ -64,8 +64,9 @@ fn a_changed_service_is_tried_again_soon() {
     let changed = state(2);
     quarantine.note_changes(|_| Some(&changed));
     assert_eq!(quarantine.next_retry(), Some(at(110)));
+    // A deleted one at once: its rules are only deleted.
     quarantine.note_changes(|_| None);
-    assert_eq!(quarantine.next_retry(), Some(at(110)));
+    assert_eq!(quarantine.next_retry(), Some(at(100)));
     let same = state(1);
     quarantine.note_changes(|_| Some(&same));
     assert_eq!(quarantine.next_retry(), Some(at(120)));
@@ -135,4 +136,22 @@ fn a_lost_frontend_is_not_a_change() {
     quarantine.failed(&name("a"), lost, Duration::ZERO, zero + seconds(10));
     quarantine.note_changes(|_| Some(&is_same));
     assert_eq!(quarantine.next_retry(), Some(zero + seconds(30)));
+}
+
+#[test]
+fn each_service_is_retried_although_all_of_them_hang() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let names = ["a", "b", "c", "d"].map(name);
+    for one in &names {
+        quarantine.add(one, None, state(1), zero);
+    }
+    let mut retries = [0; 4];
+    for second in 0..6000 {
+        let now = zero + seconds(second);
+        if let Some(due) = quarantine.due(now) {
+            quarantine.failed(&due, state(1), seconds(30), now);
+            retries[names.iter().position(|one| *one == due).unwrap()] += 1;
+        }
+    }
+    assert!(retries.iter().all(|count| *count >= 4), "{retries:?}");
 }
