@@ -17,14 +17,16 @@ use http::Request;
 use http::request::Parts;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::config::{BindFailure, Config, Profiling, Serving, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
-use crate::host::{KeepApplied, PayloadHooks, PayloadLog, counted_packets, raise_open_files};
+use crate::host::{
+    KeepApplied, PayloadHooks, PayloadLog, counted_packets, max_open_files, raise_open_files,
+};
 use crate::render::Counter;
 use crate::sync::SyncMode;
 use crate::telemetry::{
@@ -45,6 +47,13 @@ pub(super) struct ProcessContext {
     /// Last payloads; `None`: no setting asks for them, so that none is copied.
     pub(super) payloads: Option<PayloadLog>,
     pub(super) stop: CancellationToken,
+}
+
+/// Returns the maximum listening sockets of health check node ports, of both families together:
+/// half of all open files. The others are for connections, which evict each other, and for the
+/// pipes of iptables programs.
+fn max_check_sockets() -> usize {
+    (max_open_files() / 2).min(Semaphore::MAX_PERMITS)
 }
 
 /// Returns the parts of health checks, and the writer of Events: only with an API server, and not
@@ -72,6 +81,7 @@ pub(super) fn health_checks(config: &Config) -> (CheckServerContext, Option<Writ
         recorder,
         node_name: config.rules.node_name.clone(),
         connection_limit: ConnectionLimit::new(MAX_CHECK_CONNECTIONS),
+        sockets: Arc::new(Semaphore::new(max_check_sockets())),
     };
     (checks, writer)
 }

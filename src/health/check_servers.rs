@@ -20,13 +20,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use futures::future::OptionFuture;
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -58,6 +60,9 @@ pub(crate) struct CheckServerContext {
     pub node_name: String,
     /// Limit of all their connections together.
     pub connection_limit: ConnectionLimit,
+    /// Permits of all their listening sockets together, so that open files are left for probes and
+    /// for the pipes of iptables programs.
+    pub sockets: Arc<Semaphore>,
 }
 
 /// Servers of one family.
@@ -222,12 +227,17 @@ impl CheckServers {
             if open.servers.contains_key(ip) {
                 continue;
             }
-            match listen_in_family(SocketAddr::new(*ip, open.port.get())) {
-                Ok(listener) => {
+            let address = SocketAddr::new(*ip, open.port.get());
+            match listen_within(&self.shared.sockets, address) {
+                Ok((listener, permit)) => {
                     let (page, limit) = (open.page.clone(), self.shared.connection_limit.clone());
                     // The server ends when its handle is dropped.
                     let never = CancellationToken::new();
                     let server = serve_within(limit, listener, move |_| page.answer(), never);
+                    let server = async move {
+                        server.await;
+                        drop(permit);
+                    };
                     let server = AbortOnDropHandle::new(tokio::spawn(server));
                     open.servers.insert(*ip, server);
                 }
@@ -291,6 +301,24 @@ impl CheckServers {
             format!("; it is also the health check port of `{other}`")
         })
     }
+}
+
+/// Listens on an address of one family, unless all sockets are in use.
+///
+/// Differs from upstream: kube-proxy listens until the process is out of open files, and then
+/// starts no program and answers no probe.
+fn listen_within(
+    sockets: &Arc<Semaphore>,
+    address: SocketAddr,
+) -> Result<(TcpListener, OwnedSemaphorePermit), ListenError> {
+    let problem =
+        "too many health check node ports for the limit of open files; raise it, then restart";
+    let permit = Arc::clone(sockets).try_acquire_owned();
+    let permit = permit.map_err(|_| ListenError {
+        address,
+        source: io::Error::other(problem),
+    })?;
+    Ok((listen_in_family(address)?, permit))
 }
 
 /// Port that could not be opened.

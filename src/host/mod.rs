@@ -29,5 +29,5 @@ pub(crate) use iptables::{
 pub(crate) use iptables::{Poison, Version};
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
-pub(crate) use resources::{raise_open_files, set_oom_score_adj, thread_cpu};
+pub(crate) use resources::{max_open_files, raise_open_files, set_oom_score_adj, thread_cpu};
 pub(crate) use sysctl::{Changed, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};

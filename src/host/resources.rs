@@ -75,6 +75,12 @@ pub(crate) fn raise_open_files() -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the maximum number of open files of this process; 1,024, as usual, if it is unknown.
+pub(crate) fn max_open_files() -> usize {
+    let soft = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
+    usize::try_from(soft).unwrap_or(usize::MAX)
+}
+
 thread_local! {
     /// CPU time of all programs that this thread has waited for.
     static CHILDREN: Cell<Duration> = const { Cell::new(Duration::ZERO) };

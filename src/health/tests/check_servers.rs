@@ -14,6 +14,11 @@ const ONE: [u8; 4] = [127, 0, 0, 1];
 const TWO: [u8; 4] = [127, 0, 0, 2];
 
 fn servers() -> (CheckServers, Writer) {
+    servers_with(100)
+}
+
+/// Servers with this number of sockets.
+fn servers_with(sockets: usize) -> (CheckServers, Writer) {
     let (recorder, writer) = recorder(Origin {
         node_name: "node1".to_owned(),
         host_name: "host1".to_owned(),
@@ -23,6 +28,7 @@ fn servers() -> (CheckServers, Writer) {
         recorder,
         node_name: "node1".to_owned(),
         connection_limit: ConnectionLimit::new(16),
+        sockets: Arc::new(Semaphore::new(sockets)),
     };
     (CheckServers::new(shared, IpFamily::V4), writer)
 }
@@ -196,4 +202,17 @@ async fn the_end_of_syncs_is_the_end_of_servers() {
     servers.run(receiver).await;
     tokio::task::yield_now().await;
     assert_eq!(who(ONE, port).await, None);
+}
+
+#[tokio::test]
+async fn ports_above_the_number_of_sockets_wait_for_one() {
+    let (mut servers, _writer) = servers_with(1);
+    let (one, two) = (free(), free());
+    let both = [("a", Some((one, 1))), ("b", Some((two, 1)))];
+    servers.take(&sync(&[ONE], &both)).await;
+    assert_eq!(who(ONE, one).await.as_deref(), Some("a 200"));
+    assert_eq!(who(ONE, two).await, None);
+    servers.take(&sync(&[ONE], &[("a", None)])).await;
+    assert_eq!(who(ONE, one).await, None);
+    assert_eq!(who(ONE, two).await.as_deref(), Some("b 200"));
 }
