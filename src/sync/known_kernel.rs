@@ -276,8 +276,8 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Proves that the node can restore rules of Services: rewrites the chains of one that is
-    /// neither a suspect nor in quarantine, and of others if that fails: their rules may be what the
-    /// node rejects now. Without any such Service, makes a full restore.
+    /// neither a suspect nor in quarantine, and if that fails of another one: the node may reject
+    /// the rules of the first one now. Without any such Service, makes a full restore.
     pub(super) async fn prove_node(
         &mut self,
         suspects: &Bisection,

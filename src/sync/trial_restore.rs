@@ -124,8 +124,8 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Renders these Services in their last applied state until a trial of their changes succeeds
-    /// or puts them into quarantine. Those without such a state have no rules, but keep their claims
-    /// to frontends: no other Service gets these meanwhile.
+    /// or puts them into quarantine. Those without such a state have no rules, but keep their
+    /// claims to frontends: no other Service gets these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
         for name in names {
