@@ -39,7 +39,7 @@ const LONGEST_SEARCH: Duration = Duration::from_millis(500);
 const LONGEST_FIRST_SEARCH: Duration = Duration::from_secs(10);
 
 /// [`LONGEST_SEARCH`] of the part of a search that a later sync makes.
-const LONGEST_PART: Duration = Duration::from_millis(250);
+const LONGEST_PART: Duration = Duration::from_millis(100);
 
 /// Time after a search that ended with a [`NodeFault`] in which the next one has to prove first
 /// that the node can restore rules. Before the first full restore or adoption that succeeded, no
