@@ -207,7 +207,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Reads the rules in the kernel and writes what differs from the rendered ones, as the first
     /// sync of a process does. Returns whether the kernel has the rendered rules.
-    async fn write_rendered_differences(
+    pub(super) async fn write_rendered_differences(
         &mut self,
         options: &Options,
         search: &mut SearchResult,

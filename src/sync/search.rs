@@ -290,13 +290,16 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Writes reject rules for newly quarantined Services without a last applied state to fall back
-    /// to. After an adoption, a full restore does that and removes stale chains.
+    /// to. After an adoption, writes all that differs, which removes stale chains as well.
     async fn finish(
         &mut self,
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         if search.baseline == Baseline::Adopted {
+            if self.write_rendered_differences(options, search).await {
+                return Ok(());
+            }
             return self.restore_all(options, search).await;
         }
         let without_endpoints = self.quarantined_without_endpoints(search);

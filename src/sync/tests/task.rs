@@ -322,9 +322,8 @@ async fn the_first_change_is_written_at_once_and_the_next_ones_after_the_gap() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_sync_is_retried_without_another_change() {
     // A partial restore that fails is a full one at once. If that fails as well, another one
-    // without the change shows whether that is the cause, and one without the largest Services.
-    // Then there is a retry, whose restore fails; but one without the change succeeds, and then the
-    // change itself.
+    // without the change shows whether that is the cause, and others without the largest Services.
+    // Then there is a retry.
     let steps = [
         (0, Listed),
         (3000, Broken),
@@ -337,9 +336,7 @@ async fn a_failed_sync_is_retried_without_another_change() {
         (3000, Comes(1)),
         (8000, Comes(2)),
     ];
-    let expected = [
-        0, 3000, 3000, 3000, 3000, 3000, 3000, 4000, 4000, 4000, 8000,
-    ];
+    let expected = [0, 3000, 3000, 3000, 3000, 3000, 3000, 3000, 4000, 8000];
     assert_eq!(restores(&steps, 9000).await, expected);
 }
 
