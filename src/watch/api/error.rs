@@ -26,6 +26,18 @@ pub enum ApiError {
         /// Message of the server.
         message: String,
     },
+    /// A watch or list has a lower resource version than the known one, which is unusable now: a
+    /// watch that resumes from it would miss everything up to it.
+    #[error(
+        "resource version went back from {known} to {received}: etcd was restored from an older \
+         backup? listing again"
+    )]
+    VersionWentBack {
+        /// Last version before.
+        known: String,
+        /// Version that the server has sent.
+        received: String,
+    },
     /// The server responded with an error, or sent an ERROR event.
     #[error("the server responded with {}: {message}", status_text(*.code, .reason))]
     Status {
@@ -91,6 +103,7 @@ impl ApiError {
             }
             Self::TimedOut(_) | Self::DeadlineExceeded(_) | Self::ProtocolError(_) => true,
             Self::Expired { .. }
+            | Self::VersionWentBack { .. }
             | Self::Connection(_)
             | Self::BodyAborted(_)
             | Self::VeryShortWatch => false,
@@ -106,6 +119,7 @@ impl ApiError {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),
             Self::Connection(_) => false,
             Self::Expired { .. }
+            | Self::VersionWentBack { .. }
             | Self::TimedOut(_)
             | Self::DeadlineExceeded(_)
             | Self::BodyAborted(_)
@@ -129,11 +143,11 @@ impl ApiError {
     }
 
     /// Returns the HTTP status, 0 for an ERROR event without one, or `None` if the server sent no
-    /// error.
+    /// error. 410 also for a version that went back: it is as unusable as an expired one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status { code, .. } => Some(*code),
-            Self::Expired { .. } => Some(GONE),
+            Self::Expired { .. } | Self::VersionWentBack { .. } => Some(GONE),
             Self::TimedOut(_)
             | Self::DeadlineExceeded(_)
             | Self::Connection(_)

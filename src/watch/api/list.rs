@@ -108,6 +108,19 @@ async fn list_with<K: Resource>(
     }
 }
 
+/// Returns the most recent resource version of a kind, from a list of at most one object: empty if
+/// the server sends none.
+pub(super) async fn current_version<K: Resource>(
+    server: &ApiClient,
+    selector: &Selector<K>,
+) -> Result<String, ApiError> {
+    let mut pages = Pages::new(server, selector, Paging::Paged);
+    pages.page_size = 1;
+    let page = pages.next().await?;
+    let PageContents { metadata, .. } = pages.split(&page)?;
+    Ok(metadata.resource_version.unwrap_or_default())
+}
+
 /// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB
 /// per object, half a megabyte. Larger pages take more memory; smaller ones take more requests,
 /// which all nodes may send at once.

@@ -30,10 +30,8 @@
 //! | 10 s | response to the first request of the client, for which others wait | others sent |
 //! | 60 s | headers of a response, and each piece of a page | failure |
 //! | 10 s | short body: of an error, of `/version`, or of the response to an object of kind Event | used as far as received |
-//! | 5 min | one page of a LIST | failure |
-//! | 10 min | all pages of a LIST | failure |
-//! | 10 s | WatchList: next initial object or final bookmark | LIST |
-//! | 5 min | WatchList: final bookmark | LIST |
+//! | 5 min, 10 min | one page of a LIST, all of its pages | failure |
+//! | 10 s, 5 min | WatchList: next initial object, final bookmark | LIST |
 //! | 60 s | one message of a watch, from its first byte | failure |
 //! | 3 min | no event of a watch | watch reopened |
 //! | 5-10 min | `timeoutSeconds` of a watch; the client itself waits 30 s longer | watch reopened |
@@ -57,7 +55,9 @@ mod proxy;
 mod rate_limit;
 mod reflector;
 mod resource;
+mod resource_version;
 mod response;
+mod resume;
 mod retry;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use super::list::{ListLimit, Pages, Paging};
 use super::log_limit::{FailureLog, UndecodableObjects, log_mass_deletion};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
+use super::resume::check_resumed;
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::SourceEvent;
@@ -141,6 +142,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let list = self.initial_events(&mut watch).await?;
             self.finish_list(next, &list).await?;
         }
+        check_resumed(self.server, self.selector, next).await?;
         self.backoff.succeeded(Instant::now());
         self.watch(watch, next).await
     }
@@ -188,9 +190,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                     let problem = "the WatchList ended before its final bookmark";
                     return Err(protocol_error(problem));
                 }
-                Err(ApiError::TimedOut(_)) => {
-                    return Err(protocol_error(NO_BOOKMARK));
-                }
+                Err(ApiError::TimedOut(_)) => return Err(protocol_error(NO_BOOKMARK)),
                 Err(error) => return Err(error),
             };
             let is_added = matches!(event, WatchEvent::Added(_));
@@ -237,9 +237,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         list: &CompletedList,
     ) -> Result<(), ApiError> {
         if !is_resumable(&list.resource_version) {
-            return Err(protocol_error(
-                "a list has no resource version to watch from",
-            ));
+            let problem = "a list has no resource version to watch from";
+            return Err(protocol_error(problem));
         }
         self.observer.on_source_event(SourceEvent::Listed).await;
         self.undecodable.end_list();
@@ -264,7 +263,10 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 // No event for three minutes, or the server ignores `timeoutSeconds`. Not a
                 // failure, since pings show that the connection works, but the server or an
                 // intermediary may have lost this watch.
-                Err(ApiError::TimedOut(_)) => break "no event for 3 min, or past timeoutSeconds",
+                Err(ApiError::TimedOut(_)) => {
+                    next.timed_out();
+                    break "no event for 3 min, or past timeoutSeconds";
+                }
                 // The connection was lost, a message cannot be used, or an ERROR event came.
                 Err(error) => return Err(error),
             };
@@ -281,7 +283,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 }
                 WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
             };
-            next.advance(&resource_version);
+            next.advance(&resource_version)?;
             is_silent = false;
             self.mark_current();
         };
@@ -363,16 +365,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let next_request = next.as_str();
         let (server, kind) = (self.server.address(), K::KIND);
         if delay == RetryDelay::None {
-            let error = error.in_full();
-            let text = "WatchList failed; falling back to LIST";
+            let (error, text) = (error.in_full(), "WatchList failed; falling back to LIST");
             tracing::warn!(server, kind, error, "{text}");
             return;
         }
         let pause = self.backoff.failed(delay, Instant::now(), fastrand::f64());
         let pause = pause.max(error.retry_after());
         if let Some(failures) = self.failures.failed(error.status()) {
-            let error = error.in_full();
-            let text = "list or watch failed; retrying, known objects stay in use meanwhile";
             tracing::warn!(
                 server,
                 kind,
@@ -380,8 +379,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 next = next_request,
                 failures,
                 ?pause,
-                error,
-                "{text}"
+                error = error.in_full(),
+                "list or watch failed; retrying, known objects stay in use meanwhile",
             );
         }
         if request == "watch" && next_request != "watch" {

@@ -11,7 +11,7 @@
 //! | LIST | no connection | LIST | backoff | unchanged |
 //! | LIST | 410 | LIST unpaged; after 3: WatchList | backoff | `failures` + 1 |
 //! | LIST | any other | LIST; after 3: WatchList | backoff | `failures` + 1 |
-//! | watch | 410 | WatchList | short once, then backoff | 0 |
+//! | watch | 410, or a version that went back | WatchList | short once, then backoff | 0 |
 //! | watch | 401, 403, 429, 502, 503, no connection | resume | backoff | unchanged |
 //! | watch | protocol error | resume; after 3: WatchList | backoff | `protocol_errors` + 1 |
 //! | watch | any other, also a very short watch | resume; after 3: WatchList | backoff | `failures` + 1 |
@@ -21,6 +21,9 @@
 //! a watch to 0, and a complete list both counters. Short is 0.8 s, and backoff is 0.8 s, doubled
 //! with each failure up to 15 s; jitter extends both to up to twice the time. `Retry-After`, at
 //! most 60 s, is the minimum of each delay but "none".
+//!
+//! A watch that resumes after a failure, except a very short watch, or after three minutes without
+//! an event has its resource version checked.
 //!
 //! Clock and jitter are arguments, so that tests cover every decision: when a server comes back,
 //! thousands of nodes decide at the same time, and a wrong decision would overload it.
@@ -46,6 +49,7 @@ use tokio::time::Instant;
 use super::error::ApiError;
 use super::list::Paging;
 use super::resource::WatchStart;
+use super::resource_version::{VersionCheck, is_older};
 
 /// Failures after which another kind of request is tried: WatchList instead of a watch that
 /// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
@@ -73,8 +77,10 @@ pub(super) enum NextRequest {
     },
     /// Watch from a resource version: events up to it were received.
     WatchFrom {
-        /// Opaque text, not a number.
+        /// Opaque text, compared only to detect that versions went back.
         resource_version: String,
+        /// Check of the version when the watch resumes.
+        check: VersionCheck,
         /// Number of failed requests since the last event, without protocol errors.
         failures: u8,
         /// Number of protocol errors since the last list. Events do not reset it: otherwise a
@@ -115,6 +121,7 @@ impl NextRequest {
     pub(super) fn listed(&mut self, resource_version: &str) {
         *self = Self::WatchFrom {
             resource_version: resource_version.to_owned(),
+            check: VersionCheck::Skip,
             failures: 0,
             protocol_errors: 0,
         };
@@ -122,7 +129,12 @@ impl NextRequest {
 
     /// Records that a watch has sent everything up to `version`. Ignores a version from which no
     /// watch can resume: an object that cannot be decoded may have none.
-    pub(super) fn advance(&mut self, version: &str) {
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::VersionWentBack`] if the version is older than the known one.
+    pub(super) fn advance(&mut self, version: &str) -> Result<(), ApiError> {
+        self.expect_not_older(version)?;
         if let Self::WatchFrom {
             resource_version,
             failures,
@@ -132,6 +144,39 @@ impl NextRequest {
         {
             version.clone_into(resource_version);
             *failures = 0;
+        }
+        Ok(())
+    }
+
+    /// Fails if `version` is older than the one from which the watch resumes.
+    ///
+    /// # Errors
+    ///
+    /// [`ApiError::VersionWentBack`].
+    pub(super) fn expect_not_older(&self, version: &str) -> Result<(), ApiError> {
+        match self {
+            Self::WatchFrom {
+                resource_version, ..
+            } if is_older(version, resource_version) => Err(ApiError::VersionWentBack {
+                known: resource_version.clone(),
+                received: version.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that a watch had no event for too long: the next one is checked.
+    pub(super) fn timed_out(&mut self) {
+        if let Self::WatchFrom { check, .. } = self {
+            *check = VersionCheck::Due;
+        }
+    }
+
+    /// Returns whether the version of a watch that has resumed is to be checked: once.
+    pub(super) fn take_version_check(&mut self) -> VersionCheck {
+        match self {
+            Self::WatchFrom { check, .. } => std::mem::replace(check, VersionCheck::Skip),
+            Self::WatchList { .. } | Self::List { .. } => VersionCheck::Skip,
         }
     }
 
@@ -172,15 +217,25 @@ impl NextRequest {
                     *self = Self::new();
                 }
             }
-            Self::WatchFrom { .. } if matches!(error, ApiError::Expired { .. }) => {
+            Self::WatchFrom { .. }
+                if matches!(
+                    error,
+                    ApiError::Expired { .. } | ApiError::VersionWentBack { .. }
+                ) =>
+            {
                 *self = Self::new();
                 return RetryDelay::ShortOnce;
             }
             Self::WatchFrom {
+                check,
                 failures,
                 protocol_errors,
                 ..
             } => {
+                // The server closed that watch itself.
+                if !matches!(error, ApiError::VeryShortWatch) {
+                    *check = VersionCheck::Due;
+                }
                 let count = match error {
                     ApiError::ProtocolError(_) => protocol_errors,
                     _ => failures,

@@ -229,7 +229,7 @@ fn invalid_surrogates_in_unused_fields_are_ignored() {
     check(
         vec![
             status(400, "Invalid"),
-            page("7", "", &objects),
+            page("3", "", &objects),
             open(&lines),
         ],
         &[
@@ -241,7 +241,7 @@ fn invalid_surrogates_in_unused_fields_are_ignored() {
             "set label",
             "undecodable ns/used",
             "listed",
-            "? watch after=7",
+            "? watch after=3",
             "set field",
             "set annotation",
             "set label",

@@ -14,6 +14,7 @@ mod pace;
 mod pipe;
 mod protobuf;
 mod raw_http;
+mod resource_version;
 mod retry;
 mod script;
 #[path = "../../../../tests/support/scripted.rs"]

@@ -219,26 +219,3 @@ fn a_watch_does_not_resume_from_version_zero() {
         ],
     );
 }
-
-/// The version of a bookmark is trusted, even an older one.
-#[test]
-fn a_watch_resumes_from_a_bookmark_of_an_older_version() {
-    check(
-        vec![
-            ends(&listed_at("5", &[event("ADDED", &service("a", "6"))])),
-            ends(&[bookmark("3")]),
-            ends(&[event("ADDED", &service("a", "6"))]),
-            open(&[]),
-        ],
-        &[
-            "? watch",
-            "listing",
-            "listed",
-            "set a",
-            "? watch after=6",
-            "? watch after=3",
-            "set a",
-            "? watch after=6",
-        ],
-    );
-}
