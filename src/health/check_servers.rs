@@ -22,30 +22,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use futures::future::OptionFuture;
-use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::check::{Check, CheckAddresses, CheckChanges, CheckPage};
+use super::check_listen::{CheckListenError, ListenRetry, listen_within};
 use super::pages::Health;
+use super::state::ServiceSummary;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{IpFamily, Port};
-use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_within};
+use crate::telemetry::{ConnectionLimit, HealthMetrics, ListenError, serve_within};
 
-/// First delay: a port is often in use for a moment only, by a connection or by a program that is
-/// ending.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest delay: another program listens on the port.
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Services without a socket that are logged one by one, in each family: there may be hundreds, and
+/// a metric counts them.
+const MOST_LOGGED: usize = 10;
 
 type CheckTask = (CheckServers, UnboundedReceiver<CheckChanges>);
 
@@ -63,6 +61,8 @@ pub(crate) struct CheckServerContext {
     /// Permits of all their listening sockets together, so that open files are left for probes and
     /// for the pipes of iptables programs.
     pub sockets: Arc<Semaphore>,
+    /// Metrics that count the Services without such a permit.
+    pub metrics: HealthMetrics,
 }
 
 /// Servers of one family.
@@ -74,6 +74,8 @@ pub(crate) struct CheckServers {
     open: BTreeMap<ServiceName, OpenCheck>,
     /// Checks of which an address is not open.
     failing: BTreeMap<ServiceName, ListenRetry>,
+    /// Those of them that failed because all sockets are in use.
+    over_limit: BTreeSet<ServiceName>,
 }
 
 /// Health check node port of one Service, with its servers.
@@ -87,13 +89,16 @@ struct OpenCheck {
 impl CheckServers {
     /// Returns a set without servers.
     pub(crate) fn new(shared: CheckServerContext, family: IpFamily) -> Self {
-        Self {
+        let servers = Self {
             shared,
             family,
             addresses: BTreeSet::new(),
             open: BTreeMap::new(),
             failing: BTreeMap::new(),
-        }
+            over_limit: BTreeSet::new(),
+        };
+        servers.report();
+        servers
     }
 
     /// Runs the servers on a thread of their own until there are no further syncs, then closes
@@ -183,6 +188,7 @@ impl CheckServers {
             if self.open.get(name).is_some_and(|o| Some(o.port) != port) {
                 debug!(family = %self.family, service = %name, "closing the health check node port");
                 self.failing.remove(name);
+                self.over_limit.remove(name);
                 let open = self.open.remove(name).map(|open| open.servers);
                 closing.extend(open.into_iter().flat_map(BTreeMap::into_values));
             }
@@ -215,10 +221,23 @@ impl CheckServers {
                 Err(error) => self.failed(name, &error),
             }
         }
+        self.report();
+    }
+
+    /// Reports the Services for which no socket is left. The process stays healthy: a restart would
+    /// not help, and all rules are up to date.
+    fn report(&self) {
+        let services = ServiceSummary::new(self.over_limit.iter());
+        self.shared
+            .metrics
+            .checks_over_limit(self.family, services.count);
+        self.shared
+            .health
+            .update(|health| health.checks_over_limit(self.family, services));
     }
 
     /// Opens the addresses that a Service lacks; returns the first failure.
-    fn open_missing(&mut self, name: &ServiceName) -> Result<(), ListenError> {
+    fn open_missing(&mut self, name: &ServiceName) -> Result<(), CheckListenError> {
         let Some(open) = self.open.get_mut(name) else {
             return Ok(());
         };
@@ -248,23 +267,76 @@ impl CheckServers {
     }
 
     fn opened(&mut self, name: &ServiceName) {
-        if self.failing.remove(name).is_some() {
-            info!(family = %self.family, service = %name, "health check node port is served now");
+        if self.failing.remove(name).is_none() {
+            return;
+        }
+        let was_over_limit = self.over_limit.remove(name);
+        let family = self.family;
+        if was_over_limit && self.over_limit.len() >= MOST_LOGGED {
+            debug!(%family, service = %name, "health check node port is served now");
+        } else {
+            info!(%family, service = %name, "health check node port is served now");
         }
     }
 
-    fn failed(&mut self, name: ServiceName, error: &ListenError) {
-        let now = Instant::now();
-        if let Some(retry) = self.failing.get_mut(&name) {
-            retry.failed(now);
-            return;
-        }
+    /// Notes a failure; logs it unless the last attempt failed in the same way.
+    fn failed(&mut self, name: ServiceName, error: &CheckListenError) {
         let Some(port) = self.open.get(&name).map(|open| open.port) else {
             return;
         };
-        let holder = self.holder(&name, port);
+        let now = Instant::now();
+        let was_over_limit = self.over_limit.remove(&name);
+        let has_failed = if let Some(retry) = self.failing.get_mut(&name) {
+            retry.failed(now);
+            true
+        } else {
+            self.failing.insert(name.clone(), ListenRetry::new(now));
+            false
+        };
+        match error {
+            CheckListenError::NoSocketLeft => {
+                if !was_over_limit {
+                    self.log_over_limit(&name, port);
+                }
+                self.over_limit.insert(name);
+            }
+            CheckListenError::Listen(error) => {
+                if was_over_limit || !has_failed {
+                    self.log_failed(&name, port, error);
+                }
+            }
+        }
+    }
+
+    /// Logs that no socket is left for a Service, if few others lack one.
+    fn log_over_limit(&self, name: &ServiceName, port: Port) {
+        let family = self.family;
+        let cause = CheckListenError::NoSocketLeft;
+        match self.over_limit.len() {
+            ..MOST_LOGGED => {
+                warn!(
+                    %family, service = %name, %port,
+                    "cannot serve the health check node port: {cause}; until it is served, load \
+                     balancers may send the Service no traffic through this node; retrying. Raise \
+                     the limit, then restart"
+                );
+                self.record(name, port, &cause.to_string());
+            }
+            MOST_LOGGED => warn!(
+                %family,
+                "cannot serve further health check node ports: {cause}; their Services are not \
+                 logged. `deltaproxy_health_check_ports_over_limit` counts them"
+            ),
+            _ => {
+                debug!(%family, service = %name, %port, "cannot serve the health check node port: {cause}");
+            }
+        }
+    }
+
+    fn log_failed(&self, name: &ServiceName, port: Port, error: &ListenError) {
+        let holder = self.holder(name, port);
         let cause = format!("{error}: {}{holder}", error.source);
-        let (family, node) = (self.family, &self.shared.node_name);
+        let family = self.family;
         let remedy = match error.source.kind() {
             io::ErrorKind::AddrInUse if holder.is_empty() => {
                 ". Find the program that listens on it: `ss -ltnp`"
@@ -283,12 +355,16 @@ impl CheckServers {
             "cannot serve the health check node port: {cause}; until it is served, load balancers \
              may send the Service no traffic through this node; retrying{remedy}"
         );
+        self.record(name, port, &cause);
+    }
+
+    fn record(&self, name: &ServiceName, port: Port, cause: &str) {
+        let node = &self.shared.node_name;
         let text =
             format!("node {node} failed to start healthcheck \"{name}\" on port {port}: {cause}");
         self.shared
             .recorder
             .record(Event::CheckNotServed(name.clone(), text));
-        self.failing.insert(name, ListenRetry::new(now));
     }
 
     /// Returns the other Service that has the port, if it is known.
@@ -300,50 +376,6 @@ impl CheckServers {
         holder.map_or_else(String::new, |(other, _)| {
             format!("; it is also the health check port of `{other}`")
         })
-    }
-}
-
-/// Listens on an address of one family, unless all sockets are in use.
-///
-/// Differs from upstream: kube-proxy listens until the process is out of open files, and then
-/// starts no program and answers no probe.
-fn listen_within(
-    sockets: &Arc<Semaphore>,
-    address: SocketAddr,
-) -> Result<(TcpListener, OwnedSemaphorePermit), ListenError> {
-    let problem =
-        "too many health check node ports for the limit of open files; raise it, then restart";
-    let permit = Arc::clone(sockets).try_acquire_owned();
-    let permit = permit.map_err(|_| ListenError {
-        address,
-        source: io::Error::other(problem),
-    })?;
-    Ok((listen_in_family(address)?, permit))
-}
-
-/// Port that could not be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ListenRetry {
-    wait: Duration,
-    /// Time of the next attempt.
-    due: Instant,
-}
-
-impl ListenRetry {
-    /// Returns the state after the first failure.
-    fn new(now: Instant) -> Self {
-        Self {
-            wait: FIRST_RETRY,
-            due: now + FIRST_RETRY,
-        }
-    }
-
-    /// Notes another failure. An attempt before it was due does not make the delay longer.
-    fn failed(&mut self, now: Instant) {
-        if now >= self.due {
-            self.wait = (self.wait * 2).min(LONGEST_RETRY);
-            self.due = now + self.wait;
-        }
     }
 }
 
@@ -366,30 +398,3 @@ fn start(task: oneshot::Receiver<CheckTask>, closed: oneshot::Sender<()>) -> io:
 #[cfg(test)]
 #[path = "tests/check_servers.rs"]
 mod tests;
-
-#[cfg(test)]
-mod retry_tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn waits_double_up_to_a_minute() {
-        let start = Instant::now();
-        let mut retry = ListenRetry::new(start);
-        let mut waits = vec![(retry.due - start).as_secs()];
-        for _ in 0..8 {
-            let now = retry.due;
-            retry.failed(now);
-            waits.push((retry.due - now).as_secs());
-        }
-        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tries_between_do_not_count() {
-        let start = Instant::now();
-        let mut retry = ListenRetry::new(start);
-        let before = retry;
-        retry.failed(start + FIRST_RETRY / 2);
-        assert_eq!(retry, before);
-    }
-}

@@ -3,6 +3,7 @@
 //! No answer waits for a sync.
 
 mod check;
+mod check_listen;
 mod check_servers;
 mod pages;
 mod state;
@@ -18,6 +19,6 @@ pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]
 pub(crate) use state::FamilyReport;
 pub(crate) use state::{
-    FrontendConflicts, HealthReport, HealthState, NodeState, QuarantinedServices, UnreadableTables,
+    FrontendConflicts, HealthReport, HealthState, NodeState, ServiceSummary, UnreadableTables,
 };
 pub(crate) use watchdog::Watchdog;

@@ -17,7 +17,7 @@ use crate::telemetry::{
     HealthMetrics, ManifestMetrics, Reply, UnknownSettings, WatchAges, not_found, reply,
 };
 
-use super::{FrontendConflicts, HealthReport, HealthState, QuarantinedServices, UnreadableTables};
+use super::{FrontendConflicts, HealthReport, HealthState, ServiceSummary, UnreadableTables};
 use crate::model::LostFrontend;
 
 /// Zero time, as Go prints it.
@@ -133,12 +133,13 @@ fn body(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> 
         let updated = time(report.last_updated);
         let healthy = report.healthy;
         let unreadable = unreadable(report.unreadable);
-        let quarantined = quarantined(&report.quarantined);
+        let quarantined = services("quarantinedServices", &report.quarantined);
         let conflicts = conflicts(&report.conflicts);
+        let checks = services("healthCheckPortsOverLimit", &report.checks_over_limit);
         push(
             &mut text,
             format_args!(
-                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}{conflicts}}}"#
+                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}{conflicts}{checks}}}"#
             ),
         );
         lead = ",";
@@ -158,15 +159,15 @@ fn unreadable(tables: UnreadableTables) -> String {
     format!(r#","unreadableTables":[{}]"#, names.join(","))
 }
 
-/// Returns a key with the Services that make restores fail; empty without any.
-fn quarantined(services: &QuarantinedServices) -> String {
+/// Returns this key with Services; empty without any.
+fn services(key: &str, services: &ServiceSummary) -> String {
     if services.count == 0 {
         return String::new();
     }
     // Names of Services need no escape.
     let names = services.names.iter().map(|name| format!("\"{name}\""));
     let (count, names) = (services.count, names.collect::<Vec<_>>().join(","));
-    format!(r#","quarantinedServices":{{"count":{count},"names":[{names}]}}"#)
+    format!(r#","{key}":{{"count":{count},"names":[{names}]}}"#)
 }
 
 /// Returns a key with the frontends that several Services ask for; empty without any.

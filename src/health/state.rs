@@ -21,24 +21,24 @@ use crate::net::{IpFamily, PerFamily};
 /// Names of tables that cannot be read, in the order `filter`, `nat`, `mangle`.
 pub(crate) type UnreadableTables = [Option<&'static str>; 3];
 
-/// Maximum names of Services in quarantine that are shown.
+/// Maximum names of Services that are shown of each kind.
 const MOST_NAMES: usize = 10;
 
-/// Services whose changes are not applied, because they make restores fail.
+/// Services that something is wrong with, by number and first names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct QuarantinedServices {
+pub(crate) struct ServiceSummary {
     /// Total number.
     pub count: usize,
     /// Names of the first ten, sorted.
     pub names: Vec<ServiceName>,
 }
 
-impl QuarantinedServices {
+impl ServiceSummary {
     /// Returns the summary of sorted names.
-    pub(crate) fn new(names: &[ServiceName]) -> Self {
+    pub(crate) fn new<'a>(names: impl ExactSizeIterator<Item = &'a ServiceName>) -> Self {
         Self {
             count: names.len(),
-            names: names.iter().take(MOST_NAMES).cloned().collect(),
+            names: names.take(MOST_NAMES).cloned().collect(),
         }
     }
 }
@@ -87,9 +87,11 @@ struct FamilyHealth {
     /// The tables that the last check of the rules could not read.
     unreadable: UnreadableTables,
     /// The Services that make restores fail.
-    quarantined: QuarantinedServices,
+    quarantined: ServiceSummary,
     /// The frontends that several Services ask for.
     conflicts: FrontendConflicts,
+    /// The Services whose health check node port is not served for want of a socket.
+    checks_over_limit: ServiceSummary,
 }
 
 impl FamilyHealth {
@@ -129,9 +131,11 @@ pub(crate) struct FamilyReport {
     /// The tables that the last check of the rules could not read.
     pub unreadable: UnreadableTables,
     /// The Services that make restores fail.
-    pub quarantined: QuarantinedServices,
+    pub quarantined: ServiceSummary,
     /// The frontends that several Services ask for.
     pub conflicts: FrontendConflicts,
+    /// The Services whose health check node port is not served for want of a socket.
+    pub checks_over_limit: ServiceSummary,
 }
 
 impl HealthState {
@@ -152,7 +156,7 @@ impl HealthState {
 
     /// Notes the Services that make restores fail. All others are up to date, so the family is
     /// healthy.
-    pub(crate) fn quarantined(&mut self, family: IpFamily, services: QuarantinedServices) {
+    pub(crate) fn quarantined(&mut self, family: IpFamily, services: ServiceSummary) {
         self.families.get_mut(family).quarantined = services;
     }
 
@@ -160,6 +164,12 @@ impl HealthState {
     /// the rules of one Service.
     pub(crate) fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
         self.families.get_mut(family).conflicts = conflicts;
+    }
+
+    /// Notes the Services whose health check node port is not served for want of a socket. The
+    /// family is healthy: their rules are up to date.
+    pub(crate) fn checks_over_limit(&mut self, family: IpFamily, services: ServiceSummary) {
+        self.families.get_mut(family).checks_over_limit = services;
     }
 
     /// Drops the requests of a family whose iptables binaries were found only now, or that is
@@ -230,6 +240,7 @@ impl HealthState {
             unreadable: history.unreadable,
             quarantined: history.quarantined.clone(),
             conflicts: history.conflicts.clone(),
+            checks_over_limit: history.checks_over_limit.clone(),
         })
     }
 }

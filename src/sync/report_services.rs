@@ -10,7 +10,7 @@ use super::problems::{FoundProblem, ServiceProblem, ServiceProblems};
 use super::quarantine::Fallback;
 use super::report::Reporter;
 use crate::events::Event;
-use crate::health::QuarantinedServices;
+use crate::health::ServiceSummary;
 use crate::model::{MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
 use crate::select::MAX_SLICES;
@@ -69,7 +69,7 @@ impl Reporter {
         self.metrics
             .quarantine
             .in_quarantine(self.family, names.len());
-        let names = QuarantinedServices::new(names);
+        let names = ServiceSummary::new(names.iter());
         self.health
             .update(|health| health.quarantined(self.family, names));
     }

@@ -1,6 +1,6 @@
 //! Bodies against the recorded replies of kube-proxy v1.37.2, and the whole way over a socket.
 
-use crate::health::{FrontendConflicts, QuarantinedServices};
+use crate::health::{FrontendConflicts, ServiceSummary};
 use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -28,8 +28,9 @@ fn report(healthy: bool) -> HealthReport {
         last_updated: Some(at(START, nanos)),
         healthy,
         unreadable: [None; 3],
-        quarantined: QuarantinedServices::default(),
+        quarantined: ServiceSummary::default(),
         conflicts: FrontendConflicts::default(),
+        checks_over_limit: ServiceSummary::default(),
     };
     HealthReport {
         healthy,
@@ -68,13 +69,27 @@ fn tables_that_cannot_be_read_are_named() {
 }
 
 #[test]
+fn health_check_ports_over_the_limit_are_counted_and_named() {
+    let mut report = report(true);
+    let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
+    if let Some(family) = &mut report.families.v6 {
+        family.checks_over_limit = ServiceSummary::new(names.iter());
+    }
+    let text = body(Probe::Livez, true, &report, at(START, 0));
+    let key =
+        r#""healthy":true,"healthCheckPortsOverLimit":{"count":2,"names":["shop/a","shop/b"]}}}}"#;
+    assert!(text.ends_with(key), "{text}");
+    assert_eq!(text.matches("OverLimit").count(), 1, "{text}");
+}
+
+#[test]
 fn services_in_quarantine_are_counted_and_ten_are_named() {
     let mut report = report(true);
     let names: Vec<_> = (10..22)
         .map(|number| ServiceName::new("shop", &number.to_string()))
         .collect();
     if let Some(family) = &mut report.families.v4 {
-        family.quarantined = QuarantinedServices::new(&names);
+        family.quarantined = ServiceSummary::new(names.iter());
     }
     let text = body(Probe::Healthz, true, &report, at(START, 0));
     let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
@@ -115,8 +130,9 @@ fn what_never_was_is_left_out_or_year_one() {
         last_updated: None,
         healthy: true,
         unreadable: [None; 3],
-        quarantined: QuarantinedServices::default(),
+        quarantined: ServiceSummary::default(),
         conflicts: FrontendConflicts::default(),
+        checks_over_limit: ServiceSummary::default(),
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);

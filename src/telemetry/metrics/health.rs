@@ -1,14 +1,16 @@
-//! Metrics of the health server: its responses.
+//! Metrics of health: responses of its server, and health check node ports that are not served.
 
-use prometheus::{IntCounterVec, Registry, Result};
+use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
 
-use super::factory::MetricFactory;
+use super::factory::{FAMILY, MetricFactory, gauge};
+use crate::net::IpFamily;
 
-/// Metrics of the health server. Clones share their values.
+/// Metrics of health. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthMetrics {
     healthz: IntCounterVec,
     livez: IntCounterVec,
+    checks_over_limit: IntGaugeVec,
 }
 
 impl HealthMetrics {
@@ -25,6 +27,11 @@ impl HealthMetrics {
                 "Number of /livez responses by status code",
                 &["code"],
             )?,
+            checks_over_limit: MetricFactory::own(registry).gauges(
+                "health_check_ports_over_limit",
+                "Number of Services whose health check node port is not served because of the limit of open files",
+                FAMILY,
+            )?,
         })
     }
 
@@ -36,5 +43,12 @@ impl HealthMetrics {
     /// Counts a response of `/livez` with this status code.
     pub(crate) fn livez(&self, code: &str) {
         self.livez.with_label_values(&[code]).inc();
+    }
+
+    /// Sets the number of Services whose health check node port is not served for want of a socket.
+    pub(crate) fn checks_over_limit(&self, family: IpFamily, services: usize) {
+        self.checks_over_limit
+            .with_label_values(&[family.as_str()])
+            .set(gauge(services));
     }
 }

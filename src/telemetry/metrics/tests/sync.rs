@@ -59,6 +59,7 @@ fn used() -> Metrics {
     });
     metrics.health.healthz("200");
     metrics.health.livez("503");
+    metrics.health.checks_over_limit(v4, 600);
     metrics.watch.failed("Service");
     metrics.watch.undecodable("Node");
     metrics.watch.ages.current("Service");
@@ -193,6 +194,7 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
         "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"} 2",
         "deltaproxy_services_over_limit{ip_family=\"IPv4\",limit=\"namespace_endpoints\"} 3",
+        "deltaproxy_health_check_ports_over_limit{ip_family=\"IPv4\"} 600",
         "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
         "deltaproxy_quarantined_services{ip_family=\"IPv4\"} 2",
         "deltaproxy_quarantines_total{cause=\"refused\",ip_family=\"IPv4\"} 1",
