@@ -6,7 +6,7 @@
 //! - A Service is dirty exactly if its state differs from the last *applied* one, which the kernel
 //!   has. A change followed by its reverse leaves no Service dirty.
 //! - A slice belongs to one Service at a time, that of its label.
-//! - Only [`Tracker::mark_applied`] and [`Tracker::mark_applied_where`] make Services clean: a
+//! - Only [`Tracker::mark_applied`] and [`Tracker::mark_rendered_applied`] make Services clean: a
 //!   failed sync loses no change.
 //!
 //! # Source
