@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //!
-//! - A server with the same Service, port and address keeps running, with its connections.
+//! - A server with the same Service, port and address keeps running, with its connections. One of
+//!   all addresses of the family follows the addresses that answer.
 //! - Servers that have to go are closed, and their ports free, before others are opened.
 //!
 //! # Source
@@ -19,27 +20,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::thread;
 
 use futures::future::OptionFuture;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::check::{Check, CheckAddresses, CheckChanges, CheckPage};
-use super::check_listen::{CheckListenError, ListenRetry, listen_within};
+use super::check_listen::{CheckListenError, ListenRetry, OpenCheck};
 use super::pages::Health;
 use super::state::ServiceSummary;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{IpFamily, Port};
-use crate::telemetry::{ConnectionLimit, HealthMetrics, ListenError, serve_within};
+use crate::telemetry::{ConnectionLimit, HealthMetrics, ListenError};
 
 /// Services without a socket that are logged one by one, in each family: there may be hundreds, and
 /// a metric counts them.
@@ -70,20 +69,13 @@ pub(crate) struct CheckServerContext {
 pub(crate) struct CheckServers {
     shared: CheckServerContext,
     family: IpFamily,
-    addresses: BTreeSet<IpAddr>,
+    /// Addresses that answer; all servers follow them.
+    addresses: watch::Sender<BTreeSet<IpAddr>>,
     open: BTreeMap<ServiceName, OpenCheck>,
     /// Checks of which an address is not open.
     failing: BTreeMap<ServiceName, ListenRetry>,
     /// Those of them that failed because all sockets are in use.
     over_limit: BTreeSet<ServiceName>,
-}
-
-/// Health check node port of one Service, with its servers.
-#[derive(Debug)]
-struct OpenCheck {
-    port: Port,
-    page: CheckPage,
-    servers: BTreeMap<IpAddr, AbortOnDropHandle<()>>,
 }
 
 impl CheckServers {
@@ -92,7 +84,7 @@ impl CheckServers {
         let servers = Self {
             shared,
             family,
-            addresses: BTreeSet::new(),
+            addresses: watch::Sender::default(),
             open: BTreeMap::new(),
             failing: BTreeMap::new(),
             over_limit: BTreeSet::new(),
@@ -144,12 +136,12 @@ impl CheckServers {
         let addresses = self.addresses(&changes.addresses);
         self.close(changes, &addresses).await;
         let touched = changes.changed.iter().map(|(name, _)| name);
-        let names: BTreeSet<ServiceName> = if addresses == self.addresses {
+        let names: BTreeSet<ServiceName> = if addresses == *self.addresses.borrow() {
             touched.chain(self.failing.keys()).cloned().collect()
         } else {
             touched.chain(self.open.keys()).cloned().collect()
         };
-        self.addresses = addresses;
+        self.addresses.send_replace(addresses);
         for (name, check) in &changes.changed {
             if let Some(check) = check {
                 self.set(name, *check);
@@ -193,9 +185,10 @@ impl CheckServers {
                 closing.extend(open.into_iter().flat_map(BTreeMap::into_values));
             }
         }
-        for ip in self.addresses.difference(addresses) {
-            let servers = self.open.values_mut().map(|open| &mut open.servers);
-            closing.extend(servers.filter_map(|servers| servers.remove(ip)));
+        let before = self.addresses.borrow().clone();
+        let removed: Vec<IpAddr> = before.difference(addresses).copied().collect();
+        for open in self.open.values_mut() {
+            closing.extend(open.take_servers(&removed, addresses));
         }
         for server in closing {
             server.abort();
@@ -206,10 +199,9 @@ impl CheckServers {
 
     fn set(&mut self, name: &ServiceName, check: Check) {
         let health = &self.shared.health;
-        let open = self.open.entry(name.clone()).or_insert_with(|| OpenCheck {
-            port: check.port,
-            page: CheckPage::new(name.clone(), health.clone()),
-            servers: BTreeMap::new(),
+        let open = self.open.entry(name.clone()).or_insert_with(|| {
+            let page = CheckPage::new(name.clone(), health.clone());
+            OpenCheck::new(check.port, page)
         });
         open.page.set_endpoints(check.endpoints);
     }
@@ -238,32 +230,11 @@ impl CheckServers {
 
     /// Opens the addresses that a Service lacks; returns the first failure.
     fn open_missing(&mut self, name: &ServiceName) -> Result<(), CheckListenError> {
-        let Some(open) = self.open.get_mut(name) else {
-            return Ok(());
-        };
-        let mut result = Ok(());
-        for ip in &self.addresses {
-            if open.servers.contains_key(ip) {
-                continue;
-            }
-            let address = SocketAddr::new(*ip, open.port.get());
-            match listen_within(&self.shared.sockets, address) {
-                Ok((listener, permit)) => {
-                    let (page, limit) = (open.page.clone(), self.shared.connection_limit.clone());
-                    // The server ends when its handle is dropped.
-                    let never = CancellationToken::new();
-                    let server = serve_within(limit, listener, move |_| page.answer(), never);
-                    let server = async move {
-                        server.await;
-                        drop(permit);
-                    };
-                    let server = AbortOnDropHandle::new(tokio::spawn(server));
-                    open.servers.insert(*ip, server);
-                }
-                Err(error) => result = result.and(Err(error)),
-            }
+        let (sockets, limit) = (&self.shared.sockets, &self.shared.connection_limit);
+        match self.open.get_mut(name) {
+            Some(open) => open.open_missing(&self.addresses, sockets, limit),
+            None => Ok(()),
         }
-        result
     }
 
     fn opened(&mut self, name: &ServiceName) {

@@ -57,9 +57,12 @@ fn sync(addresses: &[[u8; 4]], changed: &[(&str, Option<(Port, usize)>)]) -> Che
     }
 }
 
-/// Who answers there, and its status; `None`: nobody listens.
+/// Who answers there, and its status; `None`: nobody listens, or closes the connection.
 async fn who(ip: [u8; 4], port: Port) -> Option<String> {
     let reply = ask((ip, port.get()).into(), "GET /").await.ok()?;
+    if reply.is_empty() {
+        return None;
+    }
     let name = reply.split("\"name\": \"").nth(1).unwrap();
     let status = reply.split(' ').nth(1).unwrap();
     Some(format!("{} {status}", name.split('"').next().unwrap()))
@@ -126,6 +129,24 @@ async fn servers_follow_the_addresses() {
     assert!(servers.addresses(&addresses).is_empty());
     servers.family = IpFamily::V6;
     assert_eq!(servers.addresses(&addresses), [others[0]].into());
+}
+
+#[tokio::test]
+async fn several_addresses_of_a_port_need_one_socket() {
+    let (mut servers, _events) = servers_with(1);
+    let port = free();
+    let three = [127, 0, 0, 3];
+    let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
+    servers.take(&start).await;
+    for (ip, expected) in [(ONE, Some("a 200")), (TWO, Some("a 200")), (three, None)] {
+        assert_eq!(who(ip, port).await.as_deref(), expected, "{ip:?}");
+    }
+    servers.take(&sync(&[TWO, three], &[])).await;
+    for (ip, expected) in [(ONE, None), (TWO, Some("a 200")), (three, Some("a 200"))] {
+        assert_eq!(who(ip, port).await.as_deref(), expected, "{ip:?}");
+    }
+    servers.take(&sync(&[], &[])).await;
+    Blocker::bind((IpAddr::from(TWO), port.get())).unwrap();
 }
 
 #[tokio::test]

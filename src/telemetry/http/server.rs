@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,27 +72,24 @@ pub(crate) async fn serve<H>(listener: TcpListener, handler: H, stop: Cancellati
 where
     H: Fn(&Parts) -> Reply,
 {
-    serve_within(
-        ConnectionLimit::new(MAX_CONNECTIONS),
-        listener,
-        handler,
-        stop,
-    )
-    .await;
+    let limit = ConnectionLimit::new(MAX_CONNECTIONS);
+    serve_within(limit, listener, |_| true, handler, stop).await;
 }
 
 /// Serves like [`serve`], with a limit of connections that several servers share: together they
-/// take no more memory and open files than that, even in a flood.
+/// take no more memory and open files than that, even in a flood. Closes connections to addresses
+/// of this node that are not `served`.
 pub(crate) async fn serve_within<H>(
     limit: ConnectionLimit,
     listener: TcpListener,
+    served: impl Fn(IpAddr) -> bool,
     handler: H,
     stop: CancellationToken,
 ) where
     H: Fn(&Parts) -> Reply,
 {
     let handler = |request: Request<Bytes>| handler(&request.into_parts().0);
-    serve_all(limit, listener, handler, stop).await;
+    serve_all(limit, listener, served, handler, stop).await;
 }
 
 /// Serves like [`serve`], for pages that read the body.
@@ -99,18 +97,14 @@ pub(crate) async fn serve_requests<H>(listener: TcpListener, handler: H, stop: C
 where
     H: Fn(Request<Bytes>) -> Reply,
 {
-    serve_all(
-        ConnectionLimit::new(MAX_CONNECTIONS),
-        listener,
-        handler,
-        stop,
-    )
-    .await;
+    let limit = ConnectionLimit::new(MAX_CONNECTIONS);
+    serve_all(limit, listener, |_| true, handler, stop).await;
 }
 
 async fn serve_all<H>(
     limit: ConnectionLimit,
     listener: TcpListener,
+    served: impl Fn(IpAddr) -> bool,
     handler: H,
     stop: CancellationToken,
 ) where
@@ -130,6 +124,9 @@ async fn serve_all<H>(
             () = &mut pause, if !pause.is_elapsed() => {}
             accepted = listener.accept(), if pause.is_elapsed() => match accepted {
                 Ok((stream, _)) => {
+                    if !stream.local_addr().is_ok_and(|address| served(address.ip())) {
+                        continue;
+                    }
                     let permit = limit.acquire();
                     connections.push(connection((stream, permit), &handler, graceful.watcher()));
                 }

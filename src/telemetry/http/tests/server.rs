@@ -136,8 +136,8 @@ async fn servers_may_share_a_connection_limit() {
         stop.cancel();
     };
     tokio::join!(
-        serve_within(limit.clone(), first, page, stop.clone()),
-        serve_within(limit, second, page, stop.clone()),
+        serve_within(limit.clone(), first, |_| true, page, stop.clone()),
+        serve_within(limit, second, |_| true, page, stop.clone()),
         client
     );
 }
