@@ -14,8 +14,9 @@
 //! 2. Then the rules in the kernel are adopted. The suspects are the Services that differ from
 //!    them.
 //! 3. If these rules cannot be adopted, the suspects are the Services with the most rules. A full
-//!    restore leaves out their rules. If that fails and the kernel has no chain of a Service, all
-//!    Services are suspects. Otherwise the search ends with a fault of the node.
+//!    restore leaves out their rules. If that fails, the suspects are the Services that have no
+//!    chain in the kernel, and then both. If that fails as well, the search ends with a fault of
+//!    the node.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +28,7 @@ use super::syncer::Syncer;
 use super::trial_restore::{NamedService, TrialResult};
 use crate::host::Iptables;
 use crate::model::{ServiceName, Services};
-use crate::render::{DeclineReason, Options};
+use crate::render::{self, DeclineReason, Options};
 
 /// Maximum number of Services that are quarantined because a full restore rejected one of their
 /// lines; another such restore follows each.
@@ -47,8 +48,8 @@ enum AdoptionResult {
     /// The rules cannot be adopted.
     Declined {
         reason: DeclineReason,
-        /// The kernel has no chain of a Service.
-        is_bare: bool,
+        /// Services that have no chain in the kernel.
+        without_chains: Vec<ServiceName>,
     },
 }
 
@@ -127,29 +128,28 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<Vec<ServiceName>, NodeFault> {
-        let is_bare = match self.adopt_kernel_rules(options).await? {
+        let without_chains = match self.adopt_kernel_rules(options).await? {
             AdoptionResult::Adopted(differing) => {
                 search.baseline = Baseline::Adopted;
                 return Ok(differing);
             }
-            AdoptionResult::Declined { is_bare, .. } => is_bare,
+            AdoptionResult::Declined { without_chains, .. } => without_chains,
         };
-        let all: Vec<_> = self
-            .tracker
-            .all()
-            .map(|(name, _)| name.clone())
-            .filter(|name| !self.tracker.overrides().contains_key(name))
-            .collect();
-        let mut heaviest = self.by_weight(all.clone());
+        let is_overridden = |name: &ServiceName| self.tracker.overrides().contains_key(name);
+        let all = self.tracker.all().map(|(name, _)| name);
+        let all = all.filter(|name| !is_overridden(name)).cloned();
+        let mut heaviest = self.by_weight(all.collect());
         let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        // A restore without any Service would delete the rules of an earlier process, if there are
-        // any.
-        let can_hold_back_all = is_bare && heaviest.len() < all.len();
-        let mut last_failure = NodeFault::default();
-        for suspects in [Some(heaviest), can_hold_back_all.then_some(all)]
-            .into_iter()
-            .flatten()
-        {
+        // A restore without them deletes no rules of an earlier process.
+        let without_chains = without_chains.into_iter();
+        let without_chains: Vec<_> = without_chains.filter(|name| !is_overridden(name)).collect();
+        let both = [heaviest.clone(), without_chains.clone()].concat();
+        let both: BTreeSet<ServiceName> = both.into_iter().collect();
+        let (mut last_failure, mut held_back) = (NodeFault::default(), Vec::new());
+        for suspects in [heaviest, without_chains, both.into_iter().collect()] {
+            for name in std::mem::take(&mut held_back) {
+                self.tracker.remove_override(&name);
+            }
             self.hold_back(&suspects);
             match self.try_all(options, search).await?.or_node_fault() {
                 Ok(()) => {
@@ -158,7 +158,7 @@ impl<I: Iptables> Syncer<I> {
                     search.applied = self.mark_applied(options);
                     return Ok(suspects);
                 }
-                Err(failure) => last_failure = failure,
+                Err(failure) => (last_failure, held_back) = (failure, suspects),
             }
         }
         Err(last_failure)
@@ -172,8 +172,13 @@ impl<I: Iptables> Syncer<I> {
         let adopted = match self.try_adopt(&mut rules, options) {
             Ok(adopted) => adopted,
             Err(reason) => {
-                let is_bare = rules.live.has_no_service_chain();
-                return Ok(AdoptionResult::Declined { reason, is_bare });
+                let services = self.rendered_services();
+                let without_chains =
+                    render::services_without_chains(&rules.live, &services, options);
+                return Ok(AdoptionResult::Declined {
+                    reason,
+                    without_chains,
+                });
             }
         };
         self.applied = adopted.applied;

@@ -138,6 +138,11 @@ impl LiveChains {
         self.read.contains(&table)
     }
 
+    /// Reports whether nat is known to have this chain.
+    pub(super) fn has_service_chain(&self, chain: ServiceChain) -> bool {
+        self.service_chains.contains(&chain)
+    }
+
     /// Reports whether nat was read and has no Service chain.
     pub(crate) fn has_no_service_chain(&self) -> bool {
         self.is_read(Table::Nat) && self.service_chains.is_empty()

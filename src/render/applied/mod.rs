@@ -15,4 +15,6 @@ pub use live::{LiveChains, LiveRules};
 pub(crate) use single_chains::DispatchRepair;
 pub(crate) use state::AppliedService;
 pub use state::{AppliedState, PayloadStats, RuleCounts};
-pub(crate) use whole_tables::{ComparedTables, DeclineReason, adopt, verify_tables};
+pub(crate) use whole_tables::{
+    ComparedTables, DeclineReason, adopt, services_without_chains, verify_tables,
+};

@@ -174,6 +174,29 @@ pub(crate) fn adopt(
     comparison.finish(live_chains)
 }
 
+/// Returns the Services that have no chain in the kernel; none if nat was not read.
+pub(crate) fn services_without_chains(
+    live: &LiveChains,
+    services: &dyn Services,
+    options: &Options,
+) -> Vec<ServiceName> {
+    if !live.is_read(Table::Nat) {
+        return Vec::new();
+    }
+    let mut rules = ServiceRules::default();
+    let mut all = Vec::new();
+    for (name, state) in services.all() {
+        service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
+        if !rules
+            .chains()
+            .any(|rendered| live.has_service_chain(rendered.chain))
+        {
+            all.push(name.clone());
+        }
+    }
+    all
+}
+
 /// Checks the filter and nat tables: that the shared chains exist, and that the rules of fixed
 /// chains and the entry jumps are those that a full restore writes.
 fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), DeclineReason> {

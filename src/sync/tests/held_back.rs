@@ -204,3 +204,34 @@ async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() 
         assert!(has(&syncer, "10.0.3.1:80") && has(&syncer, "10.0.40.1:80"));
     }
 }
+
+/// The rules of an earlier process cannot be adopted, and a small new Service fails.
+#[tokio::test]
+async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() {
+    let start = || {
+        let mut syncer = syncer(now, Vec::new());
+        for number in 1..=40 {
+            syncer.tracker.apply(service(number, true));
+            syncer.tracker.apply(endpoint(number, 1));
+        }
+        syncer
+    };
+    let mut earlier = start();
+    earlier.tracker.apply(service(10, false));
+    sync_applied(&mut earlier).await;
+    let mut kernel = earlier.iptables().rules();
+    // A chain of an old release.
+    let old = "*nat\n:KUBE-XLB-AAAAAAAAAAAAAAAA - [0:0]\nCOMMIT\n";
+    kernel.apply(old).unwrap();
+    let mut syncer = start();
+    syncer.iptables().set_rules(kernel);
+    syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
+    syncer.tracker.apply(endpoint(10, 66));
+    syncer.tracker.apply(endpoint(3, 2));
+    assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(10)]);
+    assert!(has(&syncer, "10.0.3.2:80") && has(&syncer, "10.0.40.1:80"));
+    for payload in syncer.iptables().take_payloads() {
+        let is_full = payload.contains(":KUBE-POSTROUTING");
+        assert!(!is_full || payload.contains("ns/1:p"), "{payload}");
+    }
+}
