@@ -273,13 +273,14 @@ impl Quarantine {
         });
     }
 
-    /// Takes the suspects if the next part of their search is due.
-    pub(super) fn take_due_suspects(&mut self, now: Instant) -> Option<Bisection> {
-        let held_back = self.held_back.take_if(|held| held.continue_at <= now)?;
-        Some(held_back.suspects)
+    /// Reports whether the next part of the search for suspects is due.
+    pub(super) fn is_search_due(&self, now: Instant) -> bool {
+        self.held_back
+            .as_ref()
+            .is_some_and(|held| held.continue_at <= now)
     }
 
-    /// Takes all suspects, for a new search.
+    /// Takes all suspects, to go on with their search.
     pub(super) fn take_suspects(&mut self) -> Bisection {
         let held_back = self.held_back.take();
         held_back.map_or_else(Bisection::default, |held| held.suspects)

@@ -85,8 +85,11 @@ impl<I: Iptables> Syncer<I> {
     /// Continues an earlier search with its next trials; `None` if none is due.
     pub(super) async fn continue_search(&mut self, options: &mut Options) -> Option<SearchResult> {
         let started = (self.clock)();
+        if !self.quarantine.is_search_due(started) {
+            return None;
+        }
         let quarantine = self.quarantine_snapshot();
-        let mut suspects = self.quarantine.take_due_suspects(started)?;
+        let mut suspects = self.quarantine.take_suspects();
         suspects.begin_part();
         let mut search = SearchResult::default();
         let ends = started + LONGEST_PART;
