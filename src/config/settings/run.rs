@@ -64,7 +64,7 @@ pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
             .help("Print all problems of flags and file, and exit")
             .more(
                 "Nothing is read but the file, and nothing is started: for a pipeline before a \
-                 rollout. The exit code is 64 if the daemon would not start.",
+                 rollout. The exit code is 64 if the daemon would reject it.",
             )
             .in_short_help(),
         Setting::flag("strict", Switch)
