@@ -99,6 +99,8 @@ impl<I: Iptables> Syncer<I> {
                 return Ok((dirty, None));
             }
         }
+        // Their reject rules may fail as well, and each of these restores contains them.
+        self.lower_fallbacks(search);
         let mut suspects = self.hold_back_without_history(options, search).await?;
         suspects.extend(dirty);
         Ok((suspects, None))

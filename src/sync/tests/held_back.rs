@@ -235,3 +235,26 @@ async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() 
         assert!(!is_full || payload.contains("ns/1:p"), "{payload}");
     }
 }
+
+/// As on a node without the sctp match: even their reject rules are rejected.
+#[tokio::test]
+async fn a_start_with_several_services_that_fail_in_every_form_applies_all_others() {
+    for (how, count) in [(Poison::Line, 3), (Poison::Line, 12), (Poison::Commit, 5)] {
+        let mut syncer = syncer(now, Vec::new());
+        let failing = 60..60 + count;
+        for number in (1..=40).chain(failing.clone()) {
+            syncer.tracker.apply(service(number, true));
+            syncer.tracker.apply(endpoint(number, 1));
+        }
+        let poisons: Vec<_> = failing
+            .clone()
+            .map(|number| format!("ns/{number}:p"))
+            .collect();
+        let poisons: Vec<_> = poisons.iter().map(|text| (&**text, how)).collect();
+        syncer.iptables().set_poisons(&poisons);
+        let outcome = sync_applied(&mut syncer).await;
+        let expected: Vec<_> = failing.map(name).collect();
+        assert_eq!(outcome.quarantined, expected, "{how:?} {count}");
+        assert!(has(&syncer, "10.0.1.1:80") && has(&syncer, "10.0.40.1:80"));
+    }
+}
