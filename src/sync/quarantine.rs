@@ -236,8 +236,7 @@ impl Quarantine {
     pub(super) fn next_retry(&self) -> Option<Instant> {
         let entries = self.entries.values();
         let retries = entries.map(|entry| entry.next_retry(self.last_retry));
-        let search = self.held_back.as_ref().map(|held| held.continue_at);
-        retries.chain(search).min()
+        retries.chain(self.next_part()).min()
     }
 
     /// Notes a retry that a fault of the node ended `now`: it shows nothing about the Service.
@@ -273,11 +272,9 @@ impl Quarantine {
         });
     }
 
-    /// Reports whether the next part of the search for suspects is due.
-    pub(super) fn is_search_due(&self, now: Instant) -> bool {
-        self.held_back
-            .as_ref()
-            .is_some_and(|held| held.continue_at <= now)
+    /// Returns the time of the next part of the search for suspects, if there are any.
+    pub(super) fn next_part(&self) -> Option<Instant> {
+        self.held_back.as_ref().map(|held| held.continue_at)
     }
 
     /// Takes all suspects, to go on with their search.

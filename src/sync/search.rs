@@ -84,8 +84,9 @@ impl<I: Iptables> Syncer<I> {
 
     /// Continues an earlier search with its next trials; `None` if none is due.
     pub(super) async fn continue_search(&mut self, options: &mut Options) -> Option<SearchResult> {
+        let due = self.quarantine.next_part()?;
         let started = (self.clock)();
-        if !self.quarantine.is_search_due(started) {
+        if started < due {
             return None;
         }
         let quarantine = self.quarantine_snapshot();

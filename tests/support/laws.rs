@@ -176,6 +176,10 @@ impl Play {
             self.kernel().set_rules(holding(FOREIGN).rules());
             self.syncer.force_full(FullReason::Flushed);
         }
+        // A third one in a row would look like the failure of a Service.
+        if self.kernel().has_faults() {
+            return;
+        }
         let faults = dice.pick(&[0, 0, 0, 0, 0, 0, 1, 2]);
         (0..faults).for_each(|_| self.kernel().inject(Fault::Restore));
         if dice.chance(3) {

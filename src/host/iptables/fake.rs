@@ -132,6 +132,11 @@ impl Fake {
         self.faults.borrow_mut().push_back(fault);
     }
 
+    /// Reports whether a fault is still to come.
+    pub fn has_faults(&self) -> bool {
+        !self.faults.borrow().is_empty()
+    }
+
     fn takes_fault(&self, fault: Fault) -> bool {
         let mut faults = self.faults.borrow_mut();
         let is_next = faults.front() == Some(&fault);
