@@ -234,6 +234,7 @@ impl<I: Iptables> Syncer<I> {
         // insertion into it would fail, and its Service would seem to be at fault.
         let partial = self.render_and_record(&names, PartialRestore::WholeTreeChains, options);
         if partial.text.is_empty() {
+        self.applied.claim_leftover_jumps(&names);
             self.tracker.mark_lost_frontends_applied();
             return Ok(TrialResult::Applied);
         }

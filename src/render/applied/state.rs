@@ -181,6 +181,33 @@ impl AppliedState {
         groups.filter(move |rules| rules.first().is_some_and(|rule| rule.key.chain == of))
     }
 
+    /// Moves rules of the leftover Service that jump to chains of these Services to these: a
+    /// payload that deletes such a chain has to delete the jumps to it as well.
+    pub fn claim_leftover_jumps(&mut self, names: &[ServiceName]) {
+        let name = leftover_service();
+        let Some(mut leftover) = self.services.get(&name).cloned() else {
+            return;
+        };
+        for owner in names {
+            let Some(mut service) = self.services.get(owner).cloned() else {
+                continue;
+            };
+            let is_jump_to_it = |rule: &mut DispatchRule| {
+                let target = rule.target_chain();
+                target.is_some_and(|chain| service.digest(chain).is_some())
+            };
+            let mut rest = leftover.dispatch.into_vec();
+            let claimed: Vec<_> = rest.extract_if(.., is_jump_to_it).collect();
+            leftover.dispatch = rest.into();
+            if !claimed.is_empty() {
+                // In front, because groups are sorted: these are of no port.
+                service.dispatch = [claimed.as_slice(), &service.dispatch].concat().into();
+                self.insert(owner, service);
+            }
+        }
+        self.insert(&name, leftover);
+    }
+
     /// Records the rendered rules of a Service; returns those it had before.
     pub(crate) fn record(&mut self, name: &ServiceName, rules: &ServiceRules) -> AppliedService {
         self.insert(name, AppliedService::rendered(rules))

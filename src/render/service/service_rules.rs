@@ -37,6 +37,18 @@ pub(crate) struct DispatchRule {
     pub(crate) text: Box<[u8]>,
 }
 
+impl DispatchRule {
+    /// Returns the Service chain that the rule jumps to, if it does.
+    pub(crate) fn target_chain(&self) -> Option<ServiceChain> {
+        let last = self
+            .text
+            .trim_ascii_end()
+            .rsplit(|byte| *byte == b' ')
+            .next()?;
+        ServiceChain::parse(str::from_utf8(last).ok()?)
+    }
+}
+
 /// Digest of the text of a chain's rules as they were rendered. Different texts have, but for one
 /// chance in 2^64, different digests.
 ///

@@ -8,6 +8,9 @@ use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fake, Poison};
 use crate::model::{Change, SliceName};
+use crate::rules::RuleSet;
+use crate::sync::kernel_state::ReadScope;
+use crate::sync::outcome::SearchResult;
 
 /// An address that Services share.
 const SHARED: &str = "203.0.113.1";
@@ -74,7 +77,7 @@ async fn applied(how: Poison, changes: impl IntoIterator<Item = Change>) -> Sync
 }
 
 /// The rules of Services that were never in quarantine.
-async fn rules_of(changes: impl IntoIterator<Item = Change>) -> crate::rules::RuleSet {
+async fn rules_of(changes: impl IntoIterator<Item = Change>) -> RuleSet {
     let mut syncer = syncer(clock, Vec::new());
     assert_quarantined(&sync(&mut syncer, changes).await, &[]);
     syncer.iptables().rules()
@@ -114,6 +117,35 @@ async fn a_quarantined_service_loses_an_external_ip_to_a_new_cluster_ip() {
         ];
         assert_rules(&syncer, &rules_of(all).await);
     }
+}
+
+/// As in a search that has adopted rules of an earlier process.
+#[tokio::test]
+async fn a_chain_is_deleted_with_a_jump_to_it_that_no_service_has() {
+    // Enough others that the rules can be adopted.
+    let others = (3..8).flat_map(|number| [service(number, true), endpoint(number, 1)]);
+    let all = [with(2, &[SHARED]), endpoint(2, 1)]
+        .into_iter()
+        .chain(others);
+    let mut syncer = applied(Poison::Line, all).await;
+    let save = syncer.iptables().rules().to_save_text();
+    let jump = save.lines().find(|line| line.contains(SHARED)).unwrap();
+    let more = [jump, &jump.replace(SHARED, "203.0.113.9")].join("\n");
+    let kernel = RuleSet::parse(&save.replace(jump, &more)).unwrap();
+    syncer.iptables().set_rules(kernel);
+    let options = syncer.applied_options().unwrap().clone();
+    let read = syncer.read_rules(ReadScope::Adoption(&options)).await;
+    let Ok(adopted) = syncer.try_adopt(&mut read.unwrap(), &options) else {
+        panic!("declined");
+    };
+    syncer.applied = adopted.applied;
+    syncer.tracker.apply(service(2, true));
+    let mut search = SearchResult::default();
+    let changed = [name(2)];
+    let trial = syncer.try_as_rendered(&changed, &options, &mut search);
+    assert!(trial.await.is_ok_and(|trial| trial.is_applied()));
+    let save = syncer.iptables().rules().to_save_text();
+    assert!(!save.contains("203.0.113."), "{save}");
 }
 
 #[tokio::test]
