@@ -142,26 +142,31 @@ impl<I: Iptables> Syncer<I> {
         let all = all.filter(|name| !is_overridden(name)).cloned();
         let mut heaviest = self.by_weight(all.collect());
         let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
+        let heaviest: BTreeSet<ServiceName> = heaviest.into_iter().collect();
         // A restore without them deletes no rules of an earlier process.
         let without_chains = without_chains.into_iter();
-        let without_chains: Vec<_> = without_chains.filter(|name| !is_overridden(name)).collect();
-        let both = [heaviest.clone(), without_chains.clone()].concat();
-        let both: BTreeSet<ServiceName> = both.into_iter().collect();
-        let (mut last_failure, mut held_back) = (NodeFault::default(), Vec::new());
-        for suspects in [heaviest, without_chains, both.into_iter().collect()] {
-            for name in std::mem::take(&mut held_back) {
-                self.tracker.remove_override(&name);
+        let without_chains = without_chains.filter(|name| !is_overridden(name)).collect();
+        let both = &heaviest | &without_chains;
+        let (mut last_failure, mut tried) = (NodeFault::default(), vec![BTreeSet::new()]);
+        for suspects in [heaviest, without_chains, both] {
+            if tried.contains(&suspects) {
+                continue;
             }
-            self.hold_back(&suspects);
+            for name in tried.last().into_iter().flatten() {
+                self.tracker.remove_override(name);
+            }
+            let names: Vec<_> = suspects.iter().cloned().collect();
+            self.hold_back(&names);
             match self.try_all(options, search).await?.or_node_fault() {
                 Ok(()) => {
                     // If the others stayed dirty, a later search would render them as last applied:
                     // without rules, although the kernel has some.
                     search.applied = self.mark_applied(options);
-                    return Ok(suspects);
+                    return Ok(names);
                 }
-                Err(failure) => (last_failure, held_back) = (failure, suspects),
+                Err(failure) => last_failure = failure,
             }
+            tried.push(suspects);
         }
         Err(last_failure)
     }
@@ -231,7 +236,9 @@ impl<I: Iptables> Syncer<I> {
             search.failed += 1;
             return false;
         }
-        self.tracker.mark_lost_frontends_applied();
+        if payload.stats.bytes > 0 {
+            self.tracker.mark_lost_frontends_applied();
+        }
         self.history.succeeded((self.clock)());
         true
     }

@@ -128,9 +128,14 @@ impl<I: Iptables> Syncer<I> {
     /// claims to frontends: no other Service gets these meanwhile.
     pub(super) fn hold_back(&mut self, names: &[ServiceName]) {
         let has_applied = self.history.has_applied();
-        for name in names {
-            let applied = self.tracker.last_applied(name);
-            let (state, claims) = match applied.filter(|_| has_applied) {
+        // All of them first: a Service that is dirty because it has a frontend back loses it again
+        // when the one that had it is held back, and then it is not dirty.
+        let applied: Vec<_> = names
+            .iter()
+            .map(|name| self.tracker.last_applied(name).filter(|_| has_applied))
+            .collect();
+        for (name, applied) in names.iter().zip(applied) {
+            let (state, claims) = match applied {
                 Some(applied) => (applied, OverrideClaims::Rendered),
                 None => (ServiceState::default(), OverrideClaims::Wanted),
             };
@@ -229,13 +234,13 @@ impl<I: Iptables> Syncer<I> {
             .chain(self.tracker.with_changed_losses())
             .collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
+        self.applied.claim_leftover_jumps(&names);
         let saved = self.applied.snapshot(&names);
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
         let partial = self.render_and_record(&names, PartialRestore::WholeTreeChains, options);
         if partial.text.is_empty() {
-        self.applied.claim_leftover_jumps(&names);
-            self.tracker.mark_lost_frontends_applied();
+            // Lost frontends are marked at the end: a fault of the node undoes the search.
             return Ok(TrialResult::Applied);
         }
         let payload = || Text::new(&partial.text);
@@ -317,6 +322,7 @@ impl<I: Iptables> Syncer<I> {
     fn release(&mut self, name: &ServiceName, outcome: &mut Outcome, now: Instant) -> Duration {
         let spent = self.quarantine.remove(name, now);
         // Also marks Services that lost a frontend to it, or gained one.
+        self.tracker.mark_lost_frontends_applied();
         outcome.applied.append(self.tracker.mark_rendered_applied());
         spent
     }
