@@ -3,7 +3,11 @@
 //! A group whose restore fails is halved until single Services remain: first between namespaces,
 //! so that the Services of one cannot delay those of others, then within each. If the failure names
 //! a rejected line, its Service is known without halving. Groups of namespaces with few failures
-//! are restored first, of these the largest.
+//! are restored first, of these the largest. If none of these succeeds, the smallest follow: they
+//! are most likely to.
+//!
+//! A Service that fails alone before any restore succeeds is tried again after one did: the node
+//! may have been the cause, for example for lack of memory.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +35,11 @@ pub(super) struct Bisection {
     /// Number of restores allowed while none has succeeded, and how many of them are left.
     restores_allowed: u32,
     restores_left: u32,
-    /// Number of Services found to fail.
-    failing: usize,
-    /// Number of those that failed as a group of one, without a rejected line.
-    failed_singly: usize,
+    /// Number of Services found to fail by their rejected lines.
+    named: usize,
+    /// Services that failed as a group of one, without a rejected line, while no restore had
+    /// succeeded.
+    unproven: Vec<ServiceName>,
     /// A restore of some rules of Services has succeeded: the node is able to.
     has_succeeded: bool,
 }
@@ -45,26 +50,22 @@ impl Bisection {
     pub(super) fn new(mut names: Vec<ServiceName>) -> Self {
         // Keeps the order within each namespace.
         names.sort_by(|one, other| one.namespace().cmp(other.namespace()));
-        let mut bisection = Self::default();
+        let halvings = names.len().checked_ilog2().map_or(0, |log| log + 1);
+        let restores_allowed = 2 * halvings + MORE_RESTORES;
+        let mut bisection = Self {
+            restores_allowed,
+            restores_left: restores_allowed,
+            ..Self::default()
+        };
         bisection.add(names);
-        bisection.begin_part();
         bisection
-    }
-
-    /// Begins a part of the search, in which it has to be shown again that the node can restore
-    /// rules.
-    pub(super) fn begin_part(&mut self) {
-        let halvings = self.unresolved().count().checked_ilog2();
-        self.restores_allowed = 2 * halvings.map_or(0, |log| log + 1) + MORE_RESTORES;
-        self.restores_left = self.restores_allowed;
-        (self.failing, self.failed_singly, self.has_succeeded) = (0, 0, false);
     }
 
     /// Returns the group to restore next; `None` if none is left, or if it has to be known first
     /// whether the node is at fault.
     pub(super) fn next(&mut self) -> Option<Vec<ServiceName>> {
         if !self.has_succeeded
-            && (self.restores_left == 0 || self.failed_singly >= NODE_FAULT_FAILURES)
+            && (self.restores_left == 0 || self.unproven.len() >= NODE_FAULT_FAILURES)
         {
             return None;
         }
@@ -74,8 +75,10 @@ impl Bisection {
     }
 
     /// Notes that a restore of rules of Services succeeded.
-    pub(super) const fn succeeded(&mut self) {
+    pub(super) fn succeeded(&mut self) {
         self.has_succeeded = true;
+        let again = std::mem::take(&mut self.unproven);
+        self.groups.extend(again.into_iter().map(|name| vec![name]));
     }
 
     /// Notes that the group failed; `named` is the Service of the rejected line, if the failure
@@ -94,16 +97,18 @@ impl Bisection {
             self.halve(group);
             return None;
         }
-        self.failing += 1;
         let Some(at) = at else {
-            self.failed_singly += 1;
-            return group.pop();
+            if self.has_succeeded {
+                return group.pop();
+            }
+            self.unproven.extend(group);
+            return None;
         };
+        self.named += 1;
         let failing = group.remove(at);
         let is_of_it = |name: &ServiceName| name.namespace() == failing.namespace();
         let (same, others): (Vec<_>, Vec<_>) = group.into_iter().partition(is_of_it);
-        let named_so_far = self.failing - self.failed_singly;
-        if self.has_succeeded || named_so_far < NAMED_BEFORE_HALVING {
+        if self.has_succeeded || self.named < NAMED_BEFORE_HALVING {
             self.add(same);
             self.add(others);
         } else {
@@ -116,14 +121,15 @@ impl Bisection {
     /// Reports whether a Service may count as the cause only after a restore of other rules
     /// succeeded: some failed or are left, and no restore has succeeded.
     pub(super) fn needs_proof(&self) -> bool {
-        !self.has_succeeded && (self.failing > 0 || !self.groups.is_empty())
+        !self.has_succeeded && (self.named > 0 || !self.is_empty())
     }
 
     /// Reports whether the node counts as the cause if the kernel has no rules of Services: no
     /// restore succeeded, and several Services failed in any way, or some are left. A kernel that
     /// lacks a module may reject a line of each.
     pub(super) fn is_node_fault(&self) -> bool {
-        self.needs_proof() && (self.failing >= NODE_FAULT_FAILURES || !self.groups.is_empty())
+        let failing = self.named + self.unproven.len();
+        self.needs_proof() && (failing >= NODE_FAULT_FAILURES || !self.groups.is_empty())
     }
 
     /// Reports whether a restore has succeeded.
@@ -133,12 +139,12 @@ impl Bisection {
 
     /// Reports whether no Service is left.
     pub(super) const fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.unproven.is_empty()
     }
 
     /// Returns the Services that were neither applied nor found to fail.
     pub(super) fn unresolved(&self) -> impl Iterator<Item = &ServiceName> {
-        self.groups.iter().flatten()
+        self.groups.iter().flatten().chain(&self.unproven)
     }
 
     /// Adds a group: a new one, or one from [`Bisection::next`] that was not restored.

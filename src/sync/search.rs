@@ -9,9 +9,8 @@
 //! 1. The changes of the suspects are held back, and the kernel is brought into a
 //!    [known state](super::known_kernel) without them.
 //! 2. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
-//! 3. A Service counts as the cause only if a restore of others succeeded, which proves that the
-//!    node is able to restore rules. This is not required of fewer than three on a kernel without
-//!    rules of Services.
+//! 3. A Service counts as the cause only if a restore of other rules succeeded, which proves that
+//!    the node is able to restore some.
 //!
 //! Other changes wait while trials run, so a search begins none after [`LONGEST_SEARCH`]. The
 //! suspects that are left stay held back, and each later sync continues the search with some more
@@ -90,12 +89,15 @@ impl<I: Iptables> Syncer<I> {
             return None;
         }
         let quarantine = self.quarantine_snapshot();
-        let mut suspects = self.quarantine.take_suspects();
-        suspects.begin_part();
+        let suspects = self.quarantine.take_suspects();
         let mut search = SearchResult::default();
-        let ends = started + LONGEST_PART;
-        let trials = self.run_trials(suspects, ends, options, &mut search).await;
-        if let Err(fault) = trials {
+        // The node may have changed since the last part.
+        let mut result = self.prove_node(&suspects, options, &mut search).await;
+        if result.is_ok() {
+            let ends = started + LONGEST_PART;
+            result = self.run_trials(suspects, ends, options, &mut search).await;
+        }
+        if let Err(fault) = result {
             self.end_with_node_fault(fault, quarantine, &mut search);
         }
         self.set_fallbacks(&mut search);
@@ -206,15 +208,14 @@ impl<I: Iptables> Syncer<I> {
             if !suspects.needs_proof() {
                 return Ok(());
             }
-            if !self.has_service_rules() {
-                let is_node_fault = suspects.is_node_fault();
-                return if is_node_fault {
-                    Err(last_failure)
-                } else {
-                    Ok(())
-                };
+            let has_rules = self.has_service_rules();
+            if !has_rules && suspects.is_node_fault() {
+                return Err(last_failure);
             }
-            self.prove_node(suspects, options, search).await?;
+            // Without rules of Services, the restore before the trials proves as much.
+            if has_rules || search.restores == search.failed {
+                self.prove_node(suspects, options, search).await?;
+            }
             suspects.succeeded();
             if (self.clock)() > ends {
                 return Ok(());
@@ -301,16 +302,19 @@ impl<I: Iptables> Syncer<I> {
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         if search.baseline == Baseline::Adopted {
-            if self.write_rendered_differences(options, search).await {
-                return Ok(());
+            if !self.write_rendered_differences(options, search).await {
+                self.restore_all(options, search).await?;
             }
-            return self.restore_all(options, search).await;
+            self.tracker.mark_lost_frontends_applied();
+            return Ok(());
         }
         let without_endpoints = self.quarantined_without_endpoints(search);
         let trial = self
             .try_as_rendered(&without_endpoints, options, search)
             .await?;
-        if !trial.is_applied() {
+        if trial.is_applied() {
+            self.tracker.mark_lost_frontends_applied();
+        } else {
             self.lower_fallbacks(search);
         }
         self.ensure_kernel_known(options, search).await

@@ -132,9 +132,9 @@ impl Fake {
         self.faults.borrow_mut().push_back(fault);
     }
 
-    /// Reports whether a fault is still to come.
-    pub fn has_faults(&self) -> bool {
-        !self.faults.borrow().is_empty()
+    /// Drops the faults that are still to come.
+    pub fn clear_faults(&self) {
+        self.faults.borrow_mut().clear();
     }
 
     fn takes_fault(&self, fault: Fault) -> bool {

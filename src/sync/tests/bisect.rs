@@ -60,8 +60,11 @@ fn search_in(count: usize, failing: &[usize], is_named: bool) -> Found {
 fn one_failing_service_is_found_in_two_restores_for_each_halving() {
     for (count, most) in [(1, 1), (2, 3), (100, 15), (1000, 21), (50_000, 33)] {
         for failing in [0, count / 2, count - 1] {
-            let found = search_in(count, &[failing], false);
-            assert_eq!(found.failing, [names(count)[failing].clone()]);
+            let mut bisection = Bisection::new(names(count));
+            bisection.succeeded();
+            let fails = names(count)[failing].clone();
+            let found = search(&mut bisection, |name| *name == fails, false);
+            assert_eq!(found.failing, [fails]);
             assert_eq!((found.unresolved, found.is_node_fault), (0, false));
             assert!(found.restores <= most, "{found:?} of {count}");
         }
