@@ -36,8 +36,8 @@ pub enum InvalidQuery {
     /// Address with a port that is not a number from 1 to 65535.
     #[error("`{0}` is not a valid port (1-65535)")]
     Port(String),
-    /// Four numbers that are not an IPv4 address.
-    #[error("`{0}` is not a valid IPv4 address: each octet must be 0-255")]
+    /// Numbers with dots between them that are not an IPv4 address.
+    #[error("`{0}` is not a valid IPv4 address: it must have four octets, each 0-255")]
     Octets(String),
     /// Address with a slash before the port.
     #[error("`{query}`: the port must follow a colon\nhint: use `{corrected}`")]
@@ -122,7 +122,7 @@ impl FromStr for Query {
             });
         }
         let first = rest.split([':', '/']).next().unwrap_or(rest);
-        if is_dotted_quad(first) {
+        if is_dotted_number(first) {
             return Err(InvalidQuery::Octets(first.to_owned()));
         }
         let name = text.parse().map_err(|error| match error {
@@ -151,10 +151,9 @@ impl Query {
     }
 }
 
-/// Reports whether a text is four numbers with dots between them, which no Service is named.
-fn is_dotted_quad(text: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
-    text.split('.').count() == 4 && text.split('.').all(is_number)
+/// Reports whether a text consists of digits and dots, as no name of a Service does.
+fn is_dotted_number(text: &str) -> bool {
+    text.contains('.') && text.bytes().all(|c| c == b'.' || c.is_ascii_digit())
 }
 
 /// Reports whether a text can be the misspelt name of a protocol.
@@ -169,16 +168,16 @@ fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
     }
 }
 
-/// Returns the host and port of a URL, and the default port of its scheme.
+/// Returns the host and port of a URL, and the default port of its scheme, if that is known.
 fn split_url(text: &str) -> Option<(&str, Option<Port>)> {
     let (scheme, rest) = text.split_once("://")?;
     let default_port = match scheme.to_ascii_lowercase().as_str() {
-        "http" => 80,
-        "https" => 443,
-        _ => return None,
+        "http" => Port::new(80),
+        "https" => Port::new(443),
+        _ => None,
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    Some((authority, Port::new(default_port)))
+    Some((authority, default_port))
 }
 
 /// Splits off a protocol after the last slash.

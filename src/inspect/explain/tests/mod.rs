@@ -112,6 +112,11 @@ fn queries_are_parsed() {
         ),
         ("http://10.96.0.10", "10.96.0.10 80 tcp"),
         ("https://10.96.0.10/", "10.96.0.10 443 tcp"),
+        ("ftp://10.96.0.10", "10.96.0.10 any tcp"),
+        (
+            "10.96.0",
+            "`10.96.0` is not a valid IPv4 address: it must have four octets, each 0-255",
+        ),
         ("HTTP://10.96.0.10:8080/a/b?c=d:1#e", "10.96.0.10 8080 tcp"),
         ("https://[fd00::1]/x", "fd00::1 443 tcp"),
         ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
@@ -158,11 +163,11 @@ fn nearly_valid_queries_are_rejected_with_a_reason() {
         ("10.96.0.10:99999", "`99999` is not a valid port (1-65535)"),
         (
             "10.96.10.300",
-            "`10.96.10.300` is not a valid IPv4 address: each octet must be 0-255",
+            "`10.96.10.300` is not a valid IPv4 address: it must have four octets, each 0-255",
         ),
         (
             "10.96.10.300:80/udp",
-            "`10.96.10.300` is not a valid IPv4 address: each octet must be 0-255",
+            "`10.96.10.300` is not a valid IPv4 address: it must have four octets, each 0-255",
         ),
         (
             "10.96.0.10/80",
