@@ -112,18 +112,18 @@ fn filters_choose() {
     // A dump does not say which addresses the node has.
     lists(&[V4, V6, "--address=192.168.0.2:30080"], &["ns1/lb:p80"]);
     lists(&[V6, "--address=[fd00:30::1]:80"], &["ns1/six:p"]);
-    for nobody in [
+    for address in [
         "192.168.0.2",
         "192.168.0.2:30081",
         "[fd00::9]:30080",
         ":30081",
     ] {
-        let output = run(&[V4, V6, "--address", nobody]);
-        assert!(output.stdout.is_empty(), "{nobody}");
+        let output = run(&[V4, V6, "--address", address]);
+        assert!(output.stdout.is_empty(), "{address}");
         // As for a name.
-        assert_eq!(output.status.code(), Some(1), "{nobody}");
-        let error = format!("error: no such service port at `{nobody}` in ");
-        assert!(text(&output.stderr).starts_with(&error), "{nobody}");
+        assert_eq!(output.status.code(), Some(1), "{address}");
+        let error = format!("error: no such service port at `{address}` in ");
+        assert!(text(&output.stderr).starts_with(&error), "{address}");
     }
     assert_eq!(
         shown(&[V4, "--names"]),
@@ -144,8 +144,8 @@ fn a_name_that_nothing_has_is_a_failure() {
     // What was found is shown all the same.
     assert!(text(&output.stdout).starts_with("ns1 "));
     let output = run(&[V4, "other/lb", "--output=json"]);
-    let nobody = text(&output.stdout);
-    assert!(nobody.contains("\"servicePorts\": []"), "{nobody}");
+    let none = text(&output.stdout);
+    assert!(none.contains("\"servicePorts\": []"), "{none}");
     assert_eq!(output.status.code(), Some(1));
 }
 

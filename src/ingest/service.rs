@@ -136,7 +136,7 @@ impl ParsedService {
 }
 
 /// Maximum external IPs and load balancer addresses of a Service together. On nft a restore of
-/// 60,000 takes seconds, during which the changes of others wait.
+/// 60,000 takes seconds, during which all other changes wait.
 ///
 /// Differs from upstream: kube-proxy has rules for all of them.
 const MAX_EXTERNAL_ADDRESSES: usize = 1_000;

@@ -1,7 +1,7 @@
 //! Bisects Services to find those that make restores fail.
 //!
 //! A group whose restore fails is halved until single Services remain: first between namespaces,
-//! so that the Services of one cannot delay those of others, then within each. If the failure names
+//! so that the Services of one cannot delay other Services, then within each. If the failure names
 //! a rejected line, its Service is known without halving. Groups of namespaces with few failures
 //! are restored first, of these the largest. If none of these succeeds, the smallest follow: they
 //! are most likely to.

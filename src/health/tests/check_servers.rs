@@ -35,7 +35,7 @@ fn servers_with(sockets: usize) -> (CheckServers, Writer) {
     (CheckServers::new(shared, IpFamily::V4), writer)
 }
 
-/// A port that nobody uses on either address, as far as can be told.
+/// A port that is unused on both addresses.
 fn free() -> Port {
     let one = Blocker::bind((IpAddr::from(ONE), 0)).unwrap();
     Port::new(one.local_addr().unwrap().port()).unwrap()
@@ -57,8 +57,8 @@ fn sync(addresses: &[[u8; 4]], changed: &[(&str, Option<(Port, usize)>)]) -> Che
     }
 }
 
-/// Who answers there, and its status; `None`: nobody listens, or closes the connection.
-async fn who(ip: [u8; 4], port: Port) -> Option<String> {
+/// The response to a request, and its status; `None`: no socket listens, or the connection closes.
+async fn response(ip: [u8; 4], port: Port) -> Option<String> {
     let reply = ask((ip, port.get()).into(), "GET /").await.ok()?;
     if reply.is_empty() {
         return None;
@@ -74,14 +74,14 @@ async fn servers_follow_the_services() {
     let (first, second) = (free(), free());
     let on = |check| sync(&[ONE], &[("a", check)]);
     servers.take(&on(Some((first, 0)))).await;
-    assert_eq!(who(ONE, first).await.as_deref(), Some("a 503"));
+    assert_eq!(response(ONE, first).await.as_deref(), Some("a 503"));
     servers.take(&on(Some((first, 2)))).await;
-    assert_eq!(who(ONE, first).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, first).await.as_deref(), Some("a 200"));
     servers.take(&on(Some((second, 2)))).await;
-    assert_eq!(who(ONE, first).await, None);
-    assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, first).await, None);
+    assert_eq!(response(ONE, second).await.as_deref(), Some("a 200"));
     servers.take(&on(None)).await;
-    assert_eq!(who(ONE, second).await, None);
+    assert_eq!(response(ONE, second).await, None);
     assert_eq!(events.queued_events(), []);
 }
 
@@ -92,8 +92,8 @@ async fn ports_change_hands_within_one_sync() {
     let pair = |a, b| sync(&[ONE], &[("a", Some((a, 1))), ("b", Some((b, 1)))]);
     servers.take(&pair(first, second)).await;
     servers.take(&pair(second, first)).await;
-    assert_eq!(who(ONE, first).await.as_deref(), Some("b 200"));
-    assert_eq!(who(ONE, second).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, first).await.as_deref(), Some("b 200"));
+    assert_eq!(response(ONE, second).await.as_deref(), Some("a 200"));
     assert_eq!(events.queued_events(), []);
 }
 
@@ -102,13 +102,13 @@ async fn servers_follow_the_addresses() {
     let (mut servers, _events) = servers();
     let port = free();
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
-    assert_eq!(who(TWO, port).await, None);
+    assert_eq!(response(TWO, port).await, None);
     // What stays keeps its connections.
     let mut kept = tokio::net::TcpStream::connect((IpAddr::from(ONE), port.get()))
         .await
         .unwrap();
     servers.take(&sync(&[ONE, TWO], &[])).await;
-    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
     tokio::io::AsyncWriteExt::write_all(&mut kept, b"GET / HTTP/1.0\r\n\r\n")
         .await
         .unwrap();
@@ -119,11 +119,11 @@ async fn servers_follow_the_addresses() {
     assert!(reply.contains(" 200 OK"), "{reply}");
 
     servers.take(&sync(&[TWO], &[])).await;
-    assert_eq!(who(ONE, port).await, None);
-    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, port).await, None);
+    assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
     servers.take(&sync(&[], &[])).await;
-    assert_eq!(who(TWO, port).await, None);
-    // Of another family, or not to be had without an interface: nobody is asked there.
+    assert_eq!(response(TWO, port).await, None);
+    // Of another family, or not to be had without an interface: no socket listens there.
     let others = ["::1", "fe80::1"].map(|ip| ip.parse().unwrap());
     let addresses = CheckAddresses::Only(others.to_vec());
     assert!(servers.addresses(&addresses).is_empty());
@@ -139,11 +139,11 @@ async fn several_addresses_of_a_port_need_one_socket() {
     let start = sync(&[ONE, TWO], &[("a", Some((port, 1)))]);
     servers.take(&start).await;
     for (ip, expected) in [(ONE, Some("a 200")), (TWO, Some("a 200")), (three, None)] {
-        assert_eq!(who(ip, port).await.as_deref(), expected, "{ip:?}");
+        assert_eq!(response(ip, port).await.as_deref(), expected, "{ip:?}");
     }
     servers.take(&sync(&[TWO, three], &[])).await;
     for (ip, expected) in [(ONE, None), (TWO, Some("a 200")), (three, Some("a 200"))] {
-        assert_eq!(who(ip, port).await.as_deref(), expected, "{ip:?}");
+        assert_eq!(response(ip, port).await.as_deref(), expected, "{ip:?}");
     }
     servers.take(&sync(&[], &[])).await;
     Blocker::bind((IpAddr::from(TWO), port.get())).unwrap();
@@ -164,14 +164,14 @@ async fn a_taken_port_is_told_once_and_tried_again() {
     let words = format!("node node1 failed to start healthcheck \"ns/a\" on port {port}: ");
     assert!(note.starts_with(&words), "{note}");
     // The address that can be had is served.
-    assert_eq!(who(TWO, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(TWO, port).await.as_deref(), Some("a 200"));
 
     servers.take(&sync(&[ONE, TWO], &[])).await;
     servers.retry();
     assert_eq!(events.queued_events(), []);
     drop(blocker);
     servers.take(&sync(&[ONE, TWO], &[])).await;
-    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
     assert!(servers.failing.is_empty());
 }
 
@@ -188,7 +188,7 @@ async fn a_taken_port_is_tried_without_a_sync() {
     drop(blocker);
     tokio::time::sleep(Duration::from_secs(9)).await;
     tokio::time::resume();
-    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
     run.abort();
 }
 
@@ -198,7 +198,7 @@ async fn of_two_with_the_same_port_the_first_keeps_it() {
     let port = free();
     let both = [("b", Some((port, 1))), ("c", Some((port, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
-    assert_eq!(who(ONE, port).await.as_deref(), Some("b 200"));
+    assert_eq!(response(ONE, port).await.as_deref(), Some("b 200"));
     let told = events.queued_events();
     let [Event::CheckNotServed(name, note)] = told.as_slice() else {
         panic!("{told:?}");
@@ -210,9 +210,9 @@ async fn of_two_with_the_same_port_the_first_keeps_it() {
     );
     // An earlier name that comes later has to wait as well.
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
-    assert_eq!(who(ONE, port).await.as_deref(), Some("b 200"));
+    assert_eq!(response(ONE, port).await.as_deref(), Some("b 200"));
     servers.take(&sync(&[ONE], &[("b", None)])).await;
-    assert_eq!(who(ONE, port).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, port).await.as_deref(), Some("a 200"));
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn the_end_of_syncs_is_the_end_of_servers() {
     drop(changes);
     servers.run(receiver).await;
     tokio::task::yield_now().await;
-    assert_eq!(who(ONE, port).await, None);
+    assert_eq!(response(ONE, port).await, None);
 }
 
 #[tokio::test]
@@ -233,11 +233,11 @@ async fn ports_above_the_number_of_sockets_wait_for_one() {
     let (one, two) = (free(), free());
     let both = [("a", Some((one, 1))), ("b", Some((two, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
-    assert_eq!(who(ONE, one).await.as_deref(), Some("a 200"));
-    assert_eq!(who(ONE, two).await, None);
+    assert_eq!(response(ONE, one).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, two).await, None);
     servers.take(&sync(&[ONE], &[("a", None)])).await;
-    assert_eq!(who(ONE, one).await, None);
-    assert_eq!(who(ONE, two).await.as_deref(), Some("b 200"));
+    assert_eq!(response(ONE, one).await, None);
+    assert_eq!(response(ONE, two).await.as_deref(), Some("b 200"));
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn services_above_the_limit_are_counted_and_ten_are_named_and_told() {
     assert_eq!(shown(), (0.0, 0, Vec::new()));
 }
 
-/// A port that is in use once a socket is left for it is told, although it failed before.
+/// A port that is in use once a socket is left for it is reported, although it failed before.
 #[tokio::test]
 async fn another_failure_is_told() {
     let (mut servers, mut events) = servers_with(1);

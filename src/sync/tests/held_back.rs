@@ -24,19 +24,28 @@ fn ticking() -> Instant {
     START.with(|start| *start + Duration::from_millis(MILLIS.get()))
 }
 
+/// Adds or changes Services with one endpoint each, whose address ends with `last`.
+fn add(syncer: &mut Syncer<Fake>, numbers: impl IntoIterator<Item = u8>, last: u8) {
+    for number in numbers {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, last));
+    }
+}
+
+/// A syncer with these Services, which are not applied yet.
+fn with(numbers: impl IntoIterator<Item = u8>) -> Syncer<Fake> {
+    let mut syncer = syncer(now, Vec::new());
+    add(&mut syncer, numbers, 1);
+    syncer
+}
+
 /// Services 1 to 12 are applied, and then the failing ones arrive.
 async fn with_failing(how: Poison) -> (Syncer<Fake>, Outcome) {
     let mut syncer = syncer(ticking, Vec::new());
-    for number in 1..=12 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 1));
-    }
+    add(&mut syncer, 1..=12, 1);
     sync_applied(&mut syncer).await;
     syncer.iptables().set_poisons(&[(POISON, how)]);
-    for number in FAILING {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 66));
-    }
+    add(&mut syncer, FAILING, 66);
     let outcome = sync_applied(&mut syncer).await;
     (syncer, outcome)
 }
@@ -115,12 +124,8 @@ fn wait_for_retries() {
 /// With more than 1,000 endpoints, rules for endpoints have no comments that name the Service.
 #[tokio::test]
 async fn the_service_of_a_line_without_comment_is_found() {
-    let mut syncer = syncer(now, Vec::new());
+    let mut syncer = with(1..=12);
     syncer.config.render_settings.fixed.large_cluster_endpoints = 5;
-    for number in 1..=12 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 1));
-    }
     sync_applied(&mut syncer).await;
     let poisons = [4, 5].map(|number| format!("-j DNAT --to-destination 10.0.{number}.66:80"));
     let poisons = poisons.each_ref().map(|text| (&**text, Poison::Line));
@@ -139,11 +144,7 @@ async fn the_service_of_a_line_without_comment_is_found() {
 /// As with a memory limit: full restores are killed from now on, and one partial restore fails.
 #[tokio::test]
 async fn rules_are_compared_when_a_full_restore_cannot_succeed() {
-    let mut syncer = syncer(now, Vec::new());
-    for number in 1..=12 {
-        syncer.tracker.apply(service(number, true));
-        syncer.tracker.apply(endpoint(number, 1));
-    }
+    let mut syncer = with(1..=12);
     sync_applied(&mut syncer).await;
     let full = (":KUBE-FORWARD", Poison::Kill);
     syncer.iptables().set_poisons(&[full]);
@@ -188,11 +189,7 @@ async fn a_node_that_can_restore_nothing_during_a_search_quarantines_none() {
 #[tokio::test]
 async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() {
     for how in [Poison::Commit, Poison::Kill] {
-        let mut syncer = syncer(now, Vec::new());
-        for number in 1..=40 {
-            syncer.tracker.apply(service(number, true));
-            syncer.tracker.apply(endpoint(number, 1));
-        }
+        let mut syncer = with(1..=40);
         sync_applied(&mut syncer).await;
         syncer.iptables().set_poisons(&[(POISON, how)]);
         syncer.tracker.apply(endpoint(4, 66));
@@ -208,22 +205,14 @@ async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() 
 /// The rules of an earlier process cannot be adopted, and a small new Service fails.
 #[tokio::test]
 async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() {
-    let start = || {
-        let mut syncer = syncer(now, Vec::new());
-        for number in 1..=40 {
-            syncer.tracker.apply(service(number, true));
-            syncer.tracker.apply(endpoint(number, 1));
-        }
-        syncer
-    };
-    let mut earlier = start();
+    let mut earlier = with(1..=40);
     earlier.tracker.apply(service(10, false));
     sync_applied(&mut earlier).await;
     let mut kernel = earlier.iptables().rules();
     // A chain of an old release.
     let old = "*nat\n:KUBE-XLB-AAAAAAAAAAAAAAAA - [0:0]\nCOMMIT\n";
     kernel.apply(old).unwrap();
-    let mut syncer = start();
+    let mut syncer = with(1..=40);
     syncer.iptables().set_rules(kernel);
     syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
     syncer.tracker.apply(endpoint(10, 66));
@@ -240,12 +229,8 @@ async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() 
 #[tokio::test]
 async fn a_start_with_several_services_that_fail_in_every_form_applies_all_others() {
     for (how, count) in [(Poison::Line, 3), (Poison::Line, 12), (Poison::Commit, 5)] {
-        let mut syncer = syncer(now, Vec::new());
         let failing = 60..60 + count;
-        for number in (1..=40).chain(failing.clone()) {
-            syncer.tracker.apply(service(number, true));
-            syncer.tracker.apply(endpoint(number, 1));
-        }
+        let mut syncer = with((1..=40).chain(failing.clone()));
         let poisons: Vec<_> = failing
             .clone()
             .map(|number| format!("ns/{number}:p"))
