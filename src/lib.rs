@@ -57,6 +57,47 @@
 //! - A change counts as applied once the kernel has accepted it. A failed restore loses no change
 //!   and is followed by a full one.
 //!
+//! # Design of the record
+//!
+//! `render::applied` and `sync` are being moved to this, in steps that each keep every test.
+//!
+//! The proxy compares three things: the chains that it *desires*, those that it has *recorded* as
+//! being in the kernel, and those that it has *read*. All three have one form, so that they can be
+//! compared without rendering: a digest of the rules of a chain in their normal form, whatever
+//! their spelling.
+//!
+//! ```text
+//! struct RecordedChain { digest: RulesDigest, rule_count: u32 }
+//! enum Owner { Service(ServiceName), Tree(DispatchChain), None }
+//! struct KernelRecord                        // RecordedChain by Owner and chain
+//!   fn observe(&mut self, read: &LiveRules, of: &ChainSet) -> Vec<(Owner, Chain)>
+//!   fn difference(&self, desired: &DesiredChains) -> PartialPayload
+//!   fn written(&mut self, payload: &PartialPayload)
+//! enum ChainSet { All, Some(BTreeSet<(Table, Box<str>)>) }
+//! enum KernelState { Known(KernelRecord), Unknown(UnknownReason) }
+//! enum UnknownReason { Start, Flushed, RestoreFailed, OptionsChanged, Periodic }
+//! ```
+//!
+//! `observe` makes the record what was read, and returns the chains that differed from it: their
+//! owners are dirty, as after a change in the cluster. Adoption is `observe` of all chains on an
+//! empty record; a check, a verification and a flush are `observe` of some or all chains. That
+//! partial payloads add up to a full one is another comparison, of the record with everything
+//! rendered: it needs no reading.
+//!
+//! Five walks, as they will be:
+//!
+//! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
+//!   `Syncer::once` renders it, `difference`, `Iptables::restore`, `written`, `mark_applied`.
+//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it and calls
+//!   `observe`, which returns its owner; `Syncer::once` goes on as above.
+//! - **A start**: the state is `Unknown(Start)`; `Syncer::once` reads all chains, `observe`,
+//!   `difference` of all Services, `restore`, `written`.
+//! - **A partial restore fails**: the state is `Unknown(RestoreFailed)`; a full restore follows at
+//!   once. If that fails, all chains are read, `observe` makes the state `Known`, and the Service
+//!   of the rejected line, or the one that `Bisection` finds, is quarantined; the others are
+//!   written as a difference.
+//! - **A service port becomes rules**: `Plan`, `ServiceRules`, `DesiredChains`, `difference`.
+//!
 //! # Words
 //!
 //! - *service port*: one (Service, port name, protocol); owns chains.
