@@ -174,9 +174,9 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a changed chain is taken for the same",
-        "src/render/service/service_rules.rs",
-        "    hasher.write(text);",
-        "    hasher.write_usize(text.len());",
+        "src/rules/grammar/digest.rs",
+        "HASH.hash_one((self.sum, digest)),",
+        "HASH.hash_one((self.sum, digest.is_power_of_two())),",
     ),
     fault(
         "the threshold is a hundred too low",

@@ -64,7 +64,7 @@ pub use applied::{
 };
 pub(crate) use applied::{
     ComparedTables, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule,
-    repair_payload, services_without_chains, verify_tables,
+    repair_payload, services_without_chains, unlike_rendered, verify_tables,
 };
 pub(crate) use line_owner::service_of_line;
 pub use options::{

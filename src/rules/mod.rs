@@ -20,7 +20,7 @@ pub use diff::Comparison;
 pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]
 pub(crate) use grammar::Probability;
-pub(crate) use grammar::{MarkBits, Network, RecentAction, Target};
+pub(crate) use grammar::{MarkBits, Network, RecentAction, RulesDigest, RulesHasher, Target};
 pub use grammar::{Match, Rule, Share};
 pub use ruleset::RuleSet;
 pub(crate) use table::COUNTER_TEST_CHAIN;

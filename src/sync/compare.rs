@@ -12,7 +12,7 @@ use super::decide::FullReason;
 use super::drift::{ComparisonDepth, Drift, DriftKind, Extent, RepairKey};
 use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, TableLoss, read_rules};
-use super::syncer::{RenderedServices, Syncer};
+use super::syncer::Syncer;
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
@@ -210,10 +210,9 @@ async fn list_service_chains(
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Compares the rules that were read with the applied state. It has only digests of Service
-    /// chains, so these are compared with what their Services render to now; those of a Service
-    /// that is changing are no drift. Afterwards the applied state describes the kernel, unless a
-    /// full sync is forced; the next sync writes what differs from the rendered rules.
+    /// Compares the rules that were read with the applied state, which describes the kernel
+    /// afterwards, unless a full sync is forced; the next sync writes what differs from the
+    /// rendered rules. What waits for its repair already is no new drift.
     ///
     /// Another program keeps changing what is in `contested`, so that its repair will be delayed.
     /// Dispatch chains in it are rewritten whole if they were listed one by one and differ. If that
@@ -292,37 +291,20 @@ impl<I: Iptables> Syncer<I> {
         Some(LiveChains::with_chains(&self.applied, &missing))
     }
 
+    /// Compares Service chains with their recorded digests.
     fn compare_service_chains(&mut self, reading: &Reading, drift: &mut Drift) {
-        let Some(options) = &self.applied_options else {
-            return;
-        };
-        if reading.service_chains.is_empty() {
+        if self.applied_options.is_none() || reading.service_chains.is_empty() {
             return;
         }
         let listing = reading.service_listing.as_deref();
-        let services = RenderedServices(&self.tracker);
-        let differing =
-            self.applied
-                .verify_chains(&reading.service_chains, listing, &services, options);
-        if differing.is_empty() {
-            return;
+        let chains = &reading.service_chains;
+        let differing = self.applied.observe_chains(chains, listing);
+        let pending = &self.services_to_repair;
+        for (_, chain) in differing.iter().filter(|(name, _)| !pending.contains(name)) {
+            drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
         }
-        let changing = self.changing_services();
-        for (name, chain) in differing {
-            if !changing.contains(&name) {
-                drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
-            }
-            self.services_to_repair.insert(name);
-        }
-    }
-
-    /// Returns the dirty Services that the next sync applies: what they render to now is not in the
-    /// kernel yet, so a difference is no drift. Excludes those in quarantine and suspects, which
-    /// render to the form that is in the kernel.
-    fn changing_services(&self) -> BTreeSet<ServiceName> {
-        let dirty = self.tracker.dirty();
-        let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
-        dirty.cloned().collect()
+        let names = differing.into_iter().map(|(name, _)| name);
+        self.services_to_repair.extend(names);
     }
 
     /// Compares a dispatch chain; returns whether it differs. Without listing, a chain of the
@@ -344,19 +326,35 @@ impl<I: Iptables> Syncer<I> {
         is_drift
     }
 
+    /// Proves that partial restores have added up to a full one: compares the applied state with
+    /// all Services as rendered, except those that the next sync writes.
+    fn compare_with_rendered(&mut self, options: &Options, drift: &mut Drift) {
+        let dirty = self.tracker.dirty();
+        // Those in quarantine, and suspects, are rendered in the form that is in the kernel.
+        let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
+        let lost = self.tracker.with_changed_losses();
+        let pending = self.services_to_repair.iter();
+        let changing = pending.chain(dirty).chain(lost).cloned().collect();
+        let services = self.rendered_services();
+        let unlike = render::unlike_rendered(&self.applied, &services, options, &changing);
+        for name in unlike {
+            drift.add_service(name.clone());
+            self.services_to_repair.insert(name);
+        }
+    }
+
     /// Compares all kube-proxy rules of the filter and nat tables.
     fn compare_all(&mut self, found: LiveRules, live: &LiveChains, drift: &mut Drift) {
         let Some(options) = self.applied_options.clone() else {
             return;
         };
-        let changing = self.changing_services();
         let before = std::mem::take(&mut self.applied);
-        let services = self.rendered_services();
-        match render::verify_tables((found, live), &services, &options, &changing, before) {
+        match render::verify_tables((found, live), &options, before) {
             Ok(verified) => {
-                add_differing(&verified, &changing, drift);
+                add_differing(&verified, &self.services_to_repair, drift);
                 self.applied = verified.applied;
                 self.services_to_repair.extend(verified.differing);
+                self.compare_with_rendered(&options, drift);
             }
             Err(reason) => {
                 let (table, kind) = match reason {
@@ -374,17 +372,14 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Adds the differences that a verification found, except those of Services in `changing`.
-///
-/// A name with an empty namespace stands for chains and rules that belong to no Service. Stale
-/// chains of a changing Service look the same, so such names count only while no Service changes.
-fn add_differing(verified: &ComparedTables, changing: &BTreeSet<ServiceName>, drift: &mut Drift) {
-    for name in &verified.differing {
+/// Adds the differences that a verification found, except those that wait for their repair already.
+/// A name with an empty namespace stands for chains and rules that belong to no Service.
+fn add_differing(verified: &ComparedTables, pending: &BTreeSet<ServiceName>, drift: &mut Drift) {
+    let differing = verified.differing.iter();
+    for name in differing.filter(|name| !pending.contains(*name)) {
         if name.namespace().is_empty() {
-            if changing.is_empty() {
-                drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
-            }
-        } else if !changing.contains(name) {
+            drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
+        } else {
             drift.add_service(name.clone());
         }
     }

@@ -12,12 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
-use super::parsed::{ParsedChain, ParsedDigest, ParsedHasher, parsed_digest};
 use super::state::AppliedState;
-use crate::rules::{Rule, Table};
+use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{
     DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
-    ServiceChain, is_proxy_chain, is_service_chain, tree_of,
+    ServiceChain, is_proxy_chain, is_service_chain, jumps_for_one_destination, tree_of,
 };
 
 /// Chains and entry jumps in the kernel. From them follow the stale chains that a full restore
@@ -209,12 +208,12 @@ impl LiveChains {
 /// Rules of the proxy's chains in the kernel.
 #[derive(Debug, Default)]
 pub struct LiveRules {
-    /// Digest of each Service chain; `None` if it is empty or a rule in it cannot be parsed.
-    pub(super) chains: HashMap<ServiceChain, Option<ParsedDigest>>,
+    /// Digest of the rules of each Service chain.
+    pub(super) chains: HashMap<ServiceChain, RulesDigest>,
     /// Rules of the dispatch chains in their order.
     dispatch: BTreeMap<DispatchChain, Vec<LiveRule>>,
     /// Tree chains, by table and name.
-    pub(super) tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
+    pub(super) tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
     /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
     /// canaries as `-S` prints them (`-N CHAIN`), rules of fixed chains, and entry jumps. Other
     /// rules that name a `KUBE-` chain are among them; the check ignores these.
@@ -223,17 +222,57 @@ pub struct LiveRules {
     /// dispatch and fixed chains, and chains of kubelet.
     shared_and_kubelet_chains: Vec<(Table, Box<str>)>,
     /// Service chain that is being read.
-    open: Option<(ServiceChain, ParsedHasher)>,
+    open: Option<(ServiceChain, RulesHasher)>,
     /// There is a Service chain whose name [`ServiceChain`] cannot represent. Adoption is then
     /// declined; `DeclineReason::UnparsedChain` says why.
     pub(super) has_unparsed_chain: bool,
 }
 
+/// Tree chain, or the root of a tree.
+#[derive(Debug, Default)]
+pub(super) struct LiveTreeChain {
+    rules: RulesHasher,
+    /// Number of rules, without jumps to other tree chains.
+    pub(super) rule_count: u64,
+    /// Holds jumps to other tree chains.
+    pub(super) has_jumps: bool,
+    /// Holds a jump for several destinations, which only an inner chain of a tree has.
+    pub(super) is_inner: bool,
+}
+
+impl LiveTreeChain {
+    /// Reads the rules from lines with `-A CHAIN`.
+    pub(super) fn of_lines(table: Table, lines: &str) -> Self {
+        let mut chain = Self::default();
+        let rules = lines.lines().filter_map(|line| line.strip_prefix("-A "));
+        for (_, rule) in rules.filter_map(|rule| rule.split_once(' ')) {
+            chain.add(table, rule);
+        }
+        chain
+    }
+
+    /// Returns the digest of the rules.
+    pub(super) fn digest(&self) -> RulesDigest {
+        self.rules.finish()
+    }
+
+    fn add(&mut self, table: Table, rule: &str) {
+        self.rules.add(rule);
+        let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
+        if tree_of(table, target).is_some() {
+            self.has_jumps = true;
+            self.is_inner |= !jumps_for_one_destination(rule);
+        } else {
+            self.rule_count += 1;
+        }
+    }
+}
+
 /// Rule of a dispatch chain.
 #[derive(Debug)]
 pub(super) struct LiveRule {
-    /// Digest of the rule; `None` if it cannot be parsed.
-    pub(super) digest: Option<ParsedDigest>,
+    /// Digest of the rule.
+    pub(super) digest: RulesDigest,
     /// A blank, the rule without `-A CHAIN`, and a newline.
     pub(super) text: Box<[u8]>,
 }
@@ -296,10 +335,10 @@ impl LiveRules {
     fn read_chain(&mut self, table: Table, name: &str) {
         if tree_of(table, name).is_some() {
             let chain = (table, name.into());
-            self.tree_chains.insert(chain, ParsedChain::default());
+            self.tree_chains.insert(chain, LiveTreeChain::default());
         } else if table == Table::Nat && is_service_chain(name) {
             match ServiceChain::parse(name) {
-                Some(chain) => drop(self.chains.insert(chain, None)),
+                Some(chain) => drop(self.chains.insert(chain, RulesHasher::default().finish())),
                 None => self.has_unparsed_chain = true,
             }
         } else if name == KUBE_PROXY_CANARY {
@@ -321,7 +360,7 @@ impl LiveRules {
         }
         if let Some(dispatch) = DispatchChain::find(table, chain) {
             self.dispatch_rules_mut(dispatch).push(LiveRule {
-                digest: parsed_digest([rule]),
+                digest: RulesDigest::of_rule(rule),
                 text: format!(" {rule}\n").into_bytes().into(),
             });
         } else if chain == KUBE_FIREWALL
@@ -336,7 +375,7 @@ impl LiveRules {
     fn read_service_rule(&mut self, chain: ServiceChain, rule: &str) {
         if self.open.as_ref().is_none_or(|(open, _)| *open != chain) {
             self.close();
-            self.open = Some((chain, ParsedHasher::default()));
+            self.open = Some((chain, RulesHasher::default()));
         }
         if let Some((_, rules)) = &mut self.open {
             rules.add(rule);
@@ -350,17 +389,4 @@ impl LiveRules {
             self.chains.insert(chain, rules.finish());
         }
     }
-}
-
-/// Reports whether a live Service chain holds exactly these rendered rules, whole lines, in any
-/// spelling.
-pub(super) fn has_same_rules(
-    chains: &HashMap<ServiceChain, Option<ParsedDigest>>,
-    chain: ServiceChain,
-    lines: &[u8],
-) -> bool {
-    let live = chains.get(&chain).copied().flatten();
-    let lines = str::from_utf8(lines).unwrap_or_default().lines();
-    let rules = lines.filter_map(|line| Some(line.strip_prefix("-A ")?.split_once(' ')?.1));
-    live.is_some() && live == parsed_digest(rules)
 }

@@ -2,7 +2,6 @@
 
 mod guard;
 mod live;
-mod parsed;
 mod single_chains;
 mod state;
 mod trees;
@@ -16,5 +15,5 @@ pub(crate) use single_chains::DispatchRepair;
 pub(crate) use state::AppliedService;
 pub use state::{AppliedState, PayloadStats, RuleCounts};
 pub(crate) use whole_tables::{
-    ComparedTables, DeclineReason, adopt, services_without_chains, verify_tables,
+    ComparedTables, DeclineReason, adopt, services_without_chains, unlike_rendered, verify_tables,
 };

@@ -1,22 +1,17 @@
-//! Compares single chains in the kernel with rendered rules or, for dispatch and tree chains, with
-//! the applied ones, and corrects the applied state where they differ: the next partial payload
-//! then restores missing rules and deletes surplus ones.
+//! Compares single chains in the kernel with the applied ones, and corrects the applied state where
+//! they differ: the next partial payload then restores missing rules and deletes surplus ones.
 //!
 //! Kept separate from the comparison of [whole tables](super::whole_tables) because a change of
 //! one chain by another program is no reason to read all chains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::live::{LiveRule, LiveRules, has_same_rules};
-use super::parsed::{ParsedChain, parsed_digest, spec};
-use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
-use super::unmatched_rules::{UnmatchedRules, are_in_order};
-use crate::model::{ServiceName, Services};
-use crate::render::options::{Comments, Options};
-use crate::render::service::{
-    self, DispatchKey, DispatchRule, ServiceRules, ServiceTotals, TextDigest,
-};
-use crate::rules::Table;
+use super::live::{LiveRule, LiveRules};
+use super::state::{AppliedService, AppliedState, leftover_service};
+use super::unmatched_rules::{UnmatchedRules, are_in_order, spec};
+use crate::model::ServiceName;
+use crate::render::service::{DispatchKey, DispatchRule, ServiceTotals};
+use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain, tree_of};
 
 /// Difference between a dispatch chain in the kernel and the applied state.
@@ -83,44 +78,29 @@ impl AppliedState {
         recorded.map(|chain| Box::from(*chain)).collect()
     }
 
-    /// Compares these Service chains in the kernel with newly rendered rules of their Services.
-    /// `listing` is what `-S CHAIN` printed of each; `None` if they could not be listed, and then
-    /// all of them differ.
+    /// Records what these Service chains hold in the kernel, and returns those that differed from
+    /// the record. `listing` is what `-S CHAIN` printed of each; `None` if they could not be
+    /// listed, and then all of them differ, and are unknown.
     ///
-    /// Sets the recorded digest of each chain: to that of the rendered rules if the kernel holds
-    /// these, and otherwise to unknown, so that the chain is written as soon as its Service is
-    /// dirty. Returns the chains whose digest is unknown now.
-    pub fn verify_chains(
+    /// A chain that differed is written as soon as its Service is dirty, unless it holds the
+    /// desired rules by then.
+    pub fn observe_chains(
         &mut self,
         chains: &BTreeSet<Box<str>>,
         listing: Option<&str>,
-        services: &dyn Services,
-        options: &Options,
     ) -> Vec<(ServiceName, ServiceChain)> {
         let chains = chains.iter().filter_map(|chain| ServiceChain::parse(chain));
         let chains: BTreeSet<ServiceChain> = chains.collect();
         let live = listing.map(|listing| LiveRules::of_listing(Table::Nat, listing));
+        let live = live.unwrap_or_default().chains;
         let mut differing = Vec::new();
-        for (name, applied) in &mut self.services {
-            let recorded = applied.chains.iter_mut();
-            let recorded: Vec<&mut RecordedChain> = recorded
-                .filter(|recorded| chains.contains(&recorded.chain))
-                .collect();
-            if recorded.is_empty() {
-                continue;
-            }
-            let same = match (&live, services.get(name)) {
-                (Some(live), Some(state)) => same_chains(live, &recorded, |rules, comments| {
-                    service::render(rules, name, state, options, comments);
-                }),
-                _ => BTreeMap::new(),
-            };
-            for recorded in recorded {
-                recorded.digest = same
-                    .get(&recorded.chain)
-                    .copied()
-                    .unwrap_or(TextDigest::UNKNOWN);
-                if recorded.digest == TextDigest::UNKNOWN {
+        for (name, service) in &mut self.services {
+            let recorded = service.chains.iter_mut();
+            for recorded in recorded.filter(|recorded| chains.contains(&recorded.chain)) {
+                let found = live.get(&recorded.chain).copied();
+                let found = found.unwrap_or(RulesDigest::UNKNOWN);
+                if !found.is_known() || found != recorded.digest {
+                    recorded.digest = found;
                     differing.push((name.clone(), recorded.chain));
                 }
             }
@@ -138,7 +118,7 @@ impl AppliedState {
         let (name, applied) =
             services.find(|(name, applied)| !applied.chains.is_empty() && eligible(name))?;
         for recorded in &mut applied.chains {
-            recorded.digest = TextDigest::UNKNOWN;
+            recorded.digest = RulesDigest::UNKNOWN;
         }
         Some(name.clone())
     }
@@ -189,8 +169,8 @@ impl AppliedState {
             }
         }
         let table = dispatch.table();
-        let live = ParsedChain::of_lines(table, &lines);
-        if drift.missing > 0 || !live.is_same(&ParsedChain::of_lines(table, &desired)) {
+        let live = RulesDigest::of_lines(&lines);
+        if drift.missing > 0 || !live.is_known() || live != RulesDigest::of_lines(&desired) {
             drift.needs_rewrite = true;
             self.mark_for_rewrite(table, chain);
         } else if let Some(tree) = self.trees.get_mut(&dispatch) {
@@ -292,34 +272,6 @@ impl AppliedState {
     }
 }
 
-/// Returns the chains that hold the rendered rules in the kernel, with the digests of their
-/// rendered text. The Service is rendered once more, because the recorded digests cannot be
-/// compared with those of live rules. So a chain that was recorded as unknown becomes known again
-/// if another program has repaired it.
-fn same_chains(
-    live: &LiveRules,
-    recorded: &[&mut RecordedChain],
-    render: impl Fn(&mut ServiceRules, Comments),
-) -> BTreeMap<ServiceChain, TextDigest> {
-    let mut same = BTreeMap::new();
-    let mut rules = ServiceRules::default();
-    for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
-        render(&mut rules, comments);
-        for rendered in rules.chains() {
-            let (chain, text) = (rendered.chain, rules.chain_text(rendered));
-            let mut chains = recorded.iter().map(|recorded| recorded.chain);
-            let is_recorded = chains.any(|recorded| recorded == chain);
-            if is_recorded && has_same_rules(&live.chains, chain, text) {
-                same.insert(chain, rendered.digest);
-            }
-        }
-        if same.len() == recorded.len() {
-            break;
-        }
-    }
-    same
-}
-
 /// Dispatch rules that one Service has in the kernel.
 struct MatchedRules {
     /// Rules found in the compared chain, and all rules of other chains.
@@ -360,7 +312,7 @@ pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u
     };
     let last = rules.get(others..).unwrap_or_default();
     for (rule, jump) in last.iter().zip(jumps) {
-        if rule.digest.is_none() || rule.digest != parsed_digest([spec(jump)]) {
+        if !rule.digest.is_known() || rule.digest != RulesDigest::of_rule(spec(jump)) {
             return false;
         }
     }

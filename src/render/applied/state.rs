@@ -8,11 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::service::{
-    DispatchRule, RenderedChain, ServiceRules, ServiceTotals, TextDigest,
-};
+use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
 use crate::render::tree::DispatchTree;
-use crate::rules::Table;
+use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Rules of the proxy in the kernel, as of the last successful restore.
@@ -78,7 +76,7 @@ pub(crate) struct AppliedService {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordedChain {
     pub(crate) chain: ServiceChain,
-    pub(super) digest: TextDigest,
+    pub(super) digest: RulesDigest,
     rule_count: u32,
 }
 
@@ -96,7 +94,7 @@ impl RecordedChain {
     pub(super) const fn unknown(chain: ServiceChain) -> Self {
         Self {
             chain,
-            digest: TextDigest::UNKNOWN,
+            digest: RulesDigest::UNKNOWN,
             rule_count: 0,
         }
     }
@@ -239,6 +237,21 @@ impl AppliedState {
         self.unused_tree_chains = snapshot.unused_tree_chains;
     }
 
+    /// Reports whether these are the recorded rules of a Service, groups in any order.
+    pub(super) fn has_rules(&self, name: &ServiceName, rules: &ServiceRules) -> bool {
+        let none = AppliedService::default();
+        let recorded = self.services.get(name).unwrap_or(&none);
+        let is_recorded =
+            |rendered: &RenderedChain| recorded.digest(rendered.chain) == Some(rendered.digest);
+        let mut dispatch: Vec<_> = rules.to_dispatch_rules().collect();
+        dispatch.sort_by_key(|rule| rule.key);
+        let mut recorded_dispatch: Vec<_> = recorded.dispatch.iter().collect();
+        recorded_dispatch.sort_by_key(|rule| rule.key);
+        rules.chains().count() == recorded.chains.len()
+            && rules.chains().all(is_recorded)
+            && dispatch.iter().eq(recorded_dispatch)
+    }
+
     pub(super) fn has(&self, name: &ServiceName) -> bool {
         self.services.contains_key(name)
     }
@@ -284,7 +297,7 @@ impl AppliedState {
 }
 
 impl AppliedService {
-    fn rendered(rules: &ServiceRules) -> Self {
+    pub(super) fn rendered(rules: &ServiceRules) -> Self {
         let chains = rules.chains().map(RecordedChain::of);
         let dispatch = rules.to_dispatch_rules();
         Self::new(chains.collect(), dispatch.collect(), rules.totals())
@@ -312,7 +325,7 @@ impl AppliedService {
     }
 
     /// Returns the digest of a chain, if the kernel has the chain.
-    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<TextDigest> {
+    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<RulesDigest> {
         let at = self
             .chains
             .binary_search_by_key(&chain, |recorded| recorded.chain)

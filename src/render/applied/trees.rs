@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::live::LiveChains;
-use super::parsed::ParsedChain;
+use super::live::{LiveChains, LiveTreeChain};
 use super::state::{AppliedService, AppliedState};
 use crate::model::ServiceName;
 use crate::render::tree::{
     DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
-use crate::rules::Table;
+use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, DispatchForm, tree_of};
 
 impl AppliedState {
@@ -112,8 +111,8 @@ impl AppliedState {
     /// references. Returns the chains to write and those to delete.
     pub(super) fn adopt_trees(
         &mut self,
-        roots: &BTreeMap<DispatchChain, ParsedChain>,
-        tree_chains: &BTreeMap<(Table, Box<str>), ParsedChain>,
+        roots: &BTreeMap<DispatchChain, LiveTreeChain>,
+        tree_chains: &BTreeMap<(Table, Box<str>), LiveTreeChain>,
         live: &LiveChains,
     ) -> Vec<(Table, Box<str>)> {
         let mut differing = Vec::new();
@@ -133,8 +132,8 @@ impl AppliedState {
                 } else {
                     tree_chains.get(&key)
                 };
-                let desired = ParsedChain::of_lines(table, &chain.rules);
-                if !in_kernel.is_some_and(|chain| chain.is_same(&desired)) {
+                let desired = RulesDigest::of_lines(&chain.rules);
+                if in_kernel.map(LiveTreeChain::digest) != Some(desired) {
                     differing.push(key.clone());
                 }
                 used.insert(key);
@@ -157,7 +156,7 @@ impl AppliedState {
     fn begin_adoption(
         &mut self,
         dispatch: DispatchChain,
-        tree_chains: &BTreeMap<(Table, Box<str>), ParsedChain>,
+        tree_chains: &BTreeMap<(Table, Box<str>), LiveTreeChain>,
     ) -> Option<TreeUpdate> {
         let tree = self.trees.get_mut(&dispatch)?;
         for ((table, name), chain) in tree_chains {

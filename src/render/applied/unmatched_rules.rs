@@ -3,8 +3,8 @@
 use hashbrown::HashMap;
 
 use super::live::LiveRule;
-use super::parsed::{ParsedDigest, parsed_digest, spec};
 use crate::render::service::DispatchRule;
+use crate::rules::RulesDigest;
 
 /// Rules of a dispatch chain in the kernel that have not been matched to a Service yet.
 pub(super) struct UnmatchedRules {
@@ -12,16 +12,16 @@ pub(super) struct UnmatchedRules {
     rules: Vec<Option<LiveRule>>,
     /// Positions of rules by digest. Of equal rules the last one is matched first, because `-D`
     /// deletes the first one.
-    positions: HashMap<ParsedDigest, Vec<usize>>,
+    positions: HashMap<RulesDigest, Vec<usize>>,
 }
 
 impl UnmatchedRules {
     /// Takes all rules of a chain, in their order.
     pub(super) fn new(rules: Vec<LiveRule>) -> Self {
-        let mut positions: HashMap<ParsedDigest, Vec<usize>> = HashMap::new();
+        let mut positions: HashMap<RulesDigest, Vec<usize>> = HashMap::new();
         for (at, rule) in rules.iter().enumerate() {
-            if let Some(digest) = rule.digest {
-                positions.entry(digest).or_default().push(at);
+            if rule.digest.is_known() {
+                positions.entry(rule.digest).or_default().push(at);
             }
         }
         let rules = rules.into_iter().map(Some).collect();
@@ -32,7 +32,7 @@ impl UnmatchedRules {
     pub(super) fn take(&mut self, rule: &[u8]) -> Option<usize> {
         let at = self
             .positions
-            .get_mut(&parsed_digest([spec(rule)])?)?
+            .get_mut(&RulesDigest::of_rule(spec(rule)))?
             .pop()?;
         self.rules.get_mut(at)?.take()?;
         Some(at)
@@ -42,6 +42,11 @@ impl UnmatchedRules {
     pub(super) fn into_unmatched(self) -> impl Iterator<Item = LiveRule> {
         self.rules.into_iter().flatten()
     }
+}
+
+/// Returns a dispatch rule without blanks and newline around it.
+pub(super) fn spec(rule: &[u8]) -> &str {
+    str::from_utf8(rule).unwrap_or_default().trim()
 }
 
 /// Reports whether the rules of one Service, given as they were rendered and with their positions

@@ -1,6 +1,6 @@
-//! Compares the rules of whole tables with the rendered ones: at the start, to adopt the rules of
-//! an earlier process or of a kube-proxy ([`adopt`]), and later, to verify the proxy's own rules
-//! ([`verify_tables`]).
+//! Compares the rules of whole tables: at the start with rendered ones, to adopt the rules of an
+//! earlier process or of a kube-proxy ([`adopt`]), and later with recorded ones, to verify the
+//! proxy's own rules ([`verify_tables`]).
 //!
 //! Nothing is written here. Rules that the kernel has already, in any spelling, are recorded in a
 //! new [`AppliedState`] as if they had been restored; a partial payload then writes the rest. For
@@ -14,24 +14,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::guard::has_only_desired_rules;
-use super::live::{LiveChains, LiveRules, has_same_rules};
-use super::parsed::{ParsedChain, ParsedDigest};
+use super::live::{LiveChains, LiveRules, LiveTreeChain};
 use super::single_chains::{lines_of, remove_node_ports_jumps};
 use super::state::{AppliedService, AppliedState, RecordedChain, leftover_service};
 use super::unmatched_rules::{UnmatchedRules, are_in_order};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
-use crate::render::service::{
-    self, DispatchKey, DispatchRule, RenderedChain, ServiceRules, ServiceTotals,
-};
-use crate::rules::Table;
+use crate::render::service::{self, DispatchKey, DispatchRule, ServiceRules, ServiceTotals};
+use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{
     DispatchChain, DispatchDestination, DispatchForm, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS,
     ServiceChain, tree_of,
 };
 
-/// Percentage of the rendered Service chains that the kernel must hold with the same rules. With
+/// Percentage of the expected Service chains that the kernel must hold with the same rules. With
 /// fewer, a full restore costs less, because it is streamed, while a partial payload is whole in
 /// memory.
 const MIN_SAME_PERCENT: usize = 50;
@@ -103,46 +100,59 @@ enum Strictness {
     Verification,
 }
 
-/// Compares the rules in the kernel with those of `services`, which were applied before. The new
-/// applied state replaces `before`, which is freed Service by Service: memory never holds both.
+/// Compares the rules in the kernel with those recorded in `before`. The new applied state replaces
+/// it, Service by Service: memory never holds both.
 ///
-/// Services in `dirty` do not count towards [`DeclineReason::Different`]. Dispatch chains have to
-/// exist. Rules of fixed chains and entry jumps are not compared:
+/// Dispatch chains have to exist. Rules of fixed chains and entry jumps are not compared:
 /// [`GuardedChainState`](super::GuardedChainState) does that.
 pub(crate) fn verify_tables(
     (live_rules, live_chains): (LiveRules, &LiveChains),
-    services: &dyn Services,
     options: &Options,
-    dirty: &BTreeSet<ServiceName>,
     before: AppliedState,
 ) -> Result<ComparedTables, DeclineReason> {
-    let mut before = before.services;
     for dispatch in DispatchChain::ALL {
         if !live_rules.has(dispatch.table(), dispatch.name()) {
             return Err(DeclineReason::DispatchOrFixedChains(dispatch.table()));
         }
     }
     let mut comparison = LiveComparison::new(live_rules, options, Strictness::Verification)?;
-    let (mut rendered, mut other) = (ServiceRules::default(), ServiceRules::default());
-    for (name, state) in services.all() {
-        service::render(&mut rendered, name, state, options, Comments::Everywhere);
-        let mut same = comparison.same_chains(&rendered);
-        if same.len() < rendered.chains().count() {
-            // In large-cluster mode the live rules lack comments on endpoints.
-            service::render(&mut other, name, state, options, Comments::NotOnEndpoints);
-            let same_otherwise = comparison.same_chains(&other);
-            if same_otherwise.len() > same.len() {
-                std::mem::swap(&mut rendered, &mut other);
-                same = same_otherwise;
-            }
+    let leftover = leftover_service();
+    for (name, recorded) in before.services {
+        if name != leftover {
+            comparison.observe(&name, recorded);
         }
-        if !dirty.contains(name) {
-            comparison.count(&rendered, &same);
-        }
-        before.remove(name);
-        comparison.record(name, &rendered, same);
     }
     comparison.finish(live_chains)
+}
+
+/// Renders all Services anew and compares them with the record; returns those that differ, except
+/// those in `changing`. There are none if partial payloads add up to a full one.
+pub(crate) fn unlike_rendered(
+    applied: &AppliedState,
+    services: &dyn Services,
+    options: &Options,
+    changing: &BTreeSet<ServiceName>,
+) -> Vec<ServiceName> {
+    let mut rules = ServiceRules::default();
+    let mut is_unlike = |name: &ServiceName, state| {
+        // In large-cluster mode rules for endpoints lack comments, until their Service changes.
+        ![Comments::Everywhere, Comments::NotOnEndpoints]
+            .into_iter()
+            .any(|comments| {
+                service::render(&mut rules, name, state, options, comments);
+                applied.has_rules(name, &rules)
+            })
+    };
+    let unlike = services
+        .all()
+        .filter(|(name, state)| !changing.contains(*name) && is_unlike(name, state));
+    let mut unlike: Vec<_> = unlike.map(|(name, _)| name.clone()).collect();
+    let leftover = leftover_service();
+    let is_gone = |name: &&ServiceName| {
+        services.get(name).is_none() && !changing.contains(*name) && **name != leftover
+    };
+    unlike.extend(applied.services.keys().filter(is_gone).cloned());
+    unlike
 }
 
 /// Compares the rules in the kernel with those of `services`, of which none is known to be
@@ -167,9 +177,7 @@ pub(crate) fn adopt(
     let mut rendered = ServiceRules::default();
     for (name, state) in services.all() {
         service::render(&mut rendered, name, state, options, comments);
-        let same = comparison.same_chains(&rendered);
-        comparison.count(&rendered, &same);
-        comparison.record(name, &rendered, same);
+        comparison.observe(name, AppliedService::rendered(&rendered));
     }
     comparison.finish(live_chains)
 }
@@ -214,23 +222,23 @@ fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Decli
     Ok(())
 }
 
-/// Comparison of live rules with rendered ones, Service by Service. Rules and chains that are not
-/// matched to a Service in the end are recorded under the leftover Service.
+/// Comparison of live rules with rendered or recorded ones, Service by Service. Rules and chains
+/// that are not matched to a Service in the end are recorded under the leftover Service.
 struct LiveComparison {
     /// Service chains in the kernel that have not been matched to a Service yet.
-    chains: HashMap<ServiceChain, Option<ParsedDigest>>,
+    chains: HashMap<ServiceChain, RulesDigest>,
     /// Rules of the dispatch chains that are to be flat, whatever they are in the kernel, that have
     /// not been matched to a Service yet.
     flat: BTreeMap<DispatchChain, UnmatchedRules>,
     /// Rules of the dispatch chains that are to be trees, whatever they are in the kernel.
-    roots: BTreeMap<DispatchChain, ParsedChain>,
+    roots: BTreeMap<DispatchChain, LiveTreeChain>,
     /// Tree chains in the kernel.
-    tree_chains: BTreeMap<(Table, Box<str>), ParsedChain>,
+    tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
     applied: AppliedState,
     differing: Vec<ServiceName>,
-    /// Number of rendered chains.
-    rendered_count: usize,
-    /// Number of rendered chains that the kernel holds with the same rules.
+    /// Number of expected chains.
+    expected_count: usize,
+    /// Number of expected chains that the kernel holds with the same rules.
     same_count: usize,
     lacks_node_ports_jumps: bool,
     strictness: Strictness,
@@ -260,7 +268,7 @@ impl LiveComparison {
             let of_tree = of_tree.filter(|((table, name), _)| tree_of(*table, name) == Some(chain));
             let in_tree = of_tree.map(|(_, chain)| chain.rule_count);
             let in_tree = in_tree.reduce(|sum, count| sum + count);
-            let parse = || ParsedChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
+            let parse = || LiveTreeChain::of_lines(chain.table(), &lines_of(chain.name(), &rules));
             // A chain without tree chains may have very many rules, which are not parsed again
             // unless it becomes a tree.
             let root = in_tree.map(|_| parse());
@@ -282,66 +290,49 @@ impl LiveComparison {
             tree_chains,
             applied: AppliedState::without_services(fixed_rule_counts, jumps),
             differing: Vec::new(),
-            rendered_count: 0,
+            expected_count: 0,
             same_count: 0,
             lacks_node_ports_jumps,
             strictness,
         })
     }
 
-    /// Returns the chains of a Service that the kernel has with the rendered rules.
-    fn same_chains(&self, rendered: &ServiceRules) -> Vec<RecordedChain> {
-        let is_same = |one: &&RenderedChain| {
-            has_same_rules(&self.chains, one.chain, rendered.chain_text(one))
-        };
-        let same = rendered.chains().filter(is_same);
-        same.map(RecordedChain::of).collect()
-    }
-
-    /// Counts chains for the check that most of them are the same.
-    fn count(&mut self, rendered: &ServiceRules, same: &[RecordedChain]) {
-        self.rendered_count += rendered.chains().count();
-        self.same_count += same.len();
-    }
-
-    /// Records the rules of one Service that the kernel has: the chains in `same`, those with other
-    /// rules as unknown, and those rules of flat chains that are found. All of its rules in trees
-    /// are recorded: whether the kernel has them is compared later, chain by chain.
-    fn record(
-        &mut self,
-        name: &ServiceName,
-        rendered: &ServiceRules,
-        mut same: Vec<RecordedChain>,
-    ) {
-        let mut is_same = same.len() == rendered.chains().count();
-        let mut unknown = Vec::new();
-        // In the order of the rendered chains, like those.
-        let mut same_chains = same.iter().map(|recorded| recorded.chain).peekable();
-        for one in rendered.chains() {
-            let is_in_kernel = self.chains.remove(&one.chain).is_some();
-            if same_chains.next_if_eq(&one.chain).is_none() && is_in_kernel {
-                unknown.push(RecordedChain::unknown(one.chain));
+    /// Records the rules of one Service that the kernel has of these: the chains with the same
+    /// rules, those with other rules as unknown, and those rules of flat chains that are found. All
+    /// of its rules in trees are recorded: whether the kernel has them is compared later, chain by
+    /// chain.
+    fn observe(&mut self, name: &ServiceName, expected: AppliedService) {
+        let (mut chains, mut is_same) = (Vec::with_capacity(expected.chains.len()), true);
+        for chain in &expected.chains {
+            self.expected_count += 1;
+            match self.chains.remove(&chain.chain) {
+                Some(found) if found == chain.digest && found.is_known() => {
+                    self.same_count += 1;
+                    chains.push(*chain);
+                }
+                found => {
+                    is_same = false;
+                    chains.extend(found.map(|_| RecordedChain::unknown(chain.chain)));
+                }
             }
         }
-        same.append(&mut unknown);
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as
         // they were rendered. The two are never compared, as a rule group is in one dispatch chain.
-        let mut rules: Vec<(usize, DispatchRule)> = Vec::new();
-        for (rendered_position, rule) in rendered.to_dispatch_rules().enumerate() {
+        let mut rules: Vec<(usize, DispatchRule)> = Vec::with_capacity(expected.dispatch.len());
+        for (expected_position, rule) in expected.dispatch.into_iter().enumerate() {
             let position = match self.flat.get_mut(&rule.key.chain) {
                 Some(flat) => flat.take(&rule.text),
-                None => Some(rendered_position),
+                None => Some(expected_position),
             };
-            let Some(position) = position else {
-                is_same = false;
-                continue;
-            };
-            rules.push((position, rule));
+            match position {
+                Some(position) => rules.push((position, rule)),
+                None => is_same = false,
+            }
         }
         is_same &= are_in_order(rules.iter().map(|(at, rule)| (*at, rule)));
         rules.sort_by_key(|(position, rule)| (rule.key, *position));
         let rules = rules.into_iter().map(|(_, rule)| rule);
-        let service = AppliedService::new(same, rules.collect(), rendered.totals());
+        let service = AppliedService::new(chains, rules.collect(), expected.totals);
         self.applied.insert(name, service);
         if !is_same {
             self.differing.push(name.clone());
@@ -351,7 +342,7 @@ impl LiveComparison {
     /// Records what was not matched to a Service under the leftover Service, so that the next
     /// partial payload deletes it.
     fn finish(mut self, live: &LiveChains) -> Result<ComparedTables, DeclineReason> {
-        if self.same_count * 100 < self.rendered_count * MIN_SAME_PERCENT {
+        if self.same_count * 100 < self.expected_count * MIN_SAME_PERCENT {
             return Err(DeclineReason::Different);
         }
         let mut stale: Vec<_> = self.chains.keys().copied().collect();

@@ -6,13 +6,13 @@
 //! part by part, in the order in which it reads, with typed arguments and without an allocation.
 
 use std::fmt::{self, Display};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use std::net::IpAddr;
 use std::ops::{AddAssign, Range, SubAssign};
 
 use crate::net::{IpNet, Port, Protocol};
 use crate::render::options::LocalDetector;
+use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
 /// Key of a *rule group*: the dispatch rules of one service port in one dispatch chain. Those of
@@ -49,32 +49,13 @@ impl DispatchRule {
     }
 }
 
-/// Digest of the text of a chain's rules as they were rendered. Different texts have, but for one
-/// chance in 2^64, different digests.
-///
-/// Never compared with a `ParsedDigest`, the digest of rules that were read from the kernel:
-/// `iptables-save` spells rules differently.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TextDigest(u64);
-
-impl TextDigest {
-    /// Digest of a chain with unknown rules: no chain that was rendered has it.
-    pub(crate) const UNKNOWN: Self = Self(0);
-
-    pub(crate) fn of(text: &[u8]) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(text);
-        Self(hasher.finish())
-    }
-}
-
 /// Service chain with rendered rules: their position in the text, their number and their digest.
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedChain {
     pub(crate) chain: ServiceChain,
     text: Range<usize>,
     pub(crate) rule_count: u32,
-    pub(crate) digest: TextDigest,
+    pub(crate) digest: RulesDigest,
 }
 
 /// Chains of a Service, each after all chains that it jumps to, and its dispatch rules.
@@ -112,7 +93,7 @@ impl ServiceRules {
             chain,
             text: start..start,
             rule_count: 0,
-            digest: TextDigest::UNKNOWN,
+            digest: RulesDigest::UNKNOWN,
         });
     }
 
@@ -133,7 +114,8 @@ impl ServiceRules {
         if let Some(rendered) = self.chains.last_mut() {
             rendered.text.end = self.text.len();
             let text = self.text.get(rendered.text.clone()).unwrap_or_default();
-            rendered.digest = TextDigest::of(text);
+            let lines = str::from_utf8(text).unwrap_or_default();
+            rendered.digest = RulesDigest::of_lines(lines);
         }
     }
 

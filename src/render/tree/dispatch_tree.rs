@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::rules::{RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
-use crate::render::service::{DispatchRule, TextDigest};
+use crate::render::service::DispatchRule;
+use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, Prefix};
 
 /// Tree of one dispatch chain.
@@ -20,7 +21,7 @@ pub(crate) struct DispatchTree {
     /// Chains in the kernel by name.
     pub(super) chains: BTreeMap<Box<str>, RecordedTreeChain>,
     /// Digest of the rules of the root, without jumps to `KUBE-NODEPORTS`.
-    pub(super) root: TextDigest,
+    pub(super) root: RulesDigest,
     /// Names of the tree chains that the root jumps to.
     pub(super) root_targets: Box<[Box<str>]>,
     /// Changes since the last rendering. The root is always rendered, so that changes which only
@@ -36,7 +37,7 @@ pub(super) struct RecordedTreeChain {
     pub(super) shape: Option<TreeChain>,
     /// Was rendered as an inner chain. If adopted: holds a jump for several destinations.
     pub(super) is_inner: bool,
-    pub(super) digest: TextDigest,
+    pub(super) digest: RulesDigest,
     /// Names of the tree chains that it jumps to.
     pub(super) targets: Box<[Box<str>]>,
 }
@@ -58,7 +59,7 @@ impl DispatchTree {
             dispatch,
             rules: RulesByDestination::default(),
             chains: BTreeMap::new(),
-            root: TextDigest::UNKNOWN,
+            root: RulesDigest::UNKNOWN,
             root_targets: Box::default(),
             pending: Pending::All,
         }
@@ -99,7 +100,7 @@ impl DispatchTree {
         let chain = RecordedTreeChain {
             shape: None,
             is_inner,
-            digest: TextDigest::UNKNOWN,
+            digest: RulesDigest::UNKNOWN,
             targets: Box::default(),
         };
         self.chains.insert(name.into(), chain);
@@ -110,13 +111,13 @@ impl DispatchTree {
     /// its rules in the kernel are unknown. Returns whether there is a chain of this name.
     pub(crate) fn mark_for_rewrite(&mut self, name: &str) -> bool {
         if name == self.dispatch.name() {
-            self.root = TextDigest::UNKNOWN;
+            self.root = RulesDigest::UNKNOWN;
             return true;
         }
         let Some(chain) = self.chains.get_mut(name) else {
             return false;
         };
-        chain.digest = TextDigest::UNKNOWN;
+        chain.digest = RulesDigest::UNKNOWN;
         match chain.shape {
             Some(shape) => self.note_destination(shape.prefix.first()),
             None => self.pending = Pending::All,
@@ -127,7 +128,7 @@ impl DispatchTree {
     /// Notes that the kernel holds the desired rules of a chain, or of the root, which may have
     /// been marked for a rewrite.
     pub(crate) fn note_repaired(&mut self, name: &str, desired: &str) {
-        let digest = TextDigest::of(desired.as_bytes());
+        let digest = RulesDigest::of_lines(desired);
         if name == self.dispatch.name() {
             self.root = digest;
         } else if let Some(chain) = self.chains.get_mut(name) {

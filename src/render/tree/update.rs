@@ -11,7 +11,7 @@ use super::changes::{TreeChanges, WrittenChain};
 use super::dispatch_tree::{DispatchTree, Pending, RecordedTreeChain};
 use super::rules::{ChainPart, RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
-use crate::render::service::TextDigest;
+use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, Prefix};
 
 /// Extent of a restore: the chains of a tree that it writes.
@@ -179,7 +179,7 @@ impl TreeUpdate {
     ) -> Option<WrittenChain> {
         let targets_before = std::mem::replace(&mut tree.root_targets, open.targets.into());
         self.maybe_unreferenced.extend(targets_before);
-        let digest = TextDigest::of(rules.as_bytes());
+        let digest = RulesDigest::of_lines(&rules);
         let before = std::mem::replace(&mut tree.root, digest);
         self.is_written(Some(before), digest)
             .then(|| WrittenChain::whole(open.name, rules))
@@ -192,7 +192,7 @@ impl TreeUpdate {
         mut open: OpenChain,
         rules: String,
     ) -> Option<WrittenChain> {
-        let digest = TextDigest::of(rules.as_bytes());
+        let digest = RulesDigest::of_lines(&rules);
         let recorded = RecordedTreeChain {
             shape: Some(chain),
             is_inner: chain.kind == TreeChainKind::Inner,
@@ -213,7 +213,7 @@ impl TreeUpdate {
         })
     }
 
-    fn is_written(&self, before: Option<TextDigest>, digest: TextDigest) -> bool {
+    fn is_written(&self, before: Option<RulesDigest>, digest: RulesDigest) -> bool {
         self.extent == TreeExtent::AllChains || before != Some(digest)
     }
 
@@ -228,7 +228,7 @@ impl TreeUpdate {
         chain: &OpenChain,
         text: &str,
         rules: &RulesByDestination,
-        before: Option<TextDigest>,
+        before: Option<RulesDigest>,
     ) -> Option<String> {
         let (TreeExtent::ChangedRules, Pending::Destinations(changed)) =
             (self.extent, &self.pending)
@@ -255,7 +255,7 @@ impl TreeUpdate {
                 }
             }
         }
-        let has_rest = before == Some(TextDigest::of(rest.as_bytes()));
+        let has_rest = before == Some(RulesDigest::of_lines(&rest));
         has_rest.then_some(inserted)
     }
 

@@ -292,8 +292,8 @@ fn recent(flags: &[Flag<'_>]) -> Option<Match> {
     }))
 }
 
-const WHOLE_V4: &str = "255.255.255.255";
-const WHOLE_V6: &str = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
+pub(super) const WHOLE_V4: &str = "255.255.255.255";
+pub(super) const WHOLE_V6: &str = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff";
 
 fn random(flags: &[Flag<'_>]) -> Option<Match> {
     match flags {

@@ -1,6 +1,7 @@
 //! Parses and prints single rules, in a normal form: spellings of the same rule compare equal.
 
 mod condition;
+mod digest;
 mod matches;
 mod network;
 mod probability;
@@ -10,6 +11,7 @@ mod token;
 
 pub(super) use condition::number;
 pub(crate) use condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
+pub(crate) use digest::{RulesDigest, RulesHasher};
 pub use matches::Match;
 pub(crate) use matches::{Recent, RecentAction};
 pub(crate) use network::Network;

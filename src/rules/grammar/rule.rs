@@ -296,7 +296,8 @@ fn interface(flag: Flag<'_>) -> Result<Option<Negatable<Box<str>>>, LineError> {
     Ok((!is_always_true).then_some(Negatable { negated, value }))
 }
 
-fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, LineError> {
+/// Reads the name or number of a protocol; `None`: all.
+pub(super) fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, LineError> {
     let Negatable { negated, value } = flag.value()?;
     let value = value.to_ascii_lowercase();
     let value = match value.as_str() {

@@ -3,12 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::compare::compare;
 use super::search::{POISON, WAYS, assert_rules, clock, endpoint, name, wait};
 use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fake, Poison};
 use crate::model::{Change, SliceName};
 use crate::rules::RuleSet;
+use crate::sync::drift::Extent;
 use crate::sync::kernel_state::ReadScope;
 use crate::sync::outcome::SearchResult;
 
@@ -238,6 +240,9 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
             wait(random.number(30).into());
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Applied, "{seed}: {outcome:?}");
+            // The record is what the kernel has, and what all Services render to.
+            let drift = compare(&mut syncer, &Extent::whole()).await;
+            assert!(drift.is_empty(), "{seed}: {drift:?}");
             let owners = owners(&syncer);
             assert!(
                 owners.values().all(|of| of.len() == 1),

@@ -1,0 +1,120 @@
+//! Digests against parsed rules: those of equal rules are equal, and no others.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// What was written, and what both backends print of it.
+const RULES: [&str; 11] = [
+    include_str!("saves/v4.payload"),
+    include_str!("saves/v4.legacy"),
+    include_str!("saves/v4.nft"),
+    include_str!("saves/v6.payload"),
+    include_str!("saves/v6.legacy"),
+    include_str!("saves/v6.nft"),
+    include_str!("../../../tests/dumps/extensions-1.8.9-nft-v4.save"),
+    include_str!("../../../tests/dumps/extensions-1.8.9-legacy-v6.save"),
+    include_str!("../../../tests/dumps/foreign-v4.save"),
+    include_str!("../../../tests/dumps/kube-proxy-1.23-v6.save"),
+    include_str!("../../../tests/dumps/kube-proxy-1.29-v4.save"),
+];
+
+fn rules() -> impl Iterator<Item = &'static str> {
+    let lines = RULES.iter().flat_map(|text| text.lines());
+    let rules = lines.filter_map(|line| line.strip_prefix("-A "));
+    rules.filter_map(|rule| Some(rule.split_once(' ')?.1))
+}
+
+#[test]
+fn equal_rules_have_equal_digests_and_others_have_not() {
+    let (mut by_rule, mut by_digest) = (BTreeMap::new(), BTreeMap::new());
+    let mut count = 0;
+    for text in rules() {
+        let Ok(rule) = text.parse::<Rule>() else {
+            continue;
+        };
+        count += 1;
+        let RulesDigest(digest) = RulesDigest::of_rule(text);
+        assert_eq!(
+            *by_rule.entry(rule.clone()).or_insert(digest),
+            digest,
+            "{text}"
+        );
+        assert_eq!(*by_digest.entry(digest).or_insert(rule.clone()), rule);
+        assert_eq!(RulesDigest::of_rule(&rule.to_string()), RulesDigest(digest));
+    }
+    assert!(count > 150 && by_rule.len() < count, "{count}");
+}
+
+/// Of each rule, one word at a time is changed, doubled or removed.
+#[test]
+fn a_changed_rule_has_another_digest() {
+    for text in rules() {
+        let words: Vec<&str> = text.split(' ').collect();
+        for at in 0..words.len() {
+            for how in 0..4 {
+                let mut changed: Vec<String> = words.iter().map(|word| (*word).into()).collect();
+                match how {
+                    0 => drop(changed.remove(at)),
+                    1 => changed.insert(at, words[at].into()),
+                    2 => changed[at].push('1'),
+                    _ => changed.insert(at, "!".into()),
+                }
+                let changed = changed.join(" ");
+                let (one, other) = (text.parse::<Rule>(), changed.parse::<Rule>());
+                let is_same = one.is_ok() && one.ok() == other.ok();
+                let digest = RulesDigest::of_rule(&changed);
+                let is_same_digest = digest.is_known() && digest == RulesDigest::of_rule(text);
+                assert_eq!(is_same_digest, is_same, "{text}\n{changed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn spellings_of_one_rule_have_one_digest() {
+    for (written, printed) in [
+        (
+            "-m comment --comment ns/svc:p -m tcp -p tcp -d 10.0.0.1 --dport 80 -j KUBE-SVC-A",
+            "-d 10.0.0.1/32 -p tcp -m comment --comment \"ns/svc:p\" -m tcp --dport 80 -j KUBE-SVC-A",
+        ),
+        ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
+        (
+            "-m recent --name A --rcheck --seconds 10 --reap -j B",
+            "-m recent --rcheck --seconds 10 --reap --name A --mask 255.255.255.255 --rsource -j B",
+        ),
+        (
+            "-m statistic --mode random --probability 0.3333333333 -j A",
+            "-m statistic --mode random --probability 0.33333333349 -j A",
+        ),
+        (
+            "-j MARK --or-mark 0x4000",
+            "-j MARK --set-xmark 0x4000/0x4000",
+        ),
+        ("-s 0.0.0.0/0 -p all -i + -j A", "-j A"),
+        ("-p tcp --dport 80 -j A", "-p tcp -m tcp --dport 80 -j A"),
+    ] {
+        assert_eq!(
+            RulesDigest::of_rule(written),
+            RulesDigest::of_rule(printed),
+            "{written}"
+        );
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_parsed_are_unknown_and_their_order_matters() {
+    assert!(!RulesDigest::of_rule("-j \"A").is_known());
+    assert!(!RulesDigest::of_lines("-A X -j A\n-A X -d\n").is_known());
+    assert!(RulesDigest::of_lines("").is_known());
+    let digests = [
+        "",
+        "-A X -j A\n",
+        "-A X -j A\n-A X -j B\n",
+        "-A X -j B\n-A X -j A\n",
+    ];
+    let digests: Vec<_> = digests.into_iter().map(RulesDigest::of_lines).collect();
+    for (at, digest) in digests.iter().enumerate() {
+        assert!(!digests[..at].contains(digest));
+    }
+}
