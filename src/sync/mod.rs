@@ -3,8 +3,8 @@
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
-//! Read `task` (main loop), `syncer` (one sync) and `restore` first; for checks `task_checks` and
-//! `compare`, for failures `search` and `bisect`.
+//! Read `task` (main loop) and `syncer` (one sync) first; for checks `drift` and `compare`, for
+//! failures `search`, `bisect` and `trial_restore`.
 //!
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
 //!   a rule in such a chain, or a jump to one.
@@ -38,7 +38,6 @@ mod drift;
 mod drift_detection;
 mod guarded_chain_monitor;
 mod kernel_state;
-mod known_kernel;
 mod outcome;
 mod pacer;
 mod problems;
@@ -47,12 +46,9 @@ mod render_settings;
 mod repair_backoff;
 mod report;
 mod report_drift;
-mod report_services;
-mod restore;
 mod search;
 mod syncer;
 mod task;
-mod task_checks;
 mod trial_restore;
 
 #[cfg(test)]

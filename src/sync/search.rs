@@ -7,7 +7,7 @@
 //! [`NodeFault`]: no Service is quarantined, and the sync is retried.
 //!
 //! 1. The changes of the suspects are held back, and the kernel is brought into a
-//!    [known state](super::known_kernel) without them.
+//!    [known state](super::trial_restore) without them.
 //! 2. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
 //! 3. A Service counts as the cause only if a restore of other rules succeeded, which proves that
 //!    the node is able to restore some.

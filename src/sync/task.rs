@@ -1,22 +1,28 @@
-//! Main loop of one IP family: waits for events, and runs syncs and checks.
+//! Main loop of one IP family: waits for events, runs syncs, checks and verifications, and requests
+//! the syncs that repair differences.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{SetOnce, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::compare::{Reading, check_guarded_chains, read_service_rules};
 use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
+use super::drift::{Compared, ComparisonDepth, ComparisonTrigger, Extent};
 use super::drift_detection::DriftDetection;
+use super::guarded_chain_monitor::GuardedChainFindings;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::report::{PlannedRetry, Reporter};
 use super::syncer::Syncer;
 use crate::conntrack;
-use crate::host::{AddressWatch, ForeignChange, Iptables, local_addresses, thread_cpu};
+use crate::host::{
+    AddressWatch, ChangeSource, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
+};
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::tracker::Tracker;
@@ -342,4 +348,381 @@ pub(super) async fn until(moment: Option<Instant>) {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
     }
+}
+
+/// Maximum time for which a running comparison delays a due sync. Most end within a second. If due
+/// syncs interrupted comparisons at once, none would end under continuous changes.
+const COMPARISON_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reaction of a reading to a change by another program, if the names of the changed chains are
+/// known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnChange {
+    /// Continues; the changed chains are checked after the reading.
+    Continue,
+    /// Ends the reading. It is restarted after a short check of the changed chains.
+    Interrupt,
+}
+
+/// End of a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadingEnd {
+    Complete,
+    /// Another program changed rules; this change is checked first.
+    Interrupted,
+    /// A due sync was delayed for too long.
+    Abandoned,
+}
+
+impl ReadingEnd {
+    /// Returns what can be compared of a reading of `extent` that ended in this way, `after` this
+    /// time.
+    fn result(
+        self,
+        reading: Reading,
+        detection: &mut DriftDetection,
+        extent: &Extent,
+        after: Duration,
+    ) -> Reading {
+        match self {
+            Self::Complete => reading,
+            Self::Interrupted => reading.interrupted(),
+            Self::Abandoned => {
+                let guarded = detection.guarded_chains.abandoned(after);
+                reading.abandoned(extent, guarded, after)
+            }
+        }
+    }
+}
+
+/// Reason that a comparison ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// Another program changed rules; its change is checked first.
+    RulesChanged,
+    /// The process shuts down.
+    Shutdown,
+}
+
+impl<I: Iptables> Task<I> {
+    /// Runs the periodic check of the guarded chains whose changes are not detected otherwise.
+    /// Requests a sync if the addresses of NodePorts changed.
+    pub(super) async fn check_periodically(&mut self, detection: &mut DriftDetection) {
+        let extent = detection.periodic(self.syncer.iptables.change_detection());
+        let findings = if extent.is_empty() {
+            GuardedChainFindings::default()
+        } else {
+            match self
+                .compare(detection, ComparisonTrigger::CheckDue, &extent, None)
+                .await
+            {
+                Ok(findings) => findings,
+                Err(_) => return,
+            }
+        };
+        let now = Instant::now().into_std();
+        detection.guarded_chains.schedule(&findings, now);
+        self.check_addresses();
+    }
+
+    /// Compares the chains that another program changed. If their names are not known, compares the
+    /// guarded chains and schedules a verification; after detection by sizes, compares all rules.
+    pub(super) async fn rules_changed(
+        &mut self,
+        detection: &mut DriftDetection,
+        change: &ForeignChange,
+    ) {
+        let Some(options) = self.syncer.applied_options() else {
+            return;
+        };
+        let mut extent = Extent::touched_and_recorded(change, options, &self.syncer.applied);
+        if extent.is_empty() {
+            return;
+        }
+        let started = Instant::now().into_std();
+        let trigger = ComparisonTrigger::Change(change.source);
+        // A change of named chains can interrupt a verification, but not what runs here. With
+        // detection by table sizes no change names chains, so all is compared at once.
+        let is_verification_later =
+            extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
+        if is_verification_later {
+            extent.depth = ComparisonDepth::Chains;
+        }
+        let checked = self
+            .compare(detection, trigger, &extent, Some(change))
+            .await;
+        let now = Instant::now().into_std();
+        detection.compared_change(started, now);
+        if is_verification_later && checked.is_ok_and(|findings| findings.gone.is_none()) {
+            detection.verifications.changed(change, now);
+        }
+    }
+
+    /// Verifies all rules, unless the generation of the ruleset shows that none changed.
+    pub(super) async fn verify(&mut self, detection: &mut DriftDetection) {
+        let now = || Instant::now().into_std();
+        let (started, used) = (now(), thread_cpu());
+        let ran = || RunTimes {
+            started,
+            ended: now(),
+            cpu: thread_cpu().saturating_sub(used),
+        };
+        let is_known = self.syncer.applied_options().is_some();
+        let generation = self.syncer.iptables.generation().filter(|_| is_known);
+        let by = self.syncer.iptables.change_detection();
+        if !is_known || detection.verifications.can_skip(generation, by) {
+            detection.verifications.skipped(&ran(), generation);
+            return;
+        }
+        let (trigger, whole) = (detection.verifications.trigger(), Extent::whole());
+        let compared = self.compare(detection, trigger, &whole, None).await;
+        if compared.err() == Some(Interruption::RulesChanged) {
+            // The CPU time of a killed child process is not counted: elapsed time replaces it.
+            let took = now().saturating_duration_since(started);
+            detection.verifications.interrupted(took, now());
+            return;
+        }
+        let generation = generation.filter(|_| detection.has_read_extent);
+        detection.verifications.finished(&ran(), generation);
+        self.report_repair(detection);
+    }
+
+    /// Reads and compares the rules again that could not be read; if these are all, schedules a
+    /// verification, so that interruptions count.
+    pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
+        let extent = detection.take_to_reread();
+        if extent.depth == ComparisonDepth::Whole {
+            detection.verifications.request(Instant::now().into_std());
+        } else {
+            let trigger = ComparisonTrigger::FollowUp;
+            // Not interrupted: only a reading of all rules is.
+            let _ = self.compare(detection, trigger, &extent, None).await;
+        }
+    }
+
+    /// Reads the rules of an extent, compares them with the applied state, and requests a sync that
+    /// repairs the difference. `change` is the change by another program that triggered this.
+    /// Returns the findings about guarded chains, which the schedule of checks depends on; none if
+    /// nothing was read.
+    pub(super) async fn compare(
+        &mut self,
+        detection: &mut DriftDetection,
+        trigger: ComparisonTrigger,
+        extent: &Extent,
+        change: Option<&ForeignChange>,
+    ) -> Result<GuardedChainFindings, Interruption> {
+        let started = Instant::now().into_std();
+        detection.has_read_extent = false;
+        if self.syncer.applied_options().is_none() {
+            // The state of the kernel is unknown: the next sync adopts or restores all rules.
+            return Ok(GuardedChainFindings::default());
+        }
+        if self.syncer.has_unwritten() {
+            // The applied state is ahead of the kernel until the rest of a payload is written.
+            detection.postpone(extent.clone(), started);
+            return Ok(GuardedChainFindings::default());
+        }
+        let may_be_interrupted = detection.verifications.may_be_interrupted();
+        // The check that follows a change is not interrupted by the next change.
+        let on_change = match (change, extent.depth) {
+            (None, ComparisonDepth::Whole) if may_be_interrupted => OnChange::Interrupt,
+            _ => OnChange::Continue,
+        };
+        let mut reading = self.read(detection, extent, on_change).await?;
+        let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
+        self.reporter.guarded_chains_checked(guarded, unreadable);
+        for (table, cause) in &reading.guarded.newly_unreadable {
+            if matches!(cause, RunError::Unprintable { .. }) {
+                self.syncer.note_unprintable(*table);
+            }
+        }
+        let depth = reading.depth(extent.depth);
+        let contested = detection.backoff.contested(started);
+        let mut drift = self.syncer.find_drift(&mut reading, &contested);
+        drift.programs = match change {
+            Some(change) => change.programs.clone(),
+            None => detection.verifications.programs(extent.depth),
+        };
+        let failure = reading.failure.as_ref();
+        let now = Instant::now().into_std();
+        let repair_delay = detection.plan_repair(&drift.repair_keys, now);
+        let compared = Compared {
+            trigger,
+            depth,
+            drift: &drift,
+            failure,
+            failed_readings: detection.count_failed_readings(depth, failure),
+            repair_delay,
+            delayed_chains: detection.backoff.delayed(),
+        };
+        self.handle_result(detection, &compared, &reading.guarded, now);
+        detection.has_read_extent =
+            failure.is_none() && depth == extent.depth && reading.to_reread.is_empty();
+        detection.postpone(reading.to_reread, now);
+        if !drift.is_empty() {
+            detection.found_drift(started);
+        }
+        if reading.is_interrupted {
+            return Err(Interruption::RulesChanged);
+        }
+        Ok(reading.guarded)
+    }
+
+    /// Reports the result of a comparison, and requests the verification or the sync that follows
+    /// from it.
+    fn handle_result(
+        &mut self,
+        detection: &mut DriftDetection,
+        compared: &Compared<'_>,
+        guarded: &GuardedChainFindings,
+        now: std::time::Instant,
+    ) {
+        self.reporter.compared(compared);
+        // If single guarded rules are missing, rules of Services may be missing as well. Events
+        // name all changed chains, and lost events are followed by a verification anyway.
+        let may_miss_rules = !matches!(
+            compared.trigger,
+            ComparisonTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
+        );
+        let is_partial = compared.depth == ComparisonDepth::Chains;
+        if guarded.is_incomplete() && may_miss_rules && is_partial {
+            detection.verifications.request(now);
+        }
+        if !compared.drift.is_empty() {
+            self.request_repair(detection, now, compared.repair_delay);
+        }
+    }
+
+    /// Requests a sync that repairs differences, after this delay.
+    fn request_repair(
+        &mut self,
+        detection: &mut DriftDetection,
+        now: std::time::Instant,
+        delay: Duration,
+    ) {
+        let repair_at = now + delay;
+        if delay.is_zero() {
+            self.request_sync();
+        } else if detection.repair_at.is_none_or(|other| repair_at < other) {
+            detection.repair_at = Some(repair_at);
+        }
+    }
+
+    /// Reads rules, and receives changes of the cluster meanwhile: the iptables binaries may hang
+    /// for minutes. The reading is abandoned for a sync that has been due for
+    /// [`COMPARISON_PATIENCE`].
+    async fn read(
+        &mut self,
+        detection: &mut DriftDetection,
+        extent: &Extent,
+        on_change: OnChange,
+    ) -> Result<Reading, Interruption> {
+        let started = Instant::now();
+        let Syncer {
+            tracker,
+            iptables,
+            applied_options,
+            applied,
+            ..
+        } = &mut self.syncer;
+        let Some(options) = applied_options.as_ref() else {
+            return Ok(Reading::default());
+        };
+        let not_before = detection.change_check_not_before.map(Instant::from_std);
+        let (mut reading, checked) = (Reading::default(), SetOnce::new());
+        let work = async {
+            let guarded_chains = &mut detection.guarded_chains;
+            let now = started.into_std();
+            reading = check_guarded_chains(guarded_chains, iptables, options, extent, now).await;
+            // Cannot fail: it is set only here.
+            let _ = checked.set(());
+            read_service_rules(&mut reading, iptables, extent, applied).await;
+        };
+        let intake = Intake {
+            tracker,
+            pacer: &mut self.pacer,
+            reporter: &self.reporter,
+        };
+        let mut interruptions = Interruptions {
+            intake,
+            changes: &mut self.changes,
+            stop: &self.stop,
+            pending_change: &mut detection.pending_change,
+            on_change,
+        };
+        let touched =
+            |change: &ForeignChange| Extent::touched_and_recorded(change, options, applied);
+        let next_change = || changed_after(&checked, iptables, not_before);
+        let end = interruptions
+            .watch(work, started, next_change, touched)
+            .await?;
+        Ok(end.result(reading, detection, extent, started.elapsed()))
+    }
+}
+
+/// Sources of events that may end a reading early.
+struct Interruptions<'a> {
+    intake: Intake<'a>,
+    changes: &'a mut ChangeReceiver,
+    stop: &'a CancellationToken,
+    pending_change: &'a mut Option<ForeignChange>,
+    on_change: OnChange,
+}
+
+impl Interruptions<'_> {
+    /// Waits for the end of `work`, a reading, and handles events meanwhile. `next_change` waits
+    /// for a change by another program; `touched` returns its extent.
+    async fn watch<C: Future<Output = ForeignChange>>(
+        &mut self,
+        work: impl Future<Output = ()>,
+        started: Instant,
+        next_change: impl Fn() -> C,
+        touched: impl Fn(&ForeignChange) -> Extent,
+    ) -> Result<ReadingEnd, Interruption> {
+        tokio::pin!(work);
+        loop {
+            let due = self.intake.pacer.next_due().map(Instant::from_std);
+            let patience = due.map(|due| due.max(started) + COMPARISON_PATIENCE);
+            let takes_changes =
+                self.on_change == OnChange::Interrupt && self.pending_change.is_none();
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Err(Interruption::Shutdown),
+                () = &mut work => return Ok(ReadingEnd::Complete),
+                () = until(patience) => return Ok(ReadingEnd::Abandoned),
+                changes = self.changes.recv() => match changes {
+                    Some(changes) => self.intake.take(changes),
+                    None => return Err(Interruption::Shutdown),
+                },
+                change = next_change(), if takes_changes => {
+                    let touched = touched(&change);
+                    if keep(self.pending_change, change, &touched) {
+                        return Ok(ReadingEnd::Interrupted);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a change by another program, after the check of guarded chains is complete.
+async fn changed_after(
+    checked: &SetOnce<()>,
+    iptables: &impl Iptables,
+    not_before: Option<Instant>,
+) -> ForeignChange {
+    checked.wait().await;
+    changed(iptables, not_before).await
+}
+
+/// Keeps a change until after the reading, unless `touched`, its extent, is empty: on some nodes
+/// changes of other chains are frequent. Returns whether the change ends the reading: only if it
+/// names its chains, because to check these takes little time.
+fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, touched: &Extent) -> bool {
+    if touched.is_empty() {
+        return false;
+    }
+    let ends_reading = change.is_exact();
+    *pending = Some(change);
+    ends_reading
 }

@@ -11,13 +11,14 @@
 
 use std::collections::BTreeSet;
 
-use super::live::LiveChains;
+use super::live::{LiveChains, LiveRules};
 use crate::render::fixed_chains;
 use crate::render::options::Options;
 use crate::render::service::{write_chain_declarations, write_line};
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
-    JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING, KUBE_PROXY_CANARY,
+    FILTER_CHAINS, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING,
+    KUBE_PROXY_CANARY, NAT_CHAINS,
 };
 
 /// Returns the guarded chains of `table`, the proxy's before the built-in ones: `iptables-nft`
@@ -114,6 +115,24 @@ pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Opti
     };
     has_desired_rules(table, listing, options)
         && !fixed_chain_names(table, options).iter().any(has_others)
+}
+
+/// Checks the filter and nat tables: that the shared chains exist, and that the rules of fixed
+/// chains and the entry jumps are those that a full restore writes. Returns the first table where
+/// that is not so.
+pub(super) fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Table> {
+    let are_complete = |table, chains: &[&str]| {
+        let listing = rules.listing(table);
+        chains.iter().all(|chain| rules.has(table, chain))
+            && has_only_desired_rules(table, listing, options)
+    };
+    if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
+        return Err(Table::Filter);
+    }
+    if !are_complete(Table::Nat, &NAT_CHAINS) {
+        return Err(Table::Nat);
+    }
+    Ok(())
 }
 
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of

@@ -390,3 +390,9 @@ impl LiveRules {
         }
     }
 }
+
+/// Returns the rules of one chain as lines with `-A CHAIN`.
+pub(super) fn lines_of(chain: &str, rules: &[LiveRule]) -> String {
+    let rules = rules.iter().map(|rule| String::from_utf8_lossy(&rule.text));
+    rules.fold(String::new(), |lines, rule| lines + "-A " + chain + &rule)
+}

@@ -9,9 +9,11 @@ use std::ops::AddAssign;
 
 use crate::model::ServiceName;
 use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
-use crate::render::tree::DispatchTree;
+use crate::render::tree::{
+    DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
+};
 use crate::rules::{RulesDigest, Table};
-use crate::ruleset::{DispatchChain, ServiceChain};
+use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain};
 
 /// Rules of the proxy in the kernel, as of the last successful restore.
 ///
@@ -386,4 +388,127 @@ pub struct PayloadStats {
     pub chains: u64,
     /// Length of the text in bytes.
     pub bytes: u64,
+}
+
+impl AppliedState {
+    /// Makes trees of the dispatch chains of a table that have enough rules, and flat chains of
+    /// those that have too few. The next payload writes them.
+    pub(crate) fn reshape(&mut self, table: Table, thresholds: TreeThresholds) {
+        for dispatch in DispatchChain::ALL {
+            if dispatch.table() != table {
+                continue;
+            }
+            let before = self.form(dispatch);
+            let after = thresholds.form(dispatch, self.dispatch_rule_count(dispatch), before);
+            match (before, after) {
+                (DispatchForm::Flat, DispatchForm::Tree) => self.make_tree(dispatch),
+                (DispatchForm::Tree, DispatchForm::Flat) => self.make_flat(dispatch),
+                (DispatchForm::Flat, DispatchForm::Flat)
+                | (DispatchForm::Tree, DispatchForm::Tree) => {}
+            }
+        }
+    }
+
+    fn form(&self, dispatch: DispatchChain) -> DispatchForm {
+        if self.trees.contains_key(&dispatch) {
+            DispatchForm::Tree
+        } else {
+            DispatchForm::Flat
+        }
+    }
+
+    /// Renders the chains of a tree that may differ from those in the kernel, and records them as
+    /// if they had been restored, so that the next call does not return them again. `None` if the
+    /// dispatch chain is flat.
+    pub(crate) fn render_and_record_tree(
+        &mut self,
+        dispatch: DispatchChain,
+        extent: TreeExtent,
+    ) -> Option<TreeChanges> {
+        let services = &self.services;
+        let tree = self.trees.get_mut(&dispatch)?;
+        Some(tree.render_and_record(extent, &|name, index| rule_text(services, name, index)))
+    }
+
+    /// Begins to render and record all chains of a tree one at a time, with
+    /// [`Self::next_tree_chain`]; `None` if the dispatch chain is flat.
+    pub(crate) fn begin_tree_update(&mut self, dispatch: DispatchChain) -> Option<TreeUpdate> {
+        let tree = self.trees.get_mut(&dispatch)?;
+        Some(tree.begin_update(TreeExtent::AllChains))
+    }
+
+    /// Renders and records the next chain that has to be written; `None` after the last one.
+    pub(crate) fn next_tree_chain(
+        &mut self,
+        dispatch: DispatchChain,
+        update: &mut TreeUpdate,
+    ) -> Option<WrittenChain> {
+        let services = &self.services;
+        let tree = self.trees.get_mut(&dispatch)?;
+        update.next(tree, &|name, index| rule_text(services, name, index))
+    }
+
+    /// Returns the desired rules of a chain of a tree, with `-A CHAIN`; `None` if no tree has such
+    /// a chain.
+    pub(super) fn desired_in_tree(&self, dispatch: DispatchChain, chain: &str) -> Option<String> {
+        let tree = self.trees.get(&dispatch)?;
+        tree.desired(chain, &|name, index| rule_text(&self.services, name, index))
+    }
+
+    /// Returns the tree chains of a table that the caller deletes, and records them as deleted.
+    pub(crate) fn take_unused_tree_chains(&mut self, table: Table) -> Vec<Box<str>> {
+        let all = std::mem::take(&mut self.unused_tree_chains);
+        let (unused, rest): (BTreeSet<_>, _) = all.into_iter().partition(|(of, _)| *of == table);
+        self.unused_tree_chains = rest;
+        unused.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Returns all tree chains in the kernel, also those to be deleted.
+    pub(super) fn all_tree_chains(&self) -> BTreeSet<(Table, Box<str>)> {
+        let used = self.tree_chains();
+        let used = used.map(|(table, name)| (table, name.into()));
+        used.chain(self.unused_tree_chains.iter().cloned())
+            .collect()
+    }
+
+    /// Returns the tree chains in use, with their tables.
+    pub(super) fn tree_chains(&self) -> impl Iterator<Item = (Table, &str)> {
+        let trees = self.trees.iter();
+        trees.flat_map(|(dispatch, tree)| tree.names().map(|name| (dispatch.table(), name)))
+    }
+
+    /// Returns the names of the tree chains of a table.
+    pub(crate) fn tree_chain_names(&self, table: Table) -> BTreeSet<&str> {
+        let of_table = self.tree_chains().filter(|(of, _)| *of == table);
+        of_table.map(|(_, name)| name).collect()
+    }
+
+    pub(super) fn make_tree(&mut self, dispatch: DispatchChain) {
+        let mut tree = DispatchTree::new(dispatch);
+        for (name, service) in &self.services {
+            tree.replace(name, &[], &service.dispatch);
+        }
+        self.trees.insert(dispatch, tree);
+    }
+
+    fn make_flat(&mut self, dispatch: DispatchChain) {
+        let tree = self.trees.remove(&dispatch).into_iter();
+        let names: Vec<Box<str>> = tree
+            .flat_map(|tree| tree.names().map(Box::from).collect::<Vec<_>>())
+            .collect();
+        let unused = names.into_iter().map(|name| (dispatch.table(), name));
+        self.unused_tree_chains.extend(unused);
+        self.chains_to_rewrite.insert(dispatch);
+    }
+}
+
+/// Returns the text of a dispatch rule of one Service.
+fn rule_text<'s>(
+    services: &'s BTreeMap<ServiceName, AppliedService>,
+    name: &ServiceName,
+    index: u32,
+) -> &'s [u8] {
+    let service = services.get(name);
+    let rule = service.and_then(|service| service.dispatch.get(index as usize));
+    rule.map_or(&[], |rule| &*rule.text)
 }

@@ -19,9 +19,8 @@
 
 use std::collections::BTreeSet;
 
-use super::changes::write_commands;
 use super::cost::{self, Declarations};
-use super::dispatch_chains::DispatchChains;
+use super::partial::write_commands;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
@@ -29,10 +28,11 @@ use crate::render::options::{Comments, Options};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
-use crate::render::tree::TreeThresholds;
+use crate::render::tree::{TreeThresholds, TreeUpdate};
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
-    FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS, ServiceChain,
+    DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS,
+    ServiceChain,
 };
 
 type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
@@ -363,5 +363,57 @@ fn write_flat_rules(buf: &mut Vec<u8>, rules: &ServiceRules, table: Table) {
         if key.chain.table() == table {
             write_commands(buf, "-A ", key.chain.name(), [rule].into_iter());
         }
+    }
+}
+
+/// Dispatch chains of a table that are not written yet.
+pub(super) struct DispatchChains {
+    /// The last one comes next.
+    rest: Vec<DispatchChain>,
+    /// Tree of which some chains are written.
+    tree: Option<(DispatchChain, TreeUpdate)>,
+}
+
+impl DispatchChains {
+    pub(super) fn of(table: Table) -> Self {
+        let all = DispatchChain::ALL.into_iter().rev();
+        Self {
+            rest: all.filter(|dispatch| dispatch.table() == table).collect(),
+            tree: None,
+        }
+    }
+
+    /// Writes the next chain of a tree, or the rules of the next flat dispatch chain. Returns
+    /// whether there may be more.
+    pub(super) fn write_next(
+        &mut self,
+        buf: &mut Vec<u8>,
+        applied: &mut AppliedState,
+        stats: &mut PayloadStats,
+    ) -> bool {
+        if let Some((dispatch, update)) = &mut self.tree {
+            let Some(chain) = applied.next_tree_chain(*dispatch, update) else {
+                self.tree = None;
+                return true;
+            };
+            // The root is declared, and counted, with the fixed chains.
+            if *chain.name == *dispatch.name() {
+                buf.extend_from_slice(chain.rules.as_bytes());
+            } else {
+                chain.write(buf);
+                stats.chains += 1;
+            }
+            return true;
+        }
+        let Some(dispatch) = self.rest.pop() else {
+            return false;
+        };
+        let update = applied.begin_tree_update(dispatch);
+        self.tree = update.map(|update| (dispatch, update));
+        if self.tree.is_none() {
+            let rules = applied.rule_groups(dispatch).flatten();
+            write_commands(buf, "-A ", dispatch.name(), rules.map(|rule| &*rule.text));
+        }
+        true
     }
 }

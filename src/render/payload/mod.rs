@@ -1,8 +1,6 @@
 //! Inputs of `iptables-restore`: full payloads, partial ones, and the removal of all rules.
 
-mod changes;
 mod cost;
-mod dispatch_chains;
 mod full;
 mod partial;
 mod removal;

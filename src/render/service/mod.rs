@@ -1,10 +1,9 @@
 //! Renders the rules of one Service: its own chains, and its rules in the dispatch chains.
 //!
 //! `plan` makes the decisions that several rules of a service port depend on, and writes nothing.
-//! `chains` and `dispatch` write the rules, each with its own conditions, most of them options.
+//! `chains` writes the rules, each with its own conditions, most of them options.
 
 mod chains;
-mod dispatch;
 mod plan;
 mod service_rules;
 
@@ -31,8 +30,8 @@ pub(crate) fn render(
     plan::for_each_plan(name, state, &options.topology, |plan| {
         rules.begin_port(plan.index, plan.totals());
         chains::write(rules, plan, options, comments);
-        dispatch::write_nat(rules, plan, options);
-        dispatch::write_filter(rules, plan, options);
+        chains::write_nat_rules(rules, plan, options);
+        chains::write_filter_rules(rules, plan, options);
     });
 }
 
@@ -51,6 +50,6 @@ pub(crate) fn render_filter(
     rules.clear();
     plan::for_each_plan(name, state, &options.topology, |plan| {
         rules.begin_port(plan.index, plan.totals());
-        dispatch::write_filter(rules, plan, options);
+        chains::write_filter_rules(rules, plan, options);
     });
 }

@@ -31,23 +31,18 @@
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).
 //!
 //! `thresholds` decides which dispatch chains are trees. `rules` holds the rules by destination and
-//! decides the shape of a tree. `dispatch_tree` holds it with the recorded chains; `update` renders
-//! those that differ, as `changes`. `other_form` arranges a whole ruleset that was read, as a tree
-//! or flat.
+//! decides the shape of a tree. `dispatch_tree` holds it with the recorded chains, and renders
+//! those that differ. `other_form` arranges a whole ruleset that was read, as a tree or flat.
 
-mod changes;
 mod dispatch_tree;
 mod other_form;
 mod rules;
 mod thresholds;
-mod update;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use changes::{TreeChanges, WrittenChain};
-pub(crate) use dispatch_tree::DispatchTree;
+pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, TreeExtent, TreeUpdate, WrittenChain};
 pub(crate) use other_form::in_other_form;
 pub use other_form::with_trees;
 pub use thresholds::TreeThresholds;
-pub(crate) use update::{TreeExtent, TreeUpdate};

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::dispatch_tree::DispatchTree;
+use super::dispatch_tree::TreeExtent;
 use super::thresholds::TreeThresholds;
-use super::update::TreeExtent;
 use crate::model::ServiceName;
 use crate::net::Port;
 use crate::render::service::{DispatchKey, DispatchRule, write_line};

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::super::changes::ChainExtent;
+use super::super::dispatch_tree::ChainExtent;
 use super::super::{TreeChanges, TreeExtent};
 use super::scene::{Scene, addresses, ip};
 use crate::model::ServiceName;
