@@ -14,7 +14,6 @@ use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, TableLoss, read_rules};
 use super::syncer::Syncer;
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
-use crate::model::ServiceName;
 use crate::render::{
     self, AppliedState, ComparedTables, DeclineReason, DispatchRepair, LiveChains, LiveRules,
     Options,
@@ -212,7 +211,7 @@ async fn list_service_chains(
 impl<I: Iptables> Syncer<I> {
     /// Compares the rules that were read with the applied state, which describes the kernel
     /// afterwards, unless a full sync is forced; the next sync writes what differs from the
-    /// rendered rules. What waits for its repair already is no new drift.
+    /// rendered rules.
     ///
     /// Another program keeps changing what is in `contested`, so that its repair will be delayed.
     /// Dispatch chains in it are rewritten whole if they were listed one by one and differ. If that
@@ -298,13 +297,10 @@ impl<I: Iptables> Syncer<I> {
         }
         let listing = reading.service_listing.as_deref();
         let chains = &reading.service_chains;
-        let differing = self.applied.observe_chains(chains, listing);
-        let pending = &self.services_to_repair;
-        for (_, chain) in differing.iter().filter(|(name, _)| !pending.contains(name)) {
+        for (name, chain) in self.applied.observe_chains(chains, listing) {
             drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
+            self.services_to_repair.insert(name);
         }
-        let names = differing.into_iter().map(|(name, _)| name);
-        self.services_to_repair.extend(names);
     }
 
     /// Compares a dispatch chain; returns whether it differs. Without listing, a chain of the
@@ -351,7 +347,7 @@ impl<I: Iptables> Syncer<I> {
         let before = std::mem::take(&mut self.applied);
         match render::verify_tables((found, live), &options, before) {
             Ok(verified) => {
-                add_differing(&verified, &self.services_to_repair, drift);
+                add_differing(&verified, drift);
                 self.applied = verified.applied;
                 self.services_to_repair.extend(verified.differing);
                 self.compare_with_rendered(&options, drift);
@@ -366,17 +362,17 @@ impl<I: Iptables> Syncer<I> {
                 };
                 drift.add_unnamed(table, kind, 1);
                 drift.declined = Some(reason);
+                self.forget_kernel();
                 self.force_full(FullReason::Flushed);
             }
         }
     }
 }
 
-/// Adds the differences that a verification found, except those that wait for their repair already.
-/// A name with an empty namespace stands for chains and rules that belong to no Service.
-fn add_differing(verified: &ComparedTables, pending: &BTreeSet<ServiceName>, drift: &mut Drift) {
-    let differing = verified.differing.iter();
-    for name in differing.filter(|name| !pending.contains(*name)) {
+/// Adds the differences that a verification found. A name with an empty namespace stands for chains
+/// and rules that belong to no Service.
+fn add_differing(verified: &ComparedTables, drift: &mut Drift) {
+    for name in &verified.differing {
         if name.namespace().is_empty() {
             drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
         } else {

@@ -145,7 +145,9 @@ impl<I: Iptables> Syncer<I> {
         } else {
             LONGEST_FIRST_SEARCH
         };
-        let (suspects, named) = self.hold_back_suspects(named, options, search).await?;
+        let (mut suspects, named) = self.hold_back_suspects(named, options, search).await?;
+        // Their last applied rules fail as well.
+        suspects.retain(|name| !self.quarantine.has(name));
         let started = (self.clock)();
         let mut suspects = Bisection::new(self.by_weight(suspects));
         if is_node_suspected && self.has_service_rules() {

@@ -605,6 +605,8 @@ impl<I: Iptables> Syncer<I> {
             Err(error) => match error.committed_if_retriable() {
                 Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
                     self.unwritten = after_tables(&partial.text, tables).to_vec();
+                    // Their changes may be taken back before the rest is written.
+                    self.services_to_repair.extend(names.iter().cloned());
                 }
                 _ => self.forget_kernel(),
             },

@@ -197,6 +197,9 @@ impl<I: Iptables> Syncer<I> {
     ) {
         let added = search.quarantined.drain(..).map(|one| one.name);
         self.services_to_repair.extend(added);
+        // Trials may have applied their changes, which may be taken back before the next sync.
+        self.services_to_repair
+            .extend(self.tracker.dirty().cloned());
         self.services_to_repair
             .extend(before.quarantine.names().cloned());
         self.quarantine = before.quarantine;
@@ -443,8 +446,11 @@ impl<I: Iptables> Syncer<I> {
             }
         }
         // Their reject rules may fail as well, and each of these restores contains them.
-        self.lower_fallbacks(search);
-        let mut suspects = self.hold_back_without_history(options, search).await?;
+        let is_tried = !self.lower_fallbacks(search);
+        let tried = is_tried.then_some(last_failure);
+        let mut suspects = self
+            .hold_back_without_history(tried, options, search)
+            .await?;
         suspects.extend(dirty);
         Ok((suspects, None))
     }
@@ -467,9 +473,11 @@ impl<I: Iptables> Syncer<I> {
         !names.is_empty()
     }
 
-    /// Returns the suspects before the first restore or adoption that succeeded.
+    /// Returns the suspects before the first restore or adoption that succeeded. `tried` is the
+    /// failure of a full restore of all Services as rendered, if there was one.
     async fn hold_back_without_history(
         &mut self,
+        tried: Option<NodeFault>,
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<Vec<ServiceName>, NodeFault> {
@@ -490,12 +498,13 @@ impl<I: Iptables> Syncer<I> {
         let without_chains = without_chains.into_iter();
         let without_chains = without_chains.filter(|name| !is_overridden(name)).collect();
         let both = &heaviest | &without_chains;
-        let (mut last_failure, mut tried) = (NodeFault::default(), vec![BTreeSet::new()]);
-        for suspects in [heaviest, without_chains, both] {
-            if tried.contains(&suspects) {
+        let mut sets: Vec<BTreeSet<ServiceName>> = tried.iter().map(|_| BTreeSet::new()).collect();
+        let mut last_failure = tried.unwrap_or_default();
+        for suspects in [BTreeSet::new(), heaviest, without_chains, both] {
+            if sets.contains(&suspects) {
                 continue;
             }
-            for name in tried.last().into_iter().flatten() {
+            for name in sets.last().into_iter().flatten() {
                 self.tracker.remove_override(name);
             }
             let names: Vec<_> = suspects.iter().cloned().collect();
@@ -509,7 +518,7 @@ impl<I: Iptables> Syncer<I> {
                 }
                 Err(failure) => last_failure = failure,
             }
-            tried.push(suspects);
+            sets.push(suspects);
         }
         Err(last_failure)
     }
@@ -644,28 +653,33 @@ impl<I: Iptables> Syncer<I> {
         let mut excluded: BTreeSet<ServiceName> = suspects.unresolved().cloned().collect();
         let mut last_failure = None;
         for _ in 0..MOST_PROOFS {
-            let (tracker, quarantine) = (&self.tracker, &self.quarantine);
-            let other = self.applied.forget_chains_of_one(|name| {
-                tracker.get(name).is_some() && !excluded.contains(name) && !quarantine.has(name)
+            let other = self.applied.first_with_chains(|name| {
+                self.tracker.get(name).is_some()
+                    && !excluded.contains(name)
+                    && !self.quarantine.has(name)
+                    && !self.services_to_repair.contains(name)
             });
-            let Some(name) = other else {
+            let Some(name) = other.cloned() else {
                 break;
             };
+            self.applied.set_damaged(&name, true);
             let one = std::slice::from_ref(&name);
-            let proof = self
-                .try_as_rendered(one, options, search)
-                .await?
-                .or_node_fault();
-            let Err(failure) = proof else {
+            let proof = self.try_as_rendered(one, options, search).await;
+            self.applied.set_damaged(&name, false);
+            let Err(failure) = proof?.or_node_fault() else {
                 return Ok(());
             };
             self.ensure_kernel_known(options, search).await?;
             last_failure = Some(failure);
             excluded.insert(name);
         }
-        match last_failure {
-            Some(failure) => Err(failure),
-            None => self.restore_all(options, search).await,
+        if let Some(failure) = last_failure {
+            return Err(failure);
         }
+        if search.baseline == Baseline::Adopted {
+            // They were not held back so far.
+            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
+        }
+        self.restore_all(options, search).await
     }
 }

@@ -6,7 +6,7 @@
 //! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps.
 //!   Enough for a full restore; comparisons use it as well.
 //! - [`LiveRules`]: a digest of the rules of each Service chain, and each rule of the dispatch
-//!   chains. For a comparison with rendered rules.
+//!   chains. For a comparison with rendered or recorded rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 

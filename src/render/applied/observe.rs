@@ -91,12 +91,10 @@ impl AppliedState {
         recorded.map(|chain| Box::from(*chain)).collect()
     }
 
-    /// Records what these Service chains hold in the kernel, and returns those that differed from
-    /// the record. `listing` is what `-S CHAIN` printed of each; `None` if they could not be
-    /// listed, and then all of them differ, and are unknown.
-    ///
-    /// A chain that differed is written as soon as its Service is dirty, unless it holds the
-    /// desired rules by then.
+    /// Compares these Service chains in the kernel with the record, and returns those that differ.
+    /// `listing` is what `-S CHAIN` printed of each; `None` if they could not be listed, and then
+    /// all of them differ. Each is recorded as damaged, or not anymore, and written as soon as its
+    /// Service is rendered.
     pub fn observe_chains(
         &mut self,
         chains: &BTreeSet<Box<str>>,
@@ -112,8 +110,8 @@ impl AppliedState {
             for recorded in recorded.filter(|recorded| chains.contains(&recorded.chain)) {
                 let found = live.get(&recorded.chain).copied();
                 let found = found.unwrap_or(RulesDigest::UNKNOWN);
-                if !found.is_known() || found != recorded.digest {
-                    recorded.digest = found;
+                recorded.is_damaged = !found.is_known() || found != recorded.digest;
+                if recorded.is_damaged {
                     differing.push((name.clone(), recorded.chain));
                 }
             }
@@ -121,19 +119,22 @@ impl AppliedState {
         differing
     }
 
-    /// Forgets the rules of the chains of one Service, if any that is `eligible` has chains, and
-    /// returns it: the next partial payload for it writes these chains.
-    pub fn forget_chains_of_one(
-        &mut self,
+    /// Returns the first Service that is `eligible` and has chains.
+    pub fn first_with_chains(
+        &self,
         eligible: impl Fn(&ServiceName) -> bool,
-    ) -> Option<ServiceName> {
-        let mut services = self.services.iter_mut();
-        let (name, applied) =
-            services.find(|(name, applied)| !applied.chains.is_empty() && eligible(name))?;
-        for recorded in &mut applied.chains {
-            recorded.digest = RulesDigest::UNKNOWN;
+    ) -> Option<&ServiceName> {
+        let mut services = self.services.iter();
+        let found = services.find(|(name, service)| !service.chains.is_empty() && eligible(name));
+        found.map(|(name, _)| name)
+    }
+
+    /// Marks all chains of a Service as damaged, to be written with it, or takes the marks back.
+    pub fn set_damaged(&mut self, name: &ServiceName, is_damaged: bool) {
+        let service = self.services.get_mut(name);
+        for recorded in service.into_iter().flat_map(|service| &mut service.chains) {
+            recorded.is_damaged = is_damaged || !recorded.digest.is_known();
         }
-        Some(name.clone())
     }
 
     /// Marks a dispatch chain or a tree chain, for example a missing one: the next partial payload
@@ -711,7 +712,7 @@ impl LiveComparison {
     }
 
     /// Records the rules of one Service that the kernel has of these: the chains with the same
-    /// rules, those with other rules as unknown, and those rules of flat chains that are found. All
+    /// rules, those with other rules as damaged, and those rules of flat chains that are found. All
     /// of its rules in trees are recorded: whether the kernel has them is compared later, chain by
     /// chain.
     fn observe(&mut self, name: &ServiceName, expected: AppliedService) {
@@ -719,14 +720,15 @@ impl LiveComparison {
         for chain in &expected.chains {
             self.expected_count += 1;
             match self.chains.remove(&chain.chain) {
-                Some(found) if found == chain.digest && found.is_known() => {
-                    self.same_count += 1;
-                    chains.push(*chain);
+                Some(found) => {
+                    let is_damaged = !found.is_known() || found != chain.digest;
+                    self.same_count += usize::from(!is_damaged);
+                    is_same &= !is_damaged;
+                    let mut chain = *chain;
+                    chain.is_damaged = is_damaged;
+                    chains.push(chain);
                 }
-                found => {
-                    is_same = false;
-                    chains.extend(found.map(|_| RecordedChain::unknown(chain.chain)));
-                }
+                None => is_same = false,
             }
         }
         // Rules of a flat chain are ordered by their position in the kernel, rules of a tree as

@@ -78,7 +78,10 @@ pub(crate) struct AppliedService {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordedChain {
     pub(crate) chain: ServiceChain,
+    /// Digest of the rules that were written or adopted.
     pub(super) digest: RulesDigest,
+    /// The kernel holds other rules, or may.
+    pub(super) is_damaged: bool,
     rule_count: u32,
 }
 
@@ -88,6 +91,7 @@ impl RecordedChain {
         Self {
             chain: rendered.chain,
             digest: rendered.digest,
+            is_damaged: false,
             rule_count: rendered.rule_count,
         }
     }
@@ -97,6 +101,7 @@ impl RecordedChain {
         Self {
             chain,
             digest: RulesDigest::UNKNOWN,
+            is_damaged: true,
             rule_count: 0,
         }
     }
@@ -326,13 +331,18 @@ impl AppliedService {
             && self.totals == ServiceTotals::default()
     }
 
-    /// Returns the digest of a chain, if the kernel has the chain.
+    /// Returns the digest of the rules that a chain has in the kernel, if the kernel has the chain.
     pub(crate) fn digest(&self, chain: ServiceChain) -> Option<RulesDigest> {
         let at = self
             .chains
             .binary_search_by_key(&chain, |recorded| recorded.chain)
             .ok()?;
-        self.chains.get(at).map(|recorded| recorded.digest)
+        let recorded = self.chains.get(at)?;
+        Some(if recorded.is_damaged {
+            RulesDigest::UNKNOWN
+        } else {
+            recorded.digest
+        })
     }
 }
 

@@ -166,7 +166,8 @@ impl Changes {
         partial_restore: PartialRestore,
     ) {
         for rendered in rules.chains() {
-            let is_same = before.digest(rendered.chain) == Some(rendered.digest);
+            let is_same = rendered.digest.is_known()
+                && before.digest(rendered.chain) == Some(rendered.digest);
             if is_same && partial_restore != PartialRestore::Kep3453 {
                 continue;
             }

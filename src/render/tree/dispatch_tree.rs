@@ -458,13 +458,14 @@ impl TreeUpdate {
     }
 
     fn is_written(&self, before: Option<RulesDigest>, digest: RulesDigest) -> bool {
-        self.extent == TreeExtent::AllChains || before != Some(digest)
+        let is_same = digest.is_known() && before == Some(digest);
+        self.extent == TreeExtent::AllChains || !is_same
     }
 
     /// Returns the rules to insert into a chain, with their numbers; `None` if it has to be written
     /// whole.
     ///
-    /// The rules of changed destinations are inserted if the recorded digest is that of the text
+    /// The rules of changed destinations are inserted if the recorded digest is that of the rules
     /// without them: then the kernel has none of them, and all others. So nothing is inserted if a
     /// changed destination had a rule before.
     fn insertions(

@@ -21,7 +21,7 @@ use super::token::{Flag, next_flag, tokens};
 pub(crate) struct RulesDigest(u64);
 
 impl RulesDigest {
-    /// Digest of unknown rules: no chain that was written or read has it.
+    /// Digest of rules that are not known, or of which one cannot be parsed.
     pub(crate) const UNKNOWN: Self = Self(0);
 
     /// Returns the digest of lines with `-A CHAIN`; unknown if one of them cannot be parsed.

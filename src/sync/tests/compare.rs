@@ -413,6 +413,42 @@ async fn a_verification_finds_the_damage_of_any_rule() {
     }
 }
 
+/// The repair of the first one may be delayed, because another program keeps changing it.
+#[tokio::test]
+async fn a_second_damaged_chain_of_a_service_is_drift() {
+    let mut syncer = node().await;
+    let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+    let of_service = jump.split(' ').next_back().unwrap().to_owned();
+    let jump = rule(
+        &syncer,
+        Table::Nat,
+        &[&format!("-A {of_service} "), "-j KUBE-SEP-"],
+    );
+    let of_endpoint = jump.split(' ').next_back().unwrap().to_owned();
+    for chain in [of_service, of_endpoint] {
+        let flush = format!("-F {chain}");
+        let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
+        let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+        let drift = compare(&mut syncer, &extent).await;
+        assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
+    }
+    sync_until_quiet(&mut syncer).await;
+}
+
+/// Another program holds the lock meanwhile.
+#[tokio::test]
+async fn a_change_that_is_taken_back_before_it_is_written_leaves_nothing() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    for change in [endpoint(2, 7), endpoint(2, 9)] {
+        syncer.tracker.apply(change);
+        syncer.iptables().inject(Fault::Locked);
+        assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    }
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    assert_eq!(sorted(&syncer), before);
+}
+
 /// Syncs and compares until nothing differs.
 async fn sync_until_quiet(syncer: &mut Syncer<Fake>) {
     while !compare(syncer, &Extent::whole()).await.is_empty() {

@@ -4,11 +4,13 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use super::compare::compare;
 use super::search::{POISON, WAYS, endpoint, name, sync_applied};
 use super::syncer::{now, service, syncer};
 use super::*;
 use crate::host::{Fake, Fault, Poison};
 use crate::rules::RuleSet;
+use crate::sync::drift::Extent;
 
 /// Failing Services.
 const FAILING: std::ops::Range<u8> = 40..80;
@@ -200,6 +202,23 @@ async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() 
         assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
         assert!(has(&syncer, "10.0.3.1:80") && has(&syncer, "10.0.40.1:80"));
     }
+}
+
+/// Neither its change nor its last rules can be written, for example because a match is gone.
+#[tokio::test]
+async fn a_changed_service_whose_last_rules_fail_keeps_its_reject_rules() {
+    let mut syncer = with(1..=40);
+    sync_applied(&mut syncer).await;
+    syncer.iptables().set_poisons(&[("10.0.4.", Poison::Line)]);
+    syncer.iptables().set_rules(RuleSet::default());
+    syncer.force_full(FullReason::Flushed);
+    syncer.tracker.apply(endpoint(4, 66));
+    assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+    let fallback = syncer.quarantine.fallback(&name(4));
+    assert_eq!(fallback, Some(Fallback::NoEndpoints));
+    assert!(has(&syncer, "ns/4:p has no endpoints") && has(&syncer, "10.0.40.1:80"));
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(drift.is_empty(), "{drift:?}");
 }
 
 /// The rules of an earlier process cannot be adopted, and a small new Service fails.
