@@ -62,27 +62,38 @@
 //! `render::applied` and `sync` are being moved to this, in steps that each keep every test.
 //!
 //! The proxy compares three things: the chains that it *desires*, those that it has *recorded* as
-//! being in the kernel, and those that it has *read*. All three have one form, so that they can be
-//! compared without rendering: a digest of the rules of a chain in their normal form, whatever
-//! their spelling.
+//! being in the kernel, and those that it has *read*. All three have one form, so that what was
+//! read can be compared with the record without rendering: a digest of the rules of a chain in
+//! their normal form, whatever their spelling. Done for Service chains and tree chains
+//! (`rules::RulesDigest`). To do: flat dispatch chains, whose rules are still matched one by one.
 //!
 //! ```text
-//! struct RecordedChain { digest: RulesDigest, rule_count: u32 }
-//! enum Owner { Service(ServiceName), Tree(DispatchChain), None }
-//! struct KernelRecord                        // RecordedChain by Owner and chain
+//! struct RecordedChain { digest: RulesDigest, is_damaged: bool, rule_count: u32 }
+//! enum Owner { Service(ServiceName), Dispatch(DispatchChain), None }
+//! struct KernelRecord                 // of each Service a sorted slice of its chains; the rest by name
 //!   fn observe(&mut self, read: &LiveRules, of: &ChainSet) -> Vec<(Owner, Chain)>
 //!   fn difference(&self, desired: &DesiredChains) -> PartialPayload
-//!   fn written(&mut self, payload: &PartialPayload)
+//!   fn written(&mut self, payload: PartialPayload, tables: Committed)
 //! enum ChainSet { All, Some(BTreeSet<(Table, Box<str>)>) }
 //! enum KernelState { Known(KernelRecord), Unknown(UnknownReason) }
-//! enum UnknownReason { Start, Flushed, RestoreFailed, OptionsChanged, Periodic }
+//! enum UnknownReason { Start, Flushed, RestoreFailed }
 //! ```
 //!
-//! `observe` makes the record what was read, and returns the chains that differed from it: their
-//! owners are dirty, as after a change in the cluster. Adoption is `observe` of all chains on an
-//! empty record; a check, a verification and a flush are `observe` of some or all chains. That
-//! partial payloads add up to a full one is another comparison, of the record with everything
-//! rendered: it needs no reading.
+//! - `observe` notes in the record which chains are damaged, and returns them: their owners are
+//!   dirty, as after a change in the cluster. A check, a verification and a flush are `observe` of
+//!   some or all chains. Adoption renders all Services, which says whose each chain is, records
+//!   them as if written, and is `observe` of all chains then; it may decline (`DeclineReason`).
+//! - `DesiredChains` are the chains of some Services, and the dispatch chains, each with its text,
+//!   digest and owner. A flat dispatch chain is desired as a whole, and written as a whole.
+//! - A payload carries the digests of its chains by table; `written` records those of the tables
+//!   that were committed. Nothing is recorded in advance.
+//! - `FullReason` stays: a periodic full sync, or one after a change of options, is made although
+//!   the kernel is known.
+//! - Guarded chains stay apart: third-party rules in them are judged by rule, not by digest.
+//! - The override of a Service in quarantine is its desired state, as for any other.
+//!
+//! That partial payloads add up to a full one is another comparison, of the record with everything
+//! rendered: it needs no reading. Done (`render::unlike_rendered`).
 //!
 //! Five walks, as they will be:
 //!
@@ -90,12 +101,12 @@
 //!   `Syncer::once` renders it, `difference`, `Iptables::restore`, `written`, `mark_applied`.
 //! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it and calls
 //!   `observe`, which returns its owner; `Syncer::once` goes on as above.
-//! - **A start**: the state is `Unknown(Start)`; `Syncer::once` reads all chains, `observe`,
-//!   `difference` of all Services, `restore`, `written`.
+//! - **A start**: the state is `Unknown(Start)`; `Syncer::once` reads all chains, adopts them, and
+//!   writes the `difference` of all Services.
 //! - **A partial restore fails**: the state is `Unknown(RestoreFailed)`; a full restore follows at
-//!   once. If that fails, all chains are read, `observe` makes the state `Known`, and the Service
-//!   of the rejected line, or the one that `Bisection` finds, is quarantined; the others are
-//!   written as a difference.
+//!   once. If that fails, all chains are read, and adopted: the state is `Known`. The Service of
+//!   the rejected line, or the one that `Bisection` finds, is quarantined; the others are written
+//!   as a difference.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `DesiredChains`, `difference`.
 //!
 //! # Words
@@ -103,7 +114,7 @@
 //! - *service port*: one (Service, port name, protocol); owns chains.
 //! - *dispatch chain*: a chain that exists whatever the Services are, and to which every Service
 //!   adds rules, like `KUBE-SERVICES`. A *fixed chain* has only rules that depend on options.
-//! - *applied*: accepted by the kernel in the last successful restore.
+//! - *applied*: in the kernel as far as is known: written by a restore that succeeded, or adopted.
 //! - *dirty*: different from the applied state.
 
 #[cfg(test)]

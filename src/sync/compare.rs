@@ -330,9 +330,9 @@ impl<I: Iptables> Syncer<I> {
         let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
         let lost = self.tracker.with_changed_losses();
         let pending = self.services_to_repair.iter();
-        let changing = pending.chain(dirty).chain(lost).cloned().collect();
+        let due = pending.chain(dirty).chain(lost).cloned().collect();
         let services = self.rendered_services();
-        let unlike = render::unlike_rendered(&self.applied, &services, options, &changing);
+        let unlike = render::unlike_rendered(&self.applied, &services, options, &due);
         for name in unlike {
             drift.add_service(name.clone());
             self.services_to_repair.insert(name);

@@ -19,8 +19,9 @@
 //! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
 //! - Adoption: takes the rules in the kernel as the applied state, before any restore succeeded.
-//! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it. Last
-//!   applied state of a Service: the objects that its rules in the kernel were rendered from.
+//! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it, or it
+//!   from all Services as rendered. Last applied state of a Service: the objects that its rules in
+//!   the kernel were rendered from.
 //! - Comparison: finds drift. It is a check (of guarded chains, or of chains that another program
 //!   changed) or a verification (of all rules). Reading: its part that runs iptables binaries.
 //! - Search: trial restores that find the Services that make restores fail. Suspect: may be one.

@@ -68,8 +68,9 @@ pub struct Syncer<I> {
     pub(super) fixed_chains_to_repair: BTreeSet<FixedChain>,
     /// Missing jumps that the next sync restores.
     pub(super) jumps_to_repair: Vec<&'static Jump>,
-    /// Services whose rules in the kernel differ, as a comparison found. The next sync renders them
-    /// even if they are not dirty, and writes what differs from the applied state. A name with an
+    /// Services whose rules in the kernel may differ: a comparison found damage, a search changed
+    /// them, or their payload was not written. The next sync renders them even if they are not
+    /// dirty, and writes what differs from the applied state. A name with an
     /// empty namespace stands for rules of no Service: it renders to none, so they are deleted.
     pub(super) services_to_repair: BTreeSet<ServiceName>,
     /// Rest of a payload that is in the applied state, but was not written, for example because

@@ -557,12 +557,12 @@ pub(crate) fn verify_tables(
 }
 
 /// Renders all Services anew and compares them with the record; returns those that differ, except
-/// those in `changing`. There are none if partial payloads add up to a full one.
+/// those in `due`, which the next sync renders. There are none if partial payloads add up.
 pub(crate) fn unlike_rendered(
     applied: &AppliedState,
     services: &dyn Services,
     options: &Options,
-    changing: &BTreeSet<ServiceName>,
+    due: &BTreeSet<ServiceName>,
 ) -> Vec<ServiceName> {
     let mut rules = ServiceRules::default();
     let mut is_unlike = |name: &ServiceName, state| {
@@ -576,11 +576,11 @@ pub(crate) fn unlike_rendered(
     };
     let unlike = services
         .all()
-        .filter(|(name, state)| !changing.contains(*name) && is_unlike(name, state));
+        .filter(|(name, state)| !due.contains(*name) && is_unlike(name, state));
     let mut unlike: Vec<_> = unlike.map(|(name, _)| name.clone()).collect();
     let leftover = leftover_service();
     let is_gone = |name: &&ServiceName| {
-        services.get(name).is_none() && !changing.contains(*name) && **name != leftover
+        services.get(name).is_none() && !due.contains(*name) && **name != leftover
     };
     unlike.extend(applied.services.keys().filter(is_gone).cloned());
     unlike

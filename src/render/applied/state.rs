@@ -15,7 +15,7 @@ use crate::render::tree::{
 use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain};
 
-/// Rules of the proxy in the kernel, as of the last successful restore.
+/// Rules of the proxy in the kernel, as far as restores and comparisons have shown.
 ///
 /// # After a restore
 ///
