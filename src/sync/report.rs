@@ -270,6 +270,64 @@ impl Reporter {
              --nodeport-addresses keep the addresses of the last sync, retrying with the next sync"
         );
     }
+
+    /// Reports Services that began to lack rules with this sync, and the number of Services over
+    /// each limit.
+    pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
+        for problem in found {
+            log_problem(self.family, problem);
+        }
+        for (limit, services) in all.over_limits() {
+            self.metrics
+                .restores
+                .over_limit(self.family, limit.as_str(), services);
+        }
+    }
+
+    /// Reports the search, the quarantine retry and the Services in quarantine.
+    pub(super) fn quarantine(&self, outcome: &Outcome) {
+        if let Some(search) = &outcome.search {
+            self.metrics
+                .quarantine
+                .trial_restores(self.family, search.restores, search.failed);
+            for quarantined in &search.quarantined {
+                self.metrics
+                    .quarantine
+                    .quarantined(self.family, quarantined.cause.as_str());
+                let note = quarantine_note(self.family, &self.node_name, quarantined);
+                self.recorder
+                    .record(Event::ServiceQuarantined(quarantined.name.clone(), note));
+            }
+            log_search(self.family, search);
+            // A continued search follows a sync that was applied.
+            if outcome
+                .attempts
+                .iter()
+                .any(|attempt| attempt.result.is_err())
+            {
+                log_held_back(self.family, &search.held_back);
+            }
+        }
+        if let Some(retry) = &outcome.quarantine_retry {
+            self.metrics
+                .quarantine
+                .trial_restores(self.family, retry.restores, retry.failed);
+            log_retry(self.family, retry);
+        }
+        // Not after a failure: the applied state may have been cleared, and with it these counts.
+        // All rules stand for those of the last restore: a search does not count the rules in each.
+        let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
+        if has_searched && outcome.result() == SyncResult::Applied {
+            self.rule_counts(outcome, outcome.rules);
+        }
+        let names = &outcome.quarantined;
+        self.metrics
+            .quarantine
+            .in_quarantine(self.family, names.len());
+        let names = ServiceSummary::new(names.iter());
+        self.health
+            .update(|health| health.quarantined(self.family, names));
+    }
 }
 
 /// Returns the wait for the xtables lock, acquired or not.
@@ -398,66 +456,6 @@ pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'
 /// Returns milliseconds, rounded to a tenth.
 pub(super) fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e4).round() / 10.0
-}
-
-impl Reporter {
-    /// Reports Services that began to lack rules with this sync, and the number of Services over
-    /// each limit.
-    pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
-        for problem in found {
-            log_problem(self.family, problem);
-        }
-        for (limit, services) in all.over_limits() {
-            self.metrics
-                .restores
-                .over_limit(self.family, limit.as_str(), services);
-        }
-    }
-
-    /// Reports the search, the quarantine retry and the Services in quarantine.
-    pub(super) fn quarantine(&self, outcome: &Outcome) {
-        if let Some(search) = &outcome.search {
-            self.metrics
-                .quarantine
-                .trial_restores(self.family, search.restores, search.failed);
-            for quarantined in &search.quarantined {
-                self.metrics
-                    .quarantine
-                    .quarantined(self.family, quarantined.cause.as_str());
-                let note = quarantine_note(self.family, &self.node_name, quarantined);
-                self.recorder
-                    .record(Event::ServiceQuarantined(quarantined.name.clone(), note));
-            }
-            log_search(self.family, search);
-            // A continued search follows a sync that was applied.
-            if outcome
-                .attempts
-                .iter()
-                .any(|attempt| attempt.result.is_err())
-            {
-                log_held_back(self.family, &search.held_back);
-            }
-        }
-        if let Some(retry) = &outcome.quarantine_retry {
-            self.metrics
-                .quarantine
-                .trial_restores(self.family, retry.restores, retry.failed);
-            log_retry(self.family, retry);
-        }
-        // Not after a failure: the applied state may have been cleared, and with it these counts.
-        // All rules stand for those of the last restore: a search does not count the rules in each.
-        let has_searched = outcome.search.is_some() || outcome.quarantine_retry.is_some();
-        if has_searched && outcome.result() == SyncResult::Applied {
-            self.rule_counts(outcome, outcome.rules);
-        }
-        let names = &outcome.quarantined;
-        self.metrics
-            .quarantine
-            .in_quarantine(self.family, names.len());
-        let names = ServiceSummary::new(names.iter());
-        self.health
-            .update(|health| health.quarantined(self.family, names));
-    }
 }
 
 /// Logs that a Service lacks rules.

@@ -27,6 +27,10 @@ use crate::rules::{Payload, Table, Text};
 use crate::ruleset::Jump;
 use crate::tracker::{AppliedChanges, Tracker};
 
+/// Maximum size in bytes of a payload whose unwritten rest is kept after a failure that can be
+/// [retried](RestoreError::committed_if_retriable). After a larger one, a full restore is better.
+const MOST_UNWRITTEN: usize = 4 << 20;
+
 /// Configuration of a syncer, fixed for the life of the process.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
@@ -356,47 +360,7 @@ impl<I: Iptables> Syncer<I> {
             self.history.postpone(now);
         }
     }
-}
 
-/// Services as they are rendered: in their state in the cluster, or in that of their override.
-pub(super) struct RenderedServices<'a>(pub(super) &'a Tracker);
-
-impl Services for RenderedServices<'_> {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        let Self(tracker) = *self;
-        let overrides = tracker.overrides();
-        if overrides.is_empty() {
-            return tracker.all();
-        }
-        let known = tracker.all().map(|(name, state)| {
-            let rendered = overrides.get(name).map(|one| &one.state);
-            (name, rendered.unwrap_or(state))
-        });
-        // Overridden Services that are deleted in the cluster, but not yet in the kernel.
-        let gone = overrides
-            .iter()
-            .filter(move |(name, _)| tracker.get(name).is_none())
-            .map(|(name, one)| (name, &one.state));
-        let (mut known, mut gone) = (known.peekable(), gone.peekable());
-        Box::new(std::iter::from_fn(move || {
-            match (known.peek(), gone.peek()) {
-                (Some((known_name, _)), Some((gone_name, _))) if gone_name < known_name => {
-                    gone.next()
-                }
-                (None, _) => gone.next(),
-                (Some(_), _) => known.next(),
-            }
-        }))
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        let Self(tracker) = *self;
-        let rendered = tracker.overrides().get(name).map(|one| &one.state);
-        rendered.or_else(|| tracker.get(name))
-    }
-}
-
-impl<I: Iptables> Syncer<I> {
     /// Reads all kube-proxy rules and writes those that differ, or all rules if those in the kernel
     /// cannot be adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
@@ -664,9 +628,43 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-/// Maximum size in bytes of a payload whose unwritten rest is kept after a failure that can be
-/// [retried](RestoreError::committed_if_retriable). After a larger one, a full restore is better.
-const MOST_UNWRITTEN: usize = 4 << 20;
+/// Services as they are rendered: in their state in the cluster, or in that of their override.
+pub(super) struct RenderedServices<'a>(pub(super) &'a Tracker);
+
+impl Services for RenderedServices<'_> {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        let Self(tracker) = *self;
+        let overrides = tracker.overrides();
+        if overrides.is_empty() {
+            return tracker.all();
+        }
+        let known = tracker.all().map(|(name, state)| {
+            let rendered = overrides.get(name).map(|one| &one.state);
+            (name, rendered.unwrap_or(state))
+        });
+        // Overridden Services that are deleted in the cluster, but not yet in the kernel.
+        let gone = overrides
+            .iter()
+            .filter(move |(name, _)| tracker.get(name).is_none())
+            .map(|(name, one)| (name, &one.state));
+        let (mut known, mut gone) = (known.peekable(), gone.peekable());
+        Box::new(std::iter::from_fn(move || {
+            match (known.peek(), gone.peek()) {
+                (Some((known_name, _)), Some((gone_name, _))) if gone_name < known_name => {
+                    gone.next()
+                }
+                (None, _) => gone.next(),
+                (Some(_), _) => known.next(),
+            }
+        }))
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        let Self(tracker) = *self;
+        let rendered = tracker.overrides().get(name).map(|one| &one.state);
+        rendered.or_else(|| tracker.get(name))
+    }
+}
 
 /// Returns the result of a restore that was not made because the kernel could not be read.
 fn failed_read(error: RunError) -> RestoreResult {

@@ -28,6 +28,10 @@ use crate::render::NodePortAddresses;
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
 
+/// Maximum time for which a running comparison delays a due sync. Most end within a second. If due
+/// syncs interrupted comparisons at once, none would end under continuous changes.
+const COMPARISON_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Event that wakes the task.
 enum TaskEvent {
     /// The cluster changed; contains all new changes.
@@ -75,6 +79,56 @@ pub(crate) struct Task<I> {
     pub first_applied: Option<oneshot::Sender<()>>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
+}
+
+/// Reaction of a reading to a change by another program, if the names of the changed chains are
+/// known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OnChange {
+    /// Continues; the changed chains are checked after the reading.
+    Continue,
+    /// Ends the reading. It is restarted after a short check of the changed chains.
+    Interrupt,
+}
+
+/// End of a reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadingEnd {
+    Complete,
+    /// Another program changed rules; this change is checked first.
+    Interrupted,
+    /// A due sync was delayed for too long.
+    Abandoned,
+}
+
+impl ReadingEnd {
+    /// Returns what can be compared of a reading of `extent` that ended in this way, `after` this
+    /// time.
+    fn result(
+        self,
+        reading: Reading,
+        detection: &mut DriftDetection,
+        extent: &Extent,
+        after: Duration,
+    ) -> Reading {
+        match self {
+            Self::Complete => reading,
+            Self::Interrupted => reading.interrupted(),
+            Self::Abandoned => {
+                let guarded = detection.guarded_chains.abandoned(after);
+                reading.abandoned(extent, guarded, after)
+            }
+        }
+    }
+}
+
+/// Reason that a comparison ended early.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interruption {
+    /// Another program changed rules; its change is checked first.
+    RulesChanged,
+    /// The process shuts down.
+    Shutdown,
 }
 
 impl<I: Iptables> Task<I> {
@@ -286,125 +340,7 @@ impl<I: Iptables> Task<I> {
             &options.node_port_addresses,
         );
     }
-}
 
-/// Parts of a task that take changes of the cluster, even while a check borrows the other parts.
-pub(super) struct Intake<'a> {
-    pub(super) tracker: &'a mut Tracker,
-    pub(super) pacer: &'a mut Pacer,
-    pub(super) reporter: &'a Reporter,
-}
-
-impl Intake<'_> {
-    /// Applies changes to the tracker, and requests a sync if one is needed.
-    pub(super) fn take(&mut self, changes: Vec<Change>) {
-        let had_listed_all = self.tracker.has_listed_all();
-        let node = self.tracker.node().cloned();
-        for change in changes {
-            self.reporter.change(&change);
-            self.tracker.apply(change);
-        }
-        self.reporter.pending(self.tracker);
-        // The sync finds out whether a rule depends on the change of the Node.
-        let is_node_new = self.tracker.node() != node.as_ref();
-        if self.tracker.has_listed_all()
-            && (self.tracker.has_pending() || is_node_new || !had_listed_all)
-        {
-            self.request_sync();
-        }
-    }
-
-    pub(super) fn request_sync(&mut self) {
-        let now = Instant::now().into_std();
-        self.pacer.request(now);
-        self.reporter.queued(now);
-    }
-}
-
-/// Waits for a change by another program, but at least until `not_before`.
-pub(super) async fn changed(
-    iptables: &impl Iptables,
-    not_before: Option<Instant>,
-) -> ForeignChange {
-    if let Some(moment) = not_before {
-        sleep_until(moment).await;
-    }
-    iptables.changed().await
-}
-
-/// Waits until addresses of this node may have changed; forever without a watch.
-async fn addresses_changed(watch: Option<&AddressWatch>) {
-    match watch {
-        Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for a moment; forever for `None`. Returns at once for one in the past: a timer would wait
-/// for its next tick, a millisecond later.
-pub(super) async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) if moment <= Instant::now() => {}
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Maximum time for which a running comparison delays a due sync. Most end within a second. If due
-/// syncs interrupted comparisons at once, none would end under continuous changes.
-const COMPARISON_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Reaction of a reading to a change by another program, if the names of the changed chains are
-/// known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnChange {
-    /// Continues; the changed chains are checked after the reading.
-    Continue,
-    /// Ends the reading. It is restarted after a short check of the changed chains.
-    Interrupt,
-}
-
-/// End of a reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReadingEnd {
-    Complete,
-    /// Another program changed rules; this change is checked first.
-    Interrupted,
-    /// A due sync was delayed for too long.
-    Abandoned,
-}
-
-impl ReadingEnd {
-    /// Returns what can be compared of a reading of `extent` that ended in this way, `after` this
-    /// time.
-    fn result(
-        self,
-        reading: Reading,
-        detection: &mut DriftDetection,
-        extent: &Extent,
-        after: Duration,
-    ) -> Reading {
-        match self {
-            Self::Complete => reading,
-            Self::Interrupted => reading.interrupted(),
-            Self::Abandoned => {
-                let guarded = detection.guarded_chains.abandoned(after);
-                reading.abandoned(extent, guarded, after)
-            }
-        }
-    }
-}
-
-/// Reason that a comparison ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interruption {
-    /// Another program changed rules; its change is checked first.
-    RulesChanged,
-    /// The process shuts down.
-    Shutdown,
-}
-
-impl<I: Iptables> Task<I> {
     /// Runs the periodic check of the guarded chains whose changes are not detected otherwise.
     /// Requests a sync if the addresses of NodePorts changed.
     pub(super) async fn check_periodically(&mut self, detection: &mut DriftDetection) {
@@ -657,6 +593,68 @@ impl<I: Iptables> Task<I> {
             .watch(work, started, next_change, touched)
             .await?;
         Ok(end.result(reading, detection, extent, started.elapsed()))
+    }
+}
+
+/// Parts of a task that take changes of the cluster, even while a check borrows the other parts.
+pub(super) struct Intake<'a> {
+    pub(super) tracker: &'a mut Tracker,
+    pub(super) pacer: &'a mut Pacer,
+    pub(super) reporter: &'a Reporter,
+}
+
+impl Intake<'_> {
+    /// Applies changes to the tracker, and requests a sync if one is needed.
+    pub(super) fn take(&mut self, changes: Vec<Change>) {
+        let had_listed_all = self.tracker.has_listed_all();
+        let node = self.tracker.node().cloned();
+        for change in changes {
+            self.reporter.change(&change);
+            self.tracker.apply(change);
+        }
+        self.reporter.pending(self.tracker);
+        // The sync finds out whether a rule depends on the change of the Node.
+        let is_node_new = self.tracker.node() != node.as_ref();
+        if self.tracker.has_listed_all()
+            && (self.tracker.has_pending() || is_node_new || !had_listed_all)
+        {
+            self.request_sync();
+        }
+    }
+
+    pub(super) fn request_sync(&mut self) {
+        let now = Instant::now().into_std();
+        self.pacer.request(now);
+        self.reporter.queued(now);
+    }
+}
+
+/// Waits for a change by another program, but at least until `not_before`.
+pub(super) async fn changed(
+    iptables: &impl Iptables,
+    not_before: Option<Instant>,
+) -> ForeignChange {
+    if let Some(moment) = not_before {
+        sleep_until(moment).await;
+    }
+    iptables.changed().await
+}
+
+/// Waits until addresses of this node may have changed; forever without a watch.
+async fn addresses_changed(watch: Option<&AddressWatch>) {
+    match watch {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for a moment; forever for `None`. Returns at once for one in the past: a timer would wait
+/// for its next tick, a millisecond later.
+pub(super) async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) if moment <= Instant::now() => {}
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

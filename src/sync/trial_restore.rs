@@ -48,6 +48,17 @@ const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline of a trial restore as a multiple of the duration of the last successful restore.
 const DEADLINE_FACTOR: u32 = 10;
 
+/// Maximum number of Services that are quarantined because a full restore rejected one of their
+/// lines; another such restore follows each.
+const MOST_NAMED_LINES: usize = 4;
+
+/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
+/// adopted: a Service whose rules take too long or too much memory is among them.
+const HEAVIEST: usize = 16;
+
+/// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
+const MOST_PROOFS: usize = 2;
+
 /// Result of a trial restore.
 pub(super) enum TrialResult {
     /// The rules were applied, or nothing had to be written.
@@ -110,6 +121,18 @@ impl NamedService {
 pub(super) struct QuarantineSnapshot {
     quarantine: Quarantine,
     overrides: BTreeMap<ServiceName, Override>,
+}
+
+/// Result of an adoption of the rules in the kernel by a search.
+enum AdoptionResult {
+    /// The rules were adopted; these Services differ from them.
+    Adopted(Vec<ServiceName>),
+    /// The rules cannot be adopted.
+    Declined {
+        reason: DeclineReason,
+        /// Services that have no chain in the kernel.
+        without_chains: Vec<ServiceName>,
+    },
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -353,53 +376,7 @@ impl<I: Iptables> Syncer<I> {
         outcome.applied.append(self.tracker.mark_rendered_applied());
         spent
     }
-}
 
-/// Those of the rendered Services that have these names, which are sorted.
-struct SomeServices<'a>(RenderedServices<'a>, &'a [ServiceName]);
-
-impl Services for SomeServices<'_> {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        let Self(all, names) = self;
-        let states = names.iter().filter_map(|name| Some((name, all.get(name)?)));
-        Box::new(states)
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        let Self(all, names) = self;
-        names.binary_search(name).ok().and_then(|_| all.get(name))
-    }
-}
-
-/// Returns the deadline of a trial restore. If the usual deadline is shorter, that applies.
-fn deadline(last_took: Duration) -> Duration {
-    SHORTEST_DEADLINE.max(last_took.saturating_mul(DEADLINE_FACTOR))
-}
-
-/// Maximum number of Services that are quarantined because a full restore rejected one of their
-/// lines; another such restore follows each.
-const MOST_NAMED_LINES: usize = 4;
-
-/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
-/// adopted: a Service whose rules take too long or too much memory is among them.
-const HEAVIEST: usize = 16;
-
-/// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
-const MOST_PROOFS: usize = 2;
-
-/// Result of an adoption of the rules in the kernel by a search.
-enum AdoptionResult {
-    /// The rules were adopted; these Services differ from them.
-    Adopted(Vec<ServiceName>),
-    /// The rules cannot be adopted.
-    Declined {
-        reason: DeclineReason,
-        /// Services that have no chain in the kernel.
-        without_chains: Vec<ServiceName>,
-    },
-}
-
-impl<I: Iptables> Syncer<I> {
     /// Brings the kernel into a known state without the changes of the suspects; returns these, and
     /// the one of them that the last failure names. `named` is the Service of the line that was
     /// rejected last.
@@ -682,4 +659,25 @@ impl<I: Iptables> Syncer<I> {
         }
         self.restore_all(options, search).await
     }
+}
+
+/// Those of the rendered Services that have these names, which are sorted.
+struct SomeServices<'a>(RenderedServices<'a>, &'a [ServiceName]);
+
+impl Services for SomeServices<'_> {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        let Self(all, names) = self;
+        let states = names.iter().filter_map(|name| Some((name, all.get(name)?)));
+        Box::new(states)
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        let Self(all, names) = self;
+        names.binary_search(name).ok().and_then(|_| all.get(name))
+    }
+}
+
+/// Returns the deadline of a trial restore. If the usual deadline is shorter, that applies.
+fn deadline(last_took: Duration) -> Duration {
+    SHORTEST_DEADLINE.max(last_took.saturating_mul(DEADLINE_FACTOR))
 }

@@ -301,106 +301,7 @@ impl AppliedState {
             );
         }
     }
-}
 
-impl AppliedService {
-    pub(super) fn rendered(rules: &ServiceRules) -> Self {
-        let chains = rules.chains().map(RecordedChain::of);
-        let dispatch = rules.to_dispatch_rules();
-        Self::new(chains.collect(), dispatch.collect(), rules.totals())
-    }
-
-    /// Takes chains in any order; dispatch rules of one group in their order.
-    pub(super) fn new(
-        mut chains: Vec<RecordedChain>,
-        dispatch: Vec<DispatchRule>,
-        totals: ServiceTotals,
-    ) -> Self {
-        chains.sort_unstable_by_key(|recorded| recorded.chain);
-        Self {
-            chains: chains.into(),
-            dispatch: dispatch.into(),
-            totals,
-        }
-    }
-
-    /// Reports whether there is nothing to record: the Service has no rules and no endpoints.
-    fn is_empty(&self) -> bool {
-        self.chains.is_empty()
-            && self.dispatch.is_empty()
-            && self.totals == ServiceTotals::default()
-    }
-
-    /// Returns the digest of the rules that a chain has in the kernel, if the kernel has the chain.
-    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<RulesDigest> {
-        let at = self
-            .chains
-            .binary_search_by_key(&chain, |recorded| recorded.chain)
-            .ok()?;
-        let recorded = self.chains.get(at)?;
-        Some(if recorded.is_damaged {
-            RulesDigest::UNKNOWN
-        } else {
-            recorded.digest
-        })
-    }
-}
-
-/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service of
-/// the cluster has.
-///
-/// The applied state records under it the Service chains in the kernel that no Service has, and
-/// the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
-/// rendered for it, so a partial payload for which it is dirty deletes all of them.
-pub(super) fn leftover_service() -> ServiceName {
-    ServiceName::new("", "")
-}
-
-/// Numbers of rules by table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RuleCounts {
-    /// Rules in the filter table.
-    pub filter: u64,
-    /// Rules in the nat table.
-    pub nat: u64,
-}
-
-impl RuleCounts {
-    /// Returns the sum over both tables.
-    pub const fn total(self) -> u64 {
-        self.filter + self.nat
-    }
-
-    /// Adds rules of one table; those of mangle are not counted.
-    pub(crate) fn add(&mut self, table: Table, count: u64) {
-        match table {
-            Table::Filter => self.filter += count,
-            Table::Nat => self.nat += count,
-            Table::Mangle => {}
-        }
-    }
-}
-
-impl AddAssign for RuleCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.filter += other.filter;
-        self.nat += other.nat;
-    }
-}
-
-/// Size of one payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PayloadStats {
-    /// Rules written, without deletions and entry jumps.
-    pub rules: RuleCounts,
-    /// Chains written or deleted; fixed chains and unused tree chains count in full payloads only,
-    /// canaries and `KUBE-FIREWALL` never.
-    pub chains: u64,
-    /// Length of the text in bytes.
-    pub bytes: u64,
-}
-
-impl AppliedState {
     /// Makes trees of the dispatch chains of a table that have enough rules, and flat chains of
     /// those that have too few. The next payload writes them.
     pub(crate) fn reshape(&mut self, table: Table, thresholds: TreeThresholds) {
@@ -510,6 +411,103 @@ impl AppliedState {
         self.unused_tree_chains.extend(unused);
         self.chains_to_rewrite.insert(dispatch);
     }
+}
+
+impl AppliedService {
+    pub(super) fn rendered(rules: &ServiceRules) -> Self {
+        let chains = rules.chains().map(RecordedChain::of);
+        let dispatch = rules.to_dispatch_rules();
+        Self::new(chains.collect(), dispatch.collect(), rules.totals())
+    }
+
+    /// Takes chains in any order; dispatch rules of one group in their order.
+    pub(super) fn new(
+        mut chains: Vec<RecordedChain>,
+        dispatch: Vec<DispatchRule>,
+        totals: ServiceTotals,
+    ) -> Self {
+        chains.sort_unstable_by_key(|recorded| recorded.chain);
+        Self {
+            chains: chains.into(),
+            dispatch: dispatch.into(),
+            totals,
+        }
+    }
+
+    /// Reports whether there is nothing to record: the Service has no rules and no endpoints.
+    fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+            && self.dispatch.is_empty()
+            && self.totals == ServiceTotals::default()
+    }
+
+    /// Returns the digest of the rules that a chain has in the kernel, if the kernel has the chain.
+    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<RulesDigest> {
+        let at = self
+            .chains
+            .binary_search_by_key(&chain, |recorded| recorded.chain)
+            .ok()?;
+        let recorded = self.chains.get(at)?;
+        Some(if recorded.is_damaged {
+            RulesDigest::UNKNOWN
+        } else {
+            recorded.digest
+        })
+    }
+}
+
+/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service of
+/// the cluster has.
+///
+/// The applied state records under it the Service chains in the kernel that no Service has, and
+/// the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
+/// rendered for it, so a partial payload for which it is dirty deletes all of them.
+pub(super) fn leftover_service() -> ServiceName {
+    ServiceName::new("", "")
+}
+
+/// Numbers of rules by table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleCounts {
+    /// Rules in the filter table.
+    pub filter: u64,
+    /// Rules in the nat table.
+    pub nat: u64,
+}
+
+impl RuleCounts {
+    /// Returns the sum over both tables.
+    pub const fn total(self) -> u64 {
+        self.filter + self.nat
+    }
+
+    /// Adds rules of one table; those of mangle are not counted.
+    pub(crate) fn add(&mut self, table: Table, count: u64) {
+        match table {
+            Table::Filter => self.filter += count,
+            Table::Nat => self.nat += count,
+            Table::Mangle => {}
+        }
+    }
+}
+
+impl AddAssign for RuleCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.filter += other.filter;
+        self.nat += other.nat;
+    }
+}
+
+/// Size of one payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PayloadStats {
+    /// Rules written, without deletions and entry jumps.
+    pub rules: RuleCounts,
+    /// Chains written or deleted; fixed chains and unused tree chains count in full payloads only,
+    /// canaries and `KUBE-FIREWALL` never.
+    pub chains: u64,
+    /// Length of the text in bytes.
+    pub bytes: u64,
 }
 
 /// Returns the text of a dispatch rule of one Service.

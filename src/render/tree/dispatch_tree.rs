@@ -160,6 +160,59 @@ impl DispatchTree {
             pending.insert(destination);
         }
     }
+
+    /// Begins an update. If it is not taken to its end, or if the restore fails, the caller puts
+    /// back a copy of the tree, or forgets it.
+    pub(crate) fn begin_update(&mut self, extent: TreeExtent) -> TreeUpdate {
+        let pending = std::mem::replace(&mut self.pending, Pending::Destinations(BTreeSet::new()));
+        let parts = self.rules.of_root(&|prefix| self.kind_of(prefix));
+        let root = OpenChain::new(self.dispatch.name(), None, parts);
+        TreeUpdate {
+            extent,
+            pending: match extent {
+                TreeExtent::AllChains => Pending::All,
+                TreeExtent::ChangedRules | TreeExtent::ChangedChains => pending,
+            },
+            open: vec![root],
+            referenced: BTreeSet::new(),
+            maybe_unreferenced: Vec::new(),
+        }
+    }
+
+    /// Renders and records all changes at once, so that the next call does not return them again.
+    pub(crate) fn render_and_record(
+        &mut self,
+        extent: TreeExtent,
+        text_of: TextOfRule<'_, '_>,
+    ) -> TreeChanges {
+        let mut update = self.begin_update(extent);
+        let mut changes = TreeChanges::default();
+        while let Some(chain) = update.next(self, text_of) {
+            if *chain.name == *self.dispatch.name() {
+                changes.root = Some(chain.rules);
+            } else {
+                changes.written.push(chain);
+            }
+        }
+        changes.deleted = update.finish(self);
+        changes
+    }
+
+    /// Returns the desired rules of a chain of the tree, with `-A NAME` and without jumps to
+    /// `KUBE-NODEPORTS`; `None` if the tree has no chain of this name.
+    pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
+        let recorded = |prefix: Prefix| self.kind_of(prefix);
+        let chain = if name == self.dispatch.name() {
+            None
+        } else {
+            Some(self.chains.get(name)?.shape?)
+        };
+        let parts = match chain {
+            None => self.rules.of_root(&recorded),
+            Some(chain) => self.rules.content_of(chain, &recorded),
+        };
+        Some(OpenChain::new(name, chain, parts).text(self.dispatch, &self.rules, text_of))
+    }
 }
 
 /// Returns those rules of a Service that are in this dispatch chain, with references to them. Rules
@@ -300,61 +353,6 @@ struct OpenChain {
     next: usize,
     /// Names of the targets of the parts before it.
     targets: Vec<Box<str>>,
-}
-
-impl DispatchTree {
-    /// Begins an update. If it is not taken to its end, or if the restore fails, the caller puts
-    /// back a copy of the tree, or forgets it.
-    pub(crate) fn begin_update(&mut self, extent: TreeExtent) -> TreeUpdate {
-        let pending = std::mem::replace(&mut self.pending, Pending::Destinations(BTreeSet::new()));
-        let parts = self.rules.of_root(&|prefix| self.kind_of(prefix));
-        let root = OpenChain::new(self.dispatch.name(), None, parts);
-        TreeUpdate {
-            extent,
-            pending: match extent {
-                TreeExtent::AllChains => Pending::All,
-                TreeExtent::ChangedRules | TreeExtent::ChangedChains => pending,
-            },
-            open: vec![root],
-            referenced: BTreeSet::new(),
-            maybe_unreferenced: Vec::new(),
-        }
-    }
-
-    /// Renders and records all changes at once, so that the next call does not return them again.
-    pub(crate) fn render_and_record(
-        &mut self,
-        extent: TreeExtent,
-        text_of: TextOfRule<'_, '_>,
-    ) -> TreeChanges {
-        let mut update = self.begin_update(extent);
-        let mut changes = TreeChanges::default();
-        while let Some(chain) = update.next(self, text_of) {
-            if *chain.name == *self.dispatch.name() {
-                changes.root = Some(chain.rules);
-            } else {
-                changes.written.push(chain);
-            }
-        }
-        changes.deleted = update.finish(self);
-        changes
-    }
-
-    /// Returns the desired rules of a chain of the tree, with `-A NAME` and without jumps to
-    /// `KUBE-NODEPORTS`; `None` if the tree has no chain of this name.
-    pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
-        let recorded = |prefix: Prefix| self.kind_of(prefix);
-        let chain = if name == self.dispatch.name() {
-            None
-        } else {
-            Some(self.chains.get(name)?.shape?)
-        };
-        let parts = match chain {
-            None => self.rules.of_root(&recorded),
-            Some(chain) => self.rules.content_of(chain, &recorded),
-        };
-        Some(OpenChain::new(name, chain, parts).text(self.dispatch, &self.rules, text_of))
-    }
 }
 
 impl TreeUpdate {
