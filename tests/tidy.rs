@@ -129,7 +129,7 @@ const IMPURE: &[&str] = &[
     "tracing",
 ];
 
-/// A file is one thing: this is no reason to cut a type into pieces.
+/// A larger file is rarely one thing. A type is not divided to stay below.
 const MOST_LINES: usize = 800;
 const MOST_LINES_OF_MOD: usize = 80;
 /// The columns of a line of code, as rustfmt has them.

@@ -20,7 +20,9 @@ pub use diff::Comparison;
 pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]
 pub(crate) use grammar::Probability;
-pub(crate) use grammar::{MarkBits, Network, RecentAction, RulesDigest, RulesHasher, Target};
+pub(crate) use grammar::{
+    MarkBits, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
+};
 pub use grammar::{Match, Rule, Share};
 pub use ruleset::RuleSet;
 pub(crate) use table::COUNTER_TEST_CHAIN;

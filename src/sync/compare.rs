@@ -325,12 +325,9 @@ impl<I: Iptables> Syncer<I> {
     /// Proves that partial restores have added up to a full one: compares the applied state with
     /// all Services as rendered, except those that the next sync writes.
     fn compare_with_rendered(&mut self, options: &Options, drift: &mut Drift) {
-        let dirty = self.tracker.dirty();
-        // Those in quarantine, and suspects, are rendered in the form that is in the kernel.
-        let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
         let lost = self.tracker.with_changed_losses();
         let pending = self.services_to_repair.iter();
-        let due = pending.chain(dirty).chain(lost).cloned().collect();
+        let due = pending.chain(self.dirty()).chain(lost).cloned().collect();
         let services = self.rendered_services();
         let unlike = render::unlike_rendered(&self.applied, &services, options, &due);
         for name in unlike {

@@ -183,10 +183,8 @@ impl<I: Iptables> Syncer<I> {
         let started = (self.clock)();
         self.trials(&mut suspects, ends, options, search).await?;
         let now = (self.clock)();
-        if search.baseline == Baseline::Adopted {
-            // They were not held back so far. `finish` deletes their rules of an earlier process.
-            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
-        }
+        // `finish` deletes their rules of an earlier process.
+        self.hold_back_after_adoption(&suspects, search);
         let took = now.saturating_duration_since(started);
         self.quarantine.hold_back(suspects, took, now);
         search.held_back = self.quarantine.suspects().cloned().collect();

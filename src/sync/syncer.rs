@@ -302,6 +302,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
+    /// Returns the dirty Services that are rendered in their state in the cluster: not those in
+    /// quarantine and suspects.
+    pub(super) fn dirty(&self) -> impl Iterator<Item = &ServiceName> {
+        let overrides = self.tracker.overrides();
+        let dirty = self.tracker.dirty();
+        dirty.filter(|name| !overrides.contains_key(*name))
+    }
+
     /// Reports whether the applied state describes the kernel, apart from the rest in `unwritten`:
     /// the state of the kernel is known, and no full sync is forced, for example because a
     /// comparison found a flush.

@@ -190,6 +190,14 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
+    /// Holds back suspects that were not held back so far, because the rules in the kernel were
+    /// adopted.
+    pub(super) fn hold_back_after_adoption(&mut self, suspects: &Bisection, search: &SearchResult) {
+        if search.baseline == Baseline::Adopted {
+            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
+        }
+    }
+
     /// Ends [`Syncer::hold_back`]: Services that are neither in quarantine nor suspects of an
     /// unfinished search are rendered in their state in the cluster again.
     pub(super) fn release_held_back(&mut self) {
@@ -387,9 +395,7 @@ impl<I: Iptables> Syncer<I> {
         search: &mut SearchResult,
     ) -> Result<(Vec<ServiceName>, Option<NamedService>), NodeFault> {
         let dirty = if self.history.has_applied() {
-            let dirty = self.tracker.dirty();
-            let dirty = dirty.filter(|name| !self.tracker.overrides().contains_key(*name));
-            dirty.cloned().collect()
+            self.dirty().cloned().collect()
         } else {
             Vec::new()
         };
@@ -475,7 +481,10 @@ impl<I: Iptables> Syncer<I> {
         let without_chains = without_chains.into_iter();
         let without_chains = without_chains.filter(|name| !is_overridden(name)).collect();
         let both = &heaviest | &without_chains;
-        let mut sets: Vec<BTreeSet<ServiceName>> = tried.iter().map(|_| BTreeSet::new()).collect();
+        let mut sets: Vec<BTreeSet<ServiceName>> = Vec::new();
+        if tried.is_some() {
+            sets.push(BTreeSet::new());
+        }
         let mut last_failure = tried.unwrap_or_default();
         for suspects in [BTreeSet::new(), heaviest, without_chains, both] {
             if sets.contains(&suspects) {
@@ -653,10 +662,7 @@ impl<I: Iptables> Syncer<I> {
         if let Some(failure) = last_failure {
             return Err(failure);
         }
-        if search.baseline == Baseline::Adopted {
-            // They were not held back so far.
-            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
-        }
+        self.hold_back_after_adoption(suspects, search);
         self.restore_all(options, search).await
     }
 }

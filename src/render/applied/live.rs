@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashMap;
 
 use super::state::AppliedState;
-use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
+use crate::rules::{Rule, RulesDigest, RulesHasher, Table, rules_of_lines};
 use crate::ruleset::{
     DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
     ServiceChain, is_proxy_chain, is_service_chain, jumps_for_one_destination, tree_of,
@@ -244,10 +244,7 @@ impl LiveTreeChain {
     /// Reads the rules from lines with `-A CHAIN`.
     pub(super) fn of_lines(table: Table, lines: &str) -> Self {
         let mut chain = Self::default();
-        let rules = lines.lines().filter_map(|line| line.strip_prefix("-A "));
-        for (_, rule) in rules.filter_map(|rule| rule.split_once(' ')) {
-            chain.add(table, rule);
-        }
+        rules_of_lines(lines).for_each(|rule| chain.add(table, rule));
         chain
     }
 

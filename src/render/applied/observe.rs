@@ -2,11 +2,11 @@
 //! found: the next partial payload then restores missing rules and deletes surplus ones.
 //!
 //! - [`adopt`]: whole tables with rendered rules, at the start, to take over the rules of an
-//!   earlier process or of a kube-proxy. For a [`DeclineReason`] there is no record, and a full
+//!   earlier process or of kube-proxy. With a [`DeclineReason`] there is no record, and a full
 //!   restore writes everything.
 //! - [`verify_tables`]: whole tables with the record.
 //! - [`AppliedState::observe_chains`], [`AppliedState::verify_dispatch_chain`]: single chains with
-//!   the record, because a change of one chain by another program is no reason to read all chains.
+//!   the record, so that a change of one chain by another program needs no reading of all.
 //! - [`unlike_rendered`]: the record with rendered rules, without the kernel.
 //!
 //! Differs from upstream: kube-proxy writes everything at every start, which takes minutes in a
@@ -110,7 +110,7 @@ impl AppliedState {
             for recorded in recorded.filter(|recorded| chains.contains(&recorded.chain)) {
                 let found = live.get(&recorded.chain).copied();
                 let found = found.unwrap_or(RulesDigest::UNKNOWN);
-                recorded.is_damaged = !found.is_known() || found != recorded.digest;
+                recorded.is_damaged = !found.is_same(recorded.digest);
                 if recorded.is_damaged {
                     differing.push((name.clone(), recorded.chain));
                 }
@@ -184,7 +184,7 @@ impl AppliedState {
         }
         let table = dispatch.table();
         let live = RulesDigest::of_lines(&lines);
-        if drift.missing > 0 || !live.is_known() || live != RulesDigest::of_lines(&desired) {
+        if drift.missing > 0 || !live.is_same(RulesDigest::of_lines(&desired)) {
             drift.needs_rewrite = true;
             self.mark_for_rewrite(table, chain);
         } else if let Some(tree) = self.trees.get_mut(&dispatch) {
@@ -303,7 +303,7 @@ impl AppliedState {
                     tree_chains.get(&key)
                 };
                 let desired = RulesDigest::of_lines(&chain.rules);
-                if in_kernel.map(LiveTreeChain::digest) != Some(desired) {
+                if !in_kernel.is_some_and(|chain| chain.digest().is_same(desired)) {
                     differing.push(key.clone());
                 }
                 used.insert(key);
@@ -388,7 +388,7 @@ pub(super) fn remove_node_ports_jumps(rules: &mut Vec<LiveRule>, jumps: &[Box<[u
     };
     let last = rules.get(others..).unwrap_or_default();
     for (rule, jump) in last.iter().zip(jumps) {
-        if !rule.digest.is_known() || rule.digest != RulesDigest::of_rule(spec(jump)) {
+        if !rule.digest.is_same(RulesDigest::of_rule(spec(jump))) {
             return false;
         }
     }
@@ -721,7 +721,7 @@ impl LiveComparison {
             self.expected_count += 1;
             match self.chains.remove(&chain.chain) {
                 Some(found) => {
-                    let is_damaged = !found.is_known() || found != chain.digest;
+                    let is_damaged = !found.is_same(chain.digest);
                     self.same_count += usize::from(!is_damaged);
                     is_same &= !is_damaged;
                     let mut chain = *chain;

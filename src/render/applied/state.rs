@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
+use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals, by_key};
 use crate::render::tree::{
     DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
@@ -248,15 +248,14 @@ impl AppliedState {
     pub(super) fn has_rules(&self, name: &ServiceName, rules: &ServiceRules) -> bool {
         let none = AppliedService::default();
         let recorded = self.services.get(name).unwrap_or(&none);
-        let is_recorded =
-            |rendered: &RenderedChain| recorded.digest(rendered.chain) == Some(rendered.digest);
-        let mut dispatch: Vec<_> = rules.to_dispatch_rules().collect();
-        dispatch.sort_by_key(|rule| rule.key);
-        let mut recorded_dispatch: Vec<_> = recorded.dispatch.iter().collect();
-        recorded_dispatch.sort_by_key(|rule| rule.key);
+        let is_recorded = |rendered: &RenderedChain| {
+            let digest = recorded.digest(rendered.chain);
+            digest.is_some_and(|digest| digest.is_same(rendered.digest))
+        };
         rules.chains().count() == recorded.chains.len()
             && rules.chains().all(is_recorded)
-            && dispatch.iter().eq(recorded_dispatch)
+            && by_key(rules.dispatch_rules())
+                == by_key(recorded.dispatch.iter().map(DispatchRule::keyed))
     }
 
     pub(super) fn has(&self, name: &ServiceName) -> bool {

@@ -30,7 +30,7 @@ use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{
-    self, DispatchKey, DispatchRule, ServiceRules, write_chain_declaration,
+    self, DispatchKey, DispatchRule, KeyedRule, ServiceRules, by_key, write_chain_declaration,
     write_chain_declarations, write_line,
 };
 use crate::render::tree::{TreeChanges, TreeExtent};
@@ -166,8 +166,8 @@ impl Changes {
         partial_restore: PartialRestore,
     ) {
         for rendered in rules.chains() {
-            let is_same = rendered.digest.is_known()
-                && before.digest(rendered.chain) == Some(rendered.digest);
+            let recorded = before.digest(rendered.chain);
+            let is_same = recorded.is_some_and(|digest| digest.is_same(rendered.digest));
             if is_same && partial_restore != PartialRestore::Kep3453 {
                 continue;
             }
@@ -501,7 +501,7 @@ impl DispatchChanges {
     /// Adds the [fewest edits](fewest_edits) after which the rules of each group are in the
     /// rendered order.
     pub(super) fn add(&mut self, applied: &[DispatchRule], rules: &ServiceRules) {
-        let applied = applied.iter().map(|rule| (rule.key, &*rule.text));
+        let applied = applied.iter().map(DispatchRule::keyed);
         if applied.clone().eq(rules.dispatch_rules()) {
             return;
         }
@@ -523,16 +523,6 @@ impl DispatchChanges {
     pub(super) fn edits(&self, dispatch: DispatchChain) -> Option<&Edits> {
         self.by_chain.get(&dispatch)
     }
-}
-
-/// Dispatch rule, rendered or applied.
-type KeyedRule<'r> = (DispatchKey, &'r [u8]);
-
-/// Returns rules sorted by key; those of one group in their order.
-fn by_key<'r>(rules: impl Iterator<Item = KeyedRule<'r>>) -> Vec<KeyedRule<'r>> {
-    let mut rules: Vec<_> = rules.collect();
-    rules.sort_by_key(|(key, _)| *key);
-    rules
 }
 
 fn first_key(applied: &[KeyedRule<'_>], desired: &[KeyedRule<'_>]) -> Option<DispatchKey> {
@@ -597,14 +587,9 @@ pub(super) fn in_order<'r>(
 ) -> Vec<&'r [DispatchRule]> {
     let mut groups: Vec<_> = groups.collect();
     if order == DispatchOrder::ByTarget {
-        groups.sort_by_key(|rules| Reverse(rules.first().map(|rule| target(&rule.text))));
+        groups.sort_by_key(|rules| Reverse(rules.first().map(DispatchRule::target)));
     }
     groups
-}
-
-/// Returns the target of a rule: the last word, with the newline.
-fn target(rule: &[u8]) -> &[u8] {
-    rule.rsplit(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
 /// Writes a command, such as `-A `, for each of these rules of one chain.

@@ -37,15 +37,30 @@ pub(crate) struct DispatchRule {
     pub(crate) text: Box<[u8]>,
 }
 
+/// Dispatch rule, rendered or recorded: its key and its text.
+pub(crate) type KeyedRule<'r> = (DispatchKey, &'r [u8]);
+
+/// Returns rules sorted by key; those of one group in their order.
+pub(crate) fn by_key<'r>(rules: impl Iterator<Item = KeyedRule<'r>>) -> Vec<KeyedRule<'r>> {
+    let mut rules: Vec<_> = rules.collect();
+    rules.sort_by_key(|(key, _)| *key);
+    rules
+}
+
 impl DispatchRule {
+    pub(crate) fn keyed(&self) -> KeyedRule<'_> {
+        (self.key, &self.text)
+    }
+
+    /// Returns the target: the last word.
+    pub(crate) fn target(&self) -> &[u8] {
+        let mut words = self.text.trim_ascii_end().rsplit(|byte| *byte == b' ');
+        words.next().unwrap_or_default()
+    }
+
     /// Returns the Service chain that the rule jumps to, if it does.
     pub(crate) fn target_chain(&self) -> Option<ServiceChain> {
-        let last = self
-            .text
-            .trim_ascii_end()
-            .rsplit(|byte| *byte == b' ')
-            .next()?;
-        ServiceChain::parse(str::from_utf8(last).ok()?)
+        ServiceChain::parse(str::from_utf8(self.target()).ok()?)
     }
 }
 
@@ -145,7 +160,7 @@ impl ServiceRules {
     }
 
     /// Returns the dispatch rules: a blank, the rule without `-A CHAIN`, and its newline.
-    pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = (DispatchKey, &[u8])> {
+    pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = KeyedRule<'_>> {
         self.dispatch
             .iter()
             .map(|(key, _, range)| (*key, self.slice(range)))

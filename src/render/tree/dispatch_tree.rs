@@ -456,7 +456,7 @@ impl TreeUpdate {
     }
 
     fn is_written(&self, before: Option<RulesDigest>, digest: RulesDigest) -> bool {
-        let is_same = digest.is_known() && before == Some(digest);
+        let is_same = before.is_some_and(|before| before.is_same(digest));
         self.extent == TreeExtent::AllChains || !is_same
     }
 
@@ -498,7 +498,7 @@ impl TreeUpdate {
                 }
             }
         }
-        let has_rest = before == Some(RulesDigest::of_lines(&rest));
+        let has_rest = before?.is_same(RulesDigest::of_lines(&rest));
         has_rest.then_some(inserted)
     }
 

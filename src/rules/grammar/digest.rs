@@ -27,10 +27,7 @@ impl RulesDigest {
     /// Returns the digest of lines with `-A CHAIN`; unknown if one of them cannot be parsed.
     pub(crate) fn of_lines(lines: &str) -> Self {
         let mut hasher = RulesHasher::default();
-        let rules = lines.lines().filter_map(|line| line.strip_prefix("-A "));
-        for (_, rule) in rules.filter_map(|rule| rule.split_once(' ')) {
-            hasher.add(rule);
-        }
+        rules_of_lines(lines).for_each(|rule| hasher.add(rule));
         hasher.finish()
     }
 
@@ -45,6 +42,17 @@ impl RulesDigest {
     pub(crate) fn is_known(self) -> bool {
         self != Self::UNKNOWN
     }
+
+    /// Reports whether these are the rules with the other digest: unknown ones never are.
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        self.is_known() && self == other
+    }
+}
+
+/// Returns the rules of lines with `-A CHAIN`, without that.
+pub(crate) fn rules_of_lines(lines: &str) -> impl Iterator<Item = &str> {
+    let rules = lines.lines().filter_map(|line| line.strip_prefix("-A "));
+    rules.filter_map(|rule| Some(rule.split_once(' ')?.1))
 }
 
 /// Hasher of the rules of one chain.
@@ -148,8 +156,9 @@ impl<'a> RuleOptions<'a> {
         let value = || flag.only_value();
         match (self.matches.last()?, flag.name, flag.negated) {
             (_, "--dport" | "--sport", negated) => {
-                let ports = PortRange::read(value()?)?.normal(negated)?;
-                (ports.negated == negated).then(|| self.add(flag, Some(ports.value)))?
+                let ports = PortRange::read(value()?)?.normal(negated);
+                let ports = ports.filter(|ports| ports.negated == negated)?;
+                self.add(flag, Some(ports.value))
             }
             ("comment", "--comment", false) | ("recent", "--name", false) => {
                 self.add(flag, value())

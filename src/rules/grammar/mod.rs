@@ -11,7 +11,7 @@ mod token;
 
 pub(super) use condition::number;
 pub(crate) use condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
-pub(crate) use digest::{RulesDigest, RulesHasher};
+pub(crate) use digest::{RulesDigest, RulesHasher, rules_of_lines};
 pub use matches::Match;
 pub(crate) use matches::{Recent, RecentAction};
 pub(crate) use network::Network;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// What was written, and what both backends print of it.
+/// Rules as written, and as both backends print them.
 const RULES: [&str; 11] = [
     include_str!("saves/v4.payload"),
     include_str!("saves/v4.legacy"),
@@ -46,7 +46,7 @@ fn equal_rules_have_equal_digests_and_others_have_not() {
     assert!(count > 150 && by_rule.len() < count, "{count}");
 }
 
-/// Of each rule, one word at a time is changed, doubled or removed.
+/// In each rule, one word at a time is changed, repeated, negated or removed.
 #[test]
 fn a_changed_rule_has_another_digest() {
     for text in rules() {
@@ -105,6 +105,7 @@ fn spellings_of_one_rule_have_one_digest() {
 #[test]
 fn rules_that_cannot_be_parsed_are_unknown_and_their_order_matters() {
     assert!(!RulesDigest::of_rule("-j \"A").is_known());
+    assert!(!RulesDigest::UNKNOWN.is_same(RulesDigest::UNKNOWN));
     assert!(!RulesDigest::of_lines("-A X -j A\n-A X -d\n").is_known());
     assert!(RulesDigest::of_lines("").is_known());
     let digests = [
