@@ -15,7 +15,7 @@ use deltaproxy::testing::model::{Change, Service, Topology};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    PayloadStats, partial_payload,
+    PayloadStats, TreeThresholds, partial_payload,
 };
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -42,8 +42,11 @@ struct Settled {
 
 impl Settled {
     fn new(world: World) -> (Self, String, PayloadStats) {
+        Self::with(world, options())
+    }
+
+    fn with(world: World, options: Options) -> (Self, String, PayloadStats) {
         let mut tracker = world.tracker();
-        let options = options();
         let live = LiveChains::default();
         let mut full = FullPayload::new(&tracker, &options, &live);
         let mut bytes = Vec::new();
@@ -185,17 +188,26 @@ fn full_payloads_cost_so_much() {
 /// One change, in clusters of every size: (bytes, rules, chains) of its payload.
 #[track_caller]
 fn change(services: usize, edit: impl Fn(&mut World), shape: PartialRestore) -> (u64, u64, u64) {
+    change_in(services, options(), edit, shape)
+}
+
+fn change_in(
+    services: usize,
+    options: Options,
+    edit: impl Fn(&mut World),
+    shape: PartialRestore,
+) -> (u64, u64, u64) {
     let before = World::plain(IpFamily::V4, services, 5);
     let mut after = before.clone();
     edit(&mut after);
-    let (mut settled, _, _) = Settled::new(before);
+    let (mut settled, _, _) = Settled::with(before, options);
     let (text, stats) = settled.follow(after, shape);
     assert_eq!(stats.bytes, text.len() as u64);
     (stats.bytes, stats.rules.total(), stats.chains)
 }
 
 #[test]
-fn one_change_costs_the_same_in_every_cluster() {
+fn one_change_of_endpoints_costs_the_same_in_every_cluster() {
     // All of these are large, so that rules of endpoints carry no comments in any of them.
     for services in [300, 1_000, 10_000] {
         let cost =
@@ -204,21 +216,39 @@ fn one_change_costs_the_same_in_every_cluster() {
             ("nothing", cost(&|_| {})),
             ("one endpoint less", cost(&lose_an_endpoint)),
             ("one endpoint more", cost(&gain_an_endpoint)),
-            (
-                "one Service more",
-                cost(&|world| world.add_plain(100_000, 5)),
-            ),
-            ("one Service less", cost(&lose_a_service)),
         ];
         let expected = [
             ("nothing", (0, 0, 0)),
             ("one endpoint less", (662, 5, 2)),
             ("one endpoint more", (1_000, 9, 2)),
-            ("one Service more", (1_740, 17, 6)),
-            ("one Service less", (536, 0, 6)),
         ];
         assert_eq!(costs, expected, "in a cluster of {services}");
     }
+}
+
+/// By default: a flat dispatch chain is written whole, of a tree a chain or two.
+#[test]
+fn a_service_more_or_less_writes_the_chain_with_its_rule() {
+    let tree_thresholds = TreeThresholds::AUTO;
+    let costs = [100, 300, 1_000, 10_000].map(|services| {
+        let options = Options {
+            tree_thresholds,
+            ..options()
+        };
+        let shape = PartialRestore::ChangedChains;
+        let add = |world: &mut World| world.add_plain(100_000, 5);
+        let more = change_in(services, options.clone(), add, shape);
+        let less = change_in(services, options, lose_a_service, shape);
+        (services, more, less)
+    });
+    let expected = [
+        (100, (16_789, 118, 7), (14_535, 100, 7)),
+        // The chain becomes a tree.
+        (300, (53_914, 379, 68), (42_876, 300, 7)),
+        (1_000, (2_564, 25, 11), (1_477, 7, 7)),
+        (10_000, (2_198, 21, 9), (1_477, 7, 7)),
+    ];
+    assert_eq!(costs, expected);
 }
 
 /// What the other shape costs: every dispatch rule each time.

@@ -149,7 +149,8 @@ fn wait_for_trees(lab: &Lab, are_wanted: bool) {
 /// would not matter.
 fn wait_for_log(proxy: &Daemon, program: &Program) {
     let text = if program.is_deltaproxy() {
-        "rules in the kernel adopted"
+        // Nothing to write, or adopted rules differ.
+        "adopted"
     } else {
         "SyncProxyRules complete"
     };

@@ -9,7 +9,7 @@ use super::options::{Counter, InvalidPackets, LocalhostNodePorts, NodePortAddres
 use super::service::RuleWriter;
 use crate::net::IpFamily;
 use crate::ruleset::{
-    KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING,
+    KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_SERVICES,
     NODE_PORTS_COMMENT,
 };
 
@@ -94,21 +94,17 @@ pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
         .end();
 }
 
-/// Returns the jumps to `KUBE-NODEPORTS`, each a rule without its chain and with its newline. They
-/// come last in `KUBE-SERVICES`: an address that is both a cluster IP and assigned to an interface
-/// of the node must be treated as a cluster IP.
+/// Returns the jumps to `KUBE-NODEPORTS`, lines with `-A KUBE-SERVICES`. They come last in that
+/// chain: an address that is both a cluster IP and assigned to an interface of the node must be
+/// treated as a cluster IP.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
 /// chain" (v1.37)
-pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
-    let write = |write: &dyn Fn(RuleWriter<'_>)| {
-        let mut buf = Vec::new();
-        write(RuleWriter::new(&mut buf));
-        buf.into_boxed_slice()
-    };
+pub(super) fn node_ports_jumps(options: &Options) -> String {
+    let mut buf = Vec::new();
     match &options.node_port_addresses {
-        NodePortAddresses::All => vec![write(&|rule| {
-            let rule = rule
+        NodePortAddresses::All => {
+            let rule = RuleWriter::append(&mut buf, KUBE_SERVICES)
                 .comment(NODE_PORTS_COMMENT)
                 .words("-m addrtype --dst-type LOCAL");
             match (options.family, options.localhost_node_ports) {
@@ -117,19 +113,17 @@ pub(super) fn node_ports_jumps(options: &Options) -> Vec<Box<[u8]>> {
                 (IpFamily::V4, LocalhostNodePorts::Allowed) => rule,
             }
             .jump(KUBE_NODEPORTS);
-        })],
-        NodePortAddresses::Only(ips) => ips
-            .iter()
-            .filter(|ip| accepts_node_ports(**ip, options))
-            .map(|ip| {
-                write(&|rule| {
-                    rule.comment(NODE_PORTS_COMMENT)
-                        .destination(*ip)
-                        .jump(KUBE_NODEPORTS);
-                })
-            })
-            .collect(),
+        }
+        NodePortAddresses::Only(ips) => {
+            for ip in ips.iter().filter(|ip| accepts_node_ports(**ip, options)) {
+                RuleWriter::append(&mut buf, KUBE_SERVICES)
+                    .comment(NODE_PORTS_COMMENT)
+                    .destination(*ip)
+                    .jump(KUBE_NODEPORTS);
+            }
+        }
     }
+    String::from_utf8(buf).unwrap_or_default()
 }
 
 /// Reports whether an address accepts NodePort traffic. Loopback addresses do only if localhost

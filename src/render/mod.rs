@@ -25,7 +25,6 @@
 //!   that removed the chains as well, such as `nft flush ruleset`.
 //! - *Guarded chain*: fixed chain, canary, or built-in chain with entry jumps.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`. It creates or empties a chain of a proxy.
-//! - *Rule group*: the rules of one service port in one dispatch chain.
 //! - *Unprintable* rule: its kind is known to `nft` alone; iptables binaries fail at it.
 //! - *Frontend*: IP address, port and protocol, or a NodePort. If several service ports claim one,
 //!   the tracker selects its owner, and only the owner gets rules for it.
@@ -36,10 +35,9 @@
 //! - *Dirty* Services are those that the next partial payload renders again.
 //! - *Stale* chains and rules were written by a proxy and are not desired anymore: their Service,
 //!   port or endpoint is gone. *Third-party* ones are of other programs.
-//! - *Leftover Service*: a name that no Service can have. Stale Service chains, and stale or
-//!   third-party rules of flat chains, are recorded under it; if dirty, they are deleted.
+//! - *Damaged* chains differ from their record: another program changed or deleted them.
 //!
-//! Rendering cannot fail. Adoption and the comparison with live rules can: [`DeclineReason`].
+//! Rendering cannot fail. Adoption can: [`DeclineReason`].
 //!
 //! # Source
 //!
@@ -51,6 +49,7 @@ mod fixed_chains;
 mod line_owner;
 mod options;
 mod payload;
+mod recorded_chain;
 mod service;
 mod tree;
 
@@ -63,8 +62,8 @@ pub use applied::{
     has_desired_rules,
 };
 pub(crate) use applied::{
-    ComparedTables, DeclineReason, DispatchRepair, GuardedChainState, adopt, localnet_drop_rule,
-    repair_payload, services_without_chains, unlike_rendered, verify_tables,
+    DeclineReason, GuardedChainState, adopt, localnet_drop_rule, repair_payload,
+    services_without_chains, unlike_rendered,
 };
 pub(crate) use line_owner::service_of_line;
 pub use options::{

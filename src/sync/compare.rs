@@ -14,12 +14,8 @@ use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, TableLoss, read_rules};
 use super::syncer::Syncer;
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
-use crate::render::{
-    self, AppliedState, ComparedTables, DeclineReason, DispatchRepair, LiveChains, LiveRules,
-    Options,
-};
+use crate::render::{self, AppliedState, LiveChains, LiveRules, Options};
 use crate::rules::Table;
-use crate::ruleset::KUBE_SERVICES;
 
 /// Maximum number of chains that are listed one by one, each by a process of its own, after one
 /// process could not list all of them. More are rewritten without being listed.
@@ -30,14 +26,11 @@ const MOST_SINGLE: usize = 16;
 pub(super) struct Reading {
     /// Findings of the check of the guarded chains.
     pub(super) guarded: GuardedChainFindings,
-    /// Listings of dispatch chains; `None`: the chain is missing, or has an unprintable rule.
-    pub(super) dispatch_chains: Vec<(Table, Box<str>, Option<String>)>,
-    /// Chains of Services that may have been changed.
-    pub(super) service_chains: BTreeSet<Box<str>>,
-    /// Listing of `service_chains`; `None`: they could not be read, and are rewritten.
-    pub(super) service_listing: Option<String>,
-    /// All kube-proxy rules, with chains and jumps; `None` if whole tables were not read.
-    pub(super) whole: Option<(LiveRules, LiveChains)>,
+    /// Rules of whole tables or of single chains. Chains of Services that could not be read count
+    /// as missing, so that they are rewritten.
+    pub(super) rules: LiveRules,
+    /// Outlines of the filter and nat tables; `None` if whole tables were not read.
+    pub(super) whole: Option<LiveChains>,
     /// Tables for which this reading replaces earlier findings about jumps: those of the extent
     /// whose built-in chains could be printed. After a flush it may have tables that were not
     /// checked, which does no harm: a full sync follows.
@@ -63,7 +56,7 @@ impl Reading {
         Self {
             guarded: guarded.unwrap_or(self.guarded),
             tables: self.tables,
-            service_chains: extent.service_chains.clone(),
+            rules: missing_service_chains(extent),
             // No program failed: the reading would have delayed a due sync. Logs show it as a
             // timeout.
             failure: Some(RunError::Failed {
@@ -119,7 +112,6 @@ pub(super) async fn check_guarded_chains(
     let guarded = guarded_chains.check(iptables, options, &tables, now).await;
     let unreadable = guarded_chains.unreadable();
     Reading {
-        service_chains: extent.service_chains.clone(),
         tables: extent.tables.difference(unreadable).copied().collect(),
         guarded,
         ..Reading::default()
@@ -146,20 +138,26 @@ pub(super) async fn read_service_rules(
         // another chain does not affect that.
         dispatch_chains.extend(applied.dispatch_and_tree_chains());
     }
+    reading.rules = missing_service_chains(extent);
     for (table, chain) in &dispatch_chains {
         match iptables.list(*table, &[chain]).await {
-            Ok(ListedChains::Whole(text)) => {
-                reading
-                    .dispatch_chains
-                    .push((*table, chain.clone(), Some(text)));
-            }
+            Ok(ListedChains::Whole(text)) => reading.rules.read_listing(*table, &text),
             Ok(ListedChains::Missing | ListedChains::Truncated { .. }) => {
-                reading.dispatch_chains.push((*table, chain.clone(), None));
+                reading.rules.note_missing(*table, chain);
             }
             Err(cause) => reading.fail(cause, extent),
         }
     }
-    reading.service_listing = list_service_chains(iptables, &extent.service_chains).await;
+    list_service_chains(&mut reading.rules, iptables, &extent.service_chains).await;
+}
+
+/// Returns a reading of single chains that has none of the extent's chains of Services.
+fn missing_service_chains(extent: &Extent) -> LiveRules {
+    let mut rules = LiveRules::default();
+    for chain in &extent.service_chains {
+        rules.note_missing(Table::Nat, chain);
+    }
+    rules
 }
 
 /// Reads all kube-proxy rules in the filter and nat tables, or notes why they cannot be read.
@@ -171,8 +169,8 @@ async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, exte
             found: Some(found),
             ..
         }) => {
-            reading.whole = Some((found, live));
-            reading.service_chains.clear();
+            reading.rules = found;
+            reading.whole = Some(live);
         }
         Ok(KernelRules { unreadable, .. }) => {
             for (_, cause) in unreadable {
@@ -183,29 +181,28 @@ async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, exte
     }
 }
 
-/// Lists chains of Services; `None` if they cannot be listed, so that they are rewritten.
+/// Lists chains of Services, as far as the iptables binary can.
 async fn list_service_chains(
+    rules: &mut LiveRules,
     iptables: &impl Iptables,
     chains: &BTreeSet<Box<str>>,
-) -> Option<String> {
+) {
     let chains: Vec<&str> = chains.iter().map(|chain| &**chain).collect();
     if chains.is_empty() {
-        return None;
+        return;
     }
     if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &chains).await {
-        return Some(text);
+        return rules.read_listing(Table::Nat, &text);
     }
     if chains.len() > MOST_SINGLE {
-        return None;
+        return;
     }
     // A missing or unprintable chain must not hide the others.
-    let mut listing = String::new();
     for chain in chains {
         if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &[chain]).await {
-            listing += &text;
+            rules.read_listing(Table::Nat, &text);
         }
     }
-    Some(listing)
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -214,9 +211,6 @@ impl<I: Iptables> Syncer<I> {
     /// rendered rules.
     ///
     /// Another program keeps changing what is in `contested`, so that its repair will be delayed.
-    /// Dispatch chains in it are rewritten whole if they were listed one by one and differ. If that
-    /// program is a second proxy that repairs the same chain, both would insert a missing rule;
-    /// whole chains are equal, whichever comes last. A comparison of whole tables ignores these.
     pub(super) fn find_drift(
         &mut self,
         reading: &mut Reading,
@@ -253,21 +247,7 @@ impl<I: Iptables> Syncer<I> {
             }
             return drift;
         }
-        self.compare_service_chains(reading, &mut drift);
-        for (table, chain, listing) in &reading.dispatch_chains {
-            let key = (*table, chain.clone());
-            let repair = if contested.contains(&key) {
-                DispatchRepair::Chain
-            } else {
-                DispatchRepair::Rules
-            };
-            if self.differs_in_dispatch(&key, listing.as_deref(), repair) {
-                drift.add(*table, DriftKind::DispatchChain, chain);
-            }
-        }
-        if let Some((found, live)) = reading.whole.take() {
-            self.compare_all(found, &live, &mut drift);
-        }
+        self.compare_rules(reading, &mut drift);
         drift
     }
 
@@ -290,36 +270,35 @@ impl<I: Iptables> Syncer<I> {
         Some(LiveChains::with_chains(&self.applied, &missing))
     }
 
-    /// Compares Service chains with their recorded digests.
-    fn compare_service_chains(&mut self, reading: &Reading, drift: &mut Drift) {
-        if self.applied_options.is_none() || reading.service_chains.is_empty() {
+    /// Compares chains of Services, dispatch chains and tree chains with the applied state.
+    fn compare_rules(&mut self, reading: &mut Reading, drift: &mut Drift) {
+        let Some(options) = self.applied_options.clone() else {
             return;
-        }
-        let listing = reading.service_listing.as_deref();
-        let chains = &reading.service_chains;
-        for (name, chain) in self.applied.observe_chains(chains, listing) {
-            drift.add(Table::Nat, DriftKind::ServiceChain, &chain.name());
-            self.services_to_repair.insert(name);
-        }
-    }
-
-    /// Compares a dispatch chain; returns whether it differs. Without listing, a chain of the
-    /// applied state counts as different, and is rewritten.
-    fn differs_in_dispatch(
-        &mut self,
-        (table, chain): &RepairKey,
-        listing: Option<&str>,
-        repair: DispatchRepair,
-    ) -> bool {
-        let Some(listing) = listing else {
-            return self.applied.mark_for_rewrite(*table, chain);
         };
-        let found = self
+        let whole = reading.whole.take();
+        let live = whole.as_ref();
+        let rules = std::mem::take(&mut reading.rules);
+        let differing = self
             .applied
-            .verify_dispatch_chain((*table, &**chain), listing, repair);
-        let is_drift = !found.is_empty();
-        self.services_to_repair.extend(found.services);
-        is_drift
+            .observe(&rules, live.unwrap_or(&LiveChains::default()));
+        drop(rules);
+        if live.is_some() && self.applied.is_mostly_damaged() {
+            drift.add_unnamed(Table::Nat, DriftKind::UnrepairableServiceChains, 1);
+            self.forget_kernel();
+            return self.force_full(FullReason::Flushed);
+        }
+        for chain in differing {
+            let kind = if AppliedState::is_dispatch_or_tree(chain.table, &chain.name) {
+                DriftKind::DispatchChain
+            } else {
+                DriftKind::ServiceChain
+            };
+            drift.add(chain.table, kind, &chain.name);
+            self.services_to_repair.extend(chain.service);
+        }
+        if live.is_some() {
+            self.compare_with_rendered(&options, drift);
+        }
     }
 
     /// Proves that partial restores have added up to a full one: compares the applied state with
@@ -334,52 +313,5 @@ impl<I: Iptables> Syncer<I> {
             drift.add_service(name.clone());
             self.services_to_repair.insert(name);
         }
-    }
-
-    /// Compares all kube-proxy rules of the filter and nat tables.
-    fn compare_all(&mut self, found: LiveRules, live: &LiveChains, drift: &mut Drift) {
-        let Some(options) = self.applied_options.clone() else {
-            return;
-        };
-        let before = std::mem::take(&mut self.applied);
-        match render::verify_tables((found, live), &options, before) {
-            Ok(verified) => {
-                add_differing(&verified, drift);
-                self.applied = verified.applied;
-                self.services_to_repair.extend(verified.differing);
-                self.compare_with_rendered(&options, drift);
-            }
-            Err(reason) => {
-                let (table, kind) = match reason {
-                    // Fixed chains are not compared here, so a dispatch chain is missing.
-                    DeclineReason::DispatchOrFixedChains(table) => {
-                        (table, DriftKind::DispatchChain)
-                    }
-                    _ => (Table::Nat, DriftKind::UnrepairableServiceChains),
-                };
-                drift.add_unnamed(table, kind, 1);
-                drift.declined = Some(reason);
-                self.forget_kernel();
-                self.force_full(FullReason::Flushed);
-            }
-        }
-    }
-}
-
-/// Adds the differences that a verification found. A name with an empty namespace stands for chains
-/// and rules that belong to no Service.
-fn add_differing(verified: &ComparedTables, drift: &mut Drift) {
-    for name in &verified.differing {
-        if name.namespace().is_empty() {
-            drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
-        } else {
-            drift.add_service(name.clone());
-        }
-    }
-    for (table, chain) in &verified.differing_tree_chains {
-        drift.add(*table, DriftKind::DispatchChain, chain);
-    }
-    if verified.lacks_node_ports_jumps {
-        drift.add(Table::Nat, DriftKind::DispatchChain, KUBE_SERVICES);
     }
 }

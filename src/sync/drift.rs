@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::host::{ChangeSource, ForeignChange, RunError, Touched};
 use crate::model::ServiceName;
-use crate::render::{AppliedState, DeclineReason, Options, guarded_chains, is_service_chain};
+use crate::render::{AppliedState, Options, guarded_chains, is_service_chain};
 use crate::rules::Table;
 
 /// Maximum number of names in one log line.
@@ -30,8 +30,8 @@ pub(crate) enum DriftKind {
     DispatchChain,
     /// Chain of one Service.
     ServiceChain,
-    /// Chains of Services that are not repaired one by one, for example because most of them
-    /// differ. All rules are restored. Counts once.
+    /// Chains of Services that are not repaired one by one, because most of them differ. All rules
+    /// are restored. Counts once.
     UnrepairableServiceChains,
 }
 
@@ -61,9 +61,6 @@ pub(super) struct Drift {
     pub(super) services: BTreeSet<ServiceName>,
     /// Keys under which the repairs of these differences are counted.
     pub(super) repair_keys: BTreeSet<RepairKey>,
-    /// Reason that a verification found no way to repair the differences one by one, so that a full
-    /// sync restores all rules.
-    pub(super) declined: Option<DeclineReason>,
     /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
 }

@@ -82,7 +82,7 @@ pub(super) async fn read_rules(
     on_transient: OnTransientFailure,
 ) -> Result<KernelRules, RunError> {
     let mut rules = KernelRules::default();
-    let mut found = (scope != ReadScope::Outlines).then(LiveRules::default);
+    let mut found = (scope != ReadScope::Outlines).then(LiveRules::of_tables);
     for table in [Table::Filter, Table::Nat] {
         let mut live = rules.live.clone();
         let mut read = |line: &str| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
-use super::drift::{Compared, ComparisonDepth, Drift};
+use super::drift::{Compared, ComparisonDepth, Drift, DriftKind};
 use super::guarded_chain_monitor::GuardedChainFindings;
 use super::outcome::Notices;
 use super::repair_backoff::DueRewrite;
@@ -173,12 +173,12 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
     }
     let chains = compared.drift.names();
     let programs = program_names(compared.drift);
-    if let Some(reason) = compared.drift.declined {
-        let reason = reason.as_str();
+    let mut kinds = compared.drift.counts.keys().map(|(_, kind)| *kind);
+    if kinds.any(|kind| kind == DriftKind::UnrepairableServiceChains) {
         warn!(
-            %family, trigger, reason, programs,
-            "rules differ from those that were written, Services may be unreachable; restoring all \
-             rules. Find what changes them"
+            %family, trigger, programs,
+            "most rules differ from those that were written, Services may be unreachable; restoring \
+             all rules. Find what changes them"
         );
     }
     if !compared.repair_delay.is_zero() {
@@ -196,8 +196,7 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
             "rules changed by another program; restoring them"
         );
     }
-    // Drift without names is a flushed table or a declined verification, which `log_checked` logs,
-    // or in chains of no Service.
+    // Drift without names is a flushed table, which `log_checked` logs, or in most chains.
 }
 
 /// Returns the names of the programs that changed rules; empty if the kernel reports none.

@@ -20,7 +20,7 @@ use crate::host::{
 };
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
-    self, AppliedState, ComparedTables, Counter, Counters, DeclineReason, FullPayload, LiveChains,
+    self, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains,
     NodePortAddresses, Options, PartialPayload, PartialRestore, PayloadStats, RerenderReason,
 };
 use crate::rules::{Payload, Table, Text};
@@ -74,8 +74,7 @@ pub struct Syncer<I> {
     pub(super) jumps_to_repair: Vec<&'static Jump>,
     /// Services whose rules in the kernel may differ: a comparison found damage, a search changed
     /// them, or their payload was not written. The next sync renders them even if they are not
-    /// dirty, and writes what differs from the applied state. A name with an
-    /// empty namespace stands for rules of no Service: it renders to none, so they are deleted.
+    /// dirty, and writes what differs from the applied state.
     pub(super) services_to_repair: BTreeSet<ServiceName>,
     /// Rest of a payload that is in the applied state, but was not written, for example because
     /// another program held the xtables lock. The next partial restore begins with it.
@@ -487,14 +486,14 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Compares the rules in the kernel with the rendered ones. Returns the applied state after an
-    /// adoption and the differences to write, or the reason that adoption is declined.
+    /// adoption and the Services to write, or the reason that adoption is declined.
     pub(super) fn try_adopt(
         &self,
         rules: &mut KernelRules,
         options: &Options,
-    ) -> Result<ComparedTables, DeclineReason> {
+    ) -> Result<(AppliedState, BTreeSet<ServiceName>), DeclineReason> {
         let found = rules.found.take().ok_or(DeclineReason::Unreadable)?;
-        let adopted = render::adopt(found, &rules.live, &self.rendered_services(), options)?;
+        let adopted = render::adopt(&found, &rules.live, &self.rendered_services(), options)?;
         if rules.is_mangle_complete {
             Ok(adopted)
         } else {
@@ -504,14 +503,15 @@ impl<I: Iptables> Syncer<I> {
 
     pub(super) async fn write_differences(
         &mut self,
-        adopted: ComparedTables,
+        (applied, differing): (AppliedState, BTreeSet<ServiceName>),
         options: &Options,
     ) -> RestoreResult {
-        self.applied = adopted.applied;
+        self.applied = applied;
         self.unwritten.clear();
         // `Kep3453` would also rewrite chains that do not differ.
         let partial_restore = PartialRestore::ChangedChains;
-        self.write_changes(&adopted.differing, partial_restore, options)
+        let differing: Vec<_> = differing.into_iter().collect();
+        self.write_changes(&differing, partial_restore, options)
             .await
     }
 
@@ -561,12 +561,14 @@ impl<I: Iptables> Syncer<I> {
     ) -> RestoreResult {
         let mut partial = self.render_and_record(names, partial_restore, options);
         let mut text = std::mem::take(&mut self.unwritten);
-        let (chains, jumps) = (&self.fixed_chains_to_repair, &self.jumps_to_repair);
-        text.extend(render::repair_payload(chains, jumps, options));
-        self.fixed_chains_to_repair.clear();
-        self.jumps_to_repair.clear();
-        partial.stats.bytes += text.len() as u64;
-        partial.text.splice(..0, text);
+        let chains = std::mem::take(&mut self.fixed_chains_to_repair);
+        let jumps = std::mem::take(&mut self.jumps_to_repair);
+        text.extend(render::repair_payload(&chains, &[], options));
+        text.append(&mut partial.text);
+        // Last, because the chains that they jump to may have been missing.
+        text.extend(render::repair_payload(&BTreeSet::new(), &jumps, options));
+        partial.stats.bytes = text.len() as u64;
+        partial.text = text;
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {

@@ -292,7 +292,6 @@ impl<I: Iptables> Syncer<I> {
             .chain(self.tracker.with_changed_losses())
             .collect();
         let names: Vec<_> = names.into_iter().cloned().collect();
-        self.applied.claim_leftover_jumps(&names);
         let saved = self.applied.snapshot(&names);
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
@@ -514,7 +513,7 @@ impl<I: Iptables> Syncer<I> {
         let read = self.read_rules(ReadScope::Adoption(options)).await;
         let read = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)));
         let mut rules = read?;
-        let adopted = match self.try_adopt(&mut rules, options) {
+        let (applied, differing) = match self.try_adopt(&mut rules, options) {
             Ok(adopted) => adopted,
             Err(reason) => {
                 let services = self.rendered_services();
@@ -526,12 +525,12 @@ impl<I: Iptables> Syncer<I> {
                 });
             }
         };
-        self.applied = adopted.applied;
+        self.applied = applied;
         self.applied_options = Some(options.clone());
         let is_suspect = |name: &ServiceName| {
             self.tracker.get(name).is_some() && !self.tracker.overrides().contains_key(name)
         };
-        let differing = adopted.differing.into_iter();
+        let differing = differing.into_iter();
         Ok(AdoptionResult::Adopted(
             differing.filter(is_suspect).collect(),
         ))

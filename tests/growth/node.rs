@@ -8,7 +8,7 @@ use deltaproxy::testing::host::{
     CounterError, Iptables, ListedChains, RestoreError, Restored, RunError,
 };
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Counters, PartialRestore};
+use deltaproxy::testing::render::{Counters, PartialRestore, TreeThresholds};
 use deltaproxy::testing::rules::{Payload, Table};
 use deltaproxy::testing::sync::{Outcome, Syncer, SyncerOptions};
 
@@ -52,6 +52,7 @@ impl Node {
     pub(crate) fn new(world: &World) -> Self {
         let mut render_settings = upstream_settings(IpFamily::V4);
         render_settings.fixed.counters = Counters::NONE;
+        render_settings.fixed.tree_thresholds = TreeThresholds::AUTO;
         let options = SyncerOptions {
             render_settings,
             partial_restore: PartialRestore::ChangedChains,

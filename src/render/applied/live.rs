@@ -5,18 +5,18 @@
 //!
 //! - [`LiveChains`]: names of Service chains, third-party references to them, and entry jumps.
 //!   Enough for a full restore; comparisons use it as well.
-//! - [`LiveRules`]: a digest of the rules of each Service chain, and each rule of the dispatch
-//!   chains. For a comparison with rendered or recorded rules.
+//! - [`LiveRules`]: a digest of the rules of each chain. For a comparison with rendered or recorded
+//!   rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 use super::state::AppliedState;
-use crate::rules::{Rule, RulesDigest, RulesHasher, Table, rules_of_lines};
+use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{
-    DispatchChain, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY, NAT_CHAINS,
-    ServiceChain, is_proxy_chain, is_service_chain, jumps_for_one_destination, tree_of,
+    DispatchChain, DispatchForm, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY,
+    NAT_CHAINS, ServiceChain, is_proxy_chain, is_service_chain, jumps_for_one_destination, tree_of,
 };
 
 /// Chains and entry jumps in the kernel. From them follow the stale chains that a full restore
@@ -58,7 +58,7 @@ impl LiveChains {
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {
-            service_chains: applied.chains().collect(),
+            service_chains: applied.all_service_chains().collect(),
             tree_chains: applied.all_tree_chains(),
             has_kube_firewall: true,
             read: Table::ALL.into(),
@@ -205,15 +205,16 @@ impl LiveChains {
     }
 }
 
-/// Rules of the proxy's chains in the kernel.
+/// Rules of the proxy's chains in the kernel: of whole tables, or by default of single chains.
 #[derive(Debug, Default)]
 pub struct LiveRules {
-    /// Digest of the rules of each Service chain.
-    pub(super) chains: HashMap<ServiceChain, RulesDigest>,
-    /// Rules of the dispatch chains in their order.
-    dispatch: BTreeMap<DispatchChain, Vec<LiveRule>>,
-    /// Tree chains, by table and name.
-    pub(super) tree_chains: BTreeMap<(Table, Box<str>), LiveTreeChain>,
+    /// Digest of the rules of each Service chain that was read, unknown for a missing one.
+    chains: HashMap<ServiceChain, RulesDigest>,
+    /// Dispatch and tree chains that were read, by table and name; `None` for a missing one.
+    dispatch: BTreeMap<(Table, Box<str>), Option<LiveDispatchChain>>,
+    /// Digest of all other chains: unknown, because they are missing, if whole tables were read;
+    /// `None` if only single chains were.
+    others: Option<RulesDigest>,
     /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
     /// canaries as `-S` prints them (`-N CHAIN`), rules of fixed chains, and entry jumps. Other
     /// rules that name a `KUBE-` chain are among them; the check ignores these.
@@ -228,56 +229,39 @@ pub struct LiveRules {
     pub(super) has_unparsed_chain: bool,
 }
 
-/// Tree chain, or the root of a tree.
+/// Dispatch chain or tree chain in the kernel.
 #[derive(Debug, Default)]
-pub(super) struct LiveTreeChain {
+pub(super) struct LiveDispatchChain {
     rules: RulesHasher,
-    /// Number of rules, without jumps to other tree chains.
-    pub(super) rule_count: u64,
-    /// Holds jumps to other tree chains.
-    pub(super) has_jumps: bool,
-    /// Holds a jump for several destinations, which only an inner chain of a tree has.
+    /// Holds jumps to tree chains.
+    has_jumps: bool,
+    /// Holds a jump for several destinations, which only the root or an inner chain of a tree has.
     pub(super) is_inner: bool,
 }
 
-impl LiveTreeChain {
-    /// Reads the rules from lines with `-A CHAIN`.
-    pub(super) fn of_lines(table: Table, lines: &str) -> Self {
-        let mut chain = Self::default();
-        rules_of_lines(lines).for_each(|rule| chain.add(table, rule));
-        chain
-    }
-
-    /// Returns the digest of the rules.
-    pub(super) fn digest(&self) -> RulesDigest {
-        self.rules.finish()
-    }
-
+impl LiveDispatchChain {
     fn add(&mut self, table: Table, rule: &str) {
         self.rules.add(rule);
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
             self.has_jumps = true;
             self.is_inner |= !jumps_for_one_destination(rule);
-        } else {
-            self.rule_count += 1;
         }
     }
 }
 
-/// Rule of a dispatch chain.
-#[derive(Debug)]
-pub(super) struct LiveRule {
-    /// Digest of the rule.
-    pub(super) digest: RulesDigest,
-    /// A blank, the rule without `-A CHAIN`, and a newline.
-    pub(super) text: Box<[u8]>,
-}
-
 impl LiveRules {
-    /// Reads one line of what `iptables-save -t TABLE` printed.
+    /// Begins to read the filter and nat tables.
+    pub fn of_tables() -> Self {
+        Self {
+            others: Some(RulesDigest::UNKNOWN),
+            ..Self::default()
+        }
+    }
+
+    /// Reads one line of what `iptables-save -t TABLE` or `-S CHAIN` printed.
     pub fn read_line(&mut self, table: Table, line: &str) {
-        if let Some(header) = line.strip_prefix(':') {
+        if let Some(header) = line.strip_prefix(':').or_else(|| line.strip_prefix("-N ")) {
             self.read_chain(table, header.split(' ').next().unwrap_or_default());
         } else if let Some((chain, rule)) = line
             .strip_prefix("-A ")
@@ -290,20 +274,68 @@ impl LiveRules {
         }
     }
 
-    /// Reads the rules of one dispatch chain from what `-S CHAIN` printed.
-    pub(super) fn read_dispatch_rules(dispatch: DispatchChain, listing: &str) -> Vec<LiveRule> {
-        let mut live = Self::of_listing(dispatch.table(), listing);
-        std::mem::take(live.dispatch_rules_mut(dispatch))
+    /// Reads chains from what `-S CHAIN` printed of each.
+    pub(crate) fn read_listing(&mut self, table: Table, listing: &str) {
+        for line in listing.lines() {
+            self.read_line(table, line);
+        }
+        self.close();
     }
 
-    /// Reads the rules of chains from what `-S CHAIN` printed of each.
-    pub(super) fn of_listing(table: Table, listing: &str) -> Self {
-        let mut live = Self::default();
-        for line in listing.lines().filter(|line| line.starts_with("-A ")) {
-            live.read_line(table, line);
+    /// Notes that a chain is missing, or that the iptables binaries cannot print it. A listing that
+    /// is read later may have it.
+    pub(crate) fn note_missing(&mut self, table: Table, chain: &str) {
+        if let Some(chain) = ServiceChain::parse(chain) {
+            self.chains.insert(chain, RulesDigest::UNKNOWN);
+        } else {
+            self.dispatch.insert((table, chain.into()), None);
         }
-        live.close();
-        live
+    }
+
+    /// Returns what is known of the rules of a Service chain.
+    pub(super) fn service_chain(&self, chain: ServiceChain) -> Option<RulesDigest> {
+        self.chains.get(&chain).copied().or(self.others)
+    }
+
+    /// Returns what is known of the rules of a dispatch chain or tree chain.
+    pub(super) fn dispatch_or_tree_chain(&self, table: Table, chain: &str) -> Option<RulesDigest> {
+        match self.dispatch.get(&(table, chain.into())) {
+            Some(Some(chain)) => Some(chain.rules.finish()),
+            Some(None) => Some(RulesDigest::UNKNOWN),
+            None => self.others,
+        }
+    }
+
+    /// Reports whether the kernel has a Service chain, among those that were read.
+    pub(super) fn has_service_chain(&self, chain: ServiceChain) -> bool {
+        self.chains.contains_key(&chain)
+    }
+
+    /// Returns the Service chains that the kernel has, among those that were read.
+    pub(super) fn service_chains(&self) -> impl Iterator<Item = ServiceChain> {
+        self.chains.keys().copied()
+    }
+
+    /// Returns the tree chains that the kernel has, among those that were read.
+    pub(super) fn tree_chains(&self) -> impl Iterator<Item = (Table, &str, &LiveDispatchChain)> {
+        let chains = self.dispatch.iter();
+        let chains =
+            chains.filter_map(|((table, name), chain)| Some((*table, &**name, chain.as_ref()?)));
+        chains.filter(|(table, name, _)| tree_of(*table, name).is_some())
+    }
+
+    /// Returns the form that a dispatch chain has in the kernel.
+    pub(super) fn form(&self, dispatch: DispatchChain) -> DispatchForm {
+        let key = (dispatch.table(), dispatch.name().into());
+        match self.dispatch.get(&key) {
+            Some(Some(chain)) if chain.has_jumps => DispatchForm::Tree,
+            _ => DispatchForm::Flat,
+        }
+    }
+
+    /// Reports whether whole tables were read.
+    pub(super) const fn is_of_tables(&self) -> bool {
+        self.others.is_some()
     }
 
     /// Reports whether a dispatch or fixed chain exists.
@@ -318,11 +350,6 @@ impl LiveRules {
         self.listings.get(&table).map_or("", String::as_str)
     }
 
-    /// Returns the rules of a dispatch chain, in their order.
-    pub(super) fn dispatch_rules_mut(&mut self, dispatch: DispatchChain) -> &mut Vec<LiveRule> {
-        self.dispatch.entry(dispatch).or_default()
-    }
-
     fn append_to_listing(&mut self, table: Table, line: &str) {
         let listing = self.listings.entry(table).or_default();
         listing.push_str(line);
@@ -330,15 +357,18 @@ impl LiveRules {
     }
 
     fn read_chain(&mut self, table: Table, name: &str) {
-        if tree_of(table, name).is_some() {
-            let chain = (table, name.into());
-            self.tree_chains.insert(chain, LiveTreeChain::default());
-        } else if table == Table::Nat && is_service_chain(name) {
+        if table == Table::Nat && is_service_chain(name) && tree_of(table, name).is_none() {
             match ServiceChain::parse(name) {
                 Some(chain) => drop(self.chains.insert(chain, RulesHasher::default().finish())),
                 None => self.has_unparsed_chain = true,
             }
-        } else if name == KUBE_PROXY_CANARY {
+            return;
+        }
+        if AppliedState::is_dispatch_or_tree(table, name) {
+            let chain = Some(LiveDispatchChain::default());
+            self.dispatch.insert((table, name.into()), chain);
+        }
+        if name == KUBE_PROXY_CANARY {
             self.append_to_listing(table, &format!("-N {KUBE_PROXY_CANARY}"));
         } else if name.starts_with("KUBE-") {
             self.shared_and_kubelet_chains.push((table, name.into()));
@@ -349,17 +379,9 @@ impl LiveRules {
         if table == Table::Nat
             && let Some(chain) = ServiceChain::parse(chain)
         {
-            return self.read_service_rule(chain, rule);
-        }
-        if tree_of(table, chain).is_some() {
-            let chain = self.tree_chains.entry((table, chain.into())).or_default();
-            return chain.add(table, rule);
-        }
-        if let Some(dispatch) = DispatchChain::find(table, chain) {
-            self.dispatch_rules_mut(dispatch).push(LiveRule {
-                digest: RulesDigest::of_rule(rule),
-                text: format!(" {rule}\n").into_bytes().into(),
-            });
+            self.read_service_rule(chain, rule);
+        } else if let Some(Some(dispatch)) = self.dispatch.get_mut(&(table, chain.into())) {
+            dispatch.add(table, rule);
         } else if chain == KUBE_FIREWALL
             || chain == KUBE_FORWARD
             || (table == Table::Nat && NAT_CHAINS.contains(&chain))
@@ -386,10 +408,4 @@ impl LiveRules {
             self.chains.insert(chain, rules.finish());
         }
     }
-}
-
-/// Returns the rules of one chain as lines with `-A CHAIN`.
-pub(super) fn lines_of(chain: &str, rules: &[LiveRule]) -> String {
-    let rules = rules.iter().map(|rule| String::from_utf8_lossy(&rule.text));
-    rules.fold(String::new(), |lines, rule| lines + "-A " + chain + &rule)
 }

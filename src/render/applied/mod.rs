@@ -8,9 +8,6 @@ mod state;
 pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair_payload};
 pub use guard::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
-pub(crate) use observe::{
-    ComparedTables, DeclineReason, DispatchRepair, adopt, services_without_chains, unlike_rendered,
-    verify_tables,
-};
+pub(crate) use observe::{DeclineReason, adopt, services_without_chains, unlike_rendered};
 pub(crate) use state::AppliedService;
 pub use state::{AppliedState, PayloadStats, RuleCounts};

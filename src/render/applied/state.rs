@@ -1,5 +1,5 @@
-//! Rules that the last successful restores left in the kernel: a digest of every Service chain,
-//! and every dispatch rule.
+//! Rules that the last successful restores left in the kernel: a digest of every chain, and the
+//! text of every dispatch rule.
 //!
 //! A partial payload is the difference between this and the rules rendered from the
 //! [`tracker`](crate::tracker).
@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals, by_key};
+use crate::render::recorded_chain::RecordedChain;
+use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
 use crate::render::tree::{
     DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
-use crate::rules::{RulesDigest, Table};
+use crate::rules::Table;
 use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain};
 
 /// Rules of the proxy in the kernel, as far as restores and comparisons have shown.
@@ -33,23 +34,26 @@ use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain};
 #[derive(Debug, Default)]
 pub struct AppliedState {
     pub(super) services: BTreeMap<ServiceName, AppliedService>,
-    /// Jumps to `KUBE-NODEPORTS`, the last rules of `KUBE-SERVICES`.
-    pub(crate) node_ports_jumps: Vec<Box<[u8]>>,
-    /// Numbers of rules in the fixed chains.
-    pub(crate) fixed_rule_counts: RuleCounts,
-    /// Number of rules in all Service chains.
-    service_chain_rule_count: u64,
-    /// Number of rules in each dispatch chain, without the jumps to `KUBE-NODEPORTS`; those of a
-    /// tree count for its dispatch chain.
-    dispatch_rule_counts: BTreeMap<DispatchChain, u64>,
-    totals: ServiceTotals,
-    /// Flat dispatch chains that the next partial payload writes whole, even without changes.
-    pub(crate) chains_to_rewrite: BTreeSet<DispatchChain>,
+    /// Flat dispatch chains. One that is not among them is written by the next partial payload.
+    pub(super) flat: BTreeMap<DispatchChain, RecordedChain>,
     /// Dispatch chains that are trees.
     pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,
+    /// Jumps to `KUBE-NODEPORTS`, the last rules of `KUBE-SERVICES`, as lines with `-A CHAIN`.
+    node_ports_jumps: String,
+    /// Service chains that a comparison found in the kernel, and that no Service has. A partial
+    /// payload deletes them as soon as no chain is damaged: damaged ones may jump to them.
+    pub(super) stale_chains: BTreeSet<ServiceChain>,
     /// Tree chains in the kernel that no rule of the proxy references; the next partial payload
     /// deletes them.
     pub(super) unused_tree_chains: BTreeSet<(Table, Box<str>)>,
+    /// Numbers of rules in the fixed chains.
+    fixed_rule_counts: RuleCounts,
+    /// Number of rules in all Service chains.
+    service_chain_rule_count: u64,
+    /// Number of rules of Services in each dispatch chain; those of a tree count for its dispatch
+    /// chain.
+    dispatch_rule_counts: BTreeMap<DispatchChain, u64>,
+    totals: ServiceTotals,
     /// The iptables binaries can print all of nat, also with `-S`: no rule in it is unprintable.
     pub(crate) is_nat_printable: bool,
 }
@@ -59,9 +63,10 @@ pub struct AppliedState {
 #[derive(Debug)]
 pub struct AppliedSnapshot {
     services: Vec<(ServiceName, AppliedService)>,
-    node_ports_jumps: Vec<Box<[u8]>>,
-    chains_to_rewrite: BTreeSet<DispatchChain>,
+    flat: BTreeMap<DispatchChain, RecordedChain>,
     trees: BTreeMap<DispatchChain, DispatchTree>,
+    node_ports_jumps: String,
+    stale_chains: BTreeSet<ServiceChain>,
     unused_tree_chains: BTreeSet<(Table, Box<str>)>,
 }
 
@@ -69,54 +74,21 @@ pub struct AppliedSnapshot {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AppliedService {
     /// Sorted by chain.
-    pub(crate) chains: Box<[RecordedChain]>,
+    pub(crate) chains: Box<[RecordedChain<ServiceChain>]>,
     pub(crate) dispatch: Box<[DispatchRule]>,
     pub(super) totals: ServiceTotals,
 }
 
-/// Service chain in the kernel.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RecordedChain {
-    pub(crate) chain: ServiceChain,
-    /// Digest of the rules that were written or adopted.
-    pub(super) digest: RulesDigest,
-    /// The kernel holds other rules, or may.
-    pub(super) is_damaged: bool,
-    rule_count: u32,
-}
-
-impl RecordedChain {
-    /// Returns a chain that holds the rendered rules.
-    pub(super) const fn of(rendered: &RenderedChain) -> Self {
-        Self {
-            chain: rendered.chain,
-            digest: rendered.digest,
-            is_damaged: false,
-            rule_count: rendered.rule_count,
-        }
-    }
-
-    /// Returns a chain whose rules are not known: it is to be deleted, or written again.
-    pub(super) const fn unknown(chain: ServiceChain) -> Self {
-        Self {
-            chain,
-            digest: RulesDigest::UNKNOWN,
-            is_damaged: true,
-            rule_count: 0,
-        }
-    }
-}
-
 impl AppliedState {
-    /// Returns the state of a kernel without Services, of which all tables were read.
-    pub(super) fn without_services(
+    /// Returns the state of a kernel without Services, with these numbers of rules in the fixed
+    /// chains and these jumps to `KUBE-NODEPORTS`, lines with `-A CHAIN`.
+    pub(crate) fn without_services(
         fixed_rule_counts: RuleCounts,
-        node_ports_jumps: Vec<Box<[u8]>>,
+        node_ports_jumps: String,
     ) -> Self {
         Self {
             node_ports_jumps,
             fixed_rule_counts,
-            is_nat_printable: true,
             ..Self::default()
         }
     }
@@ -130,13 +102,12 @@ impl AppliedState {
     /// Returns the numbers of rules of the proxy in the kernel.
     pub fn rule_counts(&self) -> RuleCounts {
         let mut counts = self.fixed_rule_counts;
-        counts.nat += self.service_chain_rule_count + self.node_ports_jumps.len() as u64;
-        for (dispatch, count) in &self.dispatch_rule_counts {
-            counts.add(dispatch.table(), *count);
+        counts.nat += self.service_chain_rule_count;
+        for (dispatch, chain) in &self.flat {
+            counts.add(dispatch.table(), chain.rule_count.into());
         }
         for (dispatch, tree) in &self.trees {
-            // One jump to each tree chain.
-            counts.add(dispatch.table(), tree.len() as u64);
+            counts.add(dispatch.table(), tree.rule_count());
         }
         counts
     }
@@ -170,51 +141,55 @@ impl AppliedState {
             .map_or(0, |service| service.totals.endpoints)
     }
 
-    /// Returns the number of rules in a dispatch chain, without the jumps to `KUBE-NODEPORTS`.
-    pub(crate) fn dispatch_rule_count(&self, dispatch: DispatchChain) -> u64 {
-        self.dispatch_rule_counts
-            .get(&dispatch)
-            .copied()
-            .unwrap_or_default()
+    /// Returns the number of rules that Services have in a dispatch chain.
+    pub(super) fn dispatch_rule_count(&self, dispatch: DispatchChain) -> u64 {
+        let count = self.dispatch_rule_counts.get(&dispatch);
+        count.copied().unwrap_or_default()
     }
 
-    /// Returns the rule groups of a dispatch chain, sorted by Service, without the jumps to
-    /// `KUBE-NODEPORTS`.
-    pub(crate) fn rule_groups(&self, of: DispatchChain) -> impl Iterator<Item = &[DispatchRule]> {
-        let rules = self.services.values().map(|service| &*service.dispatch);
-        let groups = rules.flat_map(|rules| rules.chunk_by(|one, other| one.key == other.key));
-        groups.filter(move |rules| rules.first().is_some_and(|rule| rule.key.chain == of))
+    /// Reports whether a partial payload has to write a flat dispatch chain: its rules changed, or
+    /// the kernel holds others.
+    pub(crate) fn is_flat_chain_due(&self, dispatch: DispatchChain) -> bool {
+        let recorded = self.flat.get(&dispatch);
+        recorded.is_none_or(RecordedChain::is_damaged)
     }
 
-    /// Moves rules of the leftover Service that jump to chains of these Services to these: a
-    /// payload that deletes such a chain has to delete the jumps to it as well.
-    pub fn claim_leftover_jumps(&mut self, names: &[ServiceName]) {
-        let name = leftover_service();
-        let Some(mut leftover) = self.services.get(&name).cloned() else {
-            return;
-        };
-        for owner in names {
-            let Some(mut service) = self.services.get(owner).cloned() else {
-                continue;
-            };
-            let is_jump_to_it = |rule: &mut DispatchRule| {
-                let target = rule.target_chain();
-                target.is_some_and(|chain| service.digest(chain).is_some())
-            };
-            let mut rest = leftover.dispatch.into_vec();
-            let claimed: Vec<_> = rest.extract_if(.., is_jump_to_it).collect();
-            leftover.dispatch = rest.into();
-            if !claimed.is_empty() {
-                // In front, because groups are sorted: these are of no port.
-                service.dispatch = [claimed.as_slice(), &service.dispatch].concat().into();
-                self.insert(owner, service);
-            }
+    /// Records that a flat dispatch chain holds all of its rules, and returns these, as lines with
+    /// `-A CHAIN`: those of Services, sorted by name, and last the jumps to `KUBE-NODEPORTS`.
+    ///
+    /// Differs from upstream: kube-proxy writes Services in random order.
+    pub(crate) fn render_and_record_flat_chain(&mut self, dispatch: DispatchChain) -> String {
+        let mut lines = String::new();
+        let services = self.services.values();
+        let rules = services.flat_map(|service| &service.dispatch);
+        for rule in rules.filter(|rule| rule.chain == dispatch) {
+            lines.extend(["-A ", dispatch.name(), &String::from_utf8_lossy(&rule.text)]);
         }
-        self.insert(&name, leftover);
+        if dispatch == DispatchChain::NatServices {
+            lines.push_str(&self.node_ports_jumps);
+        }
+        self.flat.insert(dispatch, RecordedChain::of_lines(&lines));
+        lines
     }
 
-    /// Records the rendered rules of a Service; returns those it had before.
+    /// Replaces the jumps to `KUBE-NODEPORTS`, lines with `-A CHAIN`.
+    pub(crate) fn set_node_ports_jumps(&mut self, jumps: String) {
+        if self.node_ports_jumps == jumps {
+            return;
+        }
+        match self.trees.get_mut(&DispatchChain::NatServices) {
+            Some(tree) => tree.set_last_rules(&jumps),
+            None => drop(self.flat.remove(&DispatchChain::NatServices)),
+        }
+        self.node_ports_jumps = jumps;
+    }
+
+    /// Records the rendered rules of a Service; returns those it had before. The next partial
+    /// payload writes the flat dispatch chains whose rules change.
     pub(crate) fn record(&mut self, name: &ServiceName, rules: &ServiceRules) -> AppliedService {
+        for rendered in rules.chains() {
+            self.stale_chains.remove(&rendered.chain);
+        }
         self.insert(name, AppliedService::rendered(rules))
     }
 
@@ -226,40 +201,36 @@ impl AppliedState {
                 .iter()
                 .map(|name| (name.clone(), service(name)))
                 .collect(),
-            node_ports_jumps: self.node_ports_jumps.clone(),
-            chains_to_rewrite: self.chains_to_rewrite.clone(),
+            flat: self.flat.clone(),
             trees: self.trees.clone(),
+            node_ports_jumps: self.node_ports_jumps.clone(),
+            stale_chains: self.stale_chains.clone(),
             unused_tree_chains: self.unused_tree_chains.clone(),
         }
     }
 
     /// Reverts the state to the copy, after a restore that changed nothing in the kernel.
     pub fn revert_to(&mut self, snapshot: AppliedSnapshot) {
-        self.node_ports_jumps = snapshot.node_ports_jumps;
-        self.chains_to_rewrite = snapshot.chains_to_rewrite;
         for (name, service) in snapshot.services {
             self.insert(&name, service);
         }
+        self.flat = snapshot.flat;
         self.trees = snapshot.trees;
+        self.node_ports_jumps = snapshot.node_ports_jumps;
+        self.stale_chains = snapshot.stale_chains;
         self.unused_tree_chains = snapshot.unused_tree_chains;
     }
 
-    /// Reports whether these are the recorded rules of a Service, groups in any order.
+    /// Reports whether these are the recorded rules of a Service.
     pub(super) fn has_rules(&self, name: &ServiceName, rules: &ServiceRules) -> bool {
         let none = AppliedService::default();
         let recorded = self.services.get(name).unwrap_or(&none);
-        let is_recorded = |rendered: &RenderedChain| {
-            let digest = recorded.digest(rendered.chain);
-            digest.is_some_and(|digest| digest.is_same(rendered.digest))
-        };
+        let dispatch = recorded.dispatch.iter();
         rules.chains().count() == recorded.chains.len()
-            && rules.chains().all(is_recorded)
-            && by_key(rules.dispatch_rules())
-                == by_key(recorded.dispatch.iter().map(DispatchRule::keyed))
-    }
-
-    pub(super) fn has(&self, name: &ServiceName) -> bool {
-        self.services.contains_key(name)
+            && rules.chains().all(|rendered| recorded.holds(rendered))
+            && rules
+                .dispatch_rules()
+                .eq(dispatch.map(|rule| (rule.chain, &*rule.text)))
     }
 
     /// Records the rules of a Service; returns those it had before.
@@ -267,11 +238,17 @@ impl AppliedState {
         // Counted before it moves into the map, which returns the rules to subtract.
         self.count_rules(&service, |sum, count| *sum += count);
         self.totals += service.totals;
-        if !self.trees.is_empty() {
-            let before = self.services.get(name).map(|service| &*service.dispatch);
+        let before = self.services.get(name).map(|service| &*service.dispatch);
+        let (before, after) = (before.unwrap_or_default(), &*service.dispatch);
+        if before != after {
             for tree in self.trees.values_mut() {
-                tree.replace(name, before.unwrap_or_default(), &service.dispatch);
+                tree.replace(name, before, after);
             }
+            self.flat.retain(|dispatch, _| {
+                let of_chain = |rule: &&DispatchRule| rule.chain == *dispatch;
+                let before = before.iter().filter(of_chain);
+                before.eq(after.iter().filter(of_chain))
+            });
         }
         let previous = if service.is_empty() {
             self.services.remove(name)
@@ -294,10 +271,7 @@ impl AppliedState {
             );
         }
         for rule in &service.dispatch {
-            update(
-                self.dispatch_rule_counts.entry(rule.key.chain).or_default(),
-                1,
-            );
+            update(self.dispatch_rule_counts.entry(rule.chain).or_default(), 1);
         }
     }
 
@@ -358,11 +332,13 @@ impl AppliedState {
         update.next(tree, &|name, index| rule_text(services, name, index))
     }
 
-    /// Returns the desired rules of a chain of a tree, with `-A CHAIN`; `None` if no tree has such
-    /// a chain.
-    pub(super) fn desired_in_tree(&self, dispatch: DispatchChain, chain: &str) -> Option<String> {
-        let tree = self.trees.get(&dispatch)?;
-        tree.desired(chain, &|name, index| rule_text(&self.services, name, index))
+    /// Returns the stale chains that the caller can delete, and records them as deleted.
+    pub(crate) fn take_stale_chains(&mut self) -> BTreeSet<ServiceChain> {
+        let mut chains = self.services.values().flat_map(|service| &service.chains);
+        if self.stale_chains.is_empty() || chains.any(RecordedChain::is_damaged) {
+            return BTreeSet::new();
+        }
+        std::mem::take(&mut self.stale_chains)
     }
 
     /// Returns the tree chains of a table that the caller deletes, and records them as deleted.
@@ -371,6 +347,11 @@ impl AppliedState {
         let (unused, rest): (BTreeSet<_>, _) = all.into_iter().partition(|(of, _)| *of == table);
         self.unused_tree_chains = rest;
         unused.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Returns all Service chains in the kernel, also those to be deleted.
+    pub(super) fn all_service_chains(&self) -> impl Iterator<Item = ServiceChain> {
+        self.chains().chain(self.stale_chains.iter().copied())
     }
 
     /// Returns all tree chains in the kernel, also those to be deleted.
@@ -393,12 +374,31 @@ impl AppliedState {
         of_table.map(|(_, name)| name).collect()
     }
 
-    pub(super) fn make_tree(&mut self, dispatch: DispatchChain) {
-        let mut tree = DispatchTree::new(dispatch);
+    /// Makes a tree of a dispatch chain, of tree chains in the kernel: their names, and whether
+    /// they are inner chains. Each is recorded with its desired rules.
+    pub(super) fn adopt_tree<'c>(
+        &mut self,
+        dispatch: DispatchChain,
+        chains: impl Iterator<Item = (&'c str, bool)>,
+    ) {
+        self.make_tree(dispatch);
+        let services = &self.services;
+        if let Some(tree) = self.trees.get_mut(&dispatch) {
+            tree.adopt(chains, &|name, index| rule_text(services, name, index));
+        }
+    }
+
+    fn make_tree(&mut self, dispatch: DispatchChain) {
+        let last_rules = match dispatch {
+            DispatchChain::NatServices => self.node_ports_jumps.clone(),
+            _ => String::new(),
+        };
+        let mut tree = DispatchTree::new(dispatch, last_rules);
         for (name, service) in &self.services {
             tree.replace(name, &[], &service.dispatch);
         }
         self.trees.insert(dispatch, tree);
+        self.flat.remove(&dispatch);
     }
 
     fn make_flat(&mut self, dispatch: DispatchChain) {
@@ -408,28 +408,17 @@ impl AppliedState {
             .collect();
         let unused = names.into_iter().map(|name| (dispatch.table(), name));
         self.unused_tree_chains.extend(unused);
-        self.chains_to_rewrite.insert(dispatch);
     }
 }
 
 impl AppliedService {
     pub(super) fn rendered(rules: &ServiceRules) -> Self {
-        let chains = rules.chains().map(RecordedChain::of);
-        let dispatch = rules.to_dispatch_rules();
-        Self::new(chains.collect(), dispatch.collect(), rules.totals())
-    }
-
-    /// Takes chains in any order; dispatch rules of one group in their order.
-    pub(super) fn new(
-        mut chains: Vec<RecordedChain>,
-        dispatch: Vec<DispatchRule>,
-        totals: ServiceTotals,
-    ) -> Self {
+        let mut chains: Vec<_> = rules.chains().map(RecordedChain::of_service).collect();
         chains.sort_unstable_by_key(|recorded| recorded.chain);
         Self {
             chains: chains.into(),
-            dispatch: dispatch.into(),
-            totals,
+            dispatch: rules.to_dispatch_rules().collect(),
+            totals: rules.totals(),
         }
     }
 
@@ -440,29 +429,19 @@ impl AppliedService {
             && self.totals == ServiceTotals::default()
     }
 
-    /// Returns the digest of the rules that a chain has in the kernel, if the kernel has the chain.
-    pub(crate) fn digest(&self, chain: ServiceChain) -> Option<RulesDigest> {
+    /// Reports whether the kernel holds the rendered rules of a chain.
+    pub(crate) fn holds(&self, rendered: &RenderedChain) -> bool {
+        let recorded = self.chain(rendered.chain);
+        recorded.is_some_and(|recorded| recorded.holds(rendered.digest))
+    }
+
+    /// Returns a chain, if the Service has it in the kernel.
+    fn chain(&self, chain: ServiceChain) -> Option<&RecordedChain<ServiceChain>> {
         let at = self
             .chains
-            .binary_search_by_key(&chain, |recorded| recorded.chain)
-            .ok()?;
-        let recorded = self.chains.get(at)?;
-        Some(if recorded.is_damaged {
-            RulesDigest::UNKNOWN
-        } else {
-            recorded.digest
-        })
+            .binary_search_by_key(&chain, |recorded| recorded.chain);
+        self.chains.get(at.ok()?)
     }
-}
-
-/// Returns the name of the *leftover Service*: an empty namespace and name, which no Service of
-/// the cluster has.
-///
-/// The applied state records under it the Service chains in the kernel that no Service has, and
-/// the rules of dispatch chains that belong to none, stale or third-party. Nothing is ever
-/// rendered for it, so a partial payload for which it is dirty deletes all of them.
-pub(super) fn leftover_service() -> ServiceName {
-    ServiceName::new("", "")
 }
 
 /// Numbers of rules by table.

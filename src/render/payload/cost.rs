@@ -28,48 +28,6 @@ pub(super) enum Declarations {
     First,
 }
 
-/// Order of the rules in a dispatch chain that is written whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DispatchOrder {
-    /// By Service.
-    ByService,
-    /// By the chains that they jump to, in descending order of names.
-    ByTarget,
-}
-
-/// Returns the maximum deletions from a dispatch chain; with more, the chain is written whole.
-///
-/// On nft a deletion reads every rule before the one that it searches, and the first deletion also
-/// fetches the chain from the kernel. Times for `KUBE-SERVICES`:
-///
-/// | Services | one deletion | fetching the chain | whole chain | break-even    |
-/// |----------|--------------|--------------------|-------------|---------------|
-/// | 1,000    | 0.5 ms       | not measured       | 33 ms       | 55 deletions  |
-/// | 10,000   | 3.7 ms       | 92 ms              | 480 ms      | 105 deletions |
-///
-/// A break-even is the whole chain less the fetching, divided by one deletion; that of 1,000
-/// Services assumes some milliseconds of fetching. The limit of 80 lies halfway between them. On
-/// legacy, with 10,000 Services, 4,000 deletions take no longer than writing the whole chain; more
-/// were not measured.
-pub(super) const fn max_deletions(backend: Backend) -> usize {
-    match backend {
-        Backend::Nft => 80,
-        Backend::Legacy => 4_000,
-    }
-}
-
-/// Returns the order of a dispatch chain that is written whole.
-///
-/// On nft the target of each rule is put on the chain list (see above): in descending order of
-/// targets the rules of 10,000 Services take 480 ms instead of 696; with 1,000 Services there is
-/// no difference.
-pub(super) const fn order(backend: Backend) -> DispatchOrder {
-    match backend {
-        Backend::Nft => DispatchOrder::ByTarget,
-        Backend::Legacy => DispatchOrder::ByService,
-    }
-}
-
 /// Returns the extent in which a partial payload writes trees.
 ///
 /// To add one Service to 10,000 in a tree, `iptables-nft-restore` takes 37 ms if its rule is

@@ -20,7 +20,6 @@
 use std::collections::BTreeSet;
 
 use super::cost::{self, Declarations};
-use super::partial::write_commands;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
@@ -31,8 +30,7 @@ use crate::render::service::{
 use crate::render::tree::{TreeThresholds, TreeUpdate};
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
-    DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, KUBE_SERVICES, NAT_CHAINS,
-    ServiceChain,
+    DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, NAT_CHAINS, ServiceChain,
 };
 
 type ServiceIter<'a> = Box<dyn Iterator<Item = (&'a ServiceName, &'a ServiceState)> + 'a>;
@@ -77,6 +75,8 @@ impl<'a> FullPayload<'a> {
     /// Begins a payload with the rules of `services`, for a kernel with the chains and entry jumps
     /// in `live`.
     pub fn new(services: &'a dyn Services, options: &'a Options, live: &'a LiveChains) -> Self {
+        let fixed_rule_counts = fixed_chains::rule_counts(options);
+        let jumps = fixed_chains::node_ports_jumps(options);
         Self {
             services,
             options,
@@ -84,7 +84,7 @@ impl<'a> FullPayload<'a> {
             next: Part::FilterHead,
             endpoints: 0,
             rules: ServiceRules::default(),
-            applied: AppliedState::default(),
+            applied: AppliedState::without_services(fixed_rule_counts, jumps),
             stats: PayloadStats::default(),
         }
     }
@@ -110,7 +110,7 @@ impl<'a> FullPayload<'a> {
             }
             Part::FilterServices(mut services) => {
                 if let Some((name, state)) = services.next() {
-                    self.write_filter_service(buf, name, state);
+                    self.add_filter_service(name, state);
                     Part::FilterServices(services)
                 } else {
                     Part::dispatch(Table::Filter)
@@ -172,19 +172,12 @@ impl<'a> FullPayload<'a> {
         self.write_entry_jumps(buf, Table::Filter);
     }
 
-    fn write_filter_service(
-        &mut self,
-        buf: &mut Vec<u8>,
-        name: &ServiceName,
-        state: &ServiceState,
-    ) {
+    /// Renders and records the filter rules of a Service. They are written when those of all are
+    /// known; the nat pass records each Service again, with all of its rules.
+    fn add_filter_service(&mut self, name: &ServiceName, state: &ServiceState) {
         service::render_filter(&mut self.rules, name, state, self.options);
         self.endpoints += self.rules.totals().endpoints;
-        if self.are_all_flat() {
-            write_flat_rules(buf, &self.rules, Table::Filter);
-        } else if self.rules.dispatch_rules().next().is_some() {
-            // The shape of the filter chains depends on the filter rules of all Services. The nat
-            // pass records each Service again, with all of its rules.
+        if self.rules.dispatch_rules().next().is_some() {
             self.record(Table::Filter, name);
         }
     }
@@ -197,21 +190,14 @@ impl<'a> FullPayload<'a> {
         write_line(buf, &["COMMIT"]);
     }
 
-    /// Reports whether the options make every dispatch chain flat, so that each rule can be
-    /// written with its Service. The shape of a tree depends on the rules of all Services.
-    fn are_all_flat(&self) -> bool {
-        self.options.tree_thresholds == TreeThresholds::FLAT
-    }
-
-    /// Writes the next of these chains, unless each of their rules was written with its Service.
-    /// After the last one, writes the end of the table.
+    /// Writes the next of these chains; after the last one, the end of the table.
     fn write_dispatch(
         &mut self,
         buf: &mut Vec<u8>,
         table: Table,
         mut chains: DispatchChains,
     ) -> Part<'a> {
-        if !self.are_all_flat() && chains.write_next(buf, &mut self.applied, &mut self.stats) {
+        if chains.write_next(buf, &mut self.applied, &mut self.stats) {
             return Part::Dispatch(table, chains);
         }
         if table == Table::Filter {
@@ -232,7 +218,7 @@ impl<'a> FullPayload<'a> {
     /// 10,000 in a flat chain, `iptables-nft-restore` took 52 ms in this order and 88 ms in
     /// another.
     fn nat_services(&self) -> ServiceIter<'a> {
-        if self.are_all_flat() {
+        if self.options.tree_thresholds == TreeThresholds::FLAT {
             return self.services.all();
         }
         let mut services: Vec<_> = self.services.all().collect();
@@ -246,7 +232,6 @@ impl<'a> FullPayload<'a> {
         write_chain_declarations(buf, &NAT_CHAINS);
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.options);
-        self.applied.fixed_rule_counts = fixed_chains::rule_counts(self.options);
         self.write_entry_jumps(buf, Table::Nat);
     }
 
@@ -290,9 +275,6 @@ impl<'a> FullPayload<'a> {
             }
             buf.extend_from_slice(self.rules.chain_text(rendered));
         }
-        if self.are_all_flat() {
-            write_flat_rules(buf, &self.rules, Table::Nat);
-        }
         self.record(Table::Nat, name);
     }
 
@@ -301,9 +283,7 @@ impl<'a> FullPayload<'a> {
     /// `iptables-restore` would wait for it.
     fn record(&mut self, table: Table, name: &ServiceName) {
         self.applied.record(name, &self.rules);
-        if !self.are_all_flat() {
-            self.applied.reshape(table, self.options.tree_thresholds);
-        }
+        self.applied.reshape(table, self.options.tree_thresholds);
     }
 
     /// Renders the rules of a Service. Not to be called before the end of the filter table: the
@@ -313,11 +293,8 @@ impl<'a> FullPayload<'a> {
         service::render(&mut self.rules, name, state, self.options, comments);
     }
 
-    /// Writes the jumps to `KUBE-NODEPORTS`, which have to come last, and deletes stale chains.
+    /// Deletes stale chains.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
-        self.applied.node_ports_jumps = fixed_chains::node_ports_jumps(self.options);
-        let jumps = self.applied.node_ports_jumps.iter().map(|rule| &**rule);
-        write_commands(buf, "-A ", KUBE_SERVICES, jumps);
         let mut stale = self.live.stale_chains(self.applied.chains());
         stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
         write_deletions(buf, &stale, self.live);
@@ -354,15 +331,6 @@ fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
     }
     for chain in chains.iter().filter(|chain| live.can_delete(chain)) {
         write_line(buf, &["-X ", chain]);
-    }
-}
-
-/// Writes the rules of one Service in the flat dispatch chains of a table.
-fn write_flat_rules(buf: &mut Vec<u8>, rules: &ServiceRules, table: Table) {
-    for (key, rule) in rules.dispatch_rules() {
-        if key.chain.table() == table {
-            write_commands(buf, "-A ", key.chain.name(), [rule].into_iter());
-        }
     }
 }
 
@@ -411,8 +379,8 @@ impl DispatchChains {
         let update = applied.begin_tree_update(dispatch);
         self.tree = update.map(|update| (dispatch, update));
         if self.tree.is_none() {
-            let rules = applied.rule_groups(dispatch).flatten();
-            write_commands(buf, "-A ", dispatch.name(), rules.map(|rule| &*rule.text));
+            let rules = applied.render_and_record_flat_chain(dispatch);
+            buf.extend_from_slice(rules.as_bytes());
         }
         true
     }

@@ -14,8 +14,8 @@ pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{count_ports_over_limit, ports};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
-    DispatchKey, DispatchRule, KeyedRule, RenderedChain, RuleWriter, ServiceRules, by_key,
-    write_chain_declaration, write_chain_declarations, write_line,
+    DispatchRule, RenderedChain, RuleWriter, ServiceRules, write_chain_declaration,
+    write_chain_declarations, write_line,
 };
 
 /// Replaces `rules` with those of a Service.
@@ -28,7 +28,7 @@ pub(crate) fn render(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, &options.topology, |plan| {
-        rules.begin_port(plan.index, plan.totals());
+        rules.begin_port(plan.totals());
         chains::write(rules, plan, options, comments);
         chains::write_nat_rules(rules, plan, options);
         chains::write_filter_rules(rules, plan, options);
@@ -49,7 +49,7 @@ pub(crate) fn render_filter(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, &options.topology, |plan| {
-        rules.begin_port(plan.index, plan.totals());
+        rules.begin_port(plan.totals());
         chains::write_filter_rules(rules, plan, options);
     });
 }

@@ -23,7 +23,7 @@ pub(super) struct Plan<'a> {
     pub(super) name: ServicePortName<'a>,
     state: &'a ServiceState,
     /// Index of the port in its Service.
-    pub(super) index: u16,
+    index: u16,
     pub(super) service: &'a Service,
     pub(super) port: &'a ServicePort,
     /// Endpoints of the port. `has_any`: some can serve; `has_local`: some on this node gets

@@ -15,53 +15,15 @@ use crate::render::options::LocalDetector;
 use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
-/// Key of a *rule group*: the dispatch rules of one service port in one dispatch chain. Those of
-/// one group keep the order in which they were rendered; groups may stand in any order.
-///
-/// The order within a group matters: if an address is both an external IP and a load
-/// balancer's address, the first rule that matches decides whether the source ranges apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct DispatchKey {
-    pub(crate) chain: DispatchChain,
-    /// Index of the port in its Service; `None` for a rule of the leftover Service, which has no
-    /// ports.
-    pub(crate) port_index: Option<u16>,
-}
-
-/// Rule of one Service in a dispatch chain.
+/// Rule of one Service in a dispatch chain. Those of one service port keep their order: if an
+/// address is both an external IP and a load balancer's address, the first rule that matches
+/// decides whether the source ranges apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DispatchRule {
-    pub(crate) key: DispatchKey,
+    pub(crate) chain: DispatchChain,
     pub(crate) destination: DispatchDestination,
     /// A blank, the rule without `-A CHAIN`, and a newline.
     pub(crate) text: Box<[u8]>,
-}
-
-/// Dispatch rule, rendered or recorded: its key and its text.
-pub(crate) type KeyedRule<'r> = (DispatchKey, &'r [u8]);
-
-/// Returns rules sorted by key; those of one group in their order.
-pub(crate) fn by_key<'r>(rules: impl Iterator<Item = KeyedRule<'r>>) -> Vec<KeyedRule<'r>> {
-    let mut rules: Vec<_> = rules.collect();
-    rules.sort_by_key(|(key, _)| *key);
-    rules
-}
-
-impl DispatchRule {
-    pub(crate) fn keyed(&self) -> KeyedRule<'_> {
-        (self.key, &self.text)
-    }
-
-    /// Returns the target: the last word.
-    pub(crate) fn target(&self) -> &[u8] {
-        let mut words = self.text.trim_ascii_end().rsplit(|byte| *byte == b' ');
-        words.next().unwrap_or_default()
-    }
-
-    /// Returns the Service chain that the rule jumps to, if it does.
-    pub(crate) fn target_chain(&self) -> Option<ServiceChain> {
-        ServiceChain::parse(str::from_utf8(self.target()).ok()?)
-    }
 }
 
 /// Service chain with rendered rules: their position in the text, their number and their digest.
@@ -79,9 +41,7 @@ pub(crate) struct ServiceRules {
     text: Vec<u8>,
     chains: Vec<RenderedChain>,
     /// Rules without `-A CHAIN`, each with its newline.
-    dispatch: Vec<(DispatchKey, DispatchDestination, Range<usize>)>,
-    /// Index of the last begun port.
-    port_index: Option<u16>,
+    dispatch: Vec<(DispatchChain, DispatchDestination, Range<usize>)>,
     totals: ServiceTotals,
 }
 
@@ -91,13 +51,11 @@ impl ServiceRules {
         self.text.clear();
         self.chains.clear();
         self.dispatch.clear();
-        self.port_index = None;
         self.totals = ServiceTotals::default();
     }
 
-    /// Begins the rules of the port with this index in its Service.
-    pub(super) fn begin_port(&mut self, index: u16, totals: ServiceTotals) {
-        self.port_index = Some(index);
+    /// Begins the rules of a port, which adds to the sums over all ports.
+    pub(super) fn begin_port(&mut self, totals: ServiceTotals) {
         self.totals += totals;
     }
 
@@ -143,12 +101,8 @@ impl ServiceRules {
     ) {
         let start = self.text.len();
         write(RuleWriter::new(&mut self.text));
-        let key = DispatchKey {
-            chain,
-            port_index: self.port_index,
-        };
         self.dispatch
-            .push((key, destination, start..self.text.len()));
+            .push((chain, destination, start..self.text.len()));
     }
 
     pub(crate) fn totals(&self) -> ServiceTotals {
@@ -159,18 +113,18 @@ impl ServiceRules {
         self.chains.iter()
     }
 
-    /// Returns the dispatch rules: a blank, the rule without `-A CHAIN`, and its newline.
-    pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = KeyedRule<'_>> {
-        self.dispatch
-            .iter()
-            .map(|(key, _, range)| (*key, self.slice(range)))
+    /// Returns the dispatch rules, each with its chain: a blank, the rule without `-A CHAIN`, and
+    /// its newline.
+    pub(crate) fn dispatch_rules(&self) -> impl Iterator<Item = (DispatchChain, &[u8])> {
+        let rules = self.dispatch.iter();
+        rules.map(|(chain, _, range)| (*chain, self.slice(range)))
     }
 
     /// Returns the dispatch rules as they are recorded.
     pub(crate) fn to_dispatch_rules(&self) -> impl Iterator<Item = DispatchRule> {
         let rules = self.dispatch.iter();
-        rules.map(|(key, destination, range)| DispatchRule {
-            key: *key,
+        rules.map(|(chain, destination, range)| DispatchRule {
+            chain: *chain,
             destination: *destination,
             text: self.slice(range).into(),
         })

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use super::live::KnownServices;
 use crate::net::IpFamily;
-use crate::render::{AppliedState, Options, PartialRestore, partial_payload};
+use crate::render::{
+    AppliedState, LiveChains, LiveRules, Options, PartialRestore, partial_payload,
+};
 use crate::rules::Table;
 
 #[test]
-fn marks_for_a_rewrite_are_reverted_after_a_restore_that_changed_nothing() {
+fn damaged_chains_are_damaged_again_after_a_restore_that_changed_nothing() {
     let (services, options) = (
         KnownServices(BTreeMap::new()),
         Options::defaults(IpFamily::V4),
@@ -20,10 +22,12 @@ fn marks_for_a_rewrite_are_reverted_after_a_restore_that_changed_nothing() {
         let payload = partial_payload(applied, &services, names, &options, partial_restore);
         String::from_utf8(payload.text).unwrap()
     };
-    // The jump to KUBE-NODEPORTS.
+    // The dispatch chains, which are not recorded yet.
     render(&mut applied);
     assert_eq!(render(&mut applied), "");
-    applied.mark_for_rewrite(Table::Nat, "KUBE-SERVICES");
+    let mut read = LiveRules::default();
+    read.note_missing(Table::Nat, "KUBE-SERVICES");
+    assert_eq!(applied.observe(&read, &LiveChains::default()).len(), 1);
     let saved = applied.snapshot(&[]);
     let rejected = render(&mut applied);
     assert!(rejected.contains(":KUBE-SERVICES - [0:0]"), "{rejected}");

@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 
 use super::rules::{ChainPart, RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
+use crate::render::recorded_chain::RecordedChain;
 use crate::render::service::{DispatchRule, write_chain_declarations};
 use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, Prefix};
@@ -23,8 +24,11 @@ pub(crate) struct DispatchTree {
     pub(super) rules: RulesByDestination,
     /// Chains in the kernel by name.
     pub(super) chains: BTreeMap<Box<str>, RecordedTreeChain>,
-    /// Digest of the rules of the root, without jumps to `KUBE-NODEPORTS`.
-    pub(super) root: RulesDigest,
+    pub(super) root: RecordedChain,
+    /// Number of rules in the root and all tree chains.
+    rule_count: u64,
+    /// Last rules of the root, lines with `-A CHAIN`: the jumps to `KUBE-NODEPORTS`.
+    last_rules: String,
     /// Names of the tree chains that the root jumps to.
     pub(super) root_targets: Box<[Box<str>]>,
     /// Changes since the last rendering. The root is always rendered, so that changes which only
@@ -40,7 +44,7 @@ pub(super) struct RecordedTreeChain {
     pub(super) shape: Option<TreeChain>,
     /// Was rendered as an inner chain. If adopted: holds a jump for several destinations.
     pub(super) is_inner: bool,
-    pub(super) digest: RulesDigest,
+    pub(super) recorded: RecordedChain,
     /// Names of the tree chains that it jumps to.
     pub(super) targets: Box<[Box<str>]>,
 }
@@ -48,21 +52,24 @@ pub(super) struct RecordedTreeChain {
 /// Destinations whose chains may differ from the rules, so that the next update renders them.
 #[derive(Debug, Clone)]
 pub(super) enum Pending {
-    /// Those whose rules changed. For each chain that is marked for a rewrite, the lowest one that
-    /// its prefix includes stands for the chain; it need not have rules.
+    /// Those whose rules changed. For each damaged chain, the lowest one that its prefix includes
+    /// stands for the chain; it need not have rules.
     Destinations(BTreeSet<Prefix>),
     /// All, because chains in the kernel may hold unknown rules.
     All,
 }
 
 impl DispatchTree {
-    /// Returns a tree without rules, of which the kernel has no chain.
-    pub(crate) fn new(dispatch: DispatchChain) -> Self {
+    /// Returns a tree of which the kernel has no chain, with only the last rules of its root: lines
+    /// with `-A CHAIN`.
+    pub(crate) fn new(dispatch: DispatchChain, last_rules: String) -> Self {
         Self {
             dispatch,
             rules: RulesByDestination::default(),
             chains: BTreeMap::new(),
-            root: RulesDigest::UNKNOWN,
+            root: RecordedChain::unknown(),
+            rule_count: 0,
+            last_rules,
             root_targets: Box::default(),
             pending: Pending::All,
         }
@@ -88,9 +95,19 @@ impl DispatchTree {
         }
     }
 
-    /// Returns the number of tree chains in the kernel. After an update, each has one jump to it.
+    /// Replaces the last rules of the root.
+    pub(crate) fn set_last_rules(&mut self, rules: &str) {
+        rules.clone_into(&mut self.last_rules);
+    }
+
+    /// Returns the number of tree chains in the kernel.
     pub(crate) fn len(&self) -> usize {
         self.chains.len()
+    }
+
+    /// Reports whether the kernel has a tree chain of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.chains.contains_key(name)
     }
 
     /// Returns the names of the tree chains in the kernel.
@@ -98,45 +115,58 @@ impl DispatchTree {
         self.chains.keys().map(|name| &**name)
     }
 
-    /// Notes a chain that was found in the kernel.
-    pub(crate) fn note_live(&mut self, name: &str, is_inner: bool) {
-        let chain = RecordedTreeChain {
-            shape: None,
-            is_inner,
-            digest: RulesDigest::UNKNOWN,
-            targets: Box::default(),
-        };
-        self.chains.insert(name.into(), chain);
+    /// Returns the number of rules in the root and all tree chains.
+    pub(crate) const fn rule_count(&self) -> u64 {
+        self.rule_count
+    }
+
+    fn count(&mut self, new: RecordedChain, before: Option<RecordedChain>) {
+        self.rule_count += u64::from(new.rule_count);
+        self.rule_count -= before.map_or(0, |before| u64::from(before.rule_count));
+    }
+
+    /// Takes over chains in the kernel, given by name and whether they are inner chains, as its
+    /// chains as far as their kinds fit. Each is recorded with its desired rules.
+    pub(crate) fn adopt<'c>(
+        &mut self,
+        chains: impl Iterator<Item = (&'c str, bool)>,
+        text_of: TextOfRule<'_, '_>,
+    ) {
+        for (name, is_inner) in chains {
+            let chain = RecordedTreeChain {
+                shape: None,
+                is_inner,
+                recorded: RecordedChain::unknown(),
+                targets: Box::default(),
+            };
+            self.chains.insert(name.into(), chain);
+        }
         self.pending = Pending::All;
+        let mut update = self.begin_update(TreeExtent::ChangedChains);
+        while update.next(self, text_of).is_some() {}
+        update.finish(self);
     }
 
-    /// Marks a chain, or the root, to be written whole by the next update, unless that deletes it:
-    /// its rules in the kernel are unknown. Returns whether there is a chain of this name.
-    pub(crate) fn mark_for_rewrite(&mut self, name: &str) -> bool {
-        if name == self.dispatch.name() {
-            self.root = RulesDigest::UNKNOWN;
-            return true;
+    /// Compares the chains and the root with the rules that were read of the chain of a name. The
+    /// next update writes those that differ whole, unless it deletes them. Returns their names.
+    pub(crate) fn observe(&mut self, read: impl Fn(&str) -> Option<RulesDigest>) -> Vec<Box<str>> {
+        let mut differing: Vec<Box<str>> = Vec::new();
+        let root = self.dispatch.name();
+        if self.root.observe(read(root)) {
+            differing.push(root.into());
         }
-        let Some(chain) = self.chains.get_mut(name) else {
-            return false;
-        };
-        chain.digest = RulesDigest::UNKNOWN;
-        match chain.shape {
-            Some(shape) => self.note_destination(shape.prefix.first()),
-            None => self.pending = Pending::All,
+        for (name, chain) in &mut self.chains {
+            if chain.recorded.observe(read(name)) {
+                differing.push(name.clone());
+                match (chain.shape, &mut self.pending) {
+                    (Some(shape), Pending::Destinations(pending)) => {
+                        pending.insert(shape.prefix.first());
+                    }
+                    (_, pending) => *pending = Pending::All,
+                }
+            }
         }
-        true
-    }
-
-    /// Notes that the kernel holds the desired rules of a chain, or of the root, which may have
-    /// been marked for a rewrite.
-    pub(crate) fn note_repaired(&mut self, name: &str, desired: &str) {
-        let digest = RulesDigest::of_lines(desired);
-        if name == self.dispatch.name() {
-            self.root = digest;
-        } else if let Some(chain) = self.chains.get_mut(name) {
-            chain.digest = digest;
-        }
+        differing
     }
 
     /// Returns the kind of the recorded chain for a prefix.
@@ -197,35 +227,16 @@ impl DispatchTree {
         changes.deleted = update.finish(self);
         changes
     }
-
-    /// Returns the desired rules of a chain of the tree, with `-A NAME` and without jumps to
-    /// `KUBE-NODEPORTS`; `None` if the tree has no chain of this name.
-    pub(crate) fn desired(&self, name: &str, text_of: TextOfRule<'_, '_>) -> Option<String> {
-        let recorded = |prefix: Prefix| self.kind_of(prefix);
-        let chain = if name == self.dispatch.name() {
-            None
-        } else {
-            Some(self.chains.get(name)?.shape?)
-        };
-        let parts = match chain {
-            None => self.rules.of_root(&recorded),
-            Some(chain) => self.rules.content_of(chain, &recorded),
-        };
-        Some(OpenChain::new(name, chain, parts).text(self.dispatch, &self.rules, text_of))
-    }
 }
 
-/// Returns those rules of a Service that are in this dispatch chain, with references to them. Rules
-/// without the index of a port belong to no Service (see `leftover_service`): they are left out,
-/// and so deleted when the chain is written.
+/// Returns those rules of a Service that are in this dispatch chain, with references to them.
 fn rules_in<'r>(
     dispatch: DispatchChain,
     service: &'r ServiceName,
     rules: &'r [DispatchRule],
 ) -> impl Iterator<Item = (&'r DispatchRule, RuleReference)> {
     let rules = (0..=u32::MAX).zip(rules);
-    let rules_in_chain =
-        rules.filter(move |(_, rule)| rule.key.chain == dispatch && rule.key.port_index.is_some());
+    let rules_in_chain = rules.filter(move |(_, rule)| rule.chain == dispatch);
     rules_in_chain.map(|(index, rule)| (rule, (service.clone(), index)))
 }
 
@@ -235,8 +246,7 @@ pub(crate) struct WrittenChain {
     /// Name of the tree chain; of the root, that of the dispatch chain.
     pub(crate) name: Box<str>,
     pub(crate) extent: ChainExtent,
-    /// Rules with `-A NAME`; of the root, without jumps to `KUBE-NODEPORTS`. Inserted ones with
-    /// `-I NAME NUMBER`.
+    /// Rules with `-A NAME`, inserted ones with `-I NAME NUMBER`.
     pub(crate) rules: String,
 }
 
@@ -254,8 +264,7 @@ pub(crate) enum ChainExtent {
 pub(crate) struct TreeChanges {
     /// Written tree chains, each after those that it jumps to.
     pub(crate) written: Vec<WrittenChain>,
-    /// Rules of the root, without jumps to `KUBE-NODEPORTS`; `None` if they are in the kernel
-    /// already.
+    /// Rules of the root; `None` if they are in the kernel already.
     pub(crate) root: Option<String>,
     /// Chains that no jump references anymore.
     pub(crate) deleted: Vec<Box<str>>,
@@ -368,7 +377,7 @@ impl TreeUpdate {
                 self.open.push(target);
                 continue;
             }
-            let rules = open.text(tree.dispatch, &tree.rules, text_of);
+            let rules = open.text(tree, text_of);
             let written = match open.chain {
                 None => self.record_root(tree, open, rules),
                 Some(chain) => self.record_chain(tree, chain, open, rules),
@@ -421,9 +430,10 @@ impl TreeUpdate {
     ) -> Option<WrittenChain> {
         let targets_before = std::mem::replace(&mut tree.root_targets, open.targets.into());
         self.maybe_unreferenced.extend(targets_before);
-        let digest = RulesDigest::of_lines(&rules);
-        let before = std::mem::replace(&mut tree.root, digest);
-        self.is_written(Some(before), digest)
+        let recorded = RecordedChain::of_lines(&rules);
+        let before = std::mem::replace(&mut tree.root, recorded);
+        tree.count(recorded, Some(before));
+        self.is_written(Some(before), recorded)
             .then(|| WrittenChain::whole(open.name, rules))
     }
 
@@ -434,29 +444,30 @@ impl TreeUpdate {
         mut open: OpenChain,
         rules: String,
     ) -> Option<WrittenChain> {
-        let digest = RulesDigest::of_lines(&rules);
-        let recorded = RecordedTreeChain {
+        let recorded = RecordedChain::of_lines(&rules);
+        let new = RecordedTreeChain {
             shape: Some(chain),
             is_inner: chain.kind == TreeChainKind::Inner,
-            digest,
+            recorded,
             targets: std::mem::take(&mut open.targets).into(),
         };
-        let before = tree.chains.insert(open.name.clone(), recorded);
-        let digest_before = before.as_ref().map(|before| before.digest);
+        let before = tree.chains.insert(open.name.clone(), new);
+        let recorded_before = before.as_ref().map(|before| before.recorded);
+        tree.count(recorded, recorded_before);
         let targets_before = before.into_iter().flat_map(|before| before.targets);
         self.maybe_unreferenced.extend(targets_before);
-        if !self.is_written(digest_before, digest) {
+        if !self.is_written(recorded_before, recorded) {
             return None;
         }
-        let inserted = self.insertions(&open, &rules, &tree.rules, digest_before);
+        let inserted = self.insertions(&open, &rules, &tree.rules, recorded_before);
         Some(match inserted {
             Some(inserted) => WrittenChain::insertions(open.name, inserted),
             None => WrittenChain::whole(open.name, rules),
         })
     }
 
-    fn is_written(&self, before: Option<RulesDigest>, digest: RulesDigest) -> bool {
-        let is_same = before.is_some_and(|before| before.is_same(digest));
+    fn is_written(&self, before: Option<RecordedChain>, new: RecordedChain) -> bool {
+        let is_same = before.is_some_and(|before| before.holds(new.digest()));
         self.extent == TreeExtent::AllChains || !is_same
     }
 
@@ -471,7 +482,7 @@ impl TreeUpdate {
         chain: &OpenChain,
         text: &str,
         rules: &RulesByDestination,
-        before: Option<RulesDigest>,
+        before: Option<RecordedChain>,
     ) -> Option<String> {
         let (TreeExtent::ChangedRules, Pending::Destinations(changed)) =
             (self.extent, &self.pending)
@@ -498,7 +509,7 @@ impl TreeUpdate {
                 }
             }
         }
-        let has_rest = before?.is_same(RulesDigest::of_lines(&rest));
+        let has_rest = before?.holds(RulesDigest::of_lines(&rest));
         has_rest.then_some(inserted)
     }
 
@@ -517,6 +528,7 @@ impl TreeUpdate {
                 continue;
             }
             if let Some(chain) = tree.chains.remove(&name) {
+                tree.rule_count -= u64::from(chain.recorded.rule_count);
                 self.maybe_unreferenced.extend(chain.targets);
                 deleted.push(name);
             }
@@ -538,13 +550,8 @@ impl OpenChain {
     }
 
     /// Returns the rules of the chain, with `-A NAME`.
-    fn text(
-        &self,
-        dispatch: DispatchChain,
-        rules: &RulesByDestination,
-        text_of: TextOfRule<'_, '_>,
-    ) -> String {
-        let name = &self.name;
+    fn text(&self, tree: &DispatchTree, text_of: TextOfRule<'_, '_>) -> String {
+        let (name, rules) = (&self.name, &tree.rules);
         let mut text = String::new();
         if self.chain.is_none() {
             for reference in rules.several_or_unknown() {
@@ -559,11 +566,14 @@ impl OpenChain {
                     }
                 }
                 ChainPart::Jump(chain) => {
-                    let target = chain.prefix.chain_name(dispatch);
+                    let target = chain.prefix.chain_name(tree.dispatch);
                     // Writing to a String cannot fail.
                     let _ = writeln!(text, "-A {name}{} -j {target}", chain.prefix);
                 }
             }
+        }
+        if self.chain.is_none() {
+            text.push_str(&tree.last_rules);
         }
         text
     }

@@ -12,7 +12,7 @@ use super::dispatch_tree::TreeExtent;
 use super::thresholds::TreeThresholds;
 use crate::model::ServiceName;
 use crate::net::Port;
-use crate::render::service::{DispatchKey, DispatchRule, write_line};
+use crate::render::service::{DispatchRule, write_line};
 use crate::rules::{Match, Rule, RuleSet};
 use crate::ruleset::{
     DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, PortComment, has_trees,
@@ -72,7 +72,9 @@ fn tree_payload(
         .into_iter()
         .map(|rule| dispatch_rule(dispatch, &cluster_ips, rule))
         .collect();
-    let mut tree = DispatchTree::new(dispatch);
+    let last_rules = last.iter();
+    let last_rules = last_rules.map(|rule| format!("-A {} {rule}\n", dispatch.name()));
+    let mut tree = DispatchTree::new(dispatch, last_rules.collect());
     tree.replace(&service, &[], &of_services);
     let text_of = |_: &ServiceName, at: u32| {
         let rule = of_services.get(at as usize);
@@ -84,12 +86,6 @@ fn tree_payload(
     write_line(&mut payload, &[":", dispatch.name(), " - [0:0]"]);
     changes.write_chains(&mut payload);
     payload.extend_from_slice(changes.root.unwrap_or_default().as_bytes());
-    for rule in last {
-        write_line(
-            &mut payload,
-            &["-A ", dispatch.name(), " ", &rule.to_string()],
-        );
-    }
     write_line(&mut payload, &["COMMIT"]);
     String::from_utf8(payload).ok()
 }
@@ -113,11 +109,7 @@ fn dispatch_rule(
         }),
     };
     DispatchRule {
-        key: DispatchKey {
-            chain: dispatch,
-            // Any index would do; rules without one are left out of trees.
-            port_index: Some(0),
-        },
+        chain: dispatch,
         destination: destination.unwrap_or(DispatchDestination::SeveralOrUnknown),
         text: as_rendered(rule).into_bytes().into(),
     }

@@ -31,13 +31,6 @@ impl RulesDigest {
         hasher.finish()
     }
 
-    /// Returns the digest of one rule without `-A CHAIN`; unknown if it cannot be parsed.
-    pub(crate) fn of_rule(rule: &str) -> Self {
-        let mut hasher = RulesHasher::default();
-        hasher.add(rule);
-        hasher.finish()
-    }
-
     /// Reports whether the rules are known.
     pub(crate) fn is_known(self) -> bool {
         self != Self::UNKNOWN

@@ -178,34 +178,41 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
 }
 
 #[tokio::test]
-async fn differences_that_only_a_full_restore_repairs_are_no_flush() {
-    let jump = ["-A INPUT", "-j KUBE-NODEPORTS"];
-    let (filter, nat) = (
-        (Table::Filter, DriftKind::DispatchChain),
-        (Table::Nat, DriftKind::UnrepairableServiceChains),
-    );
-    for expected in [filter, nat] {
+async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
+    let mut syncer = node().await;
+    let chains = ["KUBE-SVC-", "KUBE-SEP-"].map(|prefix| chains(&syncer, prefix));
+    let commands = chains.concat().into_iter();
+    let commands: Vec<String> = commands.map(|chain| format!("-F {chain}")).collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    edit(syncer.iptables(), Table::Nat, &commands);
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    let expected = (Table::Nat, DriftKind::UnrepairableServiceChains);
+    assert_eq!(drift.counts, [(expected, 1)].into());
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+}
+
+/// With the jump to it, which has to be inserted after the chain exists.
+#[tokio::test]
+async fn a_deleted_dispatch_chain_is_written_again() {
+    for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
         let mut syncer = node().await;
-        let commands: Vec<String> = if expected == filter {
-            let jump = rule(&syncer, Table::Filter, &jump);
-            vec![format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()]
-        } else {
-            let chains = ["KUBE-SVC-", "KUBE-SEP-"].map(|prefix| chains(&syncer, prefix));
-            let chains = chains.concat().into_iter();
-            chains.map(|chain| format!("-F {chain}")).collect()
-        };
-        let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-        edit(syncer.iptables(), expected.0, &commands);
-        let drift = compare(&mut syncer, &Extent::whole()).await;
-        assert!(drift.declined.is_some(), "{drift:?}");
-        assert_eq!(drift.counts.get(&expected), Some(&1), "{drift:?}");
-        let mut kinds = drift.counts.keys().map(|(_, kind)| *kind);
-        assert!(
-            !kinds.any(|kind| kind == DriftKind::FlushedTable),
-            "{drift:?}"
+        let before = sorted(&syncer);
+        let jump = rule(&syncer, Table::Filter, &["-A INPUT", "-j KUBE-NODEPORTS"]);
+        let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
+        let commands = commands.each_ref().map(String::as_str);
+        let change = edit(syncer.iptables(), Table::Filter, &commands);
+        let extent = extent_of(&syncer, &change, depth);
+        let drift = compare(&mut syncer, &extent).await;
+        let kinds = drift.counts.keys().map(|(_, kind)| *kind);
+        assert_eq!(
+            kinds.collect::<Vec<_>>(),
+            [DriftKind::Jump, DriftKind::DispatchChain]
         );
         let outcome = syncer.once(&[]).await;
-        assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
+        assert_eq!(scopes(&outcome), [Scope::Partial]);
+        assert_eq!(outcome.result(), SyncResult::Applied);
+        assert_eq!(sorted(&syncer).len(), before.len());
     }
 }
 

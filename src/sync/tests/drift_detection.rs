@@ -1,7 +1,7 @@
 //! State of drift detection: delays, repairs and rules that could not be read.
 
 use super::*;
-use crate::render::{LiveChains, LiveRules};
+use crate::render::LiveChains;
 use crate::sync::compare::Reading;
 use crate::sync::pacer::RunTimes;
 
@@ -91,7 +91,7 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
         ComparisonDepth::Chains
     );
     let complete = Reading {
-        whole: Some((LiveRules::default(), LiveChains::default())),
+        whole: Some(LiveChains::default()),
         ..Reading::default()
     };
     assert_eq!(complete.depth(whole), whole);

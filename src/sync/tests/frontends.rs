@@ -137,10 +137,10 @@ async fn a_chain_is_deleted_with_a_jump_to_it_that_no_service_has() {
     syncer.iptables().set_rules(kernel);
     let options = syncer.applied_options().unwrap().clone();
     let read = syncer.read_rules(ReadScope::Adoption(&options)).await;
-    let Ok(adopted) = syncer.try_adopt(&mut read.unwrap(), &options) else {
+    let Ok((adopted, _)) = syncer.try_adopt(&mut read.unwrap(), &options) else {
         panic!("declined");
     };
-    syncer.applied = adopted.applied;
+    syncer.applied = adopted;
     syncer.tracker.apply(service(2, true));
     let mut search = SearchResult::default();
     let changed = [name(2)];

@@ -9,6 +9,7 @@ use super::super::dispatch_tree::ChainExtent;
 use super::super::{TreeChanges, TreeExtent};
 use super::scene::{Scene, addresses, ip};
 use crate::model::ServiceName;
+use crate::rules::RulesDigest;
 
 /// Rules of the chains, as a kernel has them after restores.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -85,13 +86,19 @@ fn a_leaf_that_loses_or_replaces_a_rule_is_written_whole() {
     assert_eq!(extents(&scene.changes()), (1, 0));
 }
 
+/// A reading finds that the kernel does not have the chain.
+fn damage(scene: &mut Scene, chain: &str) {
+    let read = |name: &str| (name == chain).then_some(RulesDigest::UNKNOWN);
+    assert_eq!(scene.tree.observe(read), [chain.into()]);
+}
+
 #[test]
 fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
     let all = addresses(2_000, [10, 96, 0, 0], 16);
     let mut scene = Scene::with(all.chain([ip("10.97.0.1")]));
     let chains: Vec<String> = scene.tree.names().map(str::to_owned).collect();
     for chain in &chains {
-        assert!(scene.tree.mark_for_rewrite(chain));
+        damage(&mut scene, chain);
         let rendered = Cell::new(0);
         let text_of = |name: &ServiceName, _| {
             rendered.set(rendered.get() + 1);
@@ -106,7 +113,7 @@ fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
     // Also if a rule could be inserted.
     let mut scene = Scene::with((1..9).map(|last| IpAddr::from([10, 96, 0, last])));
     let leaf = scene.tree.names().next().unwrap().to_owned();
-    scene.tree.mark_for_rewrite(&leaf);
+    damage(&mut scene, &leaf);
     scene.add(ip("10.96.0.20"));
     assert_eq!(extents(&scene.changes()), (1, 0));
 }

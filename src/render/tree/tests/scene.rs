@@ -6,13 +6,8 @@ use hashbrown::HashMap;
 
 use super::super::{DispatchTree, TreeChanges, TreeExtent};
 use crate::model::ServiceName;
-use crate::render::service::{DispatchKey, DispatchRule};
+use crate::render::service::DispatchRule;
 use crate::ruleset::{DispatchChain, DispatchDestination};
-
-pub(super) const KEY: DispatchKey = DispatchKey {
-    chain: DispatchChain::NatServices,
-    port_index: Some(0),
-};
 
 /// Namespace of the Services.
 pub(super) const NAMESPACE: &str = "namespace";
@@ -31,7 +26,7 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn new(namespace: &'static str) -> Self {
         Self {
-            tree: DispatchTree::new(DispatchChain::NatServices),
+            tree: DispatchTree::new(DispatchChain::NatServices, String::new()),
             rules: HashMap::new(),
             namespace,
         }
@@ -76,7 +71,7 @@ impl Scene {
              -j KUBE-SVC-XPGD46QRK7WJZT7O\n"
         );
         let rule = DispatchRule {
-            key: KEY,
+            chain: DispatchChain::NatServices,
             destination,
             text: text.into_bytes().into(),
         };

@@ -8,7 +8,7 @@ use super::super::{DispatchTree, TreeExtent};
 use super::scene::{NAMESPACE, Scene, addresses, ip};
 use crate::model::ServiceName;
 use crate::net::Protocol;
-use crate::render::service::{DispatchKey, DispatchRule};
+use crate::render::service::DispatchRule;
 use crate::ruleset::{DispatchChain, DispatchDestination};
 
 #[test]
@@ -120,16 +120,14 @@ fn rules_of_other_protocols_have_other_ranges() {
         (DispatchChain::NatNodePorts, "KUBE-SVC"),
         (DispatchChain::FilterExternalServices, "KUBE-EXT"),
     ] {
-        let mut tree = DispatchTree::new(chain);
-        let port_index = Some(0);
-        let key = DispatchKey { chain, port_index };
+        let mut tree = DispatchTree::new(chain, String::new());
         let mut rules = HashMap::new();
         for number in 30_000..30_040_u16 {
             for protocol in [Protocol::Tcp, Protocol::Udp] {
                 let name = ServiceName::new("ns", &format!("{protocol}-{number}"));
                 let text = format!(" -p {protocol} --dport {number}\n");
                 let rule = DispatchRule {
-                    key,
+                    chain,
                     destination: DispatchDestination::Port(protocol, number.try_into().unwrap()),
                     text: text.into_bytes().into(),
                 };

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 
 use super::super::TreeExtent;
-use super::scene::{KEY, LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip};
+use super::scene::{LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip};
 use crate::model::ServiceName;
-use crate::render::service::{DispatchKey, DispatchRule};
-use crate::ruleset::DispatchDestination;
+use crate::render::service::DispatchRule;
+use crate::ruleset::{DispatchChain, DispatchDestination};
 
 #[test]
 fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
@@ -96,10 +96,7 @@ const MOST_IF_CHOSEN: usize = 2_560;
 fn many_ports(ip: IpAddr) -> (ServiceName, Vec<DispatchRule>) {
     let name = ServiceName::new("other", &format!("many-{ip}"));
     let rules = (1..=300).map(|port| DispatchRule {
-        key: DispatchKey {
-            port_index: Some(port),
-            ..KEY
-        },
+        chain: DispatchChain::NatServices,
         destination: DispatchDestination::ClusterIp(ip),
         text: format!(" -m tcp -p tcp -d {ip} --dport {port} -m comment --comment x -j Y\n")
             .into_bytes()
