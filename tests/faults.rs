@@ -175,8 +175,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "a changed chain is taken for the same",
         "src/rules/grammar/digest.rs",
-        "HASH.hash_one((self.sum, digest)),",
-        "HASH.hash_one((self.sum, digest.is_power_of_two())),",
+        "self.sum = HASH.hash_one((self.sum, digest));",
+        "self.sum = HASH.hash_one((self.sum, digest.is_power_of_two()));",
     ),
     fault(
         "the threshold is a hundred too low",

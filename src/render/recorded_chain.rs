@@ -18,9 +18,12 @@ impl RecordedChain {
     /// Returns a chain that holds these rules: lines with `-A CHAIN`.
     pub(crate) fn of_lines(lines: &str) -> Self {
         let mut hasher = RulesHasher::default();
-        let rules = rules_of_lines(lines).map(|rule| hasher.add(rule));
+        let rules = rules_of_lines(lines).inspect(|rule| {
+            hasher.add(rule);
+        });
         Self {
             chain: (),
+            // Counted before the digest is complete.
             rule_count: u32::try_from(rules.count()).unwrap_or(u32::MAX),
             digest: hasher.finish(),
             is_damaged: false,

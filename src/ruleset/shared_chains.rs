@@ -79,21 +79,21 @@ pub(crate) enum DispatchChain {
     FilterNodePorts,
     /// `KUBE-PROXY-FIREWALL`: load balancer traffic that no source range admits.
     FilterProxyFirewall,
-    /// `KUBE-SERVICES` of the nat table: virtual IPs.
-    NatServices,
     /// `KUBE-NODEPORTS` of the nat table: NodePorts.
     NatNodePorts,
+    /// `KUBE-SERVICES` of the nat table: virtual IPs.
+    NatServices,
 }
 
 impl DispatchChain {
-    /// All dispatch chains, by table.
+    /// All dispatch chains, by table, each after those that it jumps to.
     pub(crate) const ALL: [Self; 6] = [
         Self::FilterServices,
         Self::FilterExternalServices,
         Self::FilterNodePorts,
         Self::FilterProxyFirewall,
-        Self::NatServices,
         Self::NatNodePorts,
+        Self::NatServices,
     ];
 
     /// Returns the name of the chain in its table.

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::state::AppliedState;
 use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
@@ -116,9 +116,9 @@ impl LiveChains {
 
     /// Returns the tree chains of a table that the applied state does not have, sorted by name.
     pub(crate) fn unused_tree_chains(&self, table: Table, applied: &AppliedState) -> Vec<Box<str>> {
-        let used = applied.tree_chain_names(table);
         let chains = self.tree_chains.iter();
-        let unused = chains.filter(|(of, name)| *of == table && !used.contains(&**name));
+        let unused =
+            chains.filter(|(of, name)| *of == table && !applied.has_tree_chain(table, name));
         unused.map(|(_, name)| name.clone()).collect()
     }
 
@@ -212,6 +212,8 @@ pub struct LiveRules {
     chains: HashMap<ServiceChain, RulesDigest>,
     /// Dispatch and tree chains that were read, by table and name; `None` for a missing one.
     dispatch: BTreeMap<(Table, Box<str>), Option<LiveDispatchChain>>,
+    /// Digests of the rules of all dispatch and tree chains.
+    dispatch_rules: HashSet<(Table, RulesDigest)>,
     /// Digest of all other chains: unknown, because they are missing, if whole tables were read;
     /// `None` if only single chains were.
     others: Option<RulesDigest>,
@@ -240,13 +242,15 @@ pub(super) struct LiveDispatchChain {
 }
 
 impl LiveDispatchChain {
-    fn add(&mut self, table: Table, rule: &str) {
-        self.rules.add(rule);
+    /// Adds the next rule, and returns its digest.
+    fn add(&mut self, table: Table, rule: &str) -> RulesDigest {
+        let digest = self.rules.add(rule);
         let target = rule.rsplit_once(" -j ").map_or("", |(_, target)| target);
         if tree_of(table, target).is_some() {
             self.has_jumps = true;
             self.is_inner |= !jumps_for_one_destination(rule);
         }
+        digest
     }
 }
 
@@ -306,11 +310,6 @@ impl LiveRules {
         }
     }
 
-    /// Reports whether the kernel has a Service chain, among those that were read.
-    pub(super) fn has_service_chain(&self, chain: ServiceChain) -> bool {
-        self.chains.contains_key(&chain)
-    }
-
     /// Returns the Service chains that the kernel has, among those that were read.
     pub(super) fn service_chains(&self) -> impl Iterator<Item = ServiceChain> {
         self.chains.keys().copied()
@@ -322,6 +321,12 @@ impl LiveRules {
         let chains =
             chains.filter_map(|((table, name), chain)| Some((*table, &**name, chain.as_ref()?)));
         chains.filter(|(table, name, _)| tree_of(*table, name).is_some())
+    }
+
+    /// Reports whether a dispatch or tree chain of the table has a rule with the same digest.
+    pub(super) fn has_dispatch_rule(&self, table: Table, rule: &str) -> bool {
+        let digest = RulesHasher::default().add(rule);
+        digest.is_known() && self.dispatch_rules.contains(&(table, digest))
     }
 
     /// Returns the form that a dispatch chain has in the kernel.
@@ -381,7 +386,8 @@ impl LiveRules {
         {
             self.read_service_rule(chain, rule);
         } else if let Some(Some(dispatch)) = self.dispatch.get_mut(&(table, chain.into())) {
-            dispatch.add(table, rule);
+            let digest = dispatch.add(table, rule);
+            self.dispatch_rules.insert((table, digest));
         } else if chain == KUBE_FIREWALL
             || chain == KUBE_FORWARD
             || (table == Table::Nat && NAT_CHAINS.contains(&chain))

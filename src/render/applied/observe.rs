@@ -24,7 +24,7 @@ use super::state::{AppliedService, AppliedState};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
-use crate::render::service::{self, ServiceRules};
+use crate::render::service::{self, DispatchRule, ServiceRules};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 
@@ -101,9 +101,11 @@ impl AppliedState {
                 add(table, &name);
             }
         }
+        if read.is_of_tables() {
+            self.unused_tree_chains.clear();
+        }
         for (table, name, _) in read.tree_chains() {
-            let tree = tree_of(table, name).and_then(|dispatch| self.trees.get(&dispatch));
-            if tree.is_none_or(|tree| !tree.has(name)) && live.can_delete(name) {
+            if !self.has_tree_chain(table, name) && live.can_delete(name) {
                 self.unused_tree_chains.insert((table, name.into()));
                 add(table, name);
             }
@@ -225,7 +227,7 @@ impl DeclineReason {
 
 /// Compares the rules in the kernel with those of `services`, of which none is known to be applied.
 /// Returns the rules in the kernel as if they had been restored, and the Services of which some
-/// chains are missing or damaged.
+/// chains are missing or damaged, or some dispatch rules are missing.
 pub(crate) fn adopt(
     read: &LiveRules,
     live: &LiveChains,
@@ -246,14 +248,19 @@ pub(crate) fn adopt(
         .sum();
     // Rules that another process wrote with other comments are written again, once.
     let comments = Comments::for_cluster(endpoints, options);
-    let mut rules = ServiceRules::default();
+    let (mut rules, mut incomplete) = (ServiceRules::default(), BTreeSet::new());
     for (name, state) in services.all() {
         service::render(&mut rules, name, state, options, comments);
         let mut service = AppliedService::rendered(&rules);
-        let mut chains = rules.chains().map(|rendered| rendered.chain);
-        if chains.any(|chain| !read.has_service_chain(chain)) {
-            // No rule can jump to it. The other dispatch rules are written with these.
-            service.dispatch = Box::default();
+        let has_rule = |rule: &DispatchRule| {
+            let text = str::from_utf8(&rule.text).unwrap_or_default();
+            read.has_dispatch_rule(rule.chain.table(), text.trim_ascii())
+        };
+        if !service.dispatch.iter().all(has_rule) {
+            // Only those that the kernel has: a chain that another one jumps to may be missing.
+            let found = service.dispatch.into_iter().filter(has_rule);
+            service.dispatch = found.collect();
+            incomplete.insert(name.clone());
         }
         applied.insert(name, service);
     }
@@ -266,8 +273,8 @@ pub(crate) fn adopt(
     if applied.is_mostly_damaged() {
         return Err(DeclineReason::Different);
     }
-    let services = differing.into_iter().filter_map(|chain| chain.service);
-    Ok((applied, services.collect()))
+    incomplete.extend(differing.into_iter().filter_map(|chain| chain.service));
+    Ok((applied, incomplete))
 }
 
 /// Renders all Services anew and compares them with the record; returns those that differ, except

@@ -14,7 +14,7 @@ use crate::render::tree::{
     DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain};
+use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 
 /// Rules of the proxy in the kernel, as far as restores and comparisons have shown.
 ///
@@ -368,10 +368,10 @@ impl AppliedState {
         trees.flat_map(|(dispatch, tree)| tree.names().map(|name| (dispatch.table(), name)))
     }
 
-    /// Returns the names of the tree chains of a table.
-    pub(crate) fn tree_chain_names(&self, table: Table) -> BTreeSet<&str> {
-        let of_table = self.tree_chains().filter(|(of, _)| *of == table);
-        of_table.map(|(_, name)| name).collect()
+    /// Reports whether a tree chain is in use.
+    pub(crate) fn has_tree_chain(&self, table: Table, name: &str) -> bool {
+        let tree = tree_of(table, name).and_then(|dispatch| self.trees.get(&dispatch));
+        tree.is_some_and(|tree| tree.has(name))
     }
 
     /// Makes a tree of a dispatch chain, of tree chains in the kernel: their names, and whether

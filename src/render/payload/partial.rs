@@ -192,11 +192,8 @@ impl PayloadWriter<'_> {
                 None => self.write_flat_chain(&mut body, dispatch, applied),
             }
         }
-        if !unused.is_empty() {
-            // A tree that was made just now may have a chain that was unused before.
-            let used = applied.tree_chain_names(table);
-            unused.retain(|name| !used.contains(&**name));
-        }
+        // A tree that was made just now may have a chain that was unused before.
+        unused.retain(|name| !applied.has_tree_chain(table, name));
         // All are emptied before the first chain is deleted: they jump to chains of Services.
         for name in &unused {
             write_chain_declarations(&mut body, &[name]);

@@ -27,7 +27,9 @@ impl RulesDigest {
     /// Returns the digest of lines with `-A CHAIN`; unknown if one of them cannot be parsed.
     pub(crate) fn of_lines(lines: &str) -> Self {
         let mut hasher = RulesHasher::default();
-        rules_of_lines(lines).for_each(|rule| hasher.add(rule));
+        for rule in rules_of_lines(lines) {
+            hasher.add(rule);
+        }
         hasher.finish()
     }
 
@@ -56,12 +58,14 @@ pub(crate) struct RulesHasher {
 }
 
 impl RulesHasher {
-    /// Adds the next rule, without `-A CHAIN`.
-    pub(crate) fn add(&mut self, rule: &str) {
-        match rule_digest(rule) {
-            Some(digest) => self.sum = HASH.hash_one((self.sum, digest)),
-            None => self.has_unparsed = true,
-        }
+    /// Adds the next rule, without `-A CHAIN`. Returns the digest of a chain with this rule alone.
+    pub(crate) fn add(&mut self, rule: &str) -> RulesDigest {
+        let Some(digest) = rule_digest(rule) else {
+            self.has_unparsed = true;
+            return RulesDigest::UNKNOWN;
+        };
+        self.sum = HASH.hash_one((self.sum, digest));
+        RulesDigest(HASH.hash_one((0_u64, digest)).max(1))
     }
 
     /// Returns the digest; unknown if a rule could not be parsed.

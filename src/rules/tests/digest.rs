@@ -7,8 +7,9 @@ use super::*;
 /// Digest of a chain with this rule.
 fn digest_of(rule: &str) -> RulesDigest {
     let mut hasher = RulesHasher::default();
-    hasher.add(rule);
-    hasher.finish()
+    let of_rule = hasher.add(rule);
+    assert_eq!(of_rule, hasher.finish());
+    of_rule
 }
 
 /// Rules as written, and as both backends print them.

@@ -192,27 +192,26 @@ async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
     assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
 }
 
-/// With the jump to it, which has to be inserted after the chain exists.
+/// With the jump to it, which has to be written after the chain exists.
 #[tokio::test]
 async fn a_deleted_dispatch_chain_is_written_again() {
-    for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
-        let mut syncer = node().await;
-        let before = sorted(&syncer);
-        let jump = rule(&syncer, Table::Filter, &["-A INPUT", "-j KUBE-NODEPORTS"]);
-        let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
-        let commands = commands.each_ref().map(String::as_str);
-        let change = edit(syncer.iptables(), Table::Filter, &commands);
-        let extent = extent_of(&syncer, &change, depth);
-        let drift = compare(&mut syncer, &extent).await;
-        let kinds = drift.counts.keys().map(|(_, kind)| *kind);
-        assert_eq!(
-            kinds.collect::<Vec<_>>(),
-            [DriftKind::Jump, DriftKind::DispatchChain]
-        );
-        let outcome = syncer.once(&[]).await;
-        assert_eq!(scopes(&outcome), [Scope::Partial]);
-        assert_eq!(outcome.result(), SyncResult::Applied);
-        assert_eq!(sorted(&syncer).len(), before.len());
+    for (table, from) in [(Table::Filter, "INPUT"), (Table::Nat, "KUBE-SERVICES")] {
+        for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
+            let mut syncer = node().await;
+            let before = sorted(&syncer);
+            let jump = format!("-A {from}");
+            let jump = rule(&syncer, table, &[&jump, "-j KUBE-NODEPORTS"]);
+            let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
+            let commands = commands.each_ref().map(String::as_str);
+            let change = edit(syncer.iptables(), table, &commands);
+            let extent = extent_of(&syncer, &change, depth);
+            let drift = compare(&mut syncer, &extent).await;
+            assert_eq!(drift.chains.len(), 2, "{drift:?}");
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(scopes(&outcome), [Scope::Partial], "{table} {depth:?}");
+            assert_eq!(outcome.result(), SyncResult::Applied);
+            assert_eq!(sorted(&syncer).len(), before.len());
+        }
     }
 }
 
