@@ -79,6 +79,7 @@ fn one_endpoint(criterion: &mut Criterion) {
                 let shape = PartialRestore::ChangedChains;
                 let payload =
                     partial_payload(&mut applied, &tracker, names.into_iter(), &options, shape);
+                applied.written(payload.rendered);
                 tracker.mark_applied();
                 payload.text.len()
             });

@@ -59,63 +59,54 @@
 //!
 //! # Design of the record
 //!
-//! `render::applied` and `sync` are being moved to this, in steps that each keep every test.
-//!
 //! The proxy compares three things: the chains that it *desires*, those that it has *recorded* as
 //! being in the kernel, and those that it has *read*. All three have one form, so that what was
 //! read can be compared with the record without rendering: a digest of the rules of a chain in
-//! their normal form, whatever their spelling. Done for Service chains and tree chains
-//! (`rules::RulesDigest`). To do: flat dispatch chains, whose rules are still matched one by one.
+//! their normal form, whatever their spelling (`rules::RulesDigest`).
 //!
-//! ```text
-//! struct RecordedChain { digest: RulesDigest, is_damaged: bool, rule_count: u32 }
-//! enum Owner { Service(ServiceName), Dispatch(DispatchChain), None }
-//! struct KernelRecord                 // of each Service a sorted slice of its chains; the rest by name
-//!   fn observe(&mut self, read: &LiveRules, of: &ChainSet) -> Vec<(Owner, Chain)>
-//!   fn difference(&self, desired: &DesiredChains) -> PartialPayload
-//!   fn written(&mut self, payload: PartialPayload, tables: Committed)
-//! enum ChainSet { All, Some(BTreeSet<(Table, Box<str>)>) }
-//! enum KernelState { Known(KernelRecord), Unknown(UnknownReason) }
-//! enum UnknownReason { Start, Flushed, RestoreFailed }
-//! ```
+//! The record is `render::AppliedState`. Four operations change it, and no others:
 //!
-//! - `observe` notes in the record which chains are damaged, and returns them: their owners are
-//!   dirty, as after a change in the cluster. A check, a verification and a flush are `observe` of
-//!   some or all chains. Adoption renders all Services, which says whose each chain is, records
-//!   them as if written, and is `observe` of all chains then; it may decline (`DeclineReason`).
-//! - `DesiredChains` are the chains of some Services, and the dispatch chains, each with its text,
-//!   digest and owner. A flat dispatch chain is desired as a whole, and written as a whole.
-//! - A payload carries the digests of its chains by table; `written` records those of the tables
-//!   that were committed. Nothing is recorded in advance.
-//! - `FullReason` stays: a periodic full sync, or one after a change of options, is made although
-//!   the kernel is known.
-//! - Guarded chains stay apart: third-party rules in them are judged by rule, not by digest.
-//! - The override of a Service in quarantine is its desired state, as for any other.
+//! - `observe` compares what was read, single chains or whole tables, with the record, notes which
+//!   chains are damaged, and returns them. A check, a verification and a flush of single chains are
+//!   an `observe`. An adoption records all Services as rendered, and is an `observe` of all then.
+//! - `partial_payload` renders Services, and writes what differs from the record: their chains,
+//!   dispatch chains whose rules change or that are damaged, damaged fixed chains, missing entry
+//!   jumps, and the deletion of stale chains.
+//! - `written` records the chains of a payload after the restore has succeeded.
+//! - `maybe_written` marks them as damaged, if the kernel may have a part of the payload.
 //!
+//! The desired rules of dispatch chains are beside the record, because a dispatch chain has the
+//! rules of all Services, and only some are rendered. A Service whose desired rules were not
+//! written, or of which a chain is damaged, is *due*: each payload renders it until it is written.
+//!
+//! `sync::KernelState` is `Known`, with a record, or `Unknown`, with the reason for a full restore.
 //! That partial payloads add up to a full one is another comparison, of the record with everything
-//! rendered: it needs no reading. Done (`render::unlike_rendered`).
+//! rendered, without a reading: `render::unlike_rendered`.
 //!
-//! Five walks, as they will be:
+//! Five walks:
 //!
 //! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
-//!   `Syncer::once` renders it, `difference`, `Iptables::restore`, `written`, `mark_applied`.
-//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it and calls
-//!   `observe`, which returns its owner; `Syncer::once` goes on as above.
-//! - **A start**: the state is `Unknown(Start)`; `Syncer::once` reads all chains, adopts them, and
-//!   writes the `difference` of all Services.
-//! - **A partial restore fails**: the state is `Unknown(RestoreFailed)`; a full restore follows at
-//!   once. If that fails, all chains are read, and adopted: the state is `Known`. The Service of
-//!   the rejected line, or the one that `Bisection` finds, is quarantined; the others are written
-//!   as a difference.
-//! - **A service port becomes rules**: `Plan`, `ServiceRules`, `DesiredChains`, `difference`.
+//!   `Syncer::once` calls `partial`, which renders it with `partial_payload`; `restore_changes`
+//!   restores the payload, and records it with `written`; `mark_applied` ends it.
+//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it, and
+//!   `Syncer::find_drift` calls `observe`, which makes its Service due; a sync follows as above.
+//! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains, makes a record with
+//!   `render::adopt`, and writes the difference of what is due.
+//! - **A partial restore fails**: `restore_changes` notes whether the kernel may have a part of it,
+//!   and a full restore follows at once. If that fails, all chains are read and observed:
+//!   `Syncer::search` holds back the dirty Services, writes the rest, and finds the Service of the
+//!   rejected line, or by `Bisection`, which is quarantined.
+//! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words
 //!
 //! - *service port*: one (Service, port name, protocol); owns chains.
 //! - *dispatch chain*: a chain that exists whatever the Services are, and to which every Service
 //!   adds rules, like `KUBE-SERVICES`. A *fixed chain* has only rules that depend on options.
-//! - *applied*: in the kernel as far as is known: written by a restore that succeeded, or adopted.
-//! - *dirty*: different from the applied state.
+//! - *recorded*, or *applied*: in the kernel as far as is known: written by a restore that
+//!   succeeded, or adopted. *Damaged*: recorded, but found changed or missing.
+//! - *dirty*: a Service whose objects changed since they were applied. *Due*: one that the next
+//!   payload renders although it may not be dirty.
 
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]

@@ -76,6 +76,7 @@ impl Settled {
             &self.options,
             shape,
         );
+        self.applied.written(partial.rendered);
         self.tracker.mark_applied();
         (String::from_utf8(partial.text).unwrap(), partial.stats)
     }

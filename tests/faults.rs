@@ -163,8 +163,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "stale dispatch rules are kept",
         "src/render/applied/state.rs",
-        "before.eq(after.iter().filter(of_chain))",
-        "before.count() >= after.iter().filter(of_chain).count()",
+        "before.ne(after.iter().filter(of_chain))",
+        "before.count() < after.iter().filter(of_chain).count()",
     ),
     fault(
         "dispatch rules of a Service are in the wrong order",

@@ -94,6 +94,7 @@ impl Product {
             &self.options,
             shape,
         );
+        self.applied.written(partial.rendered);
         self.tracker.mark_applied();
         String::from_utf8(partial.text).unwrap()
     }

@@ -22,8 +22,8 @@ pub use iptables::{
 };
 pub(crate) use iptables::{
     ChangeDetection, ChangeSource, DryRun, Excerpt, ForeignChange, KeepApplied, PayloadHooks,
-    PayloadLog, ProgramExit, Touched, UnsharedLock, after_tables, all_binaries, excerpt,
-    is_untouched, kubelet_backend, other_backend, other_rules,
+    PayloadLog, ProgramExit, Touched, UnsharedLock, all_binaries, excerpt, is_untouched,
+    kubelet_backend, other_backend, other_rules,
 };
 #[cfg(test)]
 pub(crate) use iptables::{Poison, Version};

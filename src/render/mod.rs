@@ -6,9 +6,9 @@
 //! ServiceState (model)              from the tracker, which knows what changed
 //!   -> Plan (service)               per service port: endpoints, frontends, chains
 //!   -> ServiceRules (service)       text of the rules of one Service
-//!   -> FullPayload, PartialPayload  all rules, or the difference to the applied state
-//!   -> AppliedState (applied)       rules recorded as if restored, for the next difference
+//!   -> FullPayload, PartialPayload  all rules, or the difference to the record
 //!   -> sync                         restores the payload
+//!   -> AppliedState (applied)       record of the rules in the kernel, for the next difference
 //! ```
 //!
 //! # Terms
@@ -39,8 +39,6 @@
 //!
 //! Rendering cannot fail. Adoption can: [`DeclineReason`].
 //!
-//! # Source
-//!
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
 
@@ -57,13 +55,15 @@ mod tree;
 mod tests;
 
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
+#[cfg(test)]
+pub(crate) use applied::repair_payload;
+pub(crate) use applied::{
+    AppliedService, DeclineReason, FixedChain, GuardedChainState, adopt, all_fixed_chains,
+    check_adoption, localnet_drop_rule, note_guarded_damage, unlike_rendered,
+};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
     has_desired_rules,
-};
-pub(crate) use applied::{
-    DeclineReason, GuardedChainState, adopt, localnet_drop_rule, repair_payload,
-    services_without_chains, unlike_rendered,
 };
 pub(crate) use line_owner::service_of_line;
 pub use options::{

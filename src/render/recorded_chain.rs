@@ -6,7 +6,7 @@ use crate::ruleset::ServiceChain;
 
 /// Chain in the kernel: the rules that were last written or adopted, and whether a comparison has
 /// found others since. `chain` is its name, unless the record is found by that.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordedChain<C = ()> {
     pub(crate) chain: C,
     digest: RulesDigest,

@@ -154,6 +154,15 @@ impl Bisection {
         }
     }
 
+    /// Removes the Services that are not to be kept.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&ServiceName) -> bool) {
+        for group in &mut self.groups {
+            group.retain(&is_kept);
+        }
+        self.groups.retain(|group| !group.is_empty());
+        self.unproven.retain(&is_kept);
+    }
+
     /// Adds the groups of an earlier search.
     pub(super) fn append(&mut self, earlier: Self) {
         self.groups.extend(earlier.groups);

@@ -12,7 +12,7 @@ use super::decide::FullReason;
 use super::drift::{ComparisonDepth, Drift, DriftKind, Extent, RepairKey};
 use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, TableLoss, read_rules};
-use super::syncer::Syncer;
+use super::syncer::{KernelState, Syncer};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::render::{self, AppliedState, LiveChains, LiveRules, Options};
 use crate::rules::Table;
@@ -217,11 +217,10 @@ impl<I: Iptables> Syncer<I> {
         contested: &BTreeSet<RepairKey>,
     ) -> Drift {
         let mut drift = Drift::default();
-        self.after_flush = None;
         let guarded = &reading.guarded;
-        // A jump that an earlier check found missing may exist again.
-        self.jumps_to_repair
-            .retain(|jump| !reading.tables.contains(&jump.table));
+        let Some(applied) = self.kernel.record_mut() else {
+            return drift;
+        };
         for (table, chain) in guarded
             .incomplete_chains
             .iter()
@@ -229,22 +228,26 @@ impl<I: Iptables> Syncer<I> {
             .chain(guarded.due_rewrites.iter().map(|edited| edited.chain))
         {
             drift.add(table, DriftKind::FixedChain, chain);
-            self.fixed_chains_to_repair.insert((table, chain));
+            applied.add_due_fixed_chain((table, chain));
         }
         for jump in &guarded.missing_jumps {
             drift.add(jump.table, DriftKind::Jump, jump.from);
-            if !self.jumps_to_repair.contains(jump) {
-                self.jumps_to_repair.push(jump);
-            }
         }
+        // A jump that an earlier check found missing may exist again.
+        applied.set_due_jumps(&reading.tables, &guarded.missing_jumps);
         if let Some((table, loss)) = &guarded.gone {
             drift.add_unnamed(*table, DriftKind::FlushedTable, 1);
-            self.force_full(FullReason::Flushed);
             // A delayed sync reads the kernel: another program may have changed it again.
             let is_delayed = !drift.repair_keys.is_disjoint(contested);
-            if !is_delayed {
-                self.after_flush = self.state_after_flush(*table, loss);
-            }
+            let outlines = if is_delayed {
+                None
+            } else {
+                self.state_after_flush(*table, loss)
+            };
+            self.kernel = KernelState::Unknown {
+                reason: FullReason::Flushed,
+                outlines,
+            };
             return drift;
         }
         self.compare_rules(reading, &mut drift);
@@ -262,29 +265,24 @@ impl<I: Iptables> Syncer<I> {
         if table != Table::Nat || self.has_unreadable_tables() {
             return None;
         }
-        let missing: Vec<_> = missing_jumps
-            .iter()
-            .chain(&self.jumps_to_repair)
-            .copied()
-            .collect();
-        Some(LiveChains::with_chains(&self.applied, &missing))
+        let applied = self.kernel.record()?;
+        let (_, jumps_due) = applied.guarded_due();
+        let missing: Vec<_> = missing_jumps.iter().chain(jumps_due).copied().collect();
+        Some(LiveChains::with_chains(applied, &missing))
     }
 
     /// Compares chains of Services, dispatch chains and tree chains with the applied state.
     fn compare_rules(&mut self, reading: &mut Reading, drift: &mut Drift) {
-        let Some(options) = self.applied_options.clone() else {
+        let KernelState::Known(applied, options) = &mut self.kernel else {
             return;
         };
-        let whole = reading.whole.take();
+        let (options, whole) = (options.clone(), reading.whole.take());
         let live = whole.as_ref();
         let rules = std::mem::take(&mut reading.rules);
-        let differing = self
-            .applied
-            .observe(&rules, live.unwrap_or(&LiveChains::default()));
+        let differing = applied.observe(&rules, live.unwrap_or(&LiveChains::default()));
         drop(rules);
-        if live.is_some() && self.applied.is_mostly_damaged() {
+        if live.is_some() && applied.is_mostly_damaged() {
             drift.add_unnamed(Table::Nat, DriftKind::UnrepairableServiceChains, 1);
-            self.forget_kernel();
             return self.force_full(FullReason::Flushed);
         }
         for chain in differing {
@@ -294,7 +292,6 @@ impl<I: Iptables> Syncer<I> {
                 DriftKind::ServiceChain
             };
             drift.add(chain.table, kind, &chain.name);
-            self.services_to_repair.extend(chain.service);
         }
         if live.is_some() {
             self.compare_with_rendered(&options, drift);
@@ -304,14 +301,23 @@ impl<I: Iptables> Syncer<I> {
     /// Proves that partial restores have added up to a full one: compares the applied state with
     /// all Services as rendered, except those that the next sync writes.
     fn compare_with_rendered(&mut self, options: &Options, drift: &mut Drift) {
+        let KernelState::Known(applied, _) = &self.kernel else {
+            return;
+        };
         let lost = self.tracker.with_changed_losses();
-        let pending = self.services_to_repair.iter();
-        let due = pending.chain(self.dirty()).chain(lost).cloned().collect();
+        let due = applied
+            .due()
+            .chain(self.dirty())
+            .chain(lost)
+            .cloned()
+            .collect();
         let services = self.rendered_services();
-        let unlike = render::unlike_rendered(&self.applied, &services, options, &due);
+        let unlike = render::unlike_rendered(applied, &services, options, &due);
         for name in unlike {
-            drift.add_service(name.clone());
-            self.services_to_repair.insert(name);
+            if let Some(applied) = self.kernel.record_mut() {
+                applied.add_due(&name);
+            }
+            drift.add_service(name);
         }
     }
 }

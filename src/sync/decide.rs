@@ -36,7 +36,7 @@ impl Scope {
 pub enum FullReason {
     /// First sync; the rules in the kernel could not be adopted.
     First,
-    /// A restore failed, so the state of the kernel is unknown.
+    /// A partial restore failed, or the state of the kernel is unknown after a failure.
     Failed,
     /// Another program flushed kube-proxy chains, or changed so many that they are not repaired one
     /// by one. Both have the same value in metrics and logs.
@@ -91,15 +91,13 @@ const PERIODIC_RETRY_DELAY: Duration = Duration::from_secs(300);
 /// Results of earlier syncs that the decision depends on.
 #[derive(Debug, Default)]
 pub(crate) struct SyncHistory {
-    /// Time of the last full restore that succeeded, trials included, or of the last adoption;
-    /// `None` before the first one.
+    /// Time of the last full restore or adoption that succeeded, or of the search that first wrote
+    /// what differed from the rules in the kernel; `None` before the first one.
     pub last_full: Option<Instant>,
     /// Duration of the last full restore that succeeded, without adoptions.
     pub full_took: Duration,
     /// Earliest time of the next periodic full sync, after one that failed.
     pub postponed_until: Option<Instant>,
-    /// Reason for the next sync to be full; the first reason noted stays.
-    pub must_be_full: Option<FullReason>,
     /// Render options of the last sync that succeeded, also of one that left some Services
     /// unresolved. They stay while the state of the kernel is unknown, unlike
     /// [`Syncer::applied_options`](super::Syncer::applied_options).
@@ -107,14 +105,8 @@ pub(crate) struct SyncHistory {
 }
 
 impl SyncHistory {
-    /// Notes that the next sync has to be full.
-    pub(crate) fn force_full(&mut self, reason: FullReason) {
-        self.must_be_full.get_or_insert(reason);
-    }
-
-    /// Reports whether a full restore, also a trial, or an adoption ever succeeded, so that
-    /// Services have a last applied state. An adoption by a search does not count: it writes no
-    /// differences, so Services that differ keep rules of an earlier process.
+    /// Reports whether a full restore or an adoption ever succeeded, or a search wrote what
+    /// differed, so that Services have a last applied state.
     pub(crate) const fn has_applied(&self) -> bool {
         self.last_full.is_some()
     }
@@ -125,15 +117,9 @@ impl SyncHistory {
         self.last_options.as_ref().map(|options| options.counters)
     }
 
-    /// Returns the scope of the next sync with `options`; `every` is the interval of periodic full
-    /// syncs.
+    /// Returns the scope of the next sync with `options` while the kernel is known; `every` is the
+    /// interval of periodic full syncs.
     pub(crate) fn scope(&self, options: &Options, every: Duration, now: Instant) -> Scope {
-        let Some(last_full) = self.last_full else {
-            return self.must_be_full.map_or(Scope::Adoption, Scope::Full);
-        };
-        if let Some(reason) = self.must_be_full {
-            return Scope::Full(reason);
-        }
         match self.rerender_reason(options) {
             Some(RerenderReason::Topology) => return Scope::Full(FullReason::ZoneChanged),
             Some(_) => return Scope::Full(FullReason::NodeChanged),
@@ -142,7 +128,8 @@ impl SyncHistory {
         let by_duration = self.full_took.saturating_mul(FULL_SYNC_INTERVAL_FACTOR);
         let every = every.max(by_duration.min(LONGEST_FULL_SYNC_INTERVAL));
         let is_postponed = self.postponed_until.is_some_and(|until| now < until);
-        if !is_postponed && now.saturating_duration_since(last_full) >= every {
+        let is_over = |last_full| now.saturating_duration_since(last_full) >= every;
+        if !is_postponed && self.last_full.is_some_and(is_over) {
             return Scope::Full(FullReason::Periodic);
         }
         Scope::Partial
@@ -151,7 +138,6 @@ impl SyncHistory {
     /// Notes that a full sync or an adoption was applied.
     pub(crate) fn succeeded(&mut self, now: Instant) {
         self.last_full = Some(now);
-        self.must_be_full = None;
         self.postponed_until = None;
     }
 

@@ -122,9 +122,6 @@ impl Drift {
 /// chain that holds it), of a Service whose chains are not known by name, or [`WHOLE_TABLE`].
 pub(super) type RepairKey = (Table, Box<str>);
 
-/// Table and name of a fixed chain.
-pub(super) type FixedChain = (Table, &'static str);
-
 /// Rules that a comparison reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extent {

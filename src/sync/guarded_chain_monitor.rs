@@ -14,11 +14,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::drift::FixedChain;
 use super::kernel_state::{TableCheck, TableLoss, check_table};
 use super::repair_backoff::{DueRewrite, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
-use crate::render::Options;
+use crate::render::{FixedChain, Options};
 use crate::rules::Table;
 use crate::ruleset::Jump;
 

@@ -14,9 +14,11 @@
 //! - Guarded chain: a fixed chain, a canary, or a built-in chain with jumps to kube-proxy chains.
 //! - Render options: inputs of rules apart from Services.
 //! - Frontend: address, port and protocol that a Service claims. Lost: another Service gets it.
-//! - Dirty Service: its objects or lost frontends changed since it was last applied.
+//! - Dirty Service: its objects or lost frontends changed since it was last applied. Damaged chain:
+//!   recorded, but found changed or missing. Due Service: each payload renders it, because a chain
+//!   of it is damaged or its changes were rendered and not written.
 //! - Override: state of a Service that is rendered in place of its state in the cluster.
-//! - Sync: one or two attempts to apply all dirty Services; a search and a quarantine retry if due.
+//! - Sync: one or two attempts to apply all dirty Services; then a search or a quarantine retry.
 //!   An attempt is full, partial or an adoption, with at most one restore (`iptables-restore`).
 //! - Adoption: takes the rules in the kernel as the applied state, before any restore succeeded.
 //! - Applied state: record of the rules in the kernel. Drift: how the kernel differs from it, or it

@@ -31,7 +31,7 @@ pub struct Outcome {
     pub attempts: Vec<Attempt>,
     /// Problems that the sync found before or between its restores.
     pub notices: Notices,
-    /// Search for the Services that made the attempts fail.
+    /// Search for the Services that made the attempts fail, or a part of an earlier one.
     pub search: Option<SearchResult>,
     /// Retry of a Service in quarantine.
     pub quarantine_retry: Option<QuarantineRetry>,
@@ -111,24 +111,9 @@ pub struct SearchResult {
     pub quarantined: Vec<Quarantined>,
     /// Suspects whose changes are held back until a later sync continues the search, sorted.
     pub held_back: Vec<ServiceName>,
-    /// Reason that the search ended without a Service at fault: none is in `quarantined`, and no
-    /// change of the sync counts as applied, except those in `applied`.
+    /// Reason that the search ended without a Service at fault: none is in `quarantined`, and none
+    /// of its changes counts as applied.
     pub node_fault: Option<NodeFault>,
-    /// Changes that were applied when the kernel was brought into a known state without the
-    /// suspects. They count even if the search ends with a fault of the node.
-    pub(super) applied: AppliedChanges,
-    /// State from which the search began to restore groups of Services.
-    pub(super) baseline: Baseline,
-}
-
-/// State of the kernel from which a search restores groups of Services.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Baseline {
-    /// A full restore wrote all rules.
-    #[default]
-    Restored,
-    /// The rules in the kernel were adopted: stale chains may be left.
-    Adopted,
 }
 
 /// Reason that a search or a retry ended without showing whether a Service is at fault. For
@@ -168,15 +153,15 @@ pub struct Quarantined {
 pub struct QuarantineRetry {
     /// Name of the Service.
     pub name: ServiceName,
-    /// Number of restores made. If the first one was applied in part, another one restores the
-    /// rules of all Services, with this one in its fallback form.
+    /// Number of restores made. If the first one may have been applied in part, another one writes
+    /// the fallback form of the Service.
     pub restores: usize,
     /// Number of these restores that failed.
     pub failed: usize,
     /// Result for the Service.
     pub result: RetryResult,
-    /// Reason that the state of the kernel is unknown after the retry; `None` if it is known.
-    pub kernel_unknown: Option<NodeFault>,
+    /// Reason that the kernel may have a part of the changes after the retry; `None` if not.
+    pub left_damaged: Option<NodeFault>,
 }
 
 /// Result of the retry of a Service in quarantine.
@@ -226,7 +211,7 @@ impl Outcome {
         if self
             .quarantine_retry
             .as_ref()
-            .is_some_and(|retry| retry.kernel_unknown.is_some())
+            .is_some_and(|retry| retry.left_damaged.is_some())
         {
             return SyncResult::Failed;
         }

@@ -12,8 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::{FixedChain, RepairKey};
+use super::drift::RepairKey;
 use super::pacer::DoublingDelay;
+use crate::render::FixedChain;
 use crate::rules::Table;
 
 /// Number of repairs in a row without delay: an administrator may edit rules a few times.

@@ -581,7 +581,7 @@ fn log_retry(family: IpFamily, retry: &QuarantineRetry) {
             );
         }
     }
-    if let Some(fault) = &retry.kernel_unknown {
+    if let Some(fault) = &retry.left_damaged {
         error!(
             %family, %service, cause = shown(fault),
             "retry of a quarantined Service and the restore after it failed, so the rules in the \

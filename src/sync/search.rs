@@ -6,21 +6,26 @@
 //! [quarantine](super::quarantine). If the node can restore no rules of any Service, it ends with a
 //! [`NodeFault`]: no Service is quarantined, and the sync is retried.
 //!
-//! 1. The changes of the suspects are held back, and the kernel is brought into a
-//!    [known state](super::trial_restore) without them.
-//! 2. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
-//! 3. A Service counts as the cause only if a restore of other rules succeeded, which proves that
-//!    the node is able to restore some.
+//! 1. The suspects are the dirty Services, and before the first restore or adoption that succeeded
+//!    those that differ from the rules in the kernel, which are read then. Their changes are held
+//!    back.
+//! 2. What is left to write is written. If that fails as well, its Services are suspects, without
+//!    rules meanwhile.
+//! 3. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
+//! 4. A Service counts as the cause only if a restore of other rules succeeded, which proves that
+//!    the node is able to restore some. It is rendered as last applied then, or without endpoints,
+//!    so that clients get a reject.
 //!
 //! Other changes wait while trials run, so a search begins none after [`LONGEST_SEARCH`]. The
 //! suspects that are left stay held back, and each later sync continues the search with some more
 //! trials, after it has applied all other changes.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::bisect::Bisection;
 use super::decide::FullReason;
-use super::outcome::{Attempt, Baseline, Failure, NodeFault, Quarantined, SearchResult};
+use super::outcome::{Attempt, Failure, NodeFault, Quarantined, SearchResult};
 use super::quarantine::{Fallback, QuarantineCause};
 use super::syncer::Syncer;
 use super::trial_restore::{FailedTrial, NamedService, QuarantineSnapshot, TrialResult};
@@ -100,6 +105,7 @@ impl<I: Iptables> Syncer<I> {
         if let Err(fault) = result {
             self.end_with_node_fault(fault, quarantine, &mut search);
         }
+        self.release_held_back();
         self.set_fallbacks(&mut search);
         Some(search)
     }
@@ -113,23 +119,21 @@ impl<I: Iptables> Syncer<I> {
     ) {
         search.node_fault = Some(fault);
         self.restore_quarantine(before, search);
-        if self.applied_options.is_none() {
-            // A trial that succeeded earlier has withdrawn the request for a full sync.
+        if !self.history.has_applied() {
             self.force_full(FullReason::Failed);
         }
     }
 
-    /// Marks the Services that a search has applied, and returns all of its changes.
+    /// Marks the Services that a search has applied, and returns its changes.
     pub(super) fn mark_resolved_applied(
         &mut self,
-        search: &mut SearchResult,
+        search: &SearchResult,
         options: &Options,
     ) -> AppliedChanges {
-        let mut applied = std::mem::take(&mut search.applied);
-        if search.node_fault.is_none() {
-            applied.append(self.mark_applied(options));
+        match search.node_fault {
+            None => self.mark_applied(options),
+            Some(_) => AppliedChanges::default(),
         }
-        applied
     }
 
     /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
@@ -139,18 +143,21 @@ impl<I: Iptables> Syncer<I> {
         options: &mut Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
-        let is_node_suspected = self.is_node_suspected();
-        let longest = if self.history.has_applied() {
+        let has_applied = self.history.has_applied();
+        let longest = if has_applied {
             LONGEST_SEARCH
         } else {
             LONGEST_FIRST_SEARCH
         };
-        let (mut suspects, named) = self.hold_back_suspects(named, options, search).await?;
+        let mut suspects = self.hold_back_suspects(options).await?;
+        self.write_without_suspects(&mut suspects, options, search)
+            .await?;
         // Their last applied rules fail as well.
         suspects.retain(|name| !self.quarantine.has(name));
         let started = (self.clock)();
-        let mut suspects = Bisection::new(self.by_weight(suspects));
-        if is_node_suspected && self.has_service_rules() {
+        let suspects = self.by_weight(suspects.into_iter().collect());
+        let mut suspects = Bisection::new(suspects);
+        if self.is_node_suspected() && self.has_service_rules() {
             self.prove_node(&suspects, options, search).await?;
             suspects.succeeded();
         }
@@ -161,9 +168,42 @@ impl<I: Iptables> Syncer<I> {
         {
             self.put_in_quarantine(&failing, QuarantineCause::Rejected, error, search);
         }
-        suspects.append(self.quarantine.take_suspects());
+        let mut earlier = self.quarantine.take_suspects();
+        let known: BTreeSet<ServiceName> = suspects.unresolved().cloned().collect();
+        earlier.retain(|name| !known.contains(name) && !self.quarantine.has(name));
+        suspects.append(earlier);
         self.run_trials(suspects, started + longest, options, search)
-            .await
+            .await?;
+        if !has_applied {
+            self.history.succeeded((self.clock)());
+        }
+        Ok(())
+    }
+
+    /// Returns the suspects. Their changes are held back: those that are dirty are rendered as last
+    /// applied. Before a restore or an adoption succeeded, the rules that they have in the kernel
+    /// stay as they are, until a payload renders them.
+    async fn hold_back_suspects(
+        &mut self,
+        options: &Options,
+    ) -> Result<BTreeSet<ServiceName>, NodeFault> {
+        if self.history.has_applied() {
+            let dirty: Vec<_> = self.dirty().cloned().collect();
+            self.hold_back(&dirty);
+            self.adopt_for_search(options).await?;
+            return Ok(dirty.into_iter().collect());
+        }
+        let differing = self.adopt_for_search(options).await?;
+        let overrides = self.tracker.overrides();
+        let is_suspect =
+            |name: &ServiceName| self.tracker.get(name).is_some() && !overrides.contains_key(name);
+        let suspects: BTreeSet<_> = differing.into_iter().filter(is_suspect).collect();
+        if let Some(applied) = self.kernel.record_mut() {
+            for name in &suspects {
+                applied.remove_due(name);
+            }
+        }
+        Ok(suspects)
     }
 
     /// Reports whether a recent search ended with a [`NodeFault`].
@@ -183,13 +223,21 @@ impl<I: Iptables> Syncer<I> {
         let started = (self.clock)();
         self.trials(&mut suspects, ends, options, search).await?;
         let now = (self.clock)();
-        // `finish` deletes their rules of an earlier process.
-        self.hold_back_after_adoption(&suspects, search);
+        let overrides = self.tracker.overrides();
+        let unresolved = suspects.unresolved();
+        // They may have rules of an earlier process.
+        let not_held_back: Vec<_> = unresolved
+            .filter(|name| !overrides.contains_key(*name))
+            .cloned()
+            .collect();
+        self.hold_back_without_rules(not_held_back.iter());
+        let without_rules = self.finish(options, search).await?;
+        suspects.add(without_rules.into_iter().collect());
         let took = now.saturating_duration_since(started);
         self.quarantine.hold_back(suspects, took, now);
         search.held_back = self.quarantine.suspects().cloned().collect();
         search.held_back.sort_unstable();
-        self.finish(options, search).await
+        Ok(())
     }
 
     /// Restores groups of suspects until none is left, or until the first restore that ends after
@@ -249,13 +297,13 @@ impl<I: Iptables> Syncer<I> {
                     cause,
                     failure,
                     named,
+                    ..
                 }) => {
                     last_failure = NodeFault::because_of(&failure);
                     let named = named.map(|named| named.name);
                     if let Some(failing) = suspects.failed(group, named.as_ref()) {
                         self.put_in_quarantine(&failing, cause, failure.on_one_line(), search);
                     }
-                    self.ensure_kernel_known(options, search).await?;
                 }
             }
             // On a kernel without rules of Services, only a trial that succeeds shows that the node
@@ -276,48 +324,21 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Takes the reject rules from newly quarantined Services; reports whether any had some.
-    pub(super) fn lower_fallbacks(&mut self, search: &SearchResult) -> bool {
-        let names = self.quarantined_without_endpoints(search);
-        for name in &names {
-            self.lower_fallback(name);
-        }
-        !names.is_empty()
-    }
-
-    /// Returns the newly quarantined Services that are rendered without endpoints.
-    fn quarantined_without_endpoints(&self, search: &SearchResult) -> Vec<ServiceName> {
-        let is_without_endpoints =
-            |name: &ServiceName| self.quarantine.fallback(name) == Some(Fallback::NoEndpoints);
-        let names = search.quarantined.iter().map(|one| &one.name);
-        let names = names.filter(|name| is_without_endpoints(name));
-        names.cloned().collect()
-    }
-
     /// Writes reject rules for newly quarantined Services without a last applied state to fall back
-    /// to. After an adoption, writes all that differs, which removes stale chains as well.
+    /// to, and all that is damaged. Returns further suspects, which have no rules now.
     async fn finish(
         &mut self,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
-    ) -> Result<(), NodeFault> {
-        if search.baseline == Baseline::Adopted {
-            if !self.write_rendered_differences(options, search).await {
-                self.restore_all(options, search).await?;
-            }
-            self.tracker.mark_lost_frontends_applied();
-            return Ok(());
+    ) -> Result<BTreeSet<ServiceName>, NodeFault> {
+        for one in &search.quarantined {
+            self.add_due(&one.name);
         }
-        let without_endpoints = self.quarantined_without_endpoints(search);
-        let trial = self
-            .try_as_rendered(&without_endpoints, options, search)
+        let mut suspects = BTreeSet::new();
+        self.write_without_suspects(&mut suspects, options, search)
             .await?;
-        if trial.is_applied() {
-            self.tracker.mark_lost_frontends_applied();
-        } else {
-            self.lower_fallbacks(search);
-        }
-        self.ensure_kernel_known(options, search).await
+        self.tracker.mark_lost_frontends_applied();
+        Ok(suspects)
     }
 
     /// Puts a Service into quarantine; one that already is there gets its next fallback form.

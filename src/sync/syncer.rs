@@ -1,35 +1,27 @@
 //! Syncs one IP family once: decides the scope, adopts the rules in the kernel, writes all rules or
 //! the changed ones, and records the result.
 //!
-//! The [`task`](super::task) decides when it runs. Each restore updates the applied state: a full
-//! one after it succeeded, a partial one in advance.
+//! The [`task`](super::task) decides when it runs.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
-use super::drift::FixedChain;
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules};
 use super::outcome::{Attempt, Failure, Notices, Outcome, RestoreResult};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
 use super::render_settings::RenderSettings;
-use crate::host::{
-    Iptables, RestoreError, Restored, RunError, after_tables, excerpt, is_untouched,
-};
+use crate::host::{Iptables, RestoreError, Restored, RunError, excerpt, is_untouched};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
-    self, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains,
+    self, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains, LiveRules,
     NodePortAddresses, Options, PartialPayload, PartialRestore, PayloadStats, RerenderReason,
+    RuleCounts, ServiceTotals,
 };
 use crate::rules::{Payload, Table, Text};
-use crate::ruleset::Jump;
 use crate::tracker::{AppliedChanges, Tracker};
-
-/// Maximum size in bytes of a payload whose unwritten rest is kept after a failure that can be
-/// [retried](RestoreError::committed_if_retriable). After a larger one, a full restore is better.
-const MOST_UNWRITTEN: usize = 4 << 20;
 
 /// Configuration of a syncer, fixed for the life of the process.
 #[derive(Debug, Clone)]
@@ -52,12 +44,8 @@ pub struct Syncer<I> {
     pub(super) iptables: I,
     pub(super) config: SyncerOptions,
     pub(super) clock: Clock,
-    /// Rules that the kernel holds: those last written, corrected by what comparisons found. Valid
-    /// only while [`Self::is_applied_state_valid`].
-    pub(super) applied: AppliedState,
+    pub(super) kernel: KernelState,
     pub(super) history: SyncHistory,
-    /// Render options of the rules in the kernel; `None` while the state of the kernel is unknown.
-    pub(super) applied_options: Option<Options>,
     /// Tables that could not be read for the last full sync or adoption.
     pub(super) unreadable_tables: BTreeSet<Table>,
     /// Problems that the current sync found so far.
@@ -65,20 +53,6 @@ pub struct Syncer<I> {
     /// Number of reads of the kernel in a row that failed. It stays while a table counts as
     /// unreadable because of a transient failure.
     pub(super) failed_reads: u32,
-    /// State of the kernel after a flush of the nat table that the last check found, which spares
-    /// the next full sync a read; `None`: that sync reads the kernel.
-    pub(super) after_flush: Option<LiveChains>,
-    /// Fixed chains that the next sync rewrites.
-    pub(super) fixed_chains_to_repair: BTreeSet<FixedChain>,
-    /// Missing jumps that the next sync restores.
-    pub(super) jumps_to_repair: Vec<&'static Jump>,
-    /// Services whose rules in the kernel may differ: a comparison found damage, a search changed
-    /// them, or their payload was not written. The next sync renders them even if they are not
-    /// dirty, and writes what differs from the applied state.
-    pub(super) services_to_repair: BTreeSet<ServiceName>,
-    /// Rest of a payload that is in the applied state, but was not written, for example because
-    /// another program held the xtables lock. The next partial restore begins with it.
-    pub(super) unwritten: Vec<u8>,
     /// nfacct counters that the last full sync or adoption could create; `None` before the first
     /// one.
     pub(super) counters: Option<Counters>,
@@ -91,26 +65,64 @@ pub struct Syncer<I> {
     pub(super) node_suspected_until: Option<Instant>,
 }
 
+/// Knowledge of the rules in the kernel.
+pub(super) enum KernelState {
+    /// The record of the rules, and the render options that they were made with.
+    Known(Box<AppliedState>, Options),
+    /// Nothing: the next sync adopts the rules or writes all.
+    Unknown {
+        reason: FullReason,
+        /// Chains and jumps after a flush of the nat table, which spare the next full sync a read.
+        outlines: Option<LiveChains>,
+    },
+}
+
+impl KernelState {
+    pub(super) const fn unknown(reason: FullReason) -> Self {
+        Self::Unknown {
+            reason,
+            outlines: None,
+        }
+    }
+
+    /// Returns the record, if there is one.
+    pub(super) fn record(&self) -> Option<&AppliedState> {
+        match self {
+            Self::Known(applied, _) => Some(applied),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Returns the record, to be changed, if there is one.
+    pub(super) fn record_mut(&mut self) -> Option<&mut AppliedState> {
+        match self {
+            Self::Known(applied, _) => Some(applied),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Returns the render options of the rules, if these are known.
+    pub(super) const fn options(&self) -> Option<&Options> {
+        match self {
+            Self::Known(_, options) => Some(options),
+            Self::Unknown { .. } => None,
+        }
+    }
+}
+
 impl<I: Iptables> Syncer<I> {
     /// Returns a syncer for a kernel of unknown state: the first sync adopts or is full.
     pub fn new(iptables: I, tracker: Tracker, config: SyncerOptions, clock: Clock) -> Self {
-        let (applied, history) = (AppliedState::default(), SyncHistory::default());
         Self {
             tracker,
             iptables,
             config,
             clock,
-            applied,
-            history,
-            applied_options: None,
+            kernel: KernelState::unknown(FullReason::First),
+            history: SyncHistory::default(),
             unreadable_tables: BTreeSet::new(),
             notices: Notices::default(),
             failed_reads: 0,
-            after_flush: None,
-            fixed_chains_to_repair: BTreeSet::new(),
-            jumps_to_repair: Vec::new(),
-            services_to_repair: BTreeSet::new(),
-            unwritten: Vec::new(),
             counters: None,
             quarantine: Quarantine::default(),
             restore_took: Duration::ZERO,
@@ -129,20 +141,17 @@ impl<I: Iptables> Syncer<I> {
         self.quarantine.next_retry()
     }
 
-    /// Reports whether the rest of an earlier payload was not written yet.
-    pub(super) const fn has_unwritten(&self) -> bool {
-        !self.unwritten.is_empty()
-    }
-
     /// Makes the next sync full.
     pub fn force_full(&mut self, reason: FullReason) {
-        self.history.force_full(reason);
+        self.kernel = KernelState::unknown(reason);
     }
 
     /// Reports whether the last full sync or adoption could not read a table, or nat has an
     /// unprintable rule.
     pub(super) fn has_unreadable_tables(&self) -> bool {
-        !self.unreadable_tables.is_empty() || !self.applied.is_nat_printable()
+        let applied = self.kernel.record();
+        !self.unreadable_tables.is_empty()
+            || applied.is_some_and(|applied| !applied.is_nat_printable())
     }
 
     /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: on nft the
@@ -150,15 +159,15 @@ impl<I: Iptables> Syncer<I> {
     /// all chains together instead of one by one. `-S` fails at an unprintable rule, so payloads
     /// leave it out until a full sync has read the table.
     pub(super) fn note_unprintable(&mut self, table: Table) {
-        if table == Table::Nat {
-            self.applied.set_nat_unprintable();
+        if let (Table::Nat, Some(applied)) = (table, self.kernel.record_mut()) {
+            applied.set_nat_unprintable();
         }
     }
 
     /// Returns the render options of the rules in the kernel; `None` while the state of the kernel
     /// is unknown.
     pub const fn applied_options(&self) -> Option<&Options> {
-        self.applied_options.as_ref()
+        self.kernel.options()
     }
 
     /// Reports whether [`Syncer::once`] needs the addresses of the node.
@@ -194,11 +203,12 @@ impl<I: Iptables> Syncer<I> {
         })
     }
 
-    /// Runs one sync. A failed partial restore is followed by a full one at once, unless it can be
-    /// retried as it is: another program held the xtables lock, for example. A full restore that
-    /// failed before it changed anything is followed by a partial one, unless options changed that
-    /// fixed chains depend on: a partial one writes these only to repair them. The tracker marks a
-    /// Service as applied only when the kernel has its rules, so a failed sync loses no change.
+    /// Runs one sync. A failed partial restore is followed by a full one at once, unless another
+    /// program held the xtables lock, for example: then the next sync tries it again. A full
+    /// restore that failed while the kernel was known is followed by a partial one, unless options
+    /// changed that fixed chains depend on: a partial one writes these only to repair them. The
+    /// tracker marks a Service as applied only when the kernel has its rules, so a failed sync
+    /// loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
@@ -214,12 +224,12 @@ impl<I: Iptables> Syncer<I> {
         let is_applied = attempts
             .last()
             .is_some_and(|attempt| attempt.result.is_ok());
-        let mut search = if is_applied {
+        let search = if is_applied {
             None
         } else {
             self.search(&attempts, &mut options).await
         };
-        let applied = match &mut search {
+        let applied = match &search {
             Some(search) => self.mark_resolved_applied(search, &options),
             None if is_applied => self.mark_applied(&options),
             None => AppliedChanges::default(),
@@ -231,13 +241,18 @@ impl<I: Iptables> Syncer<I> {
             quarantine_retry: None,
             applied,
             dirty,
-            rules: self.applied.rule_counts(),
-            tree_chains: self.applied.tree_chain_count(),
-            totals: self.applied.totals(),
+            rules: RuleCounts::default(),
+            tree_chains: 0,
+            totals: ServiceTotals::default(),
             quarantined: Vec::new(),
         };
         if outcome.result() == SyncResult::Applied {
             self.continue_trials(&mut outcome, &mut options).await;
+        }
+        if let Some(applied) = self.kernel.record() {
+            outcome.rules = applied.rule_counts();
+            outcome.tree_chains = applied.tree_chain_count();
+            outcome.totals = applied.totals();
         }
         outcome.quarantined = self.tracker.overrides().keys().cloned().collect();
         outcome.notices = std::mem::take(&mut self.notices);
@@ -250,7 +265,7 @@ impl<I: Iptables> Syncer<I> {
             return;
         }
         outcome.search = self.continue_search(options).await;
-        match &mut outcome.search {
+        match &outcome.search {
             Some(search) => outcome
                 .applied
                 .append(self.mark_resolved_applied(search, options)),
@@ -267,7 +282,15 @@ impl<I: Iptables> Syncer<I> {
 
     fn scope(&self, options: &Options) -> Scope {
         let every = self.config.full_sync_interval;
-        self.history.scope(options, every, (self.clock)())
+        match self.kernel {
+            KernelState::Unknown { reason, .. } if reason != FullReason::First => {
+                Scope::Full(reason)
+            }
+            KernelState::Known(..) if self.history.has_applied() => {
+                self.history.scope(options, every, (self.clock)())
+            }
+            KernelState::Unknown { .. } | KernelState::Known(..) => Scope::Adoption,
+        }
     }
 
     /// Returns the scope of a second attempt after a failed first one; `None` if none could
@@ -289,7 +312,7 @@ impl<I: Iptables> Syncer<I> {
             (Scope::Partial | Scope::Adoption, Failure::Restore(..)) => {
                 Some(Scope::Full(FullReason::Failed))
             }
-            (Scope::Full(_), _) if self.is_applied_state_valid() => {
+            (Scope::Full(_), _) if self.kernel.record().is_some() => {
                 // The rules in the kernel name the counters of the last sync that succeeded.
                 options.counters = self.history.counters().unwrap_or_default();
                 // A partial restore writes fixed chains only to repair them, and they depend on the
@@ -309,18 +332,11 @@ impl<I: Iptables> Syncer<I> {
         dirty.filter(|name| !overrides.contains_key(*name))
     }
 
-    /// Reports whether the applied state describes the kernel, apart from the rest in `unwritten`:
-    /// the state of the kernel is known, and no full sync is forced, for example because a
-    /// comparison found a flush.
-    pub(super) const fn is_applied_state_valid(&self) -> bool {
-        self.applied_options.is_some() && self.history.must_be_full.is_none()
-    }
-
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
         let mut attempt = match scope {
             Scope::Adoption => self.adopt(options).await,
-            Scope::Full(reason) => self.full(reason, options, None).await,
+            Scope::Full(reason) => self.full(reason, options).await,
             Scope::Partial => self.partial(options).await,
         };
         let ended = (self.clock)();
@@ -352,18 +368,18 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Notes a failed attempt: the next sync is full if the state of the kernel is unknown; after a
-    /// periodic full sync that failed before it changed anything, the next one is postponed.
+    /// Notes a failed attempt: after a periodic full sync that left the kernel known, the next one
+    /// is postponed. Before a restore or an adoption has succeeded, a full sync follows a restore
+    /// that failed, except if it can be tried again.
     fn note_failure(&mut self, scope: Scope, failure: &Failure, now: Instant) {
         let is_retriable = matches!(failure, Failure::Restore(error, _)
             if error.is_retriable());
         let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
-        // Before a restore or an adoption succeeded, a failed read does not cause a full sync:
-        // the next attempt may still adopt.
-        let has_applied = self.history.has_applied();
-        if self.applied_options.is_none() && (is_restore_failure || has_applied) {
-            self.history.force_full(FullReason::Failed);
-        } else if scope == Scope::Full(FullReason::Periodic) && !is_retriable {
+        if is_restore_failure && !self.history.has_applied() {
+            self.force_full(FullReason::Failed);
+        }
+        let is_known = self.kernel.record().is_some();
+        if scope == Scope::Full(FullReason::Periodic) && is_known && !is_retriable {
             self.history.postpone(now);
         }
     }
@@ -375,13 +391,16 @@ impl<I: Iptables> Syncer<I> {
         let read = self.read_rules(ReadScope::Adoption(options)).await;
         let (scope, declined, written) = match read {
             Err(error) => (Scope::Adoption, None, failed_read(error)),
-            Ok(mut rules) => match self.try_adopt(&mut rules, options) {
-                Ok(adopted) => {
-                    let written = self.write_differences(adopted, options).await;
+            Ok(rules) => match self.try_adopt(&rules, options) {
+                Ok(applied) => {
+                    self.kernel = KernelState::Known(applied.into(), options.clone());
+                    // `Kep3453` would also rewrite chains that do not differ.
+                    let partial_restore = PartialRestore::ChangedChains;
+                    let written = self.write_changes(&[], partial_restore, options).await;
                     (Scope::Adoption, None, written)
                 }
                 Err(reason) => {
-                    let written = self.write_all(&rules.live, options, None).await;
+                    let written = self.write_all(&rules.live, options).await;
                     (Scope::Full(FullReason::First), Some(reason), written)
                 }
             },
@@ -392,41 +411,35 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Reads chains and jumps in the kernel, and writes all rules. `deadline` is that of the
-    /// restore; `None`: the usual one.
-    pub(super) async fn full(
-        &mut self,
-        reason: FullReason,
-        options: &mut Options,
-        deadline: Option<Duration>,
-    ) -> Attempt {
+    /// Reads chains and jumps in the kernel, and writes all rules.
+    pub(super) async fn full(&mut self, reason: FullReason, options: &mut Options) -> Attempt {
         self.make_counters(options).await;
-        let known = self.after_flush.take().map(|live| KernelRules {
-            live,
-            ..KernelRules::default()
-        });
-        let read = match known {
-            Some(known) => Ok(known),
-            None => self.read_rules(ReadScope::Outlines).await,
+        let known = match &mut self.kernel {
+            KernelState::Unknown { outlines, .. } => outlines.take(),
+            KernelState::Known(..) => None,
+        };
+        let read = if let Some(live) = known {
+            Ok(live)
+        } else {
+            let read = self.read_rules(ReadScope::Outlines).await;
+            read.map(|rules| rules.live)
         };
         let written = match read {
             Err(error) => failed_read(error),
-            Ok(KernelRules { live, .. }) => self.write_all(&live, options, deadline).await,
+            Ok(live) => self.write_all(&live, options).await,
         };
         Attempt::new(Scope::Full(reason), written)
     }
 
     /// Writes the differences from the applied state: for dirty Services, and for all Services if a
     /// render option changed on which the rules of all depend. That is so only after a full restore
-    /// that failed and changed nothing.
+    /// that failed. The payload has all that is damaged or due as well.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
         if self.history.rerender_reason(options).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
         names.retain(|name| !self.tracker.overrides().contains_key(name));
-        // Includes Services in quarantine: their rules in the kernel are repaired as well.
-        names.extend(std::mem::take(&mut self.services_to_repair));
         // Includes Services in quarantine: a frontend that another Service takes must not keep the
         // rules of both.
         names.extend(self.tracker.with_changed_losses().cloned());
@@ -485,64 +498,42 @@ impl<I: Iptables> Syncer<I> {
         Ok(rules)
     }
 
-    /// Compares the rules in the kernel with the rendered ones. Returns the applied state after an
-    /// adoption and the Services to write, or the reason that adoption is declined.
-    pub(super) fn try_adopt(
+    /// Makes a record of the rules in the kernel, and compares them with the rendered ones. Returns
+    /// the reason for which all rules have to be written, if there is one.
+    fn try_adopt(
         &self,
-        rules: &mut KernelRules,
+        rules: &KernelRules,
         options: &Options,
-    ) -> Result<(AppliedState, BTreeSet<ServiceName>), DeclineReason> {
-        let found = rules.found.take().ok_or(DeclineReason::Unreadable)?;
-        let adopted = render::adopt(&found, &rules.live, &self.rendered_services(), options)?;
+    ) -> Result<AppliedState, DeclineReason> {
+        let found = rules.found.as_ref().ok_or(DeclineReason::Unreadable)?;
+        let services = self.rendered_services();
+        let (applied, _) = render::adopt(found, &rules.live, &services, options);
+        render::check_adoption(&applied, found, &rules.live, options)?;
         if rules.is_mangle_complete {
-            Ok(adopted)
+            Ok(applied)
         } else {
             Err(DeclineReason::DispatchOrFixedChains(Table::Mangle))
         }
     }
 
-    pub(super) async fn write_differences(
-        &mut self,
-        (applied, differing): (AppliedState, BTreeSet<ServiceName>),
-        options: &Options,
-    ) -> RestoreResult {
-        self.applied = applied;
-        self.unwritten.clear();
-        // `Kep3453` would also rewrite chains that do not differ.
-        let partial_restore = PartialRestore::ChangedChains;
-        let differing: Vec<_> = differing.into_iter().collect();
-        self.write_changes(&differing, partial_restore, options)
-            .await
-    }
-
-    async fn write_all(
-        &mut self,
-        live: &LiveChains,
-        options: &Options,
-        deadline: Option<Duration>,
-    ) -> RestoreResult {
-        if !self.is_applied_state_valid() {
-            // Avoids two applied states of a large cluster in memory.
-            self.forget_kernel();
-        }
+    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> RestoreResult {
         let services = self.rendered_services();
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
-        let restored = self.restore_payload(&mut full, deadline).await;
+        let restored = self.restore_payload(&mut full, None).await;
         let is_untouched = restored
             .as_ref()
             .is_err_and(|error| is_untouched(error, &mut payload()));
         let restored = restored.map_err(|error| Failure::of_restore(error, &mut payload()));
         let (applied, stats) = full.finish();
-        if !is_untouched {
-            self.forget_kernel();
-        }
         if restored.is_ok() {
-            self.applied = applied;
-            self.applied_options = Some(options.clone());
-            self.fixed_chains_to_repair.clear();
-            self.jumps_to_repair.clear();
-            self.services_to_repair.clear();
+            self.kernel = KernelState::Known(applied.into(), options.clone());
+        } else if !is_untouched {
+            drop(applied);
+            // If a table cannot be printed, all chains count as missing.
+            if !self.observe_tables(LiveRules::of_tables()).await {
+                self.force_full(FullReason::Failed);
+            }
         }
         let partial = PartialPayload {
             stats,
@@ -551,63 +542,79 @@ impl<I: Iptables> Syncer<I> {
         (partial, restored)
     }
 
-    /// Writes the rest of an earlier payload, repairs of fixed chains and jumps, and the changes of
-    /// these Services. If there is nothing to write, no process is started.
+    /// Compares all rules in the kernel with the record, after a restore that may have written a
+    /// part of its payload. Tables that the iptables binaries cannot print count as `unprintable`.
+    /// Returns whether the tables were read, and there is a record.
+    pub(super) async fn observe_tables(&mut self, unprintable: LiveRules) -> bool {
+        let read = self.read_rules(ReadScope::Verification).await;
+        let (Ok(rules), Some(applied)) = (read, self.kernel.record_mut()) else {
+            return false;
+        };
+        applied.observe(&rules.found.unwrap_or(unprintable), &rules.live);
+        applied.retain_due_jumps(&rules.live);
+        true
+    }
+
+    /// Writes the changes of these Services, and all that is damaged. If there is nothing to write,
+    /// no process is started. Without a record, nothing is written.
     async fn write_changes(
         &mut self,
         names: &[ServiceName],
         partial_restore: PartialRestore,
         options: &Options,
     ) -> RestoreResult {
-        let mut partial = self.render_and_record(names, partial_restore, options);
-        let mut text = std::mem::take(&mut self.unwritten);
-        let chains = std::mem::take(&mut self.fixed_chains_to_repair);
-        let jumps = std::mem::take(&mut self.jumps_to_repair);
-        text.extend(render::repair_payload(&chains, &[], options));
-        text.append(&mut partial.text);
-        // Last, because the chains that they jump to may have been missing.
-        text.extend(render::repair_payload(&BTreeSet::new(), &jumps, options));
-        partial.stats.bytes = text.len() as u64;
-        partial.text = text;
-        let restored = if partial.text.is_empty() {
-            Ok(Restored::default())
-        } else {
-            self.restore_payload(&mut Text::new(&partial.text), None)
-                .await
-        };
-        match &restored {
-            Ok(_) => self.applied_options = Some(options.clone()),
-            Err(error) => match error.committed_if_retriable() {
-                Some(tables) if partial.text.len() <= MOST_UNWRITTEN => {
-                    self.unwritten = after_tables(&partial.text, tables).to_vec();
-                    // Their changes may be taken back before the rest is written.
-                    self.services_to_repair.extend(names.iter().cloned());
-                }
-                _ => self.forget_kernel(),
-            },
-        }
+        let mut partial = self.render_changes(names, partial_restore, options);
+        let restored = self.restore_changes(&mut partial, options, None).await;
         let restored =
             restored.map_err(|error| Failure::of_restore(error, &mut Text::new(&partial.text)));
         (partial, restored)
     }
 
-    /// Renders the changes of some Services, and updates the applied state in advance. If the
-    /// restore fails, the caller has to undo that, to keep the unwritten rest of the text, or to
-    /// forget the kernel.
-    pub(super) fn render_and_record(
+    /// Restores a payload of changes, unless it is empty, and notes the result in the record.
+    pub(super) async fn restore_changes(
+        &mut self,
+        partial: &mut PartialPayload,
+        options: &Options,
+        deadline: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
+        let payload = || Text::new(&partial.text);
+        let restored = if partial.text.is_empty() {
+            Ok(Restored::default())
+        } else {
+            self.restore_payload(&mut payload(), deadline).await
+        };
+        if let KernelState::Known(applied, applied_options) = &mut self.kernel {
+            match &restored {
+                Ok(_) => {
+                    applied.written(std::mem::take(&mut partial.rendered));
+                    *applied_options = options.clone();
+                }
+                Err(error) if is_untouched(error, &mut payload()) => {}
+                Err(_) => {
+                    applied.maybe_written(std::mem::take(&mut partial.rendered));
+                    let (_, jumps) = applied.guarded_due();
+                    if !jumps.is_empty() {
+                        // A jump must not be inserted twice.
+                        self.observe_tables(LiveRules::default()).await;
+                    }
+                }
+            }
+        }
+        restored
+    }
+
+    /// Renders the changes of some Services, and all that is damaged.
+    pub(super) fn render_changes(
         &mut self,
         names: &[ServiceName],
         partial_restore: PartialRestore,
         options: &Options,
     ) -> PartialPayload {
         let services = RenderedServices(&self.tracker);
-        render::partial_payload(
-            &mut self.applied,
-            &services,
-            names.iter(),
-            options,
-            partial_restore,
-        )
+        let Some(applied) = self.kernel.record_mut() else {
+            return PartialPayload::default();
+        };
+        render::partial_payload(applied, &services, names.iter(), options, partial_restore)
     }
 
     /// Restores a payload within this deadline; `None`: the usual one.
@@ -625,16 +632,6 @@ impl<I: Iptables> Syncer<I> {
     /// Returns the Services as they are rendered.
     pub(super) const fn rendered_services(&self) -> RenderedServices<'_> {
         RenderedServices(&self.tracker)
-    }
-
-    /// Clears the applied state, because the state of the kernel is unknown.
-    pub(super) fn forget_kernel(&mut self) {
-        self.applied = AppliedState::default();
-        self.applied_options = None;
-        self.unwritten.clear();
-        self.fixed_chains_to_repair.clear();
-        self.jumps_to_repair.clear();
-        self.services_to_repair.clear();
     }
 }
 

@@ -18,7 +18,7 @@ use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::report::{PlannedRetry, Reporter};
-use super::syncer::Syncer;
+use super::syncer::{KernelState, Syncer};
 use crate::conntrack;
 use crate::host::{
     AddressWatch, ChangeSource, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
@@ -368,10 +368,10 @@ impl<I: Iptables> Task<I> {
         detection: &mut DriftDetection,
         change: &ForeignChange,
     ) {
-        let Some(options) = self.syncer.applied_options() else {
+        let KernelState::Known(applied, options) = &self.syncer.kernel else {
             return;
         };
-        let mut extent = Extent::touched_and_recorded(change, options, &self.syncer.applied);
+        let mut extent = Extent::touched_and_recorded(change, options, applied);
         if extent.is_empty() {
             return;
         }
@@ -451,11 +451,6 @@ impl<I: Iptables> Task<I> {
         detection.has_read_extent = false;
         if self.syncer.applied_options().is_none() {
             // The state of the kernel is unknown: the next sync adopts or restores all rules.
-            return Ok(GuardedChainFindings::default());
-        }
-        if self.syncer.has_unwritten() {
-            // The applied state is ahead of the kernel until the rest of a payload is written.
-            detection.postpone(extent.clone(), started);
             return Ok(GuardedChainFindings::default());
         }
         let may_be_interrupted = detection.verifications.may_be_interrupted();
@@ -557,11 +552,10 @@ impl<I: Iptables> Task<I> {
         let Syncer {
             tracker,
             iptables,
-            applied_options,
-            applied,
+            kernel,
             ..
         } = &mut self.syncer;
-        let Some(options) = applied_options.as_ref() else {
+        let KernelState::Known(applied, options) = kernel else {
             return Ok(Reading::default());
         };
         let not_before = detection.change_check_not_before.map(Instant::from_std);

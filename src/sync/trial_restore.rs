@@ -2,28 +2,10 @@
 //! quarantined Services.
 //!
 //! The caller decides what follows a trial that failed. The deadline of a trial is mostly shorter
-//! than the usual one, so that a restore that hangs does not take five minutes in each step. A full
-//! trial before the first applied full restore has the usual deadline.
+//! than the usual one, so that a restore that hangs does not take five minutes in each step.
 //!
-//! # Known state
-//!
-//! A search first brings the kernel into a known state without the changes of the suspects. If a
-//! restore or an adoption succeeded before (`SyncHistory::has_applied`), these are the dirty
-//! Services, rendered as last applied. What differs from the rules in the kernel is written; a full
-//! restore follows only if these cannot be read or compared: it may be what failed, for example for
-//! lack of memory. A Service that did not change is quarantined if that restore names a line of it.
-//! If the restore still fails, Services in quarantine lose their endpoints.
-//!
-//! If that does not help, or no Service has a last applied state:
-//!
-//! 1. While the failure names a line of a Service, this Service is quarantined, and the full
-//!    restore is tried again.
-//! 2. Then the rules in the kernel are adopted. The suspects are the Services that differ from
-//!    them.
-//! 3. If these rules cannot be adopted, the suspects are the Services with the most rules. A full
-//!    restore leaves out their rules. If that fails, the suspects are the Services that have no
-//!    chain in the kernel, and then both. If that fails as well, the search ends with a fault of
-//!    the node.
+//! A trial writes the changes of some Services, and all that is damaged besides. Services that are
+//! not in it have the rules that they had, or none, so that it shows whether these can be written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -31,14 +13,14 @@ use std::time::{Duration, Instant};
 use super::bisect::Bisection;
 use super::decide::FullReason;
 use super::kernel_state::ReadScope;
-use super::outcome::{
-    Baseline, Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult,
-};
+use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult};
 use super::quarantine::{Fallback, Quarantine, QuarantineCause};
-use super::syncer::{RenderedServices, Syncer};
+use super::syncer::{KernelState, RenderedServices, Syncer};
 use crate::host::{Iptables, is_untouched};
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::{self, DeclineReason, Options, PartialRestore, service_of_line};
+use crate::render::{
+    self, AppliedService, AppliedState, LiveRules, Options, PartialRestore, service_of_line,
+};
 use crate::rules::Text;
 use crate::tracker::{Override, OverrideClaims};
 
@@ -48,13 +30,13 @@ const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline of a trial restore as a multiple of the duration of the last successful restore.
 const DEADLINE_FACTOR: u32 = 10;
 
-/// Maximum number of Services that are quarantined because a full restore rejected one of their
-/// lines; another such restore follows each.
+/// Maximum number of trials without the suspects after which only the Service of the rejected line
+/// is quarantined, or goes on to its next fallback.
 const MOST_NAMED_LINES: usize = 4;
 
-/// Number of Services with the most rules that are suspects if the rules in the kernel cannot be
-/// adopted: a Service whose rules take too long or too much memory is among them.
-const HEAVIEST: usize = 16;
+/// Maximum number of trials without the suspects. After each that failed, some more Services are
+/// written in another form or not at all.
+const MOST_TRIALS_WITHOUT_SUSPECTS: usize = MOST_NAMED_LINES + 4;
 
 /// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
 const MOST_PROOFS: usize = 2;
@@ -71,6 +53,8 @@ pub(super) enum TrialResult {
 pub(super) struct FailedTrial {
     pub(super) cause: QuarantineCause,
     pub(super) failure: Failure,
+    /// The kernel has nothing of the payload.
+    pub(super) is_untouched: bool,
     /// Service of the rejected line, by the rules that the trial has rendered.
     pub(super) named: Option<NamedService>,
 }
@@ -123,51 +107,28 @@ pub(super) struct QuarantineSnapshot {
     overrides: BTreeMap<ServiceName, Override>,
 }
 
-/// Result of an adoption of the rules in the kernel by a search.
-enum AdoptionResult {
-    /// The rules were adopted; these Services differ from them.
-    Adopted(Vec<ServiceName>),
-    /// The rules cannot be adopted.
-    Declined {
-        reason: DeclineReason,
-        /// Services that have no chain in the kernel.
-        without_chains: Vec<ServiceName>,
-    },
-}
-
 impl<I: Iptables> Syncer<I> {
-    /// Makes a full restore of all Services as rendered: in the state of their override, or in
-    /// their state in the cluster.
-    pub(super) async fn try_all(
+    /// Makes sure that the kernel is known, for a search: reads it if it is not, and before the
+    /// first restore or adoption that succeeded. Returns the Services that differ from it then.
+    pub(super) async fn adopt_for_search(
         &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<TrialResult, NodeFault> {
-        let before = self.history.full_took;
-        let deadline = (before > Duration::ZERO).then(|| deadline(before));
-        let started = (self.clock)();
-        let attempt = self.full(FullReason::Failed, options, deadline).await;
-        let now = (self.clock)();
-        let Err(failure) = attempt.result else {
-            search.restores += 1;
-            self.history.full_took = now.saturating_duration_since(started);
-            self.restore_took = self.history.full_took;
-            self.history.succeeded(now);
-            self.tracker.mark_lost_frontends_applied();
-            return Ok(TrialResult::Applied);
-        };
-        let cause = match &failure {
-            Failure::Restore(error, _) => QuarantineCause::of(error),
-            Failure::Read(_) => None,
-        };
-        let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
-        search.restores += 1;
-        search.failed += 1;
-        Ok(TrialResult::Failed(FailedTrial {
-            cause,
-            named: NamedService::of(&failure, &self.rendered_services(), options),
-            failure,
-        }))
+        options: &Options,
+    ) -> Result<BTreeSet<ServiceName>, NodeFault> {
+        let has_changed = self.history.rerender_reason(options).is_some();
+        if self.history.has_applied() && !has_changed && self.kernel.record().is_some() {
+            // Another program may have changed rules, so that restores of any Service fail.
+            self.observe_tables(LiveRules::default()).await;
+            return Ok(BTreeSet::new());
+        }
+        let read = self.read_rules(ReadScope::Verification).await;
+        let rules = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)))?;
+        // Rules that cannot be read count as missing.
+        let found = rules.found.unwrap_or_else(LiveRules::of_tables);
+        let services = self.rendered_services();
+        let (mut applied, differing) = render::adopt(&found, &rules.live, &services, options);
+        render::note_guarded_damage(&mut applied, &found, &rules.live, options);
+        self.kernel = KernelState::Known(applied.into(), options.clone());
+        Ok(differing)
     }
 
     /// Renders these Services in their last applied state until a trial of their changes succeeds
@@ -190,11 +151,22 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Holds back suspects that were not held back so far, because the rules in the kernel were
-    /// adopted.
-    pub(super) fn hold_back_after_adoption(&mut self, suspects: &Bisection, search: &SearchResult) {
-        if search.baseline == Baseline::Adopted {
-            self.hold_back(&suspects.unresolved().cloned().collect::<Vec<_>>());
+    /// Renders these Services without rules. They keep their claims to frontends.
+    pub(super) fn hold_back_without_rules<'n>(
+        &mut self,
+        names: impl Iterator<Item = &'n ServiceName>,
+    ) {
+        for name in names {
+            let state = ServiceState::default();
+            self.tracker.render_as(name, state, OverrideClaims::Wanted);
+            self.add_due(name);
+        }
+    }
+
+    /// Makes the next payload render a Service.
+    pub(super) fn add_due(&mut self, name: &ServiceName) {
+        if let Some(applied) = self.kernel.record_mut() {
+            applied.add_due(name);
         }
     }
 
@@ -207,6 +179,7 @@ impl<I: Iptables> Syncer<I> {
         let released = overrides.filter(|name| !is_kept(name));
         for name in released.cloned().collect::<Vec<_>>() {
             self.tracker.remove_override(&name);
+            self.add_due(&name);
         }
     }
 
@@ -227,18 +200,19 @@ impl<I: Iptables> Syncer<I> {
         search: &mut SearchResult,
     ) {
         let added = search.quarantined.drain(..).map(|one| one.name);
-        self.services_to_repair.extend(added);
+        let mut due: BTreeSet<ServiceName> = added.collect();
         // Trials may have applied their changes, which may be taken back before the next sync.
-        self.services_to_repair
-            .extend(self.tracker.dirty().cloned());
-        self.services_to_repair
-            .extend(before.quarantine.names().cloned());
+        due.extend(self.tracker.dirty().cloned());
+        due.extend(before.quarantine.names().cloned());
         self.quarantine = before.quarantine;
         for (name, known) in before.overrides {
             if self.tracker.overrides().get(&name) != Some(&known) {
-                self.services_to_repair.insert(name.clone());
                 self.tracker.put_back(&name, known);
+                due.insert(name);
             }
+        }
+        for name in &due {
+            self.add_due(name);
         }
     }
 
@@ -256,6 +230,7 @@ impl<I: Iptables> Syncer<I> {
             _ => OverrideClaims::Rendered,
         };
         self.tracker.render_as(name, state, claims);
+        self.add_due(name);
     }
 
     /// Makes a partial restore of Services in their state in the cluster, without their overrides.
@@ -268,6 +243,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Result<TrialResult, NodeFault> {
         let overrides = names.iter().map(|name| self.tracker.remove_override(name));
         let overrides: Vec<_> = overrides.collect();
+        let before = self.recorded(names);
         let trial = self.try_as_rendered(names, options, search).await;
         if !trial.as_ref().is_ok_and(TrialResult::is_applied) {
             for (name, state) in names.iter().zip(overrides) {
@@ -275,48 +251,85 @@ impl<I: Iptables> Syncer<I> {
                     self.tracker.put_back(name, state);
                 }
             }
+            self.take_back(names, &before);
         }
         trial
     }
 
-    /// Makes a partial restore of Services as rendered, and of those that lose a frontend to them
-    /// or gain one from them: no frontend may have the rules of two Services.
+    /// Returns the recorded rules of Services.
+    fn recorded(&self, names: &[ServiceName]) -> Vec<AppliedService> {
+        let Some(applied) = self.kernel.record() else {
+            return Vec::new();
+        };
+        let services = names.iter().map(|name| applied.service(name).cloned());
+        services.map(Option::unwrap_or_default).collect()
+    }
+
+    /// Takes back what a failed trial changed in the record. Services of which the kernel may have
+    /// a part of the changes are written with the next payload: in the form of their override, or
+    /// without rules.
+    fn take_back(&mut self, names: &[ServiceName], before: &[AppliedService]) {
+        let after = self.recorded(names);
+        let mut touched = Vec::new();
+        for (name, (before, after)) in names.iter().zip(before.iter().zip(&after)) {
+            let is_held_back = self.tracker.overrides().contains_key(name);
+            if after.chains == before.chains && !(is_held_back && after.is_damaged()) {
+                if let Some(applied) = self.kernel.record_mut() {
+                    applied.take_back(name, before);
+                }
+            } else if !is_held_back {
+                touched.push(name);
+            }
+        }
+        self.hold_back_without_rules(touched.into_iter());
+    }
+
+    /// Makes a partial restore of Services as rendered, of all that is damaged, and of those that
+    /// lose a frontend to them or gain one from them: no frontend may have the rules of two
+    /// Services.
     pub(super) async fn try_as_rendered(
         &mut self,
         names: &[ServiceName],
         options: &Options,
         search: &mut SearchResult,
     ) -> Result<TrialResult, NodeFault> {
+        if self.kernel.record().is_none() {
+            return Err(NodeFault {
+                cause: Some("the rules in the kernel are unknown".to_owned()),
+            });
+        }
         let names: BTreeSet<_> = names
             .iter()
             .chain(self.tracker.with_changed_losses())
+            .chain(self.kernel.record().into_iter().flat_map(AppliedState::due))
+            .cloned()
             .collect();
-        let names: Vec<_> = names.into_iter().cloned().collect();
-        let saved = self.applied.snapshot(&names);
+        let names: Vec<_> = names.into_iter().collect();
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
-        let partial = self.render_and_record(&names, PartialRestore::WholeTreeChains, options);
-        if partial.text.is_empty() {
-            // Lost frontends are marked at the end: a fault of the node undoes the search.
-            return Ok(TrialResult::Applied);
-        }
-        let payload = || Text::new(&partial.text);
+        let mut partial = self.render_changes(&names, PartialRestore::WholeTreeChains, options);
+        let is_empty = partial.text.is_empty();
         let deadline = Some(deadline(self.restore_took));
         let started = (self.clock)();
-        let restored = self.restore_payload(&mut payload(), deadline).await;
+        let restored = self.restore_changes(&mut partial, options, deadline).await;
         let Err(error) = restored else {
-            search.restores += 1;
-            self.restore_took = (self.clock)().saturating_duration_since(started);
-            self.tracker.mark_lost_frontends_applied();
+            // Without a restore, lost frontends are marked at the end: a fault of the node undoes
+            // the search.
+            if !is_empty {
+                search.restores += 1;
+                self.restore_took = (self.clock)().saturating_duration_since(started);
+                self.tracker.mark_lost_frontends_applied();
+            }
             return Ok(TrialResult::Applied);
         };
-        if is_untouched(&error, &mut payload()) {
-            self.applied.revert_to(saved);
-        } else {
-            self.forget_kernel();
+        let is_untouched = is_untouched(&error, &mut Text::new(&partial.text));
+        if !is_untouched {
+            // Otherwise rules would be written that the kernel has, and may reject now. If the
+            // tables cannot be read, they are.
+            self.observe_tables(LiveRules::default()).await;
         }
         let cause = QuarantineCause::of(&error);
-        let failure = Failure::of_restore(error, &mut payload());
+        let failure = Failure::of_restore(error, &mut Text::new(&partial.text));
         let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
         search.restores += 1;
         search.failed += 1;
@@ -326,6 +339,7 @@ impl<I: Iptables> Syncer<I> {
             cause,
             named: NamedService::of(&failure, &restored, options),
             failure,
+            is_untouched,
         }))
     }
 
@@ -346,10 +360,11 @@ impl<I: Iptables> Syncer<I> {
         let mut counted = SearchResult::default();
         let names = [name.clone()];
         let trial = self.try_changes(&names, options, &mut counted).await;
-        let known = self.ensure_kernel_known(options, &mut counted).await;
-        let kernel_unknown = known.err();
-        if kernel_unknown.is_some() {
-            self.history.force_full(FullReason::Failed);
+        // A failed retry may have been applied in part.
+        let repaired = self.try_as_rendered(&[], options, &mut counted).await;
+        let left_damaged = repaired.and_then(TrialResult::or_node_fault).err();
+        if left_damaged.is_some() {
+            self.force_full(FullReason::Failed);
         }
         let now = (self.clock)();
         let result = match trial {
@@ -363,14 +378,12 @@ impl<I: Iptables> Syncer<I> {
             RetryResult::Failed(_) => self.quarantine.failed(&name, retried, took, now),
             RetryResult::NodeFault(_) => self.quarantine.postpone(&name, took, now),
         }
-        (outcome.rules, outcome.totals) = (self.applied.rule_counts(), self.applied.totals());
-        outcome.tree_chains = self.applied.tree_chain_count();
         outcome.quarantine_retry = Some(QuarantineRetry {
             name,
             restores: counted.restores,
             failed: counted.failed,
             result,
-            kernel_unknown,
+            left_damaged,
         });
     }
 
@@ -384,251 +397,77 @@ impl<I: Iptables> Syncer<I> {
         spent
     }
 
-    /// Brings the kernel into a known state without the changes of the suspects; returns these, and
-    /// the one of them that the last failure names. `named` is the Service of the line that was
-    /// rejected last.
-    pub(super) async fn hold_back_suspects(
+    /// Writes all that is damaged, and what the other Services need, without the suspects. While
+    /// that fails, the Service of the rejected line is quarantined, or Services in quarantine that
+    /// had to be written go on to their next fallback, or at last the others that had to be written
+    /// become suspects without rules.
+    pub(super) async fn write_without_suspects(
         &mut self,
-        mut named: Option<NamedService>,
-        options: &mut Options,
+        suspects: &mut BTreeSet<ServiceName>,
+        options: &Options,
         search: &mut SearchResult,
-    ) -> Result<(Vec<ServiceName>, Option<NamedService>), NodeFault> {
-        let dirty = if self.history.has_applied() {
-            self.dirty().cloned().collect()
-        } else {
-            Vec::new()
-        };
-        self.hold_back(&dirty);
-        let has_applied = self.history.has_applied();
-        // With last applied states, the change of the named Service is held back, and the caller
-        // judges it.
-        let mut other = named.take_if(|_| !has_applied);
+    ) -> Result<(), NodeFault> {
         let mut last_failure = NodeFault::default();
-        for _ in 0..=MOST_NAMED_LINES {
-            if let Some(NamedService { name, error }) = other.take() {
+        for trial in 0..MOST_TRIALS_WITHOUT_SUSPECTS {
+            let due = self.with_rules_due(suspects);
+            let failed = match self.try_as_rendered(&[], options, search).await? {
+                TrialResult::Applied => return Ok(()),
+                TrialResult::Failed(failed) => failed,
+            };
+            last_failure = NodeFault::because_of(&failed.failure);
+            if let Some(NamedService { name, error }) = failed.named
+                && trial < MOST_NAMED_LINES
+            {
                 self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
-            } else if last_failure.cause.is_some() || !has_applied {
-                break;
-            }
-            match self.restore_rendered(options, search).await? {
-                TrialResult::Applied => return Ok((dirty, named)),
-                TrialResult::Failed(failed) => {
-                    last_failure = NodeFault::because_of(&failed.failure);
-                    other = failed.named;
-                }
-            }
-        }
-        if has_applied && self.is_node_suspected() {
-            return Err(last_failure);
-        }
-        if has_applied && self.lower_last_applied() {
-            let trial = self.restore_rendered(options, search).await?;
-            if trial.is_applied() {
-                return Ok((dirty, None));
-            }
-        }
-        // Their reject rules may fail as well, and each of these restores contains them.
-        let is_tried = !self.lower_fallbacks(search);
-        let tried = is_tried.then_some(last_failure);
-        let mut suspects = self
-            .hold_back_without_history(tried, options, search)
-            .await?;
-        suspects.extend(dirty);
-        Ok((suspects, None))
-    }
-
-    /// Takes the endpoints from Services in quarantine that are rendered as last applied: after a
-    /// flush, for example, these rules have to be written again, and may be what fails. Reports
-    /// whether there were any.
-    fn lower_last_applied(&mut self) -> bool {
-        let is_last_applied =
-            |name: &&ServiceName| self.quarantine.fallback(name) == Some(Fallback::LastApplied);
-        let names: Vec<_> = self
-            .quarantine
-            .names()
-            .filter(is_last_applied)
-            .cloned()
-            .collect();
-        for name in &names {
-            self.lower_fallback(name);
-        }
-        !names.is_empty()
-    }
-
-    /// Returns the suspects before the first restore or adoption that succeeded. `tried` is the
-    /// failure of a full restore of all Services as rendered, if there was one.
-    async fn hold_back_without_history(
-        &mut self,
-        tried: Option<NodeFault>,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<Vec<ServiceName>, NodeFault> {
-        let without_chains = match self.adopt_kernel_rules(options).await? {
-            AdoptionResult::Adopted(differing) => {
-                search.baseline = Baseline::Adopted;
-                return Ok(differing);
-            }
-            AdoptionResult::Declined { without_chains, .. } => without_chains,
-        };
-        let is_overridden = |name: &ServiceName| self.tracker.overrides().contains_key(name);
-        let all = self.tracker.all().map(|(name, _)| name);
-        let all = all.filter(|name| !is_overridden(name)).cloned();
-        let mut heaviest = self.by_weight(all.collect());
-        let heaviest = heaviest.split_off(heaviest.len().saturating_sub(HEAVIEST));
-        let heaviest: BTreeSet<ServiceName> = heaviest.into_iter().collect();
-        // A restore without them deletes no rules of an earlier process.
-        let without_chains = without_chains.into_iter();
-        let without_chains = without_chains.filter(|name| !is_overridden(name)).collect();
-        let both = &heaviest | &without_chains;
-        let mut sets: Vec<BTreeSet<ServiceName>> = Vec::new();
-        if tried.is_some() {
-            sets.push(BTreeSet::new());
-        }
-        let mut last_failure = tried.unwrap_or_default();
-        for suspects in [BTreeSet::new(), heaviest, without_chains, both] {
-            if sets.contains(&suspects) {
+                self.add_due(&name);
                 continue;
             }
-            for name in sets.last().into_iter().flatten() {
-                self.tracker.remove_override(name);
+            if self.is_node_suspected() {
+                break;
             }
-            let names: Vec<_> = suspects.iter().cloned().collect();
-            self.hold_back(&names);
-            match self.try_all(options, search).await?.or_node_fault() {
-                Ok(()) => {
-                    // If the others stayed dirty, a later search would render them as last applied:
-                    // without rules, although the kernel has some.
-                    search.applied = self.mark_applied(options);
-                    return Ok(names);
+            let is_quarantined = |name: &ServiceName| self.quarantine.has(name);
+            let (quarantined, others): (Vec<_>, Vec<_>) = due.into_iter().partition(is_quarantined);
+            if !quarantined.is_empty() {
+                for name in &quarantined {
+                    self.lower_fallback(name);
                 }
-                Err(failure) => last_failure = failure,
+            } else if others.is_empty() {
+                break;
+            } else {
+                self.hold_back_without_rules(others.iter());
+                suspects.extend(others);
             }
-            sets.push(suspects);
         }
         Err(last_failure)
     }
 
-    /// Reads the rules in the kernel, and adopts them as the applied state.
-    async fn adopt_kernel_rules(&mut self, options: &Options) -> Result<AdoptionResult, NodeFault> {
-        let read = self.read_rules(ReadScope::Adoption(options)).await;
-        let read = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)));
-        let mut rules = read?;
-        let (applied, differing) = match self.try_adopt(&mut rules, options) {
-            Ok(adopted) => adopted,
-            Err(reason) => {
-                let services = self.rendered_services();
-                let without_chains =
-                    render::services_without_chains(&rules.live, &services, options);
-                return Ok(AdoptionResult::Declined {
-                    reason,
-                    without_chains,
-                });
-            }
+    /// Returns the Services that the next payload renders, and that have rules. The rules of
+    /// suspects are in it only if they are damaged.
+    fn with_rules_due(&self, suspects: &BTreeSet<ServiceName>) -> Vec<ServiceName> {
+        let services = self.rendered_services();
+        let applied = self.kernel.record();
+        let is_damaged = |name: &ServiceName| {
+            let service = applied.and_then(|applied| applied.service(name));
+            service.is_some_and(AppliedService::is_damaged)
         };
-        self.applied = applied;
-        self.applied_options = Some(options.clone());
-        let is_suspect = |name: &ServiceName| {
-            self.tracker.get(name).is_some() && !self.tracker.overrides().contains_key(name)
+        let has_rules = |name: &&ServiceName| {
+            let state = services.get(name);
+            let is_left_out = suspects.contains(*name) && !is_damaged(name);
+            state.is_some_and(|state| state.service.is_some()) && !is_left_out
         };
-        let differing = differing.into_iter();
-        Ok(AdoptionResult::Adopted(
-            differing.filter(is_suspect).collect(),
-        ))
-    }
-
-    /// Writes what differs between the rules in the kernel and the rendered ones; makes a full
-    /// restore if these cannot be compared or that fails.
-    async fn restore_rendered(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<TrialResult, NodeFault> {
-        // Without chains of Services, a full restore is cheap, and shows that the others can be
-        // written.
-        let is_written = self.history.has_applied()
-            && self.write_rendered_differences(options, search).await
-            && self.has_service_rules();
-        if is_written {
-            return Ok(TrialResult::Applied);
-        }
-        self.try_all(options, search).await
-    }
-
-    /// Reads the rules in the kernel and writes what differs from the rendered ones, as the first
-    /// sync of a process does. Returns whether the kernel has the rendered rules.
-    pub(super) async fn write_rendered_differences(
-        &mut self,
-        options: &Options,
-        search: &mut SearchResult,
-    ) -> bool {
-        let Ok(mut rules) = self.read_rules(ReadScope::Adoption(options)).await else {
-            return false;
-        };
-        let Ok(adopted) = self.try_adopt(&mut rules, options) else {
-            return false;
-        };
-        let (payload, written) = self.write_differences(adopted, options).await;
-        search.restores += usize::from(payload.stats.bytes > 0);
-        if written.is_err() {
-            search.failed += 1;
-            return false;
-        }
-        if payload.stats.bytes > 0 {
-            self.tracker.mark_lost_frontends_applied();
-        }
-        self.history.succeeded((self.clock)());
-        true
-    }
-
-    /// Makes sure that the applied state describes the kernel after a trial. If a failed one was
-    /// applied in part, adopts or restores all rules.
-    pub(super) async fn ensure_kernel_known(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<(), NodeFault> {
-        if self.applied_options.is_some() {
-            return Ok(());
-        }
-        if search.baseline == Baseline::Adopted {
-            return match self.adopt_kernel_rules(options).await? {
-                AdoptionResult::Adopted(_) => Ok(()),
-                AdoptionResult::Declined { reason, .. } => Err(NodeFault {
-                    cause: Some(format!(
-                        "rules in the kernel cannot be adopted again: {}",
-                        reason.as_str()
-                    )),
-                }),
-            };
-        }
-        if self.history.has_applied() && self.write_rendered_differences(options, search).await {
-            return Ok(());
-        }
-        self.restore_all(options, search).await
-    }
-
-    /// Makes a full restore, and a second one without the reject rules of newly quarantined
-    /// Services if the first one fails: these may be the cause.
-    pub(super) async fn restore_all(
-        &mut self,
-        options: &mut Options,
-        search: &mut SearchResult,
-    ) -> Result<(), NodeFault> {
-        let trial = self.try_all(options, search).await?;
-        if trial.is_applied() || !self.lower_fallbacks(search) {
-            return trial.or_node_fault();
-        }
-        self.try_all(options, search).await?.or_node_fault()
+        let due = self.kernel.record().into_iter().flat_map(AppliedState::due);
+        due.filter(has_rules).cloned().collect()
     }
 
     /// Reports whether the kernel has rules of Services.
     pub(super) fn has_service_rules(&self) -> bool {
-        self.applied.chains().next().is_some()
+        let applied = self.kernel.record();
+        applied.is_some_and(|applied| applied.chains().next().is_some())
     }
 
     /// Proves that the node can restore rules of Services: rewrites the chains of one that is
     /// neither a suspect nor in quarantine, and if that fails of another one: the node may reject
-    /// the rules of the first one now. Without any such Service, makes a full restore.
+    /// the rules of the first one now. Without any such Service, rewrites the fixed chains.
     pub(super) async fn prove_node(
         &mut self,
         suspects: &Bisection,
@@ -638,31 +477,66 @@ impl<I: Iptables> Syncer<I> {
         let mut excluded: BTreeSet<ServiceName> = suspects.unresolved().cloned().collect();
         let mut last_failure = None;
         for _ in 0..MOST_PROOFS {
-            let other = self.applied.first_with_chains(|name| {
+            let Some(applied) = self.kernel.record() else {
+                break;
+            };
+            let due: BTreeSet<&ServiceName> = applied.due().collect();
+            let other = applied.first_with_chains(|name| {
                 self.tracker.get(name).is_some()
                     && !excluded.contains(name)
                     && !self.quarantine.has(name)
-                    && !self.services_to_repair.contains(name)
+                    && !due.contains(name)
             });
             let Some(name) = other.cloned() else {
                 break;
             };
-            self.applied.set_damaged(&name, true);
+            self.set_damaged(&name, true);
             let one = std::slice::from_ref(&name);
             let proof = self.try_as_rendered(one, options, search).await;
-            self.applied.set_damaged(&name, false);
-            let Err(failure) = proof?.or_node_fault() else {
-                return Ok(());
-            };
-            self.ensure_kernel_known(options, search).await?;
-            last_failure = Some(failure);
+            match &proof {
+                Ok(TrialResult::Applied) => return Ok(()),
+                // If the kernel may have a part of it, its tables were compared.
+                Ok(TrialResult::Failed(failed)) if !failed.is_untouched => {}
+                Ok(TrialResult::Failed(_)) | Err(_) => {
+                    self.set_damaged(&name, false);
+                    if let Some(applied) = self.kernel.record_mut() {
+                        applied.remove_due(&name);
+                    }
+                }
+            }
+            last_failure = proof?.or_node_fault().err();
             excluded.insert(name);
         }
         if let Some(failure) = last_failure {
             return Err(failure);
         }
-        self.hold_back_after_adoption(suspects, search);
-        self.restore_all(options, search).await
+        self.prove_node_by_fixed_chains(options, search).await
+    }
+
+    async fn prove_node_by_fixed_chains(
+        &mut self,
+        options: &Options,
+        search: &mut SearchResult,
+    ) -> Result<(), NodeFault> {
+        let mut added = render::all_fixed_chains(options);
+        if let Some(applied) = self.kernel.record_mut() {
+            added.retain(|chain| applied.add_due_fixed_chain(*chain));
+        }
+        let proof = self.try_as_rendered(&[], options, search).await;
+        // The same rules were written again, or nothing.
+        if let Some(applied) = self.kernel.record_mut() {
+            for chain in added {
+                applied.remove_due_fixed_chain(chain);
+            }
+        }
+        proof?.or_node_fault()
+    }
+
+    /// Marks all chains of a Service as damaged, or takes the marks back.
+    fn set_damaged(&mut self, name: &ServiceName, is_damaged: bool) {
+        if let Some(applied) = self.kernel.record_mut() {
+            applied.set_damaged(name, is_damaged);
+        }
     }
 }
 

@@ -97,6 +97,7 @@ impl Play {
         let names: Vec<_> = dirty.cloned().collect();
         let shape = PartialRestore::ChangedChains;
         let payload = partial_payload(applied, &self.tracker, names.iter(), &self.options, shape);
+        applied.written(payload.rendered);
         String::from_utf8(payload.text).unwrap()
     }
 

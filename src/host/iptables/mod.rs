@@ -30,7 +30,7 @@ pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange, Touched
 pub use interface::{Iptables, ListedChains};
 pub(crate) use lock::UnsharedLock;
 pub use outcome::{CounterError, RestoreError, Restored, RunError};
-pub(crate) use payload::{Excerpt, after_tables, excerpt, is_untouched};
+pub(crate) use payload::{Excerpt, excerpt, is_untouched};
 pub(crate) use payload_log::{KeepApplied, PayloadHooks, PayloadLog};
 pub(crate) use process::ProgramExit;
 #[cfg(test)]

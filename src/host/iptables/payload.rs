@@ -196,19 +196,6 @@ impl fmt::Display for Excerpt {
     }
 }
 
-/// Returns the part of a payload after this many tables.
-pub(crate) fn after_tables(text: &[u8], tables: usize) -> &[u8] {
-    let (mut end, mut ended) = (0, 0);
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if ended == tables {
-            break;
-        }
-        end += line.len();
-        ended += usize::from(line == COMMIT);
-    }
-    text.get(end..).unwrap_or_default()
-}
-
 /// Reports whether a payload that failed has changed nothing in the kernel: each table is applied
 /// whole or not at all, one after the other, and none ended before the rejected line. After a
 /// program was killed this is unknown.
@@ -347,14 +334,6 @@ mod tests {
     }
 
     const TEXT: &[u8] = b"*filter\n-A X\nCOMMIT\n*nat\n-A COMMIT\nCOMMIT\n*mangle\nCOMMIT\n";
-
-    #[test]
-    fn text_after_the_committed_tables_is_kept() {
-        let kept = [0, 1, 2, 3, 9].map(|tables| after_tables(TEXT, tables).len());
-        let last = "*mangle\nCOMMIT\n".len();
-        assert_eq!(kept, [TEXT.len(), TEXT.len() - 20, last, 0, 0]);
-        assert!(after_tables(TEXT, 1).starts_with(b"*nat\n"));
-    }
 
     #[test]
     fn a_payload_rejected_in_its_first_table_changed_nothing() {

@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::live::{LiveChains, LiveRules};
+use super::state::{AppliedState, FixedChain};
 use crate::render::fixed_chains;
 use crate::render::options::Options;
 use crate::render::service::{write_chain_declarations, write_line};
@@ -135,10 +136,41 @@ pub(super) fn check_shared_chains(rules: &LiveRules, options: &Options) -> Resul
     Ok(())
 }
 
+/// Returns the fixed chains that the proxy fills.
+pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<FixedChain> {
+    let tables = Table::ALL.into_iter();
+    let chains = tables.flat_map(|table| {
+        let names = fixed_chain_names(table, options).iter();
+        names.map(move |chain| (table, *chain))
+    });
+    chains.collect()
+}
+
+/// Makes the next partial payload write all guarded chains, if one of those that were read is
+/// damaged. `KUBE-FIREWALL` stays as it is if the proxy has no rule in it.
+pub(crate) fn note_guarded_damage(
+    applied: &mut AppliedState,
+    read: &LiveRules,
+    live: &LiveChains,
+    options: &Options,
+) {
+    if check_shared_chains(read, options).is_ok() {
+        return;
+    }
+    let canaries = Table::ALL.map(|table| (table, KUBE_PROXY_CANARY));
+    let firewall = (!live.has_kube_firewall).then_some((Table::Filter, KUBE_FIREWALL));
+    let chains = all_fixed_chains(options).into_iter().chain(canaries);
+    for chain in chains.chain(firewall) {
+        applied.add_due_fixed_chain(chain);
+    }
+    let missing = JUMPS.iter().filter(|jump| !live.has(jump));
+    applied.set_due_jumps(&Table::ALL.into(), &missing.collect::<Vec<_>>());
+}
+
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
 /// their chains, and changes nothing else.
 pub(crate) fn repair_payload(
-    chains: &BTreeSet<(Table, &'static str)>,
+    chains: &BTreeSet<FixedChain>,
     jumps: &[&'static Jump],
     options: &Options,
 ) -> Vec<u8> {

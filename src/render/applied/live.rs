@@ -122,6 +122,11 @@ impl LiveChains {
         unused.map(|(_, name)| name.clone()).collect()
     }
 
+    /// Returns the Service chains whose names [`ServiceChain`] cannot represent.
+    pub(super) fn unparsed_chains(&self) -> impl Iterator<Item = &str> {
+        self.unparsed_chains.iter().map(|name| &**name)
+    }
+
     /// Reports whether a stale chain can be deleted: no third-party rule references it. A full
     /// restore empties the others.
     ///
@@ -135,11 +140,6 @@ impl LiveChains {
     /// missing.
     pub(crate) fn is_read(&self, table: Table) -> bool {
         self.read.contains(&table)
-    }
-
-    /// Reports whether nat is known to have this chain.
-    pub(super) fn has_service_chain(&self, chain: ServiceChain) -> bool {
-        self.service_chains.contains(&chain)
     }
 
     /// Reports whether nat was read and has no Service chain.
@@ -192,7 +192,7 @@ impl LiveChains {
         }
     }
 
-    fn has(&self, jump: &Jump) -> bool {
+    pub(super) fn has(&self, jump: &Jump) -> bool {
         if self.known_jumps.contains(&jump) {
             return true;
         }
@@ -226,9 +226,6 @@ pub struct LiveRules {
     shared_and_kubelet_chains: Vec<(Table, Box<str>)>,
     /// Service chain that is being read.
     open: Option<(ServiceChain, RulesHasher)>,
-    /// There is a Service chain whose name [`ServiceChain`] cannot represent. Adoption is then
-    /// declined; `DeclineReason::UnparsedChain` says why.
-    pub(super) has_unparsed_chain: bool,
 }
 
 /// Dispatch chain or tree chain in the kernel.
@@ -363,9 +360,8 @@ impl LiveRules {
 
     fn read_chain(&mut self, table: Table, name: &str) {
         if table == Table::Nat && is_service_chain(name) && tree_of(table, name).is_none() {
-            match ServiceChain::parse(name) {
-                Some(chain) => drop(self.chains.insert(chain, RulesHasher::default().finish())),
-                None => self.has_unparsed_chain = true,
+            if let Some(chain) = ServiceChain::parse(name) {
+                self.chains.insert(chain, RulesHasher::default().finish());
             }
             return;
         }

@@ -5,9 +5,11 @@ mod live;
 mod observe;
 mod state;
 
-pub(crate) use guard::{GuardedChainState, localnet_drop_rule, repair_payload};
+pub(crate) use guard::{
+    GuardedChainState, all_fixed_chains, localnet_drop_rule, note_guarded_damage, repair_payload,
+};
 pub use guard::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
-pub(crate) use observe::{DeclineReason, adopt, services_without_chains, unlike_rendered};
-pub(crate) use state::AppliedService;
+pub(crate) use observe::{DeclineReason, adopt, check_adoption, unlike_rendered};
+pub(crate) use state::{AppliedService, FixedChain, RenderedChains};
 pub use state::{AppliedState, PayloadStats, RuleCounts};

@@ -25,7 +25,7 @@ use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
 use crate::render::service::{self, DispatchRule, ServiceRules};
-use crate::rules::Table;
+use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 
 /// Percentage of the recorded Service chains that the kernel must hold. With fewer, a full restore
@@ -82,6 +82,7 @@ impl AppliedState {
                 if recorded.observe(read.service_chain(recorded.chain)) {
                     let chain = DifferingChain::of_no_service(Table::Nat, &recorded.chain.name());
                     let service = Some(name.clone());
+                    self.due.insert(name.clone());
                     differing.push(DifferingChain { service, ..chain });
                 }
             }
@@ -102,17 +103,33 @@ impl AppliedState {
             }
         }
         if read.is_of_tables() {
-            self.unused_tree_chains.clear();
+            self.unused_chains.clear();
         }
         for (table, name, _) in read.tree_chains() {
             if !self.has_tree_chain(table, name) && live.can_delete(name) {
-                self.unused_tree_chains.insert((table, name.into()));
+                self.unused_chains.insert((table, name.into()));
                 add(table, name);
             }
         }
+        for name in live.unparsed_chains().filter(|name| live.can_delete(name)) {
+            self.unused_chains.insert((Table::Nat, name.into()));
+            add(Table::Nat, name);
+        }
         if read.is_of_tables() {
-            let mut stale = self.unrecorded_chains(read);
-            stale.retain(|chain| live.can_delete(&chain.name()));
+            let unrecorded = self.unrecorded_chains(read);
+            let (stale, referenced): (BTreeSet<_>, BTreeSet<_>) = unrecorded
+                .into_iter()
+                .partition(|chain| live.can_delete(&chain.name()));
+            let is_filled = |chain: &ServiceChain| {
+                let empty = RulesDigest::of_lines("");
+                !read
+                    .service_chain(*chain)
+                    .is_some_and(|rules| rules.is_same(empty))
+            };
+            self.referenced_chains = referenced.into_iter().filter(is_filled).collect();
+            for chain in &self.referenced_chains {
+                add(Table::Nat, &chain.name());
+            }
             for chain in &stale {
                 add(Table::Nat, &chain.name());
             }
@@ -126,6 +143,11 @@ impl AppliedState {
         let recorded: HashSet<ServiceChain> = self.chains().collect();
         let chains = read.service_chains();
         chains.filter(|chain| !recorded.contains(chain)).collect()
+    }
+
+    /// Leaves the due entry jumps that the kernel has by now as they are.
+    pub(crate) fn retain_due_jumps(&mut self, live: &LiveChains) {
+        self.jumps_due.retain(|jump| !live.has(jump));
     }
 
     /// Reports whether most of the recorded Service chains are damaged.
@@ -164,7 +186,7 @@ impl AppliedState {
             let rule_count = self.dispatch_rule_count(dispatch);
             let thresholds = options.tree_thresholds;
             match thresholds.form(dispatch, rule_count, read.form(dispatch)) {
-                DispatchForm::Flat => drop(self.render_and_record_flat_chain(dispatch)),
+                DispatchForm::Flat => drop(self.record_flat_chain(dispatch)),
                 DispatchForm::Tree => {
                     let chains = read
                         .tree_chains()
@@ -187,8 +209,8 @@ impl DifferingChain {
     }
 }
 
-/// Reason for which [`adopt`] does not take the live rules as the applied state, so that a full
-/// restore has to write all rules. It is about the rules in the kernel; a
+/// Reason for which the first sync does not take the live rules as the applied state, so that a
+/// full restore has to write all rules. It is about the rules in the kernel; a
 /// [`RerenderReason`](crate::render::RerenderReason) is about a change of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeclineReason {
@@ -197,10 +219,7 @@ pub enum DeclineReason {
     /// A dispatch chain, fixed chain, canary or entry jump is missing from this table, or a fixed
     /// chain holds other rules. A node without rules is such a case.
     DispatchOrFixedChains(Table),
-    /// There is a Service chain whose name [`ServiceChain`] cannot represent. The applied state
-    /// cannot record it, so no partial payload could delete it; a full restore does.
-    UnparsedChain,
-    /// A third-party rule references a stale chain.
+    /// A third-party rule references a chain of an old release.
     Referenced,
     /// Most Service chains differ, so that most rules would be written anyway.
     Different,
@@ -215,33 +234,26 @@ impl DeclineReason {
                 "a KUBE- chain shared by all Services, or a jump from a built-in chain, is \
                  missing or differs"
             }
-            Self::UnparsedChain => {
-                "nat has chains named like Service chains, of a kind that only old releases write \
-                 (such as KUBE-XLB-) or with a malformed name"
+            Self::Referenced => {
+                "third-party rules jump to chains of old releases, such as KUBE-XLB-"
             }
-            Self::Referenced => "third-party rules jump to stale Service chains",
             Self::Different => "most rules differ",
         }
     }
 }
 
-/// Compares the rules in the kernel with those of `services`, of which none is known to be applied.
-/// Returns the rules in the kernel as if they had been restored, and the Services of which some
-/// chains are missing or damaged, or some dispatch rules are missing.
+/// Makes the record of a kernel of which nothing was known: the rules of `services` as rendered, as
+/// far as the kernel has them. The Services of which it lacks some are due; they are returned.
 pub(crate) fn adopt(
     read: &LiveRules,
     live: &LiveChains,
     services: &dyn Services,
     options: &Options,
-) -> Result<(AppliedState, BTreeSet<ServiceName>), DeclineReason> {
-    check_shared_chains(read, options).map_err(DeclineReason::DispatchOrFixedChains)?;
-    if read.has_unparsed_chain {
-        return Err(DeclineReason::UnparsedChain);
-    }
+) -> (AppliedState, BTreeSet<ServiceName>) {
     let fixed_rule_counts = fixed_chains::rule_counts(options);
     let jumps = fixed_chains::node_ports_jumps(options);
     let mut applied = AppliedState::without_services(fixed_rule_counts, jumps);
-    applied.is_nat_printable = true;
+    applied.is_nat_printable = live.is_read(Table::Nat);
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))
@@ -265,16 +277,28 @@ pub(crate) fn adopt(
         applied.insert(name, service);
     }
     applied.adopt_dispatch_chains(read, options);
-    let mut unrecorded = applied.unrecorded_chains(read).into_iter();
-    if unrecorded.any(|chain| !live.can_delete(&chain.name())) {
+    applied.observe(read, live);
+    applied.due.extend(incomplete);
+    let due = applied.due.clone();
+    (applied, due)
+}
+
+/// Returns the reason for which a full restore has to write all rules instead of what differs from
+/// the record that [`adopt`] made.
+pub(crate) fn check_adoption(
+    applied: &AppliedState,
+    read: &LiveRules,
+    live: &LiveChains,
+    options: &Options,
+) -> Result<(), DeclineReason> {
+    check_shared_chains(read, options).map_err(DeclineReason::DispatchOrFixedChains)?;
+    if live.unparsed_chains().any(|name| !live.can_delete(name)) {
         return Err(DeclineReason::Referenced);
     }
-    let differing = applied.observe(read, live);
     if applied.is_mostly_damaged() {
         return Err(DeclineReason::Different);
     }
-    incomplete.extend(differing.into_iter().filter_map(|chain| chain.service));
-    Ok((applied, incomplete))
+    Ok(())
 }
 
 /// Renders all Services anew and compares them with the record; returns those that differ, except
@@ -302,27 +326,4 @@ pub(crate) fn unlike_rendered(
     let is_gone = |name: &&ServiceName| services.get(name).is_none() && !due.contains(*name);
     unlike.extend(applied.services.keys().filter(is_gone).cloned());
     unlike
-}
-
-/// Returns the Services that have no chain in the kernel; none if nat was not read.
-pub(crate) fn services_without_chains(
-    live: &LiveChains,
-    services: &dyn Services,
-    options: &Options,
-) -> Vec<ServiceName> {
-    if !live.is_read(Table::Nat) {
-        return Vec::new();
-    }
-    let mut rules = ServiceRules::default();
-    let mut all = Vec::new();
-    for (name, state) in services.all() {
-        service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
-        if !rules
-            .chains()
-            .any(|rendered| live.has_service_chain(rendered.chain))
-        {
-            all.push(name.clone());
-        }
-    }
-    all
 }

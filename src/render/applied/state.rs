@@ -1,8 +1,8 @@
-//! Rules that the last successful restores left in the kernel: a digest of every chain, and the
-//! text of every dispatch rule.
+//! Record of the rules of the proxy in the kernel, and the desired rules of its dispatch chains.
 //!
-//! A partial payload is the difference between this and the rules rendered from the
-//! [`tracker`](crate::tracker).
+//! The record has a digest of every chain. It changes when rules were written or read. Dispatch
+//! rules are kept as they are desired, because a dispatch chain has the rules of all Services, and
+//! only some Services are rendered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
@@ -11,41 +11,47 @@ use crate::model::ServiceName;
 use crate::render::recorded_chain::RecordedChain;
 use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
 use crate::render::tree::{
-    DispatchTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
+    DispatchTree, RenderedTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
+use crate::ruleset::{DispatchChain, DispatchForm, Jump, ServiceChain, tree_of};
 
 /// Rules of the proxy in the kernel, as far as restores and comparisons have shown.
 ///
-/// # After a restore
+/// A [payload](super::super::partial_payload) is rendered from it. After the restore, the caller
+/// notes the result:
 ///
-/// [`partial_payload`](super::super::partial_payload) updates the state while it renders, before
-/// the restore:
-///
-/// - The restore succeeds: the state describes the kernel.
-/// - The restore fails, and the kernel rejected the payload before any change: the caller reverts
-///   the state with [`Self::revert_to`], to a copy that [`Self::snapshot`] made before rendering.
-/// - The restore ended before a table, for example because another program held the lock: the
-///   tables before it are applied. The caller keeps the state, and restores the text of the others
-///   before the next payload.
-/// - The restore fails otherwise: the rules in the kernel are unknown. The caller drops the state,
-///   and the next restore is full.
+/// - It succeeded: [`Self::written`].
+/// - It failed, and the kernel has none of it: nothing is to be noted. The Services of the payload
+///   stay [due](Self::due).
+/// - It failed otherwise: [`Self::maybe_written`].
 #[derive(Debug, Default)]
 pub struct AppliedState {
     pub(super) services: BTreeMap<ServiceName, AppliedService>,
     /// Flat dispatch chains. One that is not among them is written by the next partial payload.
     pub(super) flat: BTreeMap<DispatchChain, RecordedChain>,
+    /// Flat dispatch chains whose desired rules changed since they were written.
+    changed: BTreeSet<DispatchChain>,
     /// Dispatch chains that are trees.
     pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,
     /// Jumps to `KUBE-NODEPORTS`, the last rules of `KUBE-SERVICES`, as lines with `-A CHAIN`.
     node_ports_jumps: String,
-    /// Service chains that a comparison found in the kernel, and that no Service has. A partial
-    /// payload deletes them as soon as no chain is damaged: damaged ones may jump to them.
+    /// Service chains in the kernel that no Service has, or that may be there. A partial payload
+    /// deletes them as soon as no chain is damaged: damaged ones may jump to them.
     pub(super) stale_chains: BTreeSet<ServiceChain>,
-    /// Tree chains in the kernel that no rule of the proxy references; the next partial payload
-    /// deletes them.
-    pub(super) unused_tree_chains: BTreeSet<(Table, Box<str>)>,
+    /// Stale Service chains that third-party rules reference; the next partial payload empties
+    /// them.
+    pub(super) referenced_chains: BTreeSet<ServiceChain>,
+    /// Tree chains in the kernel that no rule of the proxy references, and Service chains of old
+    /// releases; the next partial payload deletes them.
+    pub(super) unused_chains: BTreeSet<(Table, Box<str>)>,
+    /// Services that the next partial payload has to render: some of their chains are damaged, or
+    /// their desired dispatch rules were not written.
+    pub(super) due: BTreeSet<ServiceName>,
+    /// Fixed chains that the next partial payload writes.
+    fixed_chains_due: BTreeSet<FixedChain>,
+    /// Missing entry jumps that the next partial payload inserts.
+    pub(super) jumps_due: Vec<&'static Jump>,
     /// Numbers of rules in the fixed chains.
     fixed_rule_counts: RuleCounts,
     /// Number of rules in all Service chains.
@@ -58,24 +64,31 @@ pub struct AppliedState {
     pub(crate) is_nat_printable: bool,
 }
 
-/// Copy of all that rendering a partial payload for some Services changes in the applied state, to
-/// [revert](AppliedState::revert_to) to if the restore changed nothing.
-#[derive(Debug)]
-pub struct AppliedSnapshot {
-    services: Vec<(ServiceName, AppliedService)>,
-    flat: BTreeMap<DispatchChain, RecordedChain>,
-    trees: BTreeMap<DispatchChain, DispatchTree>,
-    node_ports_jumps: String,
-    stale_chains: BTreeSet<ServiceChain>,
-    unused_tree_chains: BTreeSet<(Table, Box<str>)>,
+/// Table and name of a fixed chain.
+pub(crate) type FixedChain = (Table, &'static str);
+
+/// Record of the chains of a partial payload after it was written.
+#[derive(Debug, Default)]
+pub struct RenderedChains {
+    /// Chains of the rendered Services.
+    pub(crate) services: Vec<(ServiceName, AppliedService)>,
+    /// Flat dispatch chains.
+    pub(crate) flat: Vec<(DispatchChain, RecordedChain)>,
+    pub(crate) trees: Vec<(DispatchChain, RenderedTree)>,
+    /// Stale Service chains that the payload deletes.
+    pub(crate) stale: BTreeSet<ServiceChain>,
+    /// Unused chains that it deletes.
+    pub(crate) unused: BTreeSet<(Table, Box<str>)>,
 }
 
-/// Rules of one Service in the kernel.
+/// Rules of one Service.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AppliedService {
-    /// Sorted by chain.
+    /// Its chains in the kernel, sorted.
     pub(crate) chains: Box<[RecordedChain<ServiceChain>]>,
+    /// Desired dispatch rules.
     pub(crate) dispatch: Box<[DispatchRule]>,
+    /// Sums over the ports that are in the kernel.
     pub(super) totals: ServiceTotals,
 }
 
@@ -147,18 +160,27 @@ impl AppliedState {
         count.copied().unwrap_or_default()
     }
 
-    /// Reports whether a partial payload has to write a flat dispatch chain: its rules changed, or
-    /// the kernel holds others.
-    pub(crate) fn is_flat_chain_due(&self, dispatch: DispatchChain) -> bool {
+    /// Returns the desired rules of a flat dispatch chain, and its record with these, if it may
+    /// have to be written.
+    pub(crate) fn changed_flat_chain(
+        &self,
+        dispatch: DispatchChain,
+    ) -> Option<(String, RecordedChain)> {
         let recorded = self.flat.get(&dispatch);
-        recorded.is_none_or(RecordedChain::is_damaged)
+        if !self.changed.contains(&dispatch) && recorded.is_some_and(|chain| !chain.is_damaged()) {
+            return None;
+        }
+        let rules = self.flat_rules(dispatch);
+        let desired = RecordedChain::of_lines(&rules);
+        let is_same = recorded.is_some_and(|chain| chain.holds(desired.digest()));
+        (!is_same).then_some((rules, desired))
     }
 
-    /// Records that a flat dispatch chain holds all of its rules, and returns these, as lines with
-    /// `-A CHAIN`: those of Services, sorted by name, and last the jumps to `KUBE-NODEPORTS`.
+    /// Returns the desired rules of a flat dispatch chain, as lines with `-A CHAIN`: those of
+    /// Services, sorted by name, and last the jumps to `KUBE-NODEPORTS`.
     ///
     /// Differs from upstream: kube-proxy writes Services in random order.
-    pub(crate) fn render_and_record_flat_chain(&mut self, dispatch: DispatchChain) -> String {
+    pub(crate) fn flat_rules(&self, dispatch: DispatchChain) -> String {
         let mut lines = String::new();
         let services = self.services.values();
         let rules = services.flat_map(|service| &service.dispatch);
@@ -168,8 +190,54 @@ impl AppliedState {
         if dispatch == DispatchChain::NatServices {
             lines.push_str(&self.node_ports_jumps);
         }
-        self.flat.insert(dispatch, RecordedChain::of_lines(&lines));
         lines
+    }
+
+    /// Records that the kernel has a flat dispatch chain with its desired rules, and returns these.
+    pub(crate) fn record_flat_chain(&mut self, dispatch: DispatchChain) -> String {
+        let rules = self.flat_rules(dispatch);
+        self.flat.insert(dispatch, RecordedChain::of_lines(&rules));
+        rules
+    }
+
+    /// Returns the Services that the next partial payload has to render.
+    pub fn due(&self) -> impl Iterator<Item = &ServiceName> {
+        self.due.iter()
+    }
+
+    /// Makes the next partial payload render a Service.
+    pub fn add_due(&mut self, name: &ServiceName) {
+        self.due.insert(name.clone());
+    }
+
+    /// Leaves the chains of a Service as they are, damaged or not.
+    pub fn remove_due(&mut self, name: &ServiceName) {
+        self.due.remove(name);
+    }
+
+    /// Makes the next partial payload write a fixed chain. Returns whether it was not due before.
+    pub(crate) fn add_due_fixed_chain(&mut self, chain: FixedChain) -> bool {
+        self.fixed_chains_due.insert(chain)
+    }
+
+    /// Leaves a fixed chain as it is.
+    pub(crate) fn remove_due_fixed_chain(&mut self, chain: FixedChain) {
+        self.fixed_chains_due.remove(&chain);
+    }
+
+    /// Replaces the entry jumps that the next partial payload inserts, in these tables.
+    pub(crate) fn set_due_jumps(&mut self, tables: &BTreeSet<Table>, missing: &[&'static Jump]) {
+        self.jumps_due.retain(|jump| !tables.contains(&jump.table));
+        for jump in missing {
+            if !self.jumps_due.contains(jump) {
+                self.jumps_due.push(jump);
+            }
+        }
+    }
+
+    /// Returns the fixed chains and entry jumps that the next partial payload writes.
+    pub(crate) const fn guarded_due(&self) -> (&BTreeSet<FixedChain>, &Vec<&'static Jump>) {
+        (&self.fixed_chains_due, &self.jumps_due)
     }
 
     /// Replaces the jumps to `KUBE-NODEPORTS`, lines with `-A CHAIN`.
@@ -179,46 +247,97 @@ impl AppliedState {
         }
         match self.trees.get_mut(&DispatchChain::NatServices) {
             Some(tree) => tree.set_last_rules(&jumps),
-            None => drop(self.flat.remove(&DispatchChain::NatServices)),
+            None => drop(self.changed.insert(DispatchChain::NatServices)),
         }
         self.node_ports_jumps = jumps;
     }
 
-    /// Records the rendered rules of a Service; returns those it had before. The next partial
-    /// payload writes the flat dispatch chains whose rules change.
-    pub(crate) fn record(&mut self, name: &ServiceName, rules: &ServiceRules) -> AppliedService {
-        for rendered in rules.chains() {
-            self.stale_chains.remove(&rendered.chain);
-        }
-        self.insert(name, AppliedService::rendered(rules))
+    /// Records the rendered rules of a Service as written.
+    pub(crate) fn record(&mut self, name: &ServiceName, rules: &ServiceRules) {
+        self.insert(name, AppliedService::rendered(rules));
     }
 
-    /// Copies all that a partial payload for these Services changes.
-    pub fn snapshot(&self, names: &[ServiceName]) -> AppliedSnapshot {
-        let service = |name: &ServiceName| self.services.get(name).cloned().unwrap_or_default();
-        AppliedSnapshot {
-            services: names
-                .iter()
-                .map(|name| (name.clone(), service(name)))
-                .collect(),
-            flat: self.flat.clone(),
-            trees: self.trees.clone(),
-            node_ports_jumps: self.node_ports_jumps.clone(),
-            stale_chains: self.stale_chains.clone(),
-            unused_tree_chains: self.unused_tree_chains.clone(),
-        }
+    /// Returns the chains of a Service in the kernel, and its desired dispatch rules.
+    pub(crate) fn service(&self, name: &ServiceName) -> Option<&AppliedService> {
+        self.services.get(name)
     }
 
-    /// Reverts the state to the copy, after a restore that changed nothing in the kernel.
-    pub fn revert_to(&mut self, snapshot: AppliedSnapshot) {
-        for (name, service) in snapshot.services {
+    /// Records that a partial payload was written.
+    pub fn written(&mut self, rendered: RenderedChains) {
+        for (name, service) in rendered.services {
+            for recorded in &service.chains {
+                self.stale_chains.remove(&recorded.chain);
+            }
+            self.due.remove(&name);
             self.insert(&name, service);
         }
-        self.flat = snapshot.flat;
-        self.trees = snapshot.trees;
-        self.node_ports_jumps = snapshot.node_ports_jumps;
-        self.stale_chains = snapshot.stale_chains;
-        self.unused_tree_chains = snapshot.unused_tree_chains;
+        self.flat.extend(rendered.flat);
+        self.changed.clear();
+        for (dispatch, tree) in rendered.trees {
+            if let Some(recorded) = self.trees.get_mut(&dispatch) {
+                recorded.written(tree);
+            }
+        }
+        self.stale_chains
+            .retain(|chain| !rendered.stale.contains(chain));
+        self.referenced_chains.clear();
+        let mut unused = std::mem::take(&mut self.unused_chains);
+        unused.retain(|chain| !rendered.unused.contains(chain));
+        unused.retain(|(table, name)| !self.has_tree_chain(*table, name));
+        self.unused_chains = unused;
+        self.fixed_chains_due.clear();
+        self.jumps_due.clear();
+    }
+
+    /// Records that the kernel may have what a partial payload writes, or only a part of it: its
+    /// chains are damaged, and new ones are stale until they are written again.
+    pub fn maybe_written(&mut self, rendered: RenderedChains) {
+        for (name, rendered) in rendered.services {
+            self.due.insert(name.clone());
+            let Some(service) = self.services.get_mut(&name) else {
+                continue;
+            };
+            for recorded in &mut service.chains {
+                let after = rendered.chain(recorded.chain);
+                let is_same = after.is_some_and(|after| after.holds(recorded.digest()));
+                if !is_same {
+                    recorded.set_damaged(true);
+                }
+            }
+            let new = rendered.chains.iter().map(|recorded| recorded.chain);
+            let new = new.filter(|chain| service.chain(*chain).is_none());
+            self.stale_chains.extend(new);
+        }
+        for (dispatch, _) in rendered.flat {
+            if let Some(recorded) = self.flat.get_mut(&dispatch) {
+                recorded.set_damaged(true);
+            }
+        }
+        for (dispatch, rendered) in rendered.trees {
+            if let Some(tree) = self.trees.get_mut(&dispatch) {
+                let new = rendered.chain_names().filter(|name| !tree.has(name));
+                let new = new.map(|name| (dispatch.table(), name.into()));
+                self.unused_chains.extend(new);
+                tree.maybe_written(&rendered);
+            }
+        }
+    }
+
+    /// Replaces the desired dispatch rules of a Service. It is due until they are written.
+    pub(crate) fn set_dispatch(&mut self, name: &ServiceName, dispatch: &[DispatchRule]) {
+        self.due.insert(name.clone());
+        let before = self.services.get(name);
+        if before.map_or(&[][..], |before| &before.dispatch) != dispatch {
+            let before = before.cloned().unwrap_or_default();
+            let dispatch = dispatch.into();
+            self.insert(name, AppliedService { dispatch, ..before });
+        }
+    }
+
+    /// Makes the dispatch rules of a Service those that it had `before` again. It is not due then.
+    pub(crate) fn take_back(&mut self, name: &ServiceName, before: &AppliedService) {
+        self.set_dispatch(name, &before.dispatch);
+        self.due.remove(name);
     }
 
     /// Reports whether these are the recorded rules of a Service.
@@ -233,8 +352,8 @@ impl AppliedState {
                 .eq(dispatch.map(|rule| (rule.chain, &*rule.text)))
     }
 
-    /// Records the rules of a Service; returns those it had before.
-    pub(super) fn insert(&mut self, name: &ServiceName, service: AppliedService) -> AppliedService {
+    /// Replaces the rules of a Service.
+    pub(super) fn insert(&mut self, name: &ServiceName, service: AppliedService) {
         // Counted before it moves into the map, which returns the rules to subtract.
         self.count_rules(&service, |sum, count| *sum += count);
         self.totals += service.totals;
@@ -244,11 +363,12 @@ impl AppliedState {
             for tree in self.trees.values_mut() {
                 tree.replace(name, before, after);
             }
-            self.flat.retain(|dispatch, _| {
-                let of_chain = |rule: &&DispatchRule| rule.chain == *dispatch;
+            let changed = self.flat.keys().filter(|dispatch| {
+                let of_chain = |rule: &&DispatchRule| rule.chain == **dispatch;
                 let before = before.iter().filter(of_chain);
-                before.eq(after.iter().filter(of_chain))
+                before.ne(after.iter().filter(of_chain))
             });
+            self.changed.extend(changed);
         }
         let previous = if service.is_empty() {
             self.services.remove(name)
@@ -258,7 +378,6 @@ impl AppliedState {
         let previous = previous.unwrap_or_default();
         self.count_rules(&previous, |sum, count| *sum -= count);
         self.totals -= previous.totals;
-        previous
     }
 
     /// Updates the numbers of rules for the rules of a Service. `update` adds to a sum or
@@ -301,52 +420,81 @@ impl AppliedState {
         }
     }
 
-    /// Renders the chains of a tree that may differ from those in the kernel, and records them as
-    /// if they had been restored, so that the next call does not return them again. `None` if the
+    /// Renders the chains of a tree that may differ from those in the kernel; `None` if the
     /// dispatch chain is flat.
-    pub(crate) fn render_and_record_tree(
-        &mut self,
+    pub(crate) fn render_tree(
+        &self,
         dispatch: DispatchChain,
         extent: TreeExtent,
     ) -> Option<TreeChanges> {
-        let services = &self.services;
-        let tree = self.trees.get_mut(&dispatch)?;
-        Some(tree.render_and_record(extent, &|name, index| rule_text(services, name, index)))
+        let tree = self.trees.get(&dispatch)?;
+        Some(tree.render(extent, &|name, index| {
+            rule_text(&self.services, name, index)
+        }))
     }
 
-    /// Begins to render and record all chains of a tree one at a time, with
-    /// [`Self::next_tree_chain`]; `None` if the dispatch chain is flat.
-    pub(crate) fn begin_tree_update(&mut self, dispatch: DispatchChain) -> Option<TreeUpdate> {
-        let tree = self.trees.get_mut(&dispatch)?;
+    /// Begins to render all chains of a tree one at a time, with [`Self::next_tree_chain`]; `None`
+    /// if the dispatch chain is flat.
+    pub(crate) fn begin_tree_update(&self, dispatch: DispatchChain) -> Option<TreeUpdate> {
+        let tree = self.trees.get(&dispatch)?;
         Some(tree.begin_update(TreeExtent::AllChains))
     }
 
-    /// Renders and records the next chain that has to be written; `None` after the last one.
+    /// Renders the next chain that has to be written; `None` after the last one.
     pub(crate) fn next_tree_chain(
-        &mut self,
+        &self,
         dispatch: DispatchChain,
         update: &mut TreeUpdate,
     ) -> Option<WrittenChain> {
-        let services = &self.services;
-        let tree = self.trees.get_mut(&dispatch)?;
-        update.next(tree, &|name, index| rule_text(services, name, index))
+        let tree = self.trees.get(&dispatch)?;
+        update.next(tree, &|name, index| rule_text(&self.services, name, index))
     }
 
-    /// Returns the stale chains that the caller can delete, and records them as deleted.
-    pub(crate) fn take_stale_chains(&mut self) -> BTreeSet<ServiceChain> {
-        let mut chains = self.services.values().flat_map(|service| &service.chains);
-        if self.stale_chains.is_empty() || chains.any(RecordedChain::is_damaged) {
+    /// Records the chains of a tree as written.
+    pub(crate) fn end_tree_update(&mut self, dispatch: DispatchChain, update: TreeUpdate) {
+        if let Some(tree) = self.trees.get_mut(&dispatch) {
+            let rendered = update.finish(tree);
+            tree.written(rendered);
+        }
+    }
+
+    /// Returns the stale chains that a payload can delete after which these Services have no
+    /// damaged chains.
+    pub(crate) fn deletable_chains(&self, rendered: &RenderedChains) -> BTreeSet<ServiceChain> {
+        if self.stale_chains.is_empty() {
             return BTreeSet::new();
         }
-        std::mem::take(&mut self.stale_chains)
+        let is_rendered: BTreeSet<_> = rendered.services.iter().map(|(name, _)| name).collect();
+        let others = self.services.iter();
+        let mut others = others.filter(|(name, _)| !is_rendered.contains(name));
+        if others.any(|(_, service)| service.chains.iter().any(RecordedChain::is_damaged)) {
+            return BTreeSet::new();
+        }
+        let mut stale = self.stale_chains.clone();
+        let services = rendered.services.iter().map(|(_, service)| service);
+        for recorded in services.flat_map(|service| &service.chains) {
+            stale.remove(&recorded.chain);
+        }
+        stale
     }
 
-    /// Returns the tree chains of a table that the caller deletes, and records them as deleted.
-    pub(crate) fn take_unused_tree_chains(&mut self, table: Table) -> Vec<Box<str>> {
-        let all = std::mem::take(&mut self.unused_tree_chains);
-        let (unused, rest): (BTreeSet<_>, _) = all.into_iter().partition(|(of, _)| *of == table);
-        self.unused_tree_chains = rest;
-        unused.into_iter().map(|(_, name)| name).collect()
+    /// Returns the stale Service chains to empty: those that none of these Services has.
+    pub(crate) fn chains_to_empty(&self, rendered: &RenderedChains) -> Vec<ServiceChain> {
+        let services = rendered.services.iter().map(|(_, service)| service);
+        let is_desired = |chain: &&ServiceChain| {
+            services
+                .clone()
+                .any(|service| service.chain(**chain).is_some())
+        };
+        let chains = self.referenced_chains.iter();
+        chains.filter(|chain| !is_desired(chain)).copied().collect()
+    }
+
+    /// Returns the unused chains of a table.
+    pub(crate) fn unused_chains(&self, table: Table) -> Vec<Box<str>> {
+        let unused = self.unused_chains.iter();
+        let unused = unused.filter(|(of, _)| *of == table);
+        unused.map(|(_, name)| name.clone()).collect()
     }
 
     /// Returns all Service chains in the kernel, also those to be deleted.
@@ -358,8 +506,7 @@ impl AppliedState {
     pub(super) fn all_tree_chains(&self) -> BTreeSet<(Table, Box<str>)> {
         let used = self.tree_chains();
         let used = used.map(|(table, name)| (table, name.into()));
-        used.chain(self.unused_tree_chains.iter().cloned())
-            .collect()
+        used.chain(self.unused_chains.iter().cloned()).collect()
     }
 
     /// Returns the tree chains in use, with their tables.
@@ -407,12 +554,12 @@ impl AppliedState {
             .flat_map(|tree| tree.names().map(Box::from).collect::<Vec<_>>())
             .collect();
         let unused = names.into_iter().map(|name| (dispatch.table(), name));
-        self.unused_tree_chains.extend(unused);
+        self.unused_chains.extend(unused);
     }
 }
 
 impl AppliedService {
-    pub(super) fn rendered(rules: &ServiceRules) -> Self {
+    pub(crate) fn rendered(rules: &ServiceRules) -> Self {
         let mut chains: Vec<_> = rules.chains().map(RecordedChain::of_service).collect();
         chains.sort_unstable_by_key(|recorded| recorded.chain);
         Self {
@@ -420,6 +567,11 @@ impl AppliedService {
             dispatch: rules.to_dispatch_rules().collect(),
             totals: rules.totals(),
         }
+    }
+
+    /// Reports whether a chain is damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.chains.iter().any(RecordedChain::is_damaged)
     }
 
     /// Reports whether there is nothing to record: the Service has no rules and no endpoints.

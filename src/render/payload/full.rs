@@ -359,11 +359,12 @@ impl DispatchChains {
         applied: &mut AppliedState,
         stats: &mut PayloadStats,
     ) -> bool {
-        if let Some((dispatch, update)) = &mut self.tree {
-            let Some(chain) = applied.next_tree_chain(*dispatch, update) else {
-                self.tree = None;
+        if let Some((dispatch, mut update)) = self.tree.take() {
+            let Some(chain) = applied.next_tree_chain(dispatch, &mut update) else {
+                applied.end_tree_update(dispatch, update);
                 return true;
             };
+            self.tree = Some((dispatch, update));
             // The root is declared, and counted, with the fixed chains.
             if *chain.name == *dispatch.name() {
                 buf.extend_from_slice(chain.rules.as_bytes());
@@ -379,7 +380,7 @@ impl DispatchChains {
         let update = applied.begin_tree_update(dispatch);
         self.tree = update.map(|update| (dispatch, update));
         if self.tree.is_none() {
-            let rules = applied.render_and_record_flat_chain(dispatch);
+            let rules = applied.record_flat_chain(dispatch);
             buf.extend_from_slice(rules.as_bytes());
         }
         true

@@ -3,6 +3,8 @@
 //!
 //! # Order
 //!
+//! Damaged fixed chains, then the differences of filter and nat, then missing entry jumps.
+//!
 //! In nat: changed Service chains, each declaration before its rules; then changed dispatch chains,
 //! flat ones whole and trees chain by chain; then the stale chains, all emptied before the first is
 //! deleted. On nft the declarations of very many Service chains come first, and nat begins with
@@ -23,9 +25,12 @@ use std::ops::Range;
 
 use super::cost::{self, Declarations, NatSizes};
 use crate::model::{ServiceName, Services};
-use crate::render::applied::{AppliedService, AppliedState, PayloadStats};
+use crate::render::applied::{
+    AppliedService, AppliedState, PayloadStats, RenderedChains, repair_payload,
+};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
+use crate::render::recorded_chain::RecordedChain;
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
@@ -41,21 +46,23 @@ pub struct PartialPayload {
     pub text: Vec<u8>,
     /// Size of the payload.
     pub stats: PayloadStats,
+    /// Record of the rendered chains after the payload was written.
+    pub rendered: RenderedChains,
 }
 
-/// Renders the changes of the Services in `dirty`.
-///
-/// Updates `applied` in advance, as if the payload had been restored already. [`AppliedState`]
-/// describes what to do with it after the restore; to be able to revert it, call
-/// [`AppliedState::snapshot`] first.
+/// Renders the difference between the record and these Services, those that are
+/// [due](AppliedState::due) included. In `applied`, only the desired dispatch rules change; after
+/// the restore, the caller notes its result there.
 pub fn partial_payload<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,
-    dirty: impl Iterator<Item = &'n ServiceName> + Clone,
+    dirty: impl Iterator<Item = &'n ServiceName>,
     options: &Options,
     partial_restore: PartialRestore,
 ) -> PartialPayload {
-    let comments = comments_after(applied, services, dirty.clone(), options);
+    let mut names: BTreeSet<ServiceName> = dirty.cloned().collect();
+    names.extend(applied.due().cloned());
+    let comments = comments_after(applied, services, names.iter(), options);
     let nat_rule_count = applied.rule_counts().nat;
     let mut payload = PayloadWriter {
         options,
@@ -63,15 +70,15 @@ pub fn partial_payload<'n>(
         nat_rule_count,
         chains: ChainChanges::default(),
         stats: PayloadStats::default(),
+        rendered: RenderedChains::default(),
     };
     let mut rules = ServiceRules::default();
-    for name in dirty {
-        match services.get(name) {
-            Some(state) => service::render(&mut rules, name, state, options, comments),
+    for name in names {
+        match services.get(&name) {
+            Some(state) => service::render(&mut rules, &name, state, options, comments),
             None => rules.clear(),
         }
-        let before = applied.record(name, &rules);
-        payload.add(&before, &rules);
+        payload.add(applied, name, &rules);
     }
     for table in [Table::Filter, Table::Nat] {
         applied.reshape(table, options.tree_thresholds);
@@ -120,11 +127,14 @@ struct PayloadWriter<'a> {
     nat_rule_count: u64,
     chains: ChainChanges,
     stats: PayloadStats,
+    rendered: RenderedChains,
 }
 
 impl PayloadWriter<'_> {
-    /// Adds the difference between the applied and the rendered chains of a Service.
-    fn add(&mut self, before: &AppliedService, rules: &ServiceRules) {
+    /// Adds the difference between the recorded and the rendered chains of a Service.
+    fn add(&mut self, applied: &mut AppliedState, name: ServiceName, rules: &ServiceRules) {
+        let none = AppliedService::default();
+        let before = applied.service(&name).unwrap_or(&none);
         for rendered in rules.chains() {
             if before.holds(rendered) && self.partial_restore != PartialRestore::Kep3453 {
                 continue;
@@ -137,14 +147,21 @@ impl PayloadWriter<'_> {
         let recorded = before.chains.iter().map(|recorded| recorded.chain);
         let is_stale = |chain: &ServiceChain| !desired.contains(chain);
         self.chains.deleted.extend(recorded.filter(is_stale));
+        let service = AppliedService::rendered(rules);
+        applied.set_dispatch(&name, &service.dispatch);
+        self.rendered.services.push((name, service));
     }
 
-    /// Writes the payload. `applied` has the rendered Services already; the dispatch chains are
-    /// rendered and recorded here.
-    fn write(mut self, applied: &mut AppliedState) -> PartialPayload {
-        self.chains.deleted.extend(applied.take_stale_chains());
+    /// Writes the payload. `applied` has the desired dispatch rules already.
+    fn write(mut self, applied: &AppliedState) -> PartialPayload {
+        self.rendered.stale = applied.deletable_chains(&self.rendered);
+        self.chains.deleted.extend(&self.rendered.stale);
+        for chain in applied.chains_to_empty(&self.rendered) {
+            self.chains.fill(chain, b"");
+        }
         self.stats.chains = self.chains.len() as u64;
-        let mut text = Vec::new();
+        let (fixed_chains, jumps) = applied.guarded_due();
+        let mut text = repair_payload(fixed_chains, &[], self.options);
         for table in [Table::Filter, Table::Nat] {
             let chains_before = self.stats.chains;
             let mut body = self.write_table(table, applied);
@@ -159,18 +176,22 @@ impl PayloadWriter<'_> {
                 write_line(&mut text, &["COMMIT"]);
             }
         }
+        // Last, because the chains that they jump to may be missing.
+        text.extend(repair_payload(&BTreeSet::new(), jumps, self.options));
         self.stats.bytes = text.len() as u64;
         PartialPayload {
             text,
             stats: self.stats,
+            rendered: self.rendered,
         }
     }
 
-    fn write_table(&mut self, table: Table, applied: &mut AppliedState) -> Vec<u8> {
+    fn write_table(&mut self, table: Table, applied: &AppliedState) -> Vec<u8> {
         let mut body = Vec::new();
         let backend = self.options.backend;
         let declarations = cost::partial_declarations(backend, self.chains.len());
-        let mut unused = applied.take_unused_tree_chains(table);
+        let mut unused = applied.unused_chains(table);
+        let mut used = BTreeSet::new();
         if self.partial_restore == PartialRestore::Kep3453 {
             self.reset_shared_chains(&mut body, table);
         }
@@ -184,16 +205,20 @@ impl PayloadWriter<'_> {
         };
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
-            match applied.render_and_record_tree(dispatch, tree_extent) {
+            match applied.render_tree(dispatch, tree_extent) {
                 Some(tree) => {
                     self.write_tree(&mut body, dispatch, &tree);
-                    unused.extend(tree.deleted);
+                    unused.extend(tree.rendered.deleted.iter().cloned());
+                    used.extend(tree.rendered.chain_names().map(Box::<str>::from));
+                    self.rendered.trees.push((dispatch, tree.rendered));
                 }
                 None => self.write_flat_chain(&mut body, dispatch, applied),
             }
         }
-        // A tree that was made just now may have a chain that was unused before.
-        unused.retain(|name| !applied.has_tree_chain(table, name));
+        // A tree that is made just now may have a chain that was unused before.
+        unused.retain(|name| !used.contains(name));
+        let deleted = unused.iter().map(|name| (table, name.clone()));
+        self.rendered.unused.extend(deleted);
         // All are emptied before the first chain is deleted: they jump to chains of Services.
         for name in &unused {
             write_chain_declarations(&mut body, &[name]);
@@ -224,17 +249,22 @@ impl PayloadWriter<'_> {
         &mut self,
         buf: &mut Vec<u8>,
         dispatch: DispatchChain,
-        applied: &mut AppliedState,
+        applied: &AppliedState,
     ) {
-        if self.partial_restore != PartialRestore::Kep3453 {
-            if !applied.is_flat_chain_due(dispatch) {
+        let (rules, recorded) = if self.partial_restore == PartialRestore::Kep3453 {
+            let rules = applied.flat_rules(dispatch);
+            let recorded = RecordedChain::of_lines(&rules);
+            (rules, recorded)
+        } else {
+            let Some(changed) = applied.changed_flat_chain(dispatch) else {
                 return;
-            }
+            };
             write_chain_declarations(buf, &[dispatch.name()]);
-        }
-        let rules = applied.render_and_record_flat_chain(dispatch);
+            changed
+        };
+        self.rendered.flat.push((dispatch, recorded));
         buf.extend_from_slice(rules.as_bytes());
-        let rule_count = rules.lines().count() as u64;
+        let rule_count = recorded.rule_count.into();
         self.stats.rules.add(dispatch.table(), rule_count);
         self.stats.chains += 1;
     }

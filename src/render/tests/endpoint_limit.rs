@@ -111,6 +111,7 @@ fn endpoints_in_two_slices_count_once_for_the_comments_of_a_partial_restore() {
         options.large_cluster_endpoints = threshold;
         let shape = PartialRestore::ChangedChains;
         let payload = partial_payload(applied, services, [&cart].into_iter(), &options, shape);
+        applied.written(payload.rendered);
         let text = String::from_utf8(payload.text).unwrap();
         let endpoints = text.lines().filter(|line| line.starts_with("-A KUBE-SEP-"));
         let comments: Vec<bool> = endpoints.map(|line| line.contains("--comment")).collect();

@@ -83,6 +83,7 @@ fn many_changed_tree_chains_are_listed_first() {
     let mut render = |all: &BTreeMap<ServiceName, ServiceState>| {
         let (known, shape) = (KnownServices(all.clone()), PartialRestore::ChangedChains);
         let payload = partial_payload(&mut applied, &known, all.keys(), &options, shape);
+        applied.written(payload.rendered);
         String::from_utf8(payload.text).unwrap()
     };
     let begins_with_list = |text: &str| text.contains("*nat\n-S\n");

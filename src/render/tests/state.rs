@@ -1,4 +1,4 @@
-//! Reverting the applied state after a restore that changed nothing.
+//! What the record notes after restores that succeeded or failed.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::render::{
 use crate::rules::Table;
 
 #[test]
-fn damaged_chains_are_damaged_again_after_a_restore_that_changed_nothing() {
+fn a_damaged_chain_is_written_until_a_restore_has_succeeded() {
     let (services, options) = (
         KnownServices(BTreeMap::new()),
         Options::defaults(IpFamily::V4),
@@ -19,19 +19,23 @@ fn damaged_chains_are_damaged_again_after_a_restore_that_changed_nothing() {
     let render = |applied: &mut AppliedState| {
         let names = std::iter::empty();
         let partial_restore = PartialRestore::ChangedChains;
-        let payload = partial_payload(applied, &services, names, &options, partial_restore);
-        String::from_utf8(payload.text).unwrap()
+        partial_payload(applied, &services, names, &options, partial_restore)
     };
     // The dispatch chains, which are not recorded yet.
-    render(&mut applied);
-    assert_eq!(render(&mut applied), "");
+    let first = render(&mut applied);
+    applied.written(first.rendered);
+    assert_eq!(render(&mut applied).text, b"");
     let mut read = LiveRules::default();
     read.note_missing(Table::Nat, "KUBE-SERVICES");
     assert_eq!(applied.observe(&read, &LiveChains::default()).len(), 1);
-    let saved = applied.snapshot(&[]);
     let rejected = render(&mut applied);
-    assert!(rejected.contains(":KUBE-SERVICES - [0:0]"), "{rejected}");
-    applied.revert_to(saved);
-    assert_eq!(render(&mut applied), rejected);
-    assert_eq!(render(&mut applied), "");
+    let text = String::from_utf8(rejected.text).unwrap();
+    assert!(text.contains(":KUBE-SERVICES - [0:0]"), "{text}");
+    // A restore of which the kernel has nothing, and one of which it may have a part.
+    assert_eq!(render(&mut applied).text, text.as_bytes());
+    applied.maybe_written(rejected.rendered);
+    let again = render(&mut applied);
+    assert_eq!(again.text, text.as_bytes());
+    applied.written(again.rendered);
+    assert_eq!(render(&mut applied).text, b"");
 }

@@ -2,7 +2,7 @@
 //! its update.
 //!
 //! After a change the chains whose prefix includes a changed destination are rendered again, and
-//! those whose depth changed, one at a time, and each is recorded as if it had been restored. Of
+//! those whose depth changed, one at a time. They are recorded when they were written. Of
 //! one whose rules differ the new rules are inserted, if they are all that differs; otherwise it is
 //! written whole, as most have few rules. Each chain comes after those that it jumps to, and the
 //! root comes last: the kernel accepts a jump only if its target exists.
@@ -31,7 +31,7 @@ pub(crate) struct DispatchTree {
     last_rules: String,
     /// Names of the tree chains that the root jumps to.
     pub(super) root_targets: Box<[Box<str>]>,
-    /// Changes since the last rendering. The root is always rendered, so that changes which only
+    /// Changes since the tree was written. The root is always rendered, so that changes which only
     /// concern it are not noted.
     pub(super) pending: Pending,
 }
@@ -144,7 +144,34 @@ impl DispatchTree {
         self.pending = Pending::All;
         let mut update = self.begin_update(TreeExtent::ChangedChains);
         while update.next(self, text_of).is_some() {}
-        update.finish(self);
+        let desired = update.finish(self);
+        self.written(desired);
+    }
+
+    /// Records that the kernel has what an update has rendered.
+    pub(crate) fn written(&mut self, update: RenderedTree) {
+        let before = std::mem::replace(&mut self.root, update.root);
+        self.count(update.root, Some(before));
+        self.root_targets = update.root_targets;
+        for (name, chain) in update.chains {
+            let recorded = chain.recorded;
+            let before = self.chains.insert(name, chain);
+            self.count(recorded, before.map(|before| before.recorded));
+        }
+        for name in update.deleted {
+            if let Some(chain) = self.chains.remove(&name) {
+                self.rule_count -= u64::from(chain.recorded.rule_count);
+            }
+        }
+        self.pending = Pending::Destinations(BTreeSet::new());
+    }
+
+    /// Records that the kernel may have what an update has rendered, or only a part of it.
+    pub(crate) fn maybe_written(&mut self, update: &RenderedTree) {
+        let mut names: BTreeSet<&str> = update.chain_names().collect();
+        names.extend(update.deleted.iter().map(|name| &**name));
+        names.insert(self.dispatch.name());
+        self.observe(|name| names.contains(name).then_some(RulesDigest::UNKNOWN));
     }
 
     /// Compares the chains and the root with the rules that were read of the chain of a name. The
@@ -191,41 +218,39 @@ impl DispatchTree {
         }
     }
 
-    /// Begins an update. If it is not taken to its end, or if the restore fails, the caller puts
-    /// back a copy of the tree, or forgets it.
-    pub(crate) fn begin_update(&mut self, extent: TreeExtent) -> TreeUpdate {
-        let pending = std::mem::replace(&mut self.pending, Pending::Destinations(BTreeSet::new()));
+    /// Begins an update.
+    pub(crate) fn begin_update(&self, extent: TreeExtent) -> TreeUpdate {
         let parts = self.rules.of_root(&|prefix| self.kind_of(prefix));
         let root = OpenChain::new(self.dispatch.name(), None, parts);
         TreeUpdate {
             extent,
             pending: match extent {
                 TreeExtent::AllChains => Pending::All,
-                TreeExtent::ChangedRules | TreeExtent::ChangedChains => pending,
+                TreeExtent::ChangedRules | TreeExtent::ChangedChains => self.pending.clone(),
             },
             open: vec![root],
+            rendered: RenderedTree::default(),
             referenced: BTreeSet::new(),
             maybe_unreferenced: Vec::new(),
         }
     }
 
-    /// Renders and records all changes at once, so that the next call does not return them again.
-    pub(crate) fn render_and_record(
-        &mut self,
-        extent: TreeExtent,
-        text_of: TextOfRule<'_, '_>,
-    ) -> TreeChanges {
+    /// Renders all changes at once.
+    pub(crate) fn render(&self, extent: TreeExtent, text_of: TextOfRule<'_, '_>) -> TreeChanges {
         let mut update = self.begin_update(extent);
-        let mut changes = TreeChanges::default();
+        let (mut written, mut root) = (Vec::new(), None);
         while let Some(chain) = update.next(self, text_of) {
             if *chain.name == *self.dispatch.name() {
-                changes.root = Some(chain.rules);
+                root = Some(chain.rules);
             } else {
-                changes.written.push(chain);
+                written.push(chain);
             }
         }
-        changes.deleted = update.finish(self);
-        changes
+        TreeChanges {
+            written,
+            root,
+            rendered: update.finish(self),
+        }
     }
 }
 
@@ -266,8 +291,36 @@ pub(crate) struct TreeChanges {
     pub(crate) written: Vec<WrittenChain>,
     /// Rules of the root; `None` if they are in the kernel already.
     pub(crate) root: Option<String>,
-    /// Chains that no jump references anymore.
+    /// Record of the tree after they were written.
+    pub(crate) rendered: RenderedTree,
+}
+
+/// Result of an update: what the record of the tree becomes when it was written.
+#[derive(Debug, Clone)]
+pub(crate) struct RenderedTree {
+    root: RecordedChain,
+    root_targets: Box<[Box<str>]>,
+    chains: Vec<(Box<str>, RecordedTreeChain)>,
+    /// Chains that no jump references anymore, sorted.
     pub(crate) deleted: Vec<Box<str>>,
+}
+
+impl RenderedTree {
+    /// Returns the names of the rendered tree chains.
+    pub(crate) fn chain_names(&self) -> impl Iterator<Item = &str> {
+        self.chains.iter().map(|(name, _)| &**name)
+    }
+}
+
+impl Default for RenderedTree {
+    fn default() -> Self {
+        Self {
+            root: RecordedChain::unknown(),
+            root_targets: Box::default(),
+            chains: Vec::new(),
+            deleted: Vec::new(),
+        }
+    }
 }
 
 impl WrittenChain {
@@ -316,7 +369,7 @@ impl TreeChanges {
     /// Returns the number of written and deleted chains.
     pub(crate) fn chain_count(&self) -> u64 {
         let root = usize::from(self.root.is_some());
-        (self.written.len() + self.deleted.len() + root) as u64
+        (self.written.len() + self.rendered.deleted.len() + root) as u64
     }
 }
 
@@ -344,6 +397,7 @@ pub(crate) struct TreeUpdate {
     pending: Pending,
     /// Path from the root to the chain that is rendered next.
     open: Vec<OpenChain>,
+    rendered: RenderedTree,
     /// Targets of the rendered jumps.
     referenced: BTreeSet<Box<str>>,
     /// Targets that the rendered chains had before; some of them have no jump anymore.
@@ -368,7 +422,7 @@ impl TreeUpdate {
     /// Renders chains until one has to be written, and returns it; `None` after the last one.
     pub(crate) fn next(
         &mut self,
-        tree: &mut DispatchTree,
+        tree: &DispatchTree,
         text_of: TextOfRule<'_, '_>,
     ) -> Option<WrittenChain> {
         while let Some(mut open) = self.open.pop() {
@@ -424,22 +478,21 @@ impl TreeUpdate {
 
     fn record_root(
         &mut self,
-        tree: &mut DispatchTree,
+        tree: &DispatchTree,
         open: OpenChain,
         rules: String,
     ) -> Option<WrittenChain> {
-        let targets_before = std::mem::replace(&mut tree.root_targets, open.targets.into());
+        let targets_before = tree.root_targets.iter().cloned();
         self.maybe_unreferenced.extend(targets_before);
-        let recorded = RecordedChain::of_lines(&rules);
-        let before = std::mem::replace(&mut tree.root, recorded);
-        tree.count(recorded, Some(before));
-        self.is_written(Some(before), recorded)
+        self.rendered.root = RecordedChain::of_lines(&rules);
+        self.rendered.root_targets = open.targets.into();
+        self.is_written(Some(&tree.root), &self.rendered.root)
             .then(|| WrittenChain::whole(open.name, rules))
     }
 
     fn record_chain(
         &mut self,
-        tree: &mut DispatchTree,
+        tree: &DispatchTree,
         chain: TreeChain,
         mut open: OpenChain,
         rules: String,
@@ -451,22 +504,22 @@ impl TreeUpdate {
             recorded,
             targets: std::mem::take(&mut open.targets).into(),
         };
-        let before = tree.chains.insert(open.name.clone(), new);
-        let recorded_before = before.as_ref().map(|before| before.recorded);
-        tree.count(recorded, recorded_before);
-        let targets_before = before.into_iter().flat_map(|before| before.targets);
-        self.maybe_unreferenced.extend(targets_before);
-        if !self.is_written(recorded_before, recorded) {
+        self.rendered.chains.push((open.name.clone(), new));
+        let before = tree.chains.get(&open.name);
+        let targets_before = before.into_iter().flat_map(|before| &before.targets);
+        self.maybe_unreferenced.extend(targets_before.cloned());
+        let before = before.map(|before| &before.recorded);
+        if !self.is_written(before, &recorded) {
             return None;
         }
-        let inserted = self.insertions(&open, &rules, &tree.rules, recorded_before);
+        let inserted = self.insertions(&open, &rules, &tree.rules, before);
         Some(match inserted {
             Some(inserted) => WrittenChain::insertions(open.name, inserted),
             None => WrittenChain::whole(open.name, rules),
         })
     }
 
-    fn is_written(&self, before: Option<RecordedChain>, new: RecordedChain) -> bool {
+    fn is_written(&self, before: Option<&RecordedChain>, new: &RecordedChain) -> bool {
         let is_same = before.is_some_and(|before| before.holds(new.digest()));
         self.extent == TreeExtent::AllChains || !is_same
     }
@@ -482,7 +535,7 @@ impl TreeUpdate {
         chain: &OpenChain,
         text: &str,
         rules: &RulesByDestination,
-        before: Option<RecordedChain>,
+        before: Option<&RecordedChain>,
     ) -> Option<String> {
         let (TreeExtent::ChangedRules, Pending::Destinations(changed)) =
             (self.extent, &self.pending)
@@ -513,28 +566,26 @@ impl TreeUpdate {
         has_rest.then_some(inserted)
     }
 
-    /// Records the chains that no jump references anymore as deleted, and then those that only
-    /// these referenced; returns their names. To be called after the last chain. Not needed by
-    /// a full payload, which makes new trees and finds the chains to delete in
-    /// [`LiveChains`](crate::render::applied::LiveChains).
-    pub(crate) fn finish(mut self, tree: &mut DispatchTree) -> Vec<Box<str>> {
+    /// Ends the update after the last chain: finds the chains that no jump references anymore, and
+    /// then those that only these referenced.
+    pub(crate) fn finish(mut self, tree: &DispatchTree) -> RenderedTree {
         if matches!(self.pending, Pending::All) {
             // Every chain was rendered, so that `referenced` has all chains in use.
             self.maybe_unreferenced.extend(tree.chains.keys().cloned());
         }
-        let mut deleted = Vec::new();
+        let mut deleted = BTreeSet::new();
         while let Some(name) = self.maybe_unreferenced.pop() {
-            if self.referenced.contains(&name) {
+            if self.referenced.contains(&name) || deleted.contains(&name) {
                 continue;
             }
-            if let Some(chain) = tree.chains.remove(&name) {
-                tree.rule_count -= u64::from(chain.recorded.rule_count);
-                self.maybe_unreferenced.extend(chain.targets);
-                deleted.push(name);
+            if let Some(chain) = tree.chains.get(&name) {
+                self.maybe_unreferenced
+                    .extend(chain.targets.iter().cloned());
+                deleted.insert(name);
             }
         }
-        deleted.sort_unstable();
-        deleted
+        self.rendered.deleted = deleted.into_iter().collect();
+        self.rendered
     }
 }
 

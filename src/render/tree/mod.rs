@@ -42,7 +42,9 @@ mod thresholds;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dispatch_tree::{DispatchTree, TreeChanges, TreeExtent, TreeUpdate, WrittenChain};
+pub(crate) use dispatch_tree::{
+    DispatchTree, RenderedTree, TreeChanges, TreeExtent, TreeUpdate, WrittenChain,
+};
 pub(crate) use other_form::in_other_form;
 pub use other_form::with_trees;
 pub use thresholds::TreeThresholds;

@@ -80,7 +80,7 @@ fn tree_payload(
         let rule = of_services.get(at as usize);
         rule.map_or(&[][..], |rule| &*rule.text)
     };
-    let changes = tree.render_and_record(TreeExtent::AllChains, &text_of);
+    let changes = tree.render(TreeExtent::AllChains, &text_of);
     let mut payload = Vec::new();
     write_line(&mut payload, &["*", dispatch.table().as_str()]);
     write_line(&mut payload, &[":", dispatch.name(), " - [0:0]"]);

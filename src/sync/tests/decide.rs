@@ -20,33 +20,12 @@ fn after_full(then: Instant, options: Options) -> SyncHistory {
         last_full: Some(then),
         full_took: Duration::from_millis(1300),
         postponed_until: None,
-        must_be_full: None,
         last_options: Some(options),
     }
 }
 
 fn scope(history: &SyncHistory, options: &Options, now: Instant) -> Scope {
     history.scope(options, HOUR, now)
-}
-
-#[test]
-fn the_first_sync_adopts_rules_in_the_kernel() {
-    let options = options(IpFamily::V4);
-    let mut history = SyncHistory::default();
-    let first = |history: &SyncHistory| scope(history, &options, origin());
-    assert_eq!(first(&history), Scope::Adoption);
-    history.force_full(FullReason::Failed);
-    assert_eq!(first(&history), Scope::Full(FullReason::Failed));
-}
-
-#[test]
-fn the_first_reason_wins() {
-    let now = origin();
-    let mut history = after_full(now, options(IpFamily::V4));
-    history.force_full(FullReason::Flushed);
-    history.force_full(FullReason::Failed);
-    let scope = scope(&history, &options(IpFamily::V4), now + 2 * HOUR);
-    assert_eq!(scope, Scope::Full(FullReason::Flushed));
 }
 
 #[test]

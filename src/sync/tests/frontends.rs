@@ -11,7 +11,6 @@ use crate::host::{Fake, Poison};
 use crate::model::{Change, SliceName};
 use crate::rules::RuleSet;
 use crate::sync::drift::Extent;
-use crate::sync::kernel_state::ReadScope;
 use crate::sync::outcome::SearchResult;
 
 /// An address that Services share.
@@ -136,11 +135,10 @@ async fn a_chain_is_deleted_with_a_jump_to_it_that_no_service_has() {
     let kernel = RuleSet::parse(&save.replace(jump, &more)).unwrap();
     syncer.iptables().set_rules(kernel);
     let options = syncer.applied_options().unwrap().clone();
-    let read = syncer.read_rules(ReadScope::Adoption(&options)).await;
-    let Ok((adopted, _)) = syncer.try_adopt(&mut read.unwrap(), &options) else {
-        panic!("declined");
-    };
-    syncer.applied = adopted;
+    let history = std::mem::take(&mut syncer.history);
+    let differing = syncer.adopt_for_search(&options).await.unwrap();
+    assert!(differing.is_empty(), "{differing:?}");
+    syncer.history = history;
     syncer.tracker.apply(service(2, true));
     let mut search = SearchResult::default();
     let changed = [name(2)];

@@ -122,7 +122,8 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
             panic!("{command}: {findings:?}");
         };
         assert_eq!((findings.gone, edited.is_back), (None, false), "{command}");
-        checked.syncer.fixed_chains_to_repair.insert(edited.chain);
+        let applied = checked.syncer.kernel.record_mut().unwrap();
+        applied.add_due_fixed_chain(edited.chain);
         let outcome = checked.syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
         let payloads = checked.kernel().take_payloads();

@@ -10,6 +10,7 @@ use crate::model::{Change, Endpoint, NodeHint, ServiceName, Slice, SliceName, Sl
 use crate::net::{Port, Protocol};
 use crate::render::LiveChains;
 use crate::rules::{RuleSet, Table};
+use crate::sync::syncer::KernelState;
 
 /// Text that only rules of a poisoned endpoint contain.
 pub(super) const POISON: &str = ".66:80";
@@ -242,7 +243,7 @@ async fn a_full_restore_that_fails_after_a_retry_is_not_repeated_at_once() {
     let outcome = syncer.once(&[]).await;
     let retry = outcome.quarantine_retry.unwrap();
     assert_eq!((retry.restores, retry.failed), (2, 2));
-    assert!(retry.kernel_unknown.is_some());
+    assert!(retry.left_damaged.is_some());
 }
 
 #[tokio::test]
@@ -386,8 +387,11 @@ async fn a_table_that_a_search_cannot_read_is_reported_once() {
     let mut syncer = changed(POISON, Poison::Line, changes(&[4])).await;
     let unprintable = (Table::Nat, "KUBE-POSTROUTING");
     syncer.iptables().set_unprintable(&[unprintable]);
-    syncer.after_flush = Some(LiveChains::with_chains(&syncer.applied, &[]));
-    syncer.force_full(FullReason::Flushed);
+    let outlines = LiveChains::with_chains(syncer.kernel.record().unwrap(), &[]);
+    syncer.kernel = KernelState::Unknown {
+        reason: FullReason::Flushed,
+        outlines: Some(outlines),
+    };
     for expected in [&[Table::Nat][..], &[]] {
         let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.attempts.len(), 1);

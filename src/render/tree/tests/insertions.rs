@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::super::dispatch_tree::ChainExtent;
 use super::super::{TreeChanges, TreeExtent};
-use super::scene::{Scene, addresses, ip};
+use super::scene::{Scene, addresses, ip, written};
 use crate::model::ServiceName;
 use crate::rules::RulesDigest;
 
@@ -26,7 +26,7 @@ impl Kernel {
                 insert(rules, &chain.name, line);
             }
         }
-        for name in &changes.deleted {
+        for name in &changes.rendered.deleted {
             self.0.remove(&**name).unwrap();
         }
     }
@@ -104,9 +104,7 @@ fn a_chain_whose_rules_are_unknown_is_written_whole_and_alone() {
             rendered.set(rendered.get() + 1);
             &*scene.rules[name].text
         };
-        let changes = scene
-            .tree
-            .render_and_record(TreeExtent::ChangedRules, &text_of);
+        let changes = written(&mut scene.tree, TreeExtent::ChangedRules, &text_of);
         assert_eq!(extents(&changes), (1, 0), "{chain}");
         assert!(rendered.get() <= 20, "{chain}: {} rules", rendered.get());
     }

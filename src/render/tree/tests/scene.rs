@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
+use super::super::dispatch_tree::TextOfRule;
 use super::super::{DispatchTree, TreeChanges, TreeExtent};
 use crate::model::ServiceName;
 use crate::render::service::DispatchRule;
@@ -103,8 +104,7 @@ impl Scene {
 
     pub(super) fn rendered(&mut self, extent: TreeExtent) -> TreeChanges {
         let rules = &self.rules;
-        self.tree
-            .render_and_record(extent, &|name, _| &rules[name].text)
+        written(&mut self.tree, extent, &|name, _| &rules[name].text)
     }
 
     /// Returns the Service of a destination. In the longest namespace its name is as long.
@@ -127,12 +127,27 @@ impl Scene {
     }
 }
 
+/// Renders the changes of a tree, and records them as written.
+pub(super) fn written(
+    tree: &mut DispatchTree,
+    extent: TreeExtent,
+    text_of: TextOfRule<'_, '_>,
+) -> TreeChanges {
+    let changes = tree.render(extent, text_of);
+    tree.written(changes.rendered.clone());
+    changes
+}
+
 /// Returns the bytes that a restore of the changes writes in dispatch chains.
 pub(super) fn bytes_of(changes: &TreeChanges) -> usize {
     let mut text = Vec::new();
     changes.write_chains(&mut text);
     let root = changes.root.as_ref().map_or(0, String::len);
-    let deleted = changes.deleted.iter().map(|name| 2 * name.len() + 14);
+    let deleted = changes
+        .rendered
+        .deleted
+        .iter()
+        .map(|name| 2 * name.len() + 14);
     text.len() + root + deleted.sum::<usize>()
 }
 

@@ -29,7 +29,7 @@ fn a_service_that_comes_and_goes_at_a_limit_splits_a_leaf_once() {
         for _ in 0..3 {
             scene.remove(twelfth);
             let changes = scene.changes();
-            assert!(changes.deleted.is_empty());
+            assert!(changes.rendered.deleted.is_empty());
             assert_eq!(names(&scene), split);
             scene.add(twelfth);
             scene.changes();
@@ -105,7 +105,7 @@ fn the_root_stays_when_a_service_is_added() {
         let changes = scene.changes();
         assert!(changes.root.is_none());
         // A leaf of several sizes of prefixes may be divided between two others.
-        assert!(changes.deleted.len() <= 1);
+        assert!(changes.rendered.deleted.len() <= 1);
     }
     // An address outside of the range needs a jump and a chain of its own.
     scene.add("192.0.2.1".parse().unwrap());
@@ -136,7 +136,7 @@ fn rules_of_other_protocols_have_other_ranges() {
             }
         }
         let text_of = |name: &ServiceName, _| &*rules[name].text;
-        let changes = tree.render_and_record(TreeExtent::ChangedChains, &text_of);
+        let changes = tree.render(TreeExtent::ChangedChains, &text_of);
         let expected = ["tcp", "udp"].map(|protocol| {
             format!(
                 "-A {} -m {protocol} -p {protocol} --dport 29952:30207 -j \

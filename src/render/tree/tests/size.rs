@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use hashbrown::HashMap;
 
 use super::super::TreeExtent;
-use super::scene::{LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip};
+use super::scene::{LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip, written};
 use crate::model::ServiceName;
 use crate::render::service::DispatchRule;
 use crate::ruleset::{DispatchChain, DispatchDestination};
@@ -126,7 +126,7 @@ impl Mixed {
             None => &*self.scene.rules[name].text,
         };
         let extent = TreeExtent::ChangedChains;
-        bytes_of(&self.scene.tree.render_and_record(extent, &text_of))
+        bytes_of(&written(&mut self.scene.tree, extent, &text_of))
     }
 
     /// Adds a Service and removes it; returns the bytes of the larger change.
