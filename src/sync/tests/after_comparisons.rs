@@ -83,6 +83,30 @@ async fn a_stale_chain_that_is_desired_again_stays() {
     assert_eq!(sorted(&syncer), expected);
 }
 
+/// The kernel would reject the deletion of a chain that the referenced one jumps to.
+#[tokio::test]
+async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adoption() {
+    let before = node().await;
+    let mut kernel = before.iptables().rules();
+    let stale = "*nat\n:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]\n:KUBE-SEP-BBBBBBBBBBBBBBBB - [0:0]\n\
+        :CNI-1 - [0:0]\n-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-BBBBBBBBBBBBBBBB\n\
+        -A CNI-1 -j KUBE-SVC-AAAAAAAAAAAAAAAA\nCOMMIT\n";
+    kernel.apply(stale).unwrap();
+    let mut syncer = node().await;
+    syncer.force_full(FullReason::First);
+    syncer.history = SyncHistory::default();
+    syncer.iptables().set_rules(kernel);
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
+    assert_eq!(outcome.attempts[0].scope, Scope::Adoption);
+    let after = syncer.iptables().rules().to_save_text();
+    assert!(after.contains(":KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
+    assert!(!after.contains("-A KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
+    assert!(!after.contains("KUBE-SEP-BBBBBBBBBBBBBBBB"), "{after}");
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(drift.is_empty(), "{drift:?}");
+}
+
 /// Otherwise one failed reading would make NodePorts unreachable.
 #[tokio::test]
 async fn the_addresses_of_the_last_sync_replace_unreadable_ones() {

@@ -442,6 +442,25 @@ async fn a_second_damaged_chain_of_a_service_is_drift() {
     sync_until_quiet(&mut syncer).await;
 }
 
+/// Another program holds the lock after the first of two is written.
+#[tokio::test]
+async fn a_missing_jump_is_not_inserted_twice() {
+    let mut syncer = node().await;
+    let before = sorted(&syncer);
+    for (table, texts) in [
+        (Table::Filter, ["-A FORWARD", "-j KUBE-FORWARD"]),
+        (Table::Nat, ["-A PREROUTING", "-j KUBE-SERVICES"]),
+    ] {
+        let delete = format!("-D {}", rule(&syncer, table, &texts));
+        edit(syncer.iptables(), table, &[&delete]);
+    }
+    compare(&mut syncer, &Extent::whole()).await;
+    syncer.iptables().inject(Fault::LockedAfterFirst);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+    assert_eq!(sorted(&syncer), before);
+}
+
 /// Another program holds the lock meanwhile.
 #[tokio::test]
 async fn a_change_that_is_taken_back_before_it_is_written_leaves_nothing() {

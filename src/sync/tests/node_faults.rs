@@ -1,10 +1,13 @@
 //! Searches that find a fault of the node after they have restored some rules.
 
+use super::compare::{compare, edit, rule};
 use super::search::{
     POISON, WAYS, assert_rules, changed, changes, endpoint, name, rules_of, sync_applied, synced,
 };
 use super::*;
 use crate::host::{Fault, Poison};
+use crate::rules::Table;
+use crate::sync::drift::Extent;
 
 /// The kernel may have a part of what the trial that failed has written.
 #[tokio::test]
@@ -51,6 +54,27 @@ async fn a_node_fault_leaves_the_quarantine_as_it_was() {
         syncer.iptables().set_poisons(&[(POISON, Poison::Line)]);
         sync_applied(&mut syncer).await;
         assert_rules(&syncer, &rules_of(moved()).await);
+    }
+}
+
+/// A search writes it without rules, to go on, before it finds that the node is at fault.
+#[tokio::test]
+async fn a_damaged_service_gets_its_rules_back_after_a_node_fault() {
+    for how in WAYS {
+        let mut syncer = synced().await;
+        let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
+        let chain = jump.split(' ').next_back().unwrap().to_owned();
+        edit(syncer.iptables(), Table::Nat, &[&format!("-F {chain}")]);
+        assert!(!compare(&mut syncer, &Extent::whole()).await.is_empty());
+        syncer
+            .iptables()
+            .set_poisons(&[("-j DNAT", how), ("-j KUBE-SEP-", how)]);
+        syncer.tracker.apply(endpoint(4, 7));
+        let outcome = syncer.once(&[]).await;
+        assert!(outcome.search.unwrap().node_fault.is_some(), "{how:?}");
+        syncer.iptables().set_poisons(&[]);
+        sync_applied(&mut syncer).await;
+        assert_rules(&syncer, &rules_of([endpoint(4, 7)]).await);
     }
 }
 
