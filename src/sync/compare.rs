@@ -285,13 +285,13 @@ impl<I: Iptables> Syncer<I> {
             drift.add_unnamed(Table::Nat, DriftKind::UnrepairableServiceChains, 1);
             return self.force_full(FullReason::Flushed);
         }
-        for chain in differing {
-            let kind = if AppliedState::is_dispatch_or_tree(chain.table, &chain.name) {
+        for (table, chain) in differing {
+            let kind = if AppliedState::is_dispatch_or_tree(table, &chain) {
                 DriftKind::DispatchChain
             } else {
                 DriftKind::ServiceChain
             };
-            drift.add(chain.table, kind, &chain.name);
+            drift.add(table, kind, &chain);
         }
         if live.is_some() {
             self.compare_with_rendered(&options, drift);

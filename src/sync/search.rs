@@ -56,7 +56,7 @@ impl<I: Iptables> Syncer<I> {
     pub(super) async fn search(
         &mut self,
         attempts: &[Attempt],
-        options: &mut Options,
+        options: &Options,
     ) -> Option<SearchResult> {
         let failure = attempts.last()?.result.as_ref().err()?;
         let Failure::Restore(error, _) = failure else {
@@ -87,7 +87,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Continues an earlier search with its next trials; `None` if none is due.
-    pub(super) async fn continue_search(&mut self, options: &mut Options) -> Option<SearchResult> {
+    pub(super) async fn continue_search(&mut self, options: &Options) -> Option<SearchResult> {
         let due = self.quarantine.next_part()?;
         let started = (self.clock)();
         if started < due {
@@ -140,7 +140,7 @@ impl<I: Iptables> Syncer<I> {
     async fn run_search(
         &mut self,
         named: Option<NamedService>,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         let has_applied = self.history.has_applied();
@@ -217,7 +217,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         mut suspects: Bisection,
         ends: Instant,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         let started = (self.clock)();
@@ -246,7 +246,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         suspects: &mut Bisection,
         ends: Instant,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         loop {
@@ -276,7 +276,7 @@ impl<I: Iptables> Syncer<I> {
         &mut self,
         suspects: &mut Bisection,
         ends: Instant,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
     ) -> Result<NodeFault, NodeFault> {
         let mut last_failure = NodeFault::default();

@@ -227,7 +227,7 @@ impl<I: Iptables> Syncer<I> {
         let search = if is_applied {
             None
         } else {
-            self.search(&attempts, &mut options).await
+            self.search(&attempts, &options).await
         };
         let applied = match &search {
             Some(search) => self.mark_resolved_applied(search, &options),
@@ -247,7 +247,7 @@ impl<I: Iptables> Syncer<I> {
             quarantined: Vec::new(),
         };
         if outcome.result() == SyncResult::Applied {
-            self.continue_trials(&mut outcome, &mut options).await;
+            self.continue_trials(&mut outcome, &options).await;
         }
         if let Some(applied) = self.kernel.record() {
             outcome.rules = applied.rule_counts();
@@ -260,7 +260,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Continues a search after a sync that was applied, or retries a Service in quarantine.
-    async fn continue_trials(&mut self, outcome: &mut Outcome, options: &mut Options) {
+    async fn continue_trials(&mut self, outcome: &mut Outcome, options: &Options) {
         if outcome.search.is_some() {
             return;
         }
@@ -507,7 +507,7 @@ impl<I: Iptables> Syncer<I> {
     ) -> Result<AppliedState, DeclineReason> {
         let found = rules.found.as_ref().ok_or(DeclineReason::Unreadable)?;
         let services = self.rendered_services();
-        let (applied, _) = render::adopt(found, &rules.live, &services, options);
+        let applied = render::adopt(found, &rules.live, &services, options);
         render::check_adoption(&applied, found, &rules.live, options)?;
         if rules.is_mangle_complete {
             Ok(applied)

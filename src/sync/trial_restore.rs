@@ -125,7 +125,8 @@ impl<I: Iptables> Syncer<I> {
         // Rules that cannot be read count as missing.
         let found = rules.found.unwrap_or_else(LiveRules::of_tables);
         let services = self.rendered_services();
-        let (mut applied, differing) = render::adopt(&found, &rules.live, &services, options);
+        let mut applied = render::adopt(&found, &rules.live, &services, options);
+        let differing = applied.due().cloned().collect();
         render::note_guarded_damage(&mut applied, &found, &rules.live, options);
         self.kernel = KernelState::Known(applied.into(), options.clone());
         Ok(differing)
@@ -298,17 +299,14 @@ impl<I: Iptables> Syncer<I> {
                 cause: Some("the rules in the kernel are unknown".to_owned()),
             });
         }
-        let names: BTreeSet<_> = names
-            .iter()
-            .chain(self.tracker.with_changed_losses())
-            .chain(self.kernel.record().into_iter().flat_map(AppliedState::due))
-            .cloned()
-            .collect();
-        let names: Vec<_> = names.into_iter().collect();
+        let losses = self.tracker.with_changed_losses();
+        let names: Vec<_> = names.iter().chain(losses).cloned().collect();
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
         let mut partial = self.render_changes(&names, PartialRestore::WholeTreeChains, options);
         let is_empty = partial.text.is_empty();
+        let rendered = partial.rendered.services.iter();
+        let rendered: Vec<_> = rendered.map(|(name, _)| name.clone()).collect();
         let deadline = Some(deadline(self.restore_took));
         let started = (self.clock)();
         let restored = self.restore_changes(&mut partial, options, deadline).await;
@@ -334,7 +332,7 @@ impl<I: Iptables> Syncer<I> {
         search.restores += 1;
         search.failed += 1;
         // Looked up now: the caller may put overrides back.
-        let restored = SomeServices(self.rendered_services(), &names);
+        let restored = SomeServices(self.rendered_services(), &rendered);
         Ok(TrialResult::Failed(FailedTrial {
             cause,
             named: NamedService::of(&failure, &restored, options),
@@ -345,7 +343,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Retries one Service in quarantine that is due, with a restore of its own. Each sync retries
     /// at most one, so that other changes are applied between two retries that hang.
-    pub(super) async fn retry_quarantined(&mut self, outcome: &mut Outcome, options: &mut Options) {
+    pub(super) async fn retry_quarantined(&mut self, outcome: &mut Outcome, options: &Options) {
         if self.quarantine.next_retry().is_none() {
             return;
         }
@@ -471,7 +469,7 @@ impl<I: Iptables> Syncer<I> {
     pub(super) async fn prove_node(
         &mut self,
         suspects: &Bisection,
-        options: &mut Options,
+        options: &Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
         let mut excluded: BTreeSet<ServiceName> = suspects.unresolved().cloned().collect();

@@ -3,9 +3,8 @@
 //!
 //! - [`AppliedState::observe`]: what was read, single chains or whole tables, with the record.
 //!   Nothing is rendered.
-//! - [`adopt`]: whole tables with rendered rules, at the start, to take over the rules of an
-//!   earlier process or of kube-proxy. With a [`DeclineReason`] there is no record, and a full
-//!   restore writes everything.
+//! - [`adopt`]: whole tables with rendered rules, to adopt what kube-proxy or an earlier run of
+//!   this program wrote. For a [`DeclineReason`], a full restore writes all rules instead.
 //! - [`unlike_rendered`]: the record with rendered rules, without the kernel.
 //!
 //! Rules of fixed chains and entry jumps are not compared here:
@@ -31,16 +30,6 @@ use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 /// Percentage of the recorded Service chains that the kernel must hold. With fewer, a full restore
 /// costs less, because it is streamed, while a partial payload is whole in memory.
 const MIN_SAME_PERCENT: usize = 50;
-
-/// Chain whose rules in the kernel differ from the record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct DifferingChain {
-    pub(crate) table: Table,
-    pub(crate) name: Box<str>,
-    /// Service that writes the chain again when it is rendered; `None`: the next partial payload
-    /// writes or deletes it anyway, because it is a dispatch, tree or stale chain.
-    pub(crate) service: Option<ServiceName>,
-}
 
 impl AppliedState {
     /// Reports whether this is a dispatch chain or a tree chain, by its name alone.
@@ -73,22 +62,23 @@ impl AppliedState {
 
     /// Compares the rules that were read with the record, notes which chains are damaged and which
     /// are not anymore, and returns the damaged ones. If whole tables were read, chains that are
-    /// not recorded differ as well, and are deleted, except those that a third-party rule
-    /// references: `live` knows these.
-    pub(crate) fn observe(&mut self, read: &LiveRules, live: &LiveChains) -> Vec<DifferingChain> {
+    /// not recorded differ as well: the next partial payload deletes them, or empties those that a
+    /// third-party rule references, as `live` knows.
+    pub(crate) fn observe(
+        &mut self,
+        read: &LiveRules,
+        live: &LiveChains,
+    ) -> Vec<(Table, Box<str>)> {
         let mut differing = Vec::new();
         for (name, service) in &mut self.services {
             for recorded in &mut service.chains {
                 if recorded.observe(read.service_chain(recorded.chain)) {
-                    let chain = DifferingChain::of_no_service(Table::Nat, &recorded.chain.name());
-                    let service = Some(name.clone());
                     self.due.insert(name.clone());
-                    differing.push(DifferingChain { service, ..chain });
+                    differing.push((Table::Nat, recorded.chain.name().into()));
                 }
             }
         }
-        let mut add =
-            |table, name: &str| differing.push(DifferingChain::of_no_service(table, name));
+        let mut add = |table, name: &str| differing.push((table, name.into()));
         for (dispatch, recorded) in &mut self.flat {
             let (table, name) = (dispatch.table(), dispatch.name());
             if recorded.observe(read.dispatch_or_tree_chain(table, name)) {
@@ -120,8 +110,8 @@ impl AppliedState {
             let (stale, referenced): (BTreeSet<_>, BTreeSet<_>) = unrecorded
                 .into_iter()
                 .partition(|chain| live.can_delete(&chain.name()));
+            let empty = RulesDigest::of_lines("");
             let is_filled = |chain: &ServiceChain| {
-                let empty = RulesDigest::of_lines("");
                 !read
                     .service_chain(*chain)
                     .is_some_and(|rules| rules.is_same(empty))
@@ -199,16 +189,6 @@ impl AppliedState {
     }
 }
 
-impl DifferingChain {
-    fn of_no_service(table: Table, name: &str) -> Self {
-        Self {
-            table,
-            name: name.into(),
-            service: None,
-        }
-    }
-}
-
 /// Reason for which the first sync does not take the live rules as the applied state, so that a
 /// full restore has to write all rules. It is about the rules in the kernel; a
 /// [`RerenderReason`](crate::render::RerenderReason) is about a change of inputs.
@@ -243,13 +223,13 @@ impl DeclineReason {
 }
 
 /// Makes the record of a kernel of which nothing was known: the rules of `services` as rendered, as
-/// far as the kernel has them. The Services of which it lacks some are due; they are returned.
+/// far as the kernel has them. The Services of which it lacks some are due.
 pub(crate) fn adopt(
     read: &LiveRules,
     live: &LiveChains,
     services: &dyn Services,
     options: &Options,
-) -> (AppliedState, BTreeSet<ServiceName>) {
+) -> AppliedState {
     let fixed_rule_counts = fixed_chains::rule_counts(options);
     let jumps = fixed_chains::node_ports_jumps(options);
     let mut applied = AppliedState::without_services(fixed_rule_counts, jumps);
@@ -260,7 +240,7 @@ pub(crate) fn adopt(
         .sum();
     // Rules that another process wrote with other comments are written again, once.
     let comments = Comments::for_cluster(endpoints, options);
-    let (mut rules, mut incomplete) = (ServiceRules::default(), BTreeSet::new());
+    let mut rules = ServiceRules::default();
     for (name, state) in services.all() {
         service::render(&mut rules, name, state, options, comments);
         let mut service = AppliedService::rendered(&rules);
@@ -272,15 +252,13 @@ pub(crate) fn adopt(
             // Only those that the kernel has: a chain that another one jumps to may be missing.
             let found = service.dispatch.into_iter().filter(has_rule);
             service.dispatch = found.collect();
-            incomplete.insert(name.clone());
+            applied.due.insert(name.clone());
         }
         applied.insert(name, service);
     }
     applied.adopt_dispatch_chains(read, options);
     applied.observe(read, live);
-    applied.due.extend(incomplete);
-    let due = applied.due.clone();
-    (applied, due)
+    applied
 }
 
 /// Returns the reason for which a full restore has to write all rules instead of what differs from

@@ -467,7 +467,7 @@ impl AppliedState {
         let is_rendered: BTreeSet<_> = rendered.services.iter().map(|(name, _)| name).collect();
         let others = self.services.iter();
         let mut others = others.filter(|(name, _)| !is_rendered.contains(name));
-        if others.any(|(_, service)| service.chains.iter().any(RecordedChain::is_damaged)) {
+        if others.any(|(_, service)| service.is_damaged()) {
             return BTreeSet::new();
         }
         let mut stale = self.stale_chains.clone();

@@ -125,7 +125,7 @@ impl DispatchTree {
         self.rule_count -= before.map_or(0, |before| u64::from(before.rule_count));
     }
 
-    /// Takes over chains in the kernel, given by name and whether they are inner chains, as its
+    /// Adopts chains in the kernel, given by name and whether they are inner chains, as its
     /// chains as far as their kinds fit. Each is recorded with its desired rules.
     pub(crate) fn adopt<'c>(
         &mut self,
