@@ -25,9 +25,9 @@ const UDP_SERVICE: &str = "UDP Service";
 /// All Services ask for one external IP, and the one that has it gives it up.
 const EXTERNAL_IP: &str = "external IP";
 /// Hash tables and trees do not hit the same depth every time: this is what is called flat. Where
-/// dispatch rules change in a tree, about 450 instructions of a debug build are added for each
-/// Service: found when this test got trees, and not explained yet. A walk through all Services
-/// takes 13,000 for each.
+/// dispatch rules change in a tree, the count rises by steps and not with each Service: 3.76
+/// million at 400, 4.34 at 2,000, 5.83 at 5,000, 6.06 at 10,000. A walk through all Services takes
+/// 13,000 for each.
 const TOLERANCES: [(&str, f64); 3] = [(ENDPOINT, 0.10), (UDP_SERVICE, 0.30), (EXTERNAL_IP, 0.20)];
 
 /// What callgrind counts, and nothing else.
