@@ -10,8 +10,13 @@
 //!   with an untranslated destination.
 //! - Within nat, each chain declaration stands before the rules of its chain, and the target of
 //!   every jump exists by then.
-//! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost): 10,000 Services take
-//!   3.4 s of CPU instead of 235 s. The filter table has too few chains for that to matter.
+//! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost). The filter table has
+//!   too few chains for that to matter.
+//! - On nft, a large nat table is written in blocks without `-S`, each a transaction of its own, so
+//!   that the restore program does not hold all rules in memory: first the fixed chains and the
+//!   chains of Services, then the dispatch chains with the entry jumps, all in one block, then the
+//!   deletions. A chain is complete before a jump leads to it, and is emptied after the last jump
+//!   to it is gone, so no packet meets a missing or incomplete one.
 //! - On legacy, with many endpoints and no Service chain in the kernel yet, all declarations of
 //!   Service chains come before the first rule of a Service.
 //! - Services are sorted by name; in nat by cluster IP, unless the options make all dispatch chains
@@ -47,6 +52,11 @@ pub struct FullPayload<'a> {
     rules: ServiceRules,
     applied: AppliedState,
     stats: PayloadStats,
+    /// Chains of a block of nat; `None` if nat is written in one transaction. Known from the end of
+    /// the filter table on.
+    nat_block: Option<usize>,
+    /// Chains in the current block of nat.
+    block_chains: usize,
 }
 
 /// Part of the payload that is written next.
@@ -86,6 +96,8 @@ impl<'a> FullPayload<'a> {
             rules: ServiceRules::default(),
             applied: AppliedState::without_services(fixed_rule_counts, jumps),
             stats: PayloadStats::default(),
+            nat_block: None,
+            block_chains: 0,
         }
     }
 
@@ -147,6 +159,7 @@ impl<'a> FullPayload<'a> {
                     self.write_nat_service(buf, name, state, declarations);
                     Part::NatServices(services, declarations)
                 } else {
+                    self.write_nat_tail(buf);
                     Part::dispatch(Table::Nat)
                 }
             }
@@ -227,12 +240,53 @@ impl<'a> FullPayload<'a> {
     }
 
     fn write_nat_head(&mut self, buf: &mut Vec<u8>) {
+        let backend = self.options.backend;
+        self.nat_block = cost::nat_block(backend, self.live, self.endpoints);
         write_line(buf, &["*", Table::Nat.as_str()]);
-        self.write_list_command(buf);
-        write_chain_declarations(buf, &NAT_CHAINS);
+        if self.nat_block.is_none() {
+            self.write_list_command(buf);
+            write_chain_declarations(buf, &NAT_CHAINS);
+        } else {
+            let is_fixed = |chain: &&str| !is_nat_dispatch_chain(chain);
+            let fixed: Vec<&str> = NAT_CHAINS.into_iter().filter(is_fixed).collect();
+            write_chain_declarations(buf, &fixed);
+        }
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.options);
+        if self.nat_block.is_none() {
+            self.write_entry_jumps(buf, Table::Nat);
+        }
+    }
+
+    /// Begins the block of the dispatch chains, if nat is written in blocks. Their declarations
+    /// empty them, so they stand in the block with their rules.
+    fn write_nat_tail(&mut self, buf: &mut Vec<u8>) {
+        if self.nat_block.is_none() {
+            return;
+        }
+        self.end_block(buf);
+        let is_dispatch = |chain: &&str| is_nat_dispatch_chain(chain);
+        let dispatch: Vec<&str> = NAT_CHAINS.into_iter().filter(is_dispatch).collect();
+        write_chain_declarations(buf, &dispatch);
         self.write_entry_jumps(buf, Table::Nat);
+    }
+
+    /// Commits the current block of nat, and begins the next.
+    fn end_block(&mut self, buf: &mut Vec<u8>) {
+        write_line(buf, &["COMMIT"]);
+        write_line(buf, &["*", Table::Nat.as_str()]);
+        self.block_chains = 0;
+    }
+
+    /// Ends the current block of nat if these chains, which come next, would exceed its size.
+    fn make_room(&mut self, buf: &mut Vec<u8>, chains: usize) {
+        let Some(size) = self.nat_block else {
+            return;
+        };
+        if self.block_chains > 0 && self.block_chains + chains > size {
+            self.end_block(buf);
+        }
+        self.block_chains += chains;
     }
 
     /// Writes `-S` on nft, unless `iptables-save` failed for the table: `-S` would fail as well,
@@ -268,6 +322,7 @@ impl<'a> FullPayload<'a> {
         declarations: Declarations,
     ) {
         self.render_nat(name, state);
+        self.make_room(buf, self.rules.chains().count());
         for rendered in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
@@ -297,7 +352,19 @@ impl<'a> FullPayload<'a> {
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         let mut stale = self.live.stale_chains(self.applied.chains());
         stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
-        write_deletions(buf, &stale, self.live);
+        match self.nat_block {
+            Some(size) if !stale.is_empty() => {
+                for chains in stale.chunks(size) {
+                    self.end_block(buf);
+                    write_emptied(buf, chains);
+                }
+                for chains in stale.chunks(size) {
+                    self.end_block(buf);
+                    write_removed(buf, chains, self.live);
+                }
+            }
+            _ => write_deletions(buf, &stale, self.live),
+        }
         write_line(buf, &["COMMIT"]);
         self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
         self.stats.rules = self.applied.rule_counts();
@@ -326,12 +393,27 @@ fn write_mangle(buf: &mut Vec<u8>) {
 /// Writes the deletion of chains. All are emptied before the first is deleted: they jump to each
 /// other.
 fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
+    write_emptied(buf, chains);
+    write_removed(buf, chains, live);
+}
+
+fn write_emptied(buf: &mut Vec<u8>, chains: &[Box<str>]) {
     for chain in chains {
         write_chain_declarations(buf, &[chain]);
     }
+}
+
+/// Deletes empty chains, except those that third-party rules reference.
+fn write_removed(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
     for chain in chains.iter().filter(|chain| live.can_delete(chain)) {
         write_line(buf, &["-X ", chain]);
     }
+}
+
+/// Reports whether a shared chain of nat has rules of Services.
+fn is_nat_dispatch_chain(chain: &str) -> bool {
+    let mut all = DispatchChain::ALL.into_iter();
+    all.any(|dispatch| dispatch.table() == Table::Nat && dispatch.name() == chain)
 }
 
 /// Dispatch chains of a table that are not written yet.

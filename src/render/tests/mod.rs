@@ -24,6 +24,7 @@ pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
     }
 }
 
+mod blocks;
 mod endpoint_limit;
 mod guard;
 mod live;

@@ -1,0 +1,114 @@
+//! Full payloads for nft with nat in blocks: what packets meet between two blocks.
+
+use std::collections::BTreeMap;
+
+use super::live::{KnownServices, payload};
+use super::one_endpoint;
+use crate::model::{Service, ServiceName, ServicePort, ServiceState, SliceName};
+use crate::net::{IpFamily, Port, Protocol};
+use crate::render::{LiveChains, Options};
+use crate::rules::{Backend, RuleSet, Table};
+
+const ENDPOINTS: u8 = 60;
+
+/// Services whose endpoints are in this subnet of 10.0.0.0/8.
+fn services(count: u8, subnet: u8) -> KnownServices {
+    let service = |number: u8| {
+        let name = ServiceName::new("shop", &format!("service-{number:03}"));
+        let port = ServicePort {
+            name: "http".into(),
+            protocol: Protocol::Tcp,
+            port: Port::new(80).unwrap(),
+            node_port: None,
+        };
+        let mut slice = one_endpoint(&name, "http");
+        let endpoint = slice.endpoints.first().unwrap().clone();
+        let endpoints = (1..=ENDPOINTS).map(|host| {
+            let mut endpoint = endpoint.clone();
+            endpoint.ip = [10, subnet, number, host].into();
+            endpoint
+        });
+        slice.endpoints = endpoints.collect();
+        let cluster_ip = [10, 96, 0, number].into();
+        let state = ServiceState {
+            service: Some(Service::plain(cluster_ip, Box::new([port])).into()),
+            slices: vec![(SliceName::new("shop", "slice"), slice.into())],
+            ..ServiceState::default()
+        };
+        (name, state)
+    };
+    KnownServices((0..count).map(service).collect::<BTreeMap<_, _>>())
+}
+
+fn full(rules: &RuleSet, services: &KnownServices, backend: Backend) -> String {
+    let mut live = LiveChains::default();
+    let save = rules.to_save_text();
+    for table in [Table::Filter, Table::Nat] {
+        let begin = format!("*{table}\n");
+        let of_table = save.split_once(&begin).map_or("", |(_, rest)| rest);
+        live.read_table(table, of_table.split("COMMIT").next().unwrap());
+    }
+    let options = Options {
+        backend,
+        ..Options::defaults(IpFamily::V4)
+    };
+    payload(services, &options, &live)
+}
+
+/// Returns the Services that clients reach, and checks that each has all of its endpoints.
+fn reached(rules: &RuleSet) -> usize {
+    let nat = |name: &str| rules.chain(Table::Nat, name).unwrap();
+    let Some(dispatch) = rules.chain(Table::Nat, "KUBE-SERVICES") else {
+        return 0;
+    };
+    let targets = dispatch.rules.iter().filter_map(|rule| rule.target_chain());
+    let services: Vec<&str> = targets
+        .filter(|name| name.starts_with("KUBE-SVC-"))
+        .collect();
+    for service in &services {
+        let targets = nat(service)
+            .rules
+            .iter()
+            .filter_map(|rule| rule.target_chain());
+        let endpoints: Vec<&str> = targets
+            .filter(|name| name.starts_with("KUBE-SEP-"))
+            .collect();
+        assert_eq!(endpoints.len(), usize::from(ENDPOINTS), "{service}");
+        for endpoint in endpoints {
+            assert_eq!(nat(endpoint).rules.len(), 2, "{endpoint}");
+        }
+    }
+    services.len()
+}
+
+/// Restores a payload block by block; returns the number of blocks, and the numbers of Services
+/// that were reached after each of them.
+fn restore(rules: &mut RuleSet, text: &str) -> (usize, Vec<usize>) {
+    let blocks: Vec<&str> = text.split_inclusive("COMMIT\n").collect();
+    let after = blocks.iter().map(|block| {
+        rules.apply(block).unwrap();
+        reached(rules)
+    });
+    let mut after: Vec<usize> = after.collect();
+    after.dedup();
+    (blocks.len(), after)
+}
+
+#[test]
+fn every_service_is_reached_whole_between_two_blocks() {
+    let [first, moved, fewer] = [services(120, 1), services(120, 2), services(100, 2)];
+    let mut rules = RuleSet::default();
+    let text = full(&rules, &first, Backend::Nft);
+    assert!(!text.contains("-S\n"));
+    // filter, 14 of at most 600 chains, dispatch chains, mangle.
+    assert_eq!(restore(&mut rules, &text), (17, vec![0, 120]));
+    // All endpoints have other addresses: their chains are stale.
+    let text = full(&rules, &moved, Backend::Nft);
+    assert_eq!(restore(&mut rules, &text).1, [120]);
+    let text = full(&rules, &fewer, Backend::Nft);
+    assert_eq!(restore(&mut rules, &text).1, [120, 100]);
+    let mut expected = RuleSet::default();
+    let text = full(&expected, &fewer, Backend::Legacy);
+    expected.apply(&text).unwrap();
+    assert_eq!(rules.to_save_text(), expected.to_save_text());
+}
