@@ -8,6 +8,7 @@ use super::applied::RuleCounts;
 use super::options::{Counter, InvalidPackets, LocalhostNodePorts, NodePortAddresses, Options};
 use super::service::RuleWriter;
 use crate::net::IpFamily;
+use crate::rules::Table;
 use crate::ruleset::{
     KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_SERVICES,
     NODE_PORTS_COMMENT,
@@ -16,6 +17,16 @@ use crate::ruleset::{
 /// Reports whether the proxy has a rule in `KUBE-FIREWALL`.
 pub(super) fn fills_kube_firewall(options: &Options) -> bool {
     options.family == IpFamily::V4 && options.localhost_node_ports == LocalhostNodePorts::Allowed
+}
+
+/// Returns the fixed chains of a table that the proxy fills.
+pub(super) fn names(table: Table, options: &Options) -> &'static [&'static str] {
+    match table {
+        Table::Filter if fills_kube_firewall(options) => &[KUBE_FORWARD, KUBE_FIREWALL],
+        Table::Filter => &[KUBE_FORWARD],
+        Table::Nat => &[KUBE_POSTROUTING, KUBE_MARK_MASQ],
+        Table::Mangle => &[],
+    }
 }
 
 /// Returns the numbers of rules that [`write_filter`] and [`write_nat`] write.

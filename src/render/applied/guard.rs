@@ -17,17 +17,14 @@ use crate::render::fixed_chains;
 use crate::render::options::Options;
 use crate::render::service::{write_chain_declarations, write_line};
 use crate::rules::{Rule, Table};
-use crate::ruleset::{
-    FILTER_CHAINS, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_MARK_MASQ, KUBE_POSTROUTING,
-    KUBE_PROXY_CANARY, NAT_CHAINS,
-};
+use crate::ruleset::{FILTER_CHAINS, JUMPS, Jump, KUBE_FIREWALL, KUBE_PROXY_CANARY, NAT_CHAINS};
 
 /// Returns the guarded chains of `table`, the proxy's before the built-in ones: `iptables-nft`
 /// aborts at an unprintable rule. If that rule is in a built-in chain, the proxy's chains have
 /// been printed by then.
 pub fn guarded_chains(table: Table, options: &Options) -> Vec<&'static str> {
     let mut chains = vec![KUBE_PROXY_CANARY];
-    chains.extend(fixed_chain_names(table, options));
+    chains.extend(fixed_chains::names(table, options));
     for jump in JUMPS.iter().filter(|jump| jump.table == table) {
         if !chains.contains(&jump.from) {
             chains.push(jump.from);
@@ -68,7 +65,7 @@ impl GuardedChainState {
             is_flushed: !is_partly_listed(KUBE_PROXY_CANARY) && !has_canary(listing),
             ..Self::default()
         };
-        for chain in fixed_chain_names(table, options) {
+        for chain in fixed_chains::names(table, options) {
             let extra_rules = match *chain {
                 KUBE_FIREWALL => ExtraRules::AllowedAtEnd,
                 // No rule of the proxy is unprintable: a chain listed in part has a third-party
@@ -115,7 +112,7 @@ pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Opti
         live > rules_of(chain, &desired_rules(table, options)).count()
     };
     has_desired_rules(table, listing, options)
-        && !fixed_chain_names(table, options).iter().any(has_others)
+        && !fixed_chains::names(table, options).iter().any(has_others)
 }
 
 /// Checks the filter and nat tables: that the shared chains exist, and that the rules of fixed
@@ -140,7 +137,7 @@ pub(super) fn check_shared_chains(rules: &LiveRules, options: &Options) -> Resul
 pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<FixedChain> {
     let tables = Table::ALL.into_iter();
     let chains = tables.flat_map(|table| {
-        let names = fixed_chain_names(table, options).iter();
+        let names = fixed_chains::names(table, options).iter();
         names.map(move |chain| (table, *chain))
     });
     chains.collect()
@@ -245,18 +242,6 @@ fn matches_desired(chain: &str, listing: &str, desired: &str, extra_rules: Extra
 fn has_desired_in_order(chain: &str, listing: &str, desired: &str) -> bool {
     let mut live = rules_of(chain, listing);
     rules_of(chain, desired).all(|rule| live.any(|live| live == rule))
-}
-
-/// Returns the fixed chains of a table.
-fn fixed_chain_names(table: Table, options: &Options) -> &'static [&'static str] {
-    match table {
-        Table::Filter if fixed_chains::fills_kube_firewall(options) => {
-            &[KUBE_FORWARD, KUBE_FIREWALL]
-        }
-        Table::Filter => &[KUBE_FORWARD],
-        Table::Nat => &[KUBE_POSTROUTING, KUBE_MARK_MASQ],
-        Table::Mangle => &[],
-    }
 }
 
 /// Returns the rules that a full restore writes into the fixed chains.

@@ -81,8 +81,9 @@ pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Dec
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
 /// Returns the position of the declarations in a full payload with this number of endpoints, for a
-/// kernel with these chains. On nft `-S` makes them cheap in any position, and a
-/// block has few chains. A payload in one block has no `-S` if nat cannot be printed.
+/// kernel with these chains. On nft they are cheap in any position: nat begins with `-S`, or it is
+/// written in blocks of few chains. With neither, because nat is small and cannot be printed, the
+/// search is short.
 pub(super) fn full_declarations(
     backend: Backend,
     live: &LiveChains,

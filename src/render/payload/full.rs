@@ -198,7 +198,8 @@ impl<'a> FullPayload<'a> {
     /// Deletes unused tree chains.
     fn write_filter_end(&mut self, buf: &mut Vec<u8>) {
         let unused = self.live.unused_tree_chains(Table::Filter, &self.applied);
-        write_deletions(buf, &unused, self.live);
+        write_emptied(buf, &unused);
+        write_removed(buf, &unused, self.live);
         self.stats.chains += unused.len() as u64;
         write_line(buf, &["COMMIT"]);
     }
@@ -247,9 +248,7 @@ impl<'a> FullPayload<'a> {
             self.write_list_command(buf);
             write_chain_declarations(buf, &NAT_CHAINS);
         } else {
-            let is_fixed = |chain: &&str| !is_nat_dispatch_chain(chain);
-            let fixed: Vec<&str> = NAT_CHAINS.into_iter().filter(is_fixed).collect();
-            write_chain_declarations(buf, &fixed);
+            write_chain_declarations(buf, fixed_chains::names(Table::Nat, self.options));
         }
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.options);
@@ -265,14 +264,18 @@ impl<'a> FullPayload<'a> {
             return;
         }
         self.end_block(buf);
-        let is_dispatch = |chain: &&str| is_nat_dispatch_chain(chain);
-        let dispatch: Vec<&str> = NAT_CHAINS.into_iter().filter(is_dispatch).collect();
-        write_chain_declarations(buf, &dispatch);
+        let all = DispatchChain::ALL.into_iter();
+        for dispatch in all.filter(|dispatch| dispatch.table() == Table::Nat) {
+            write_chain_declarations(buf, &[dispatch.name()]);
+        }
         self.write_entry_jumps(buf, Table::Nat);
     }
 
-    /// Commits the current block of nat, and begins the next.
+    /// Commits the current block of nat, and begins the next, if nat is written in blocks.
     fn end_block(&mut self, buf: &mut Vec<u8>) {
+        if self.nat_block.is_none() {
+            return;
+        }
         write_line(buf, &["COMMIT"]);
         write_line(buf, &["*", Table::Nat.as_str()]);
         self.block_chains = 0;
@@ -348,22 +351,18 @@ impl<'a> FullPayload<'a> {
         service::render(&mut self.rules, name, state, self.options, comments);
     }
 
-    /// Deletes stale chains.
+    /// Deletes stale chains. All are emptied before the first is deleted: they jump to each other.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         let mut stale = self.live.stale_chains(self.applied.chains());
         stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
-        match self.nat_block {
-            Some(size) if !stale.is_empty() => {
-                for chains in stale.chunks(size) {
-                    self.end_block(buf);
-                    write_emptied(buf, chains);
-                }
-                for chains in stale.chunks(size) {
-                    self.end_block(buf);
-                    write_removed(buf, chains, self.live);
-                }
-            }
-            _ => write_deletions(buf, &stale, self.live),
+        let block = self.nat_block.unwrap_or(usize::MAX);
+        for chains in stale.chunks(block) {
+            self.end_block(buf);
+            write_emptied(buf, chains);
+        }
+        for chains in stale.chunks(block) {
+            self.end_block(buf);
+            write_removed(buf, chains, self.live);
         }
         write_line(buf, &["COMMIT"]);
         self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
@@ -390,13 +389,6 @@ fn write_mangle(buf: &mut Vec<u8>) {
     write_line(buf, &["COMMIT"]);
 }
 
-/// Writes the deletion of chains. All are emptied before the first is deleted: they jump to each
-/// other.
-fn write_deletions(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
-    write_emptied(buf, chains);
-    write_removed(buf, chains, live);
-}
-
 fn write_emptied(buf: &mut Vec<u8>, chains: &[Box<str>]) {
     for chain in chains {
         write_chain_declarations(buf, &[chain]);
@@ -408,12 +400,6 @@ fn write_removed(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
     for chain in chains.iter().filter(|chain| live.can_delete(chain)) {
         write_line(buf, &["-X ", chain]);
     }
-}
-
-/// Reports whether a shared chain of nat has rules of Services.
-fn is_nat_dispatch_chain(chain: &str) -> bool {
-    let mut all = DispatchChain::ALL.into_iter();
-    all.any(|dispatch| dispatch.table() == Table::Nat && dispatch.name() == chain)
 }
 
 /// Dispatch chains of a table that are not written yet.

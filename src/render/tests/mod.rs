@@ -1,6 +1,11 @@
 //! Tests of what scenarios cannot reach.
 
-use crate::model::{Endpoint, NodeHint, ServiceName, Slice, SlicePort};
+use std::net::IpAddr;
+
+use crate::model::{
+    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
+    SlicePort,
+};
 use crate::net::{Port, Protocol};
 
 /// Returns a slice with one endpoint for this port.
@@ -21,6 +26,21 @@ pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
             node_hint: NodeHint::Absent,
             zone_hints: Box::default(),
         }]),
+    }
+}
+
+/// Returns a Service with the port `http` and this slice.
+pub(super) fn http_service(cluster_ip: IpAddr, slice: Slice) -> ServiceState {
+    let port = ServicePort {
+        name: "http".into(),
+        protocol: Protocol::Tcp,
+        port: Port::new(80).unwrap(),
+        node_port: None,
+    };
+    ServiceState {
+        service: Some(Service::plain(cluster_ip, Box::new([port])).into()),
+        slices: vec![(SliceName::new("shop", "slice"), slice.into())],
+        ..ServiceState::default()
     }
 }
 

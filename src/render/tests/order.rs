@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::live::{KnownServices, payload};
-use super::one_endpoint;
-use crate::model::{Service, ServiceName, ServicePort, ServiceState, SliceName};
-use crate::net::{IpFamily, Port, Protocol};
+use super::{http_service, one_endpoint};
+use crate::model::{Service, ServiceName, ServiceState};
+use crate::net::IpFamily;
 use crate::render::{
     AppliedState, LiveChains, Options, PartialRestore, TreeThresholds, partial_payload,
 };
@@ -17,23 +17,9 @@ use crate::ruleset::ServiceChain;
 fn services() -> KnownServices {
     let service = |number: u8| {
         let name = ServiceName::new("shop", &format!("service-{number:02}"));
-        let port = ServicePort {
-            name: "http".into(),
-            protocol: Protocol::Tcp,
-            port: Port::new(80).unwrap(),
-            node_port: None,
-        };
         let cluster_ip = IpAddr::from([10, 96, 0, 200 - number]);
-        let slice = (
-            SliceName::new("shop", "slice"),
-            one_endpoint(&name, "http").into(),
-        );
-        let state = ServiceState {
-            service: Some(Service::plain(cluster_ip, Box::new([port])).into()),
-            slices: vec![slice],
-            ..ServiceState::default()
-        };
-        (name, state)
+        let slice = one_endpoint(&name, "http");
+        (name, http_service(cluster_ip, slice))
     };
     KnownServices((0..20).map(service).collect::<BTreeMap<_, _>>())
 }
