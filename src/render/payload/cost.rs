@@ -131,7 +131,7 @@ impl NatSizes {
 const SEARCH_STEPS_PER_READ_RULE: u64 = 7_500;
 
 /// Maximum endpoints of a full payload with nat in one transaction, on nft. Each has a chain, and
-/// the restore program takes about 5 KB for it: 25 MB.
+/// the restore program takes about 5 KiB for it: 25 MiB.
 const MAX_ENDPOINTS_IN_ONE_BLOCK: usize = 5_000;
 
 /// Chains of a block, if the kernel has no Service chain yet: 100 Services of five endpoints.
@@ -140,13 +140,13 @@ const MAX_ENDPOINTS_IN_ONE_BLOCK: usize = 5_000;
 ///
 /// | chains of a block | no Service chain in the kernel | all in the kernel |
 /// |-------------------|--------------------------------|-------------------|
-/// | all, with `-S`    | 3.5 s, 256 MB                  | 5.1 s, 345 MB     |
-/// | 600               | 3.6 s, 14 MB                   | 12.9 s, 13 MB     |
-/// | 1,200             | 4.0 s, 14 MB                   | 9.2 s, 14 MB      |
-/// | 2,100             |                                | 7.8 s, 14 MB      |
-/// | 3,000             |                                | 8.7 s, 17 MB      |
+/// | all, with `-S`    | 3.5 s, 256 MiB                 | 5.1 s, 345 MiB    |
+/// | 600               | 3.6 s, 14 MiB                  | 12.9 s, 13 MiB    |
+/// | 1,200             | 4.0 s, 14 MiB                  | 9.2 s, 14 MiB     |
+/// | 2,100             |                                | 7.8 s, 14 MiB     |
+/// | 3,000             |                                | 8.7 s, 17 MiB     |
 ///
-/// The dispatch chains were flat; as trees they take 37 MB.
+/// The dispatch chains were flat; as trees they take 37 MiB.
 const BLOCK_ON_EMPTY_TABLE: usize = 600;
 
 /// Chains of a block, if the kernel has Service chains: after each block it walks all chains that
