@@ -194,6 +194,8 @@ count
 grep -hE '^(conformance|kernel|packets|kube-proxy|swap): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
 grep -h '^skipped: ' "$logs/cargo-test" | sort | uniq -c || true
+# Last, where a service that cuts long logs still shows it: which tests panicked, and why.
+awk '/^---- .* ----$/ { left = 24 } /^stack backtrace:/ { left = 0 } left-- > 0' "$logs/cargo-test"
 # Ignored are those that other tests run as a process of their own, and those that take hours.
 echo "$passed passed, $failed failed, $skipped skipped, $ignored ignored"
 exit "$status"
