@@ -59,10 +59,9 @@ pub mod net {
 /// Items of `render`.
 pub mod render {
     pub use crate::render::{
-        AppliedState, Counter, Counters, FullPayload, InvalidPackets, JUMPS,
-        LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules, LocalDetector, LocalhostNodePorts,
-        Masquerade, MasqueradePolicy, Options, PartialRestore, PayloadStats, RuleCounts,
-        ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
+        AppliedState, Counter, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules,
+        LocalDetector, LocalhostNodePorts, Masquerade, Options, PartialRestore, PayloadStats,
+        RuleCounts, ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
         is_service_chain, partial_payload, with_trees,
     };
 }

@@ -6,14 +6,16 @@
     reason = "what the tests share may fail, too"
 )]
 
+use std::collections::BTreeSet;
+
 use crate::cluster;
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Counters, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, partial_payload,
+    AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
@@ -50,7 +52,7 @@ impl Settled {
             applied: AppliedState::default(),
             options: Options {
                 backend,
-                counters: Counters::NONE,
+                counters: BTreeSet::new(),
                 large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
                 ..upstream_options(IpFamily::V4)
             },
@@ -223,7 +225,7 @@ fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
     let tracker = World::plain(IpFamily::V4, services, 5).tracker();
     let options = Options {
         backend,
-        counters: Counters::NONE,
+        counters: BTreeSet::new(),
         large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
         ..upstream_options(IpFamily::V4)
     };

@@ -49,8 +49,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "a probability is wrong",
         "src/render/service/chains.rs",
-        "let remaining = of.saturating_sub(position);",
-        "let remaining = of;",
+        "even_share(count - position)",
+        "even_share(count)",
     ),
     fault(
         "hairpin traffic is not masqueraded",
@@ -103,8 +103,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "invalid packets are forwarded",
         "src/render/fixed_chains.rs",
-        "    if options.invalid_packets == InvalidPackets::Dropped {\n        let rule",
-        "    if options.invalid_packets == InvalidPackets::NotDropped {\n        let rule",
+        "    if options.drops_invalid_packets {\n        let rule",
+        "    if !options.drops_invalid_packets {\n        let rule",
     ),
     fault(
         "a terminating duplicate wins",

@@ -8,6 +8,7 @@
 
 use crate::cluster;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
 use deltaproxy::testing::model::{Change, ServiceName};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Counters, PartialRestore};
+use deltaproxy::testing::render::PartialRestore;
 use deltaproxy::testing::rules::Table;
 use deltaproxy::testing::sync::{Outcome, QuarantineCause, SyncResult, Syncer, SyncerOptions};
 use nix::sched::{CloneFlags, unshare};
@@ -52,7 +53,7 @@ async fn programs(backend: BackendChoice, folder: &Path) -> Binaries {
 fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
     let mut render_settings = upstream_settings(IpFamily::V4);
     render_settings.fixed.backend = exec.binaries().backend();
-    render_settings.fixed.counters = Counters::NONE;
+    render_settings.fixed.counters = BTreeSet::new();
     let options = SyncerOptions {
         render_settings,
         partial_restore: PartialRestore::ChangedChains,

@@ -4,6 +4,7 @@
 //! payload says is true after it, so the kernel takes it twice.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use deltaproxy::testing::host::{
@@ -12,7 +13,7 @@ use deltaproxy::testing::host::{
 };
 use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Counters, LARGE_CLUSTER_ENDPOINTS, PartialRestore};
+use deltaproxy::testing::render::{LARGE_CLUSTER_ENDPOINTS, PartialRestore};
 use deltaproxy::testing::rules::{Backend, Payload, Table};
 use deltaproxy::testing::sync::{Syncer, SyncerOptions};
 use nix::sys::resource::UsageWho;
@@ -150,7 +151,7 @@ async fn syncer(world: &World, backend: Backend) -> Syncer<Watched> {
     };
     let mut render_settings = upstream_settings(IpFamily::V4);
     render_settings.fixed.backend = backend;
-    render_settings.fixed.counters = Counters::NONE;
+    render_settings.fixed.counters = BTreeSet::new();
     render_settings.fixed.large_cluster_endpoints = LARGE_CLUSTER_ENDPOINTS;
     let options = SyncerOptions {
         render_settings,

@@ -1,10 +1,12 @@
 //! The product's own payloads for a plain cluster, without its daemon.
 
+use std::collections::BTreeSet;
+
 use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, Counters, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options,
-    PartialRestore, partial_payload,
+    AppliedState, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
+    partial_payload,
 };
 use deltaproxy::testing::rules::{Backend, Payload, Table};
 use deltaproxy::testing::tracker::Tracker;
@@ -37,7 +39,7 @@ impl Product {
         let tracker = world.tracker();
         let options = Options {
             backend,
-            counters: Counters::NONE,
+            counters: BTreeSet::new(),
             large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
             ..upstream_options(IpFamily::V4)
         };

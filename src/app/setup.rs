@@ -27,7 +27,7 @@ use crate::host::{
     processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
-use crate::render::{InvalidPackets, JUMPS, Options, localnet_drop_rule};
+use crate::render::{JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
 use crate::ruleset::KUBE_FIREWALL;
 use crate::sync::{RenderSettings, SyncMode};
@@ -180,7 +180,7 @@ pub(super) fn render_settings(
     let fixed = &mut render_settings.fixed;
     fixed.backend = binaries.backend();
     if sysctls.read(TCP_BE_LIBERAL).is_ok_and(|value| value != 0) {
-        fixed.invalid_packets = InvalidPackets::NotDropped;
+        fixed.drops_invalid_packets = false;
     }
     Ok(render_settings)
 }

@@ -13,7 +13,7 @@ use super::{addresses, validate};
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{LocalhostNodePorts, MasqueradePolicy, Options};
+use crate::render::{LocalhostNodePorts, Options};
 use crate::rules::Backend;
 use crate::sync::RenderSettings;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
@@ -122,9 +122,7 @@ fn fixed_options(
 ) -> Options {
     let mut options = Options::defaults(family);
     options.masquerade.bit = bit;
-    if configuration.iptables.masquerade_all {
-        options.masquerade.policy = MasqueradePolicy::All;
-    }
+    options.masquerade.is_for_all = configuration.iptables.masquerade_all;
     if configuration.iptables.localhost_node_ports == Some(false) {
         options.localhost_node_ports = LocalhostNodePorts::Excluded;
     }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::applied::RuleCounts;
-use super::options::{Counter, InvalidPackets, LocalhostNodePorts, NodePortAddresses, Options};
+use super::options::{Counter, LocalhostNodePorts, NodePortAddresses, Options};
 use super::service::RuleWriter;
 use crate::net::IpFamily;
 use crate::rules::Table;
@@ -31,9 +31,10 @@ pub(super) fn names(table: Table, options: &Options) -> &'static [&'static str] 
 
 /// Returns the numbers of rules that [`write_filter`] and [`write_nat`] write.
 pub(super) fn rule_counts(options: &Options) -> RuleCounts {
-    let invalid = options.invalid_packets == InvalidPackets::Dropped;
     RuleCounts {
-        filter: 2 + u64::from(invalid) + u64::from(fills_kube_firewall(options)),
+        filter: 2
+            + u64::from(options.drops_invalid_packets)
+            + u64::from(fills_kube_firewall(options)),
         nat: 4,
     }
 }
@@ -53,9 +54,9 @@ pub(super) fn write_filter(buf: &mut Vec<u8>, options: &Options) {
             .words("-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT")
             .jump("DROP");
     }
-    if options.invalid_packets == InvalidPackets::Dropped {
+    if options.drops_invalid_packets {
         let rule = RuleWriter::append(buf, KUBE_FORWARD).words("-m conntrack --ctstate INVALID");
-        if options.counters.has(Counter::InvalidDropped) {
+        if options.counters.contains(&Counter::InvalidDropped) {
             rule.words(Counter::InvalidDropped.match_text())
                 .jump("DROP");
         } else {

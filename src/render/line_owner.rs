@@ -61,7 +61,7 @@ fn service_of_chain(
     let found = all.find(|(name, state)| {
         // Only names of chains are compared: comments would cost time.
         service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
-        rules.chains().any(|rendered| rendered.chain == chain)
+        rules.chains().any(|(rendered, _)| rendered.chain == chain)
     });
     found.map(|(name, _)| name.clone())
 }

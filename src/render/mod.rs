@@ -37,7 +37,7 @@
 //!   port or endpoint is gone. *Third-party* ones are of other programs.
 //! - *Damaged* chains differ from their record: another program changed or deleted them.
 //!
-//! Rendering cannot fail. Adoption can: [`DeclineReason`].
+//! Rendering cannot fail. Adoption can, for reasons that `check_adoption` returns.
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
@@ -58,7 +58,7 @@ pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 #[cfg(test)]
 pub(crate) use applied::repair_payload;
 pub(crate) use applied::{
-    AppliedService, DeclineReason, FixedChain, GuardedChainState, adopt, all_fixed_chains,
+    AppliedService, GuardedChainState, INCOMPLETE_SHARED_CHAINS, adopt, all_fixed_chains,
     check_adoption, localnet_drop_rule, note_guarded_damage, unlike_rendered,
 };
 pub use applied::{
@@ -67,8 +67,8 @@ pub use applied::{
 };
 pub(crate) use line_owner::service_of_line;
 pub use options::{
-    Counter, Counters, InvalidPackets, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts,
-    Masquerade, MasqueradePolicy, Options, PartialRestore,
+    Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts, Masquerade, Options,
+    PartialRestore,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};

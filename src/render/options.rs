@@ -3,6 +3,7 @@
 //! `config` resolves them from flags. An option that changes neither rules nor payloads is not
 //! among them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -36,10 +37,14 @@ pub struct Options {
     pub localhost_node_ports: LocalhostNodePorts,
     /// Policy for external IPs: destinations of rules, or ignored.
     pub external_ips: ExternalIps,
-    /// Treatment of packets in the conntrack state INVALID.
-    pub invalid_packets: InvalidPackets,
+    /// Packets in the conntrack state INVALID are dropped: forwarded without NAT they would make
+    /// the peer reset a good connection. False if `nf_conntrack_tcp_be_liberal` is set, which is
+    /// read once, when a process starts.
+    ///
+    /// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.37), which also reads it once
+    pub drops_invalid_packets: bool,
     /// nfacct counters that exist in the kernel, so that rules may name them.
-    pub counters: Counters,
+    pub counters: BTreeSet<Counter>,
     /// This node's own address in this family. If a load balancer's source ranges contain it,
     /// packets from this node to the load balancer's address are admitted even if they have that
     /// address as their source.
@@ -64,15 +69,15 @@ impl Options {
             backend: Backend::Legacy,
             masquerade: Masquerade {
                 bit: 14,
-                policy: MasqueradePolicy::NotLocalPods,
+                is_for_all: false,
                 is_random_fully: true,
             },
             local_traffic: LocalDetector::Absent,
             node_port_addresses: NodePortAddresses::All,
             localhost_node_ports,
             external_ips: ExternalIps::Served,
-            invalid_packets: InvalidPackets::Dropped,
-            counters: Counters::NONE,
+            drops_invalid_packets: true,
+            counters: BTreeSet::new(),
             node_ip,
             large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
             tree_thresholds: TreeThresholds::FLAT,
@@ -84,7 +89,7 @@ impl Options {
     pub(super) fn counts_localhost_node_ports(&self) -> bool {
         self.family == IpFamily::V4
             && self.localhost_node_ports == LocalhostNodePorts::Allowed
-            && self.counters.has(Counter::LocalhostNodePorts)
+            && self.counters.contains(&Counter::LocalhostNodePorts)
     }
 }
 
@@ -93,8 +98,9 @@ impl Options {
 pub struct Masquerade {
     /// Bit of the mark, 0 to 31.
     pub bit: u8,
-    /// Traffic to cluster IPs that gets the mark.
-    pub policy: MasqueradePolicy,
+    /// All traffic to cluster IPs gets the mark: `--masquerade-all`. Otherwise the traffic that the
+    /// [`LocalDetector`] does not recognize as local Pod traffic; none without a detector.
+    pub is_for_all: bool,
     /// `--random-fully`, which avoids port clashes. False only to compare with rules that lack it.
     pub is_random_fully: bool,
 }
@@ -107,17 +113,6 @@ impl Masquerade {
             1_u32.checked_shl(u32::from(self.bit)).unwrap_or_default()
         )
     }
-}
-
-/// Traffic to cluster IPs that is masqueraded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MasqueradePolicy {
-    /// Traffic that the [`LocalDetector`] does not recognize as local Pod traffic; none without a
-    /// detector.
-    #[default]
-    NotLocalPods,
-    /// All of it: `--masquerade-all`.
-    All,
 }
 
 /// Match that recognizes *local Pod traffic*: packets from Pods of this node. With the network of
@@ -171,18 +166,6 @@ pub enum LocalhostNodePorts {
     Excluded,
 }
 
-/// Treatment of packets in the conntrack state INVALID. Read from the kernel once, when a process
-/// starts.
-///
-/// Upstream: pkg/proxy/iptables/proxier.go, `NewProxier` (v1.37), which also reads it once
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InvalidPackets {
-    /// Dropped: forwarded without NAT they would make the peer reset a good connection.
-    Dropped,
-    /// No rule drops them, because `nf_conntrack_tcp_be_liberal` is set.
-    NotDropped,
-}
-
 /// Selection of the Service rules that have comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comments {
@@ -222,7 +205,7 @@ pub enum PartialRestore {
 ///
 /// A restore fails as a whole if one rule names a counter that does not exist, so the existing
 /// counters are read before each full restore.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counter {
     /// Packets dropped in the conntrack state INVALID.
     InvalidDropped,
@@ -255,45 +238,7 @@ impl Counter {
     }
 }
 
-/// Counters that exist in the kernel. Any set is legal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
-    invalid_dropped: bool,
-    localhost_node_ports: bool,
-}
-
-impl Counters {
-    /// No counter: a kernel without nfacct.
-    pub const NONE: Self = Self {
-        invalid_dropped: false,
-        localhost_node_ports: false,
-    };
-
-    /// Every counter.
-    pub const ALL: Self = Self {
-        invalid_dropped: true,
-        localhost_node_ports: true,
-    };
-
-    /// Reports whether rules may name this counter.
-    pub const fn has(self, counter: Counter) -> bool {
-        match counter {
-            Counter::InvalidDropped => self.invalid_dropped,
-            Counter::LocalhostNodePorts => self.localhost_node_ports,
-        }
-    }
-
-    /// Adds a counter that exists, so that rules may name it.
-    pub const fn add(&mut self, counter: Counter) {
-        match counter {
-            Counter::InvalidDropped => self.invalid_dropped = true,
-            Counter::LocalhostNodePorts => self.localhost_node_ports = true,
-        }
-    }
-}
-
-/// Change of an input for which the rules of all Services have to be rendered again. A
-/// [`DeclineReason`](super::DeclineReason) is about the rules in the kernel instead.
+/// Change of an input for which the rules of all Services have to be rendered again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RerenderReason {
     /// The topology of the node changed, and with it the meaning of hints.
@@ -348,13 +293,6 @@ mod tests {
         for counter in Counter::ALL {
             let text = format!("-m nfacct --nfacct-name {}", counter.name());
             assert_eq!(counter.match_text(), text);
-            assert!(Counters::ALL.has(counter) && !Counters::NONE.has(counter));
-            let mut one = Counters::NONE;
-            one.add(counter);
-            assert_eq!(
-                Counter::ALL.map(|other| one.has(other)),
-                Counter::ALL.map(|other| other == counter)
-            );
         }
     }
 }

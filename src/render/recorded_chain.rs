@@ -1,6 +1,5 @@
 //! Record of one chain in the kernel.
 
-use super::service::RenderedChain;
 use crate::rules::{RulesDigest, RulesHasher, rules_of_lines};
 use crate::ruleset::ServiceChain;
 
@@ -39,16 +38,14 @@ impl RecordedChain {
             rule_count: 0,
         }
     }
-}
 
-impl RecordedChain<ServiceChain> {
-    /// Returns a chain that holds the rendered rules.
-    pub(crate) const fn of_service(rendered: &RenderedChain) -> Self {
-        Self {
-            chain: rendered.chain,
-            digest: rendered.digest,
-            is_damaged: false,
-            rule_count: rendered.rule_count,
+    /// Returns the record for a Service chain.
+    pub(crate) const fn named(self, chain: ServiceChain) -> RecordedChain<ServiceChain> {
+        RecordedChain {
+            chain,
+            digest: self.digest,
+            is_damaged: self.is_damaged,
+            rule_count: self.rule_count,
         }
     }
 }

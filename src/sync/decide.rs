@@ -3,9 +3,10 @@
 //! Each full sync has one [`FullReason`], which logs and metrics name: full syncs are slow, and
 //! should be rare.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::render::{Counters, Options, RerenderReason};
+use crate::render::{Counter, Options, RerenderReason};
 
 /// Scope of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,10 +112,11 @@ impl SyncHistory {
         self.last_full.is_some()
     }
 
-    /// Returns the nfacct counters of the last sync that succeeded; partial syncs use them: only
-    /// full syncs and adoptions create counters.
-    pub(crate) fn counters(&self) -> Option<Counters> {
-        self.last_options.as_ref().map(|options| options.counters)
+    /// Returns the nfacct counters of the last sync that succeeded, none before one; partial syncs
+    /// use them: only full syncs and adoptions create counters.
+    pub(crate) fn counters(&self) -> BTreeSet<Counter> {
+        let options = self.last_options.as_ref();
+        options.map_or_else(BTreeSet::new, |options| options.counters.clone())
     }
 
     /// Returns the scope of the next sync with `options` while the kernel is known; `every` is the

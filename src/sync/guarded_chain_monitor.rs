@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::kernel_state::{TableCheck, TableLoss, check_table};
 use super::repair_backoff::{DueRewrite, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
-use crate::render::{FixedChain, Options};
+use crate::render::Options;
 use crate::rules::Table;
 use crate::ruleset::Jump;
 
@@ -78,7 +78,7 @@ pub(super) struct GuardedChainFindings {
     /// Fixed chains with third-party rules that are due to be rewritten.
     pub(super) due_rewrites: Vec<DueRewrite>,
     /// Fixed chains that lack some of their rules.
-    pub(super) incomplete_chains: Vec<FixedChain>,
+    pub(super) incomplete_chains: Vec<(Table, &'static str)>,
     /// Missing jumps from built-in chains.
     pub(super) missing_jumps: Vec<&'static Jump>,
 }

@@ -9,7 +9,7 @@ use super::pacer::SyncResult;
 use super::quarantine::{Fallback, QuarantineCause};
 use crate::host::{CounterError, Excerpt, RestoreError, Restored, RunError};
 use crate::model::ServiceName;
-use crate::render::{DeclineReason, PartialPayload, PayloadStats, RuleCounts, ServiceTotals};
+use crate::render::{PartialPayload, PayloadStats, RuleCounts, ServiceTotals};
 use crate::rules::Table;
 use crate::telemetry::on_one_line;
 use crate::tracker::AppliedChanges;
@@ -72,7 +72,7 @@ pub struct Attempt {
     /// Text of the payload of a partial restore. A full payload is never in memory as a whole.
     pub payload: Vec<u8>,
     /// Reason that adoption was declined.
-    pub declined: Option<DeclineReason>,
+    pub declined: Option<&'static str>,
     /// Wait for the xtables lock. Zero after a failure; if the wait timed out, it is in the error.
     pub lock_wait: Duration,
     /// Failure of the restore or of the read before it.

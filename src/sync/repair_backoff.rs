@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use super::drift::RepairKey;
 use super::pacer::DoublingDelay;
-use crate::render::FixedChain;
 use crate::rules::Table;
 
 /// Number of repairs in a row without delay: an administrator may edit rules a few times.
@@ -111,12 +110,12 @@ struct Rewrites {
 /// The other program may add such a rule again each time it is removed. The chain is rewritten at
 /// once, then at growing intervals while the rule comes back.
 #[derive(Debug, Default)]
-pub(super) struct RewriteBackoff(BTreeMap<FixedChain, Rewrites>);
+pub(super) struct RewriteBackoff(BTreeMap<(Table, &'static str), Rewrites>);
 
 /// Chain to rewrite now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueRewrite {
-    pub(super) chain: FixedChain,
+    pub(super) chain: (Table, &'static str),
     /// Minimum time until the next rewrite.
     pub(super) wait: Duration,
     /// The chain was rewritten before, and third-party rules are back.
@@ -134,7 +133,7 @@ impl RewriteBackoff {
     /// which doubles each time.
     pub(super) fn due(
         &mut self,
-        found: &[FixedChain],
+        found: &[(Table, &'static str)],
         tables: &[Table],
         first_wait: Duration,
         now: Instant,
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(backoff.0.len(), MOST_CHAINS);
     }
 
-    const FORWARD: FixedChain = (Table::Filter, "KUBE-FORWARD");
+    const FORWARD: (Table, &str) = (Table::Filter, "KUBE-FORWARD");
 
     /// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
     fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {

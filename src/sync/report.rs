@@ -222,7 +222,6 @@ impl Reporter {
             .restores
             .lock_waited(self.family, lock_wait(attempt));
         if let Some(reason) = attempt.declined {
-            let reason = reason.as_str();
             debug!(family = %self.family, reason, "rules in the kernel are not adopted");
         }
         match &attempt.result {

@@ -16,9 +16,8 @@ use super::render_settings::RenderSettings;
 use crate::host::{Iptables, RestoreError, Restored, RunError, excerpt, is_untouched};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
-    self, AppliedState, Counter, Counters, DeclineReason, FullPayload, LiveChains, LiveRules,
-    NodePortAddresses, Options, PartialPayload, PartialRestore, PayloadStats, RerenderReason,
-    RuleCounts, ServiceTotals,
+    self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
+    PartialPayload, PartialRestore, PayloadStats, RerenderReason, RuleCounts, ServiceTotals,
 };
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
@@ -55,7 +54,7 @@ pub struct Syncer<I> {
     pub(super) failed_reads: u32,
     /// nfacct counters that the last full sync or adoption could create; `None` before the first
     /// one.
-    pub(super) counters: Option<Counters>,
+    pub(super) counters: Option<BTreeSet<Counter>>,
     /// Services in quarantine, and suspects.
     pub(super) quarantine: Quarantine,
     /// Duration of the last successful restore, full or partial.
@@ -214,7 +213,7 @@ impl<I: Iptables> Syncer<I> {
             .config
             .render_settings
             .options(self.tracker.node(), node_addresses);
-        options.counters = self.history.counters().unwrap_or_default();
+        options.counters = self.history.counters();
         let dirty = self.tracker.pending();
         let first = self.attempt(self.scope(&options), &mut options).await;
         let mut attempts = vec![first];
@@ -314,7 +313,7 @@ impl<I: Iptables> Syncer<I> {
             }
             (Scope::Full(_), _) if self.kernel.record().is_some() => {
                 // The rules in the kernel name the counters of the last sync that succeeded.
-                options.counters = self.history.counters().unwrap_or_default();
+                options.counters = self.history.counters();
                 // A partial restore writes fixed chains only to repair them, and they depend on the
                 // render options of which a change is `RerenderReason::Options`.
                 let rewrite = self.history.rerender_reason(options);
@@ -458,17 +457,18 @@ impl<I: Iptables> Syncer<I> {
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "ensure the nfacct counters"
     /// (v1.37)
     async fn make_counters(&mut self, options: &mut Options) {
-        let (mut counters, mut first_failure) = (Counters::NONE, None);
+        let (mut counters, mut first_failure) = (BTreeSet::new(), None);
         for counter in Counter::ALL {
             match self.iptables.make_counter(counter.name()).await {
-                Ok(()) => counters.add(counter),
+                Ok(()) => drop(counters.insert(counter)),
                 Err(cause) => drop(first_failure.get_or_insert(cause)),
             }
         }
-        options.counters = counters;
-        if self.counters.replace(counters) != Some(counters) {
+        if self.counters.as_ref() != Some(&counters) {
             self.notices.no_counter = first_failure;
         }
+        self.counters = Some(counters.clone());
+        options.counters = counters;
     }
 
     /// Reads the rules in the kernel. Newly unreadable tables become notices. The applied state
@@ -504,15 +504,15 @@ impl<I: Iptables> Syncer<I> {
         &self,
         rules: &KernelRules,
         options: &Options,
-    ) -> Result<AppliedState, DeclineReason> {
-        let found = rules.found.as_ref().ok_or(DeclineReason::Unreadable)?;
+    ) -> Result<AppliedState, &'static str> {
+        let found = rules.found.as_ref().ok_or("a table cannot be read")?;
         let services = self.rendered_services();
         let applied = render::adopt(found, &rules.live, &services, options);
         render::check_adoption(&applied, found, &rules.live, options)?;
         if rules.is_mangle_complete {
             Ok(applied)
         } else {
-            Err(DeclineReason::DispatchOrFixedChains(Table::Mangle))
+            Err(render::INCOMPLETE_SHARED_CHAINS)
         }
     }
 

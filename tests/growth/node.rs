@@ -1,5 +1,6 @@
 //! One family's sync, with a kernel that takes everything and remembers nothing.
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use deltaproxy::testing::host::{
     CounterError, Iptables, ListedChains, RestoreError, Restored, RunError,
 };
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{Counters, PartialRestore, TreeThresholds};
+use deltaproxy::testing::render::{PartialRestore, TreeThresholds};
 use deltaproxy::testing::rules::{Payload, Table};
 use deltaproxy::testing::sync::{Outcome, Syncer, SyncerOptions};
 
@@ -51,7 +52,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(world: &World) -> Self {
         let mut render_settings = upstream_settings(IpFamily::V4);
-        render_settings.fixed.counters = Counters::NONE;
+        render_settings.fixed.counters = BTreeSet::new();
         render_settings.fixed.tree_thresholds = TreeThresholds::AUTO;
         let options = SyncerOptions {
             render_settings,

@@ -3,11 +3,11 @@
 //!
 //! Apart from the properties because it needs root and takes a hundred times as long.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::Counters;
 use deltaproxy::testing::rules::RuleSet;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
@@ -72,7 +72,7 @@ fn restore_reads_what_was_meant(backend: &str) {
 fn payload(cluster: &Cluster, family: IpFamily) -> String {
     let mut play = Play::alone(cluster, Twin::Written, family);
     play.hears(cluster, Twin::Written);
-    play.options.counters = Counters::NONE;
+    play.options.counters = BTreeSet::new();
     play.full().0
 }
 

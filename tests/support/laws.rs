@@ -22,7 +22,7 @@ use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    Counters, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
+    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
@@ -274,7 +274,7 @@ fn holding(save: &str) -> Fake {
 }
 
 fn syncer(kernel: Fake, world: &World, options: &SyncerOptions) -> Syncer<Fake> {
-    if options.render_settings.fixed.counters == Counters::ALL {
+    if options.render_settings.fixed.counters == Counter::ALL.into() {
         kernel.keep_counters();
     }
     Syncer::new(kernel, world.tracker(), options.clone(), clock)

@@ -10,13 +10,13 @@
     reason = "support of tests: who includes it uses a part of it, and failing is its job"
 )]
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use deltaproxy::testing::model::ExternalIps;
 use deltaproxy::testing::net::{IpFamily, IpNet};
 use deltaproxy::testing::render::{
-    Counters, InvalidPackets, LocalDetector, LocalhostNodePorts, Masquerade, MasqueradePolicy,
-    Options,
+    Counter, LocalDetector, LocalhostNodePorts, Masquerade, Options,
 };
 use deltaproxy::testing::rules::Backend;
 use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings};
@@ -27,7 +27,7 @@ use super::{Dice, Use, ip, pod_cidr};
 pub(crate) fn upstream_options(family: IpFamily) -> Options {
     Options {
         local_traffic: LocalDetector::Cidr(pod_cidr(family)),
-        counters: Counters::ALL,
+        counters: Counter::ALL.into(),
         node_ip: ip(family, Use::Node, 1),
         large_cluster_endpoints: usize::MAX,
         ..Options::defaults(family)
@@ -50,7 +50,7 @@ pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings 
         backend: dice.pick(&[Backend::Legacy, Backend::Nft]),
         masquerade: Masquerade {
             bit: dice.pick(&[0, 14, 31]),
-            policy: dice.pick(&[MasqueradePolicy::NotLocalPods, MasqueradePolicy::All]),
+            is_for_all: dice.pick(&[false, true]),
             is_random_fully: dice.chance(50),
         },
         localhost_node_ports: match family {
@@ -58,8 +58,8 @@ pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings 
             IpFamily::V6 => LocalhostNodePorts::Excluded,
         },
         external_ips: dice.pick(&[ExternalIps::Served, ExternalIps::Ignored]),
-        invalid_packets: dice.pick(&[InvalidPackets::Dropped, InvalidPackets::NotDropped]),
-        counters: dice.pick(&[Counters::ALL, Counters::NONE]),
+        drops_invalid_packets: dice.pick(&[true, false]),
+        counters: dice.pick(&[Counter::ALL.into(), BTreeSet::new()]),
         ..upstream_options(family)
     };
     let node_network = IpNet::new(ip(family, Use::Node, 0), family.host_prefix_len() - 8).unwrap();

@@ -12,7 +12,7 @@ use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::config::{DiffArgs, RenderConfig, Source};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{Counter, Counters, InvalidPackets, Options};
+use crate::render::{Counter, Options};
 use crate::tracker::Tracker;
 use crate::watch::manifests::{IncompleteServices, Manifests};
 
@@ -115,15 +115,12 @@ fn resolve(
 
 fn adopt(options: &mut Options, facts: HostSettings) {
     options.masquerade.is_random_fully = facts.is_random_fully;
-    options.invalid_packets = match facts.invalid {
-        InvalidPacketHandling::Forwarded => InvalidPackets::NotDropped,
-        InvalidPacketHandling::Dropped | InvalidPacketHandling::Counted => InvalidPackets::Dropped,
-    };
-    options.counters = Counters::NONE;
+    options.drops_invalid_packets = facts.invalid != InvalidPacketHandling::Forwarded;
+    options.counters.clear();
     if facts.invalid == InvalidPacketHandling::Counted {
-        options.counters.add(Counter::InvalidDropped);
+        options.counters.insert(Counter::InvalidDropped);
     }
     if facts.counts_localhost {
-        options.counters.add(Counter::LocalhostNodePorts);
+        options.counters.insert(Counter::LocalhostNodePorts);
     }
 }

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::net::IpFamily;
-use crate::render::{
-    LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore, TreeThresholds,
-};
+use crate::render::{LocalDetector, LocalhostNodePorts, PartialRestore, TreeThresholds};
 use crate::sync::{Gap, LocalMode, NodePortAddressItem, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
@@ -42,10 +40,7 @@ fn defaults_without_flags_equal_kube_proxy() {
     for (family, environment) in config.rules.render_settings.into_pairs() {
         assert_eq!(environment.fixed.family, family);
         assert_eq!(environment.fixed.masquerade.bit, 14);
-        assert_eq!(
-            environment.fixed.masquerade.policy,
-            MasqueradePolicy::NotLocalPods
-        );
+        assert!(!environment.fixed.masquerade.is_for_all);
         assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
         assert_eq!(environment.node_port_addresses, Vec::new());
         assert_eq!(environment.bind_address, None);
@@ -59,14 +54,14 @@ fn defaults_without_flags_equal_kube_proxy() {
 
 #[test]
 fn bools_are_written_as_go_writes_them() {
-    let policy = |flags| good(flags).rules.render_settings.v4.fixed.masquerade.policy;
-    assert_eq!(policy("--masquerade-all"), MasqueradePolicy::All);
-    assert_eq!(policy("--masquerade-all=true"), MasqueradePolicy::All);
-    assert_eq!(
-        policy("--masquerade-all=false"),
-        MasqueradePolicy::NotLocalPods
-    );
-    assert_eq!(policy("--masquerade_all=true"), MasqueradePolicy::All);
+    let is_for_all = |flags| {
+        let settings = good(flags).rules.render_settings.v4;
+        settings.fixed.masquerade.is_for_all
+    };
+    assert!(is_for_all("--masquerade-all"));
+    assert!(is_for_all("--masquerade-all=true"));
+    assert!(!is_for_all("--masquerade-all=false"));
+    assert!(is_for_all("--masquerade_all=true"));
     let localhost = |flags| {
         good(flags)
             .rules

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::live::{LiveChains, LiveRules};
-use super::state::{AppliedState, FixedChain};
+use super::state::AppliedState;
 use crate::render::fixed_chains;
 use crate::render::options::Options;
 use crate::render::service::{write_chain_declarations, write_line};
@@ -66,14 +66,11 @@ impl GuardedChainState {
             ..Self::default()
         };
         for chain in fixed_chains::names(table, options) {
-            let extra_rules = match *chain {
-                KUBE_FIREWALL => ExtraRules::AllowedAtEnd,
-                // No rule of the proxy is unprintable: a chain listed in part has a third-party
-                // rule.
-                _ if is_partly_listed(chain) => ExtraRules::Exist,
-                _ => ExtraRules::Forbidden,
-            };
-            if matches_desired(chain, listing, &desired, extra_rules) {
+            let mut live = rules_of(chain, listing);
+            let begins_as_desired = rules_of(chain, &desired).all(|rule| live.next() == Some(rule));
+            // No rule of the proxy is unprintable: a chain listed in part has a third-party rule.
+            let has_others = is_partly_listed(chain) || live.next().is_some();
+            if begins_as_desired && (*chain == KUBE_FIREWALL || !has_others) {
                 continue;
             }
             if is_partly_listed(chain) || has_desired_in_order(chain, listing, &desired) {
@@ -115,26 +112,21 @@ pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Opti
         && !fixed_chains::names(table, options).iter().any(has_others)
 }
 
-/// Checks the filter and nat tables: that the shared chains exist, and that the rules of fixed
-/// chains and the entry jumps are those that a full restore writes. Returns the first table where
-/// that is not so.
-pub(super) fn check_shared_chains(rules: &LiveRules, options: &Options) -> Result<(), Table> {
+/// Reports whether the filter and nat tables have all shared chains, and the rules of fixed chains
+/// and the entry jumps that a full restore writes.
+pub(super) fn has_shared_chains(rules: &LiveRules, options: &Options) -> bool {
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
         chains.iter().all(|chain| rules.has(table, chain))
             && has_only_desired_rules(table, listing, options)
     };
-    if !rules.has(Table::Filter, KUBE_FIREWALL) || !are_complete(Table::Filter, &FILTER_CHAINS) {
-        return Err(Table::Filter);
-    }
-    if !are_complete(Table::Nat, &NAT_CHAINS) {
-        return Err(Table::Nat);
-    }
-    Ok(())
+    rules.has(Table::Filter, KUBE_FIREWALL)
+        && are_complete(Table::Filter, &FILTER_CHAINS)
+        && are_complete(Table::Nat, &NAT_CHAINS)
 }
 
 /// Returns the fixed chains that the proxy fills.
-pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<FixedChain> {
+pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<(Table, &'static str)> {
     let tables = Table::ALL.into_iter();
     let chains = tables.flat_map(|table| {
         let names = fixed_chains::names(table, options).iter();
@@ -151,7 +143,7 @@ pub(crate) fn note_guarded_damage(
     live: &LiveChains,
     options: &Options,
 ) {
-    if check_shared_chains(read, options).is_ok() {
+    if has_shared_chains(read, options) {
         return;
     }
     let canaries = Table::ALL.map(|table| (table, KUBE_PROXY_CANARY));
@@ -167,7 +159,7 @@ pub(crate) fn note_guarded_damage(
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
 /// their chains, and changes nothing else.
 pub(crate) fn repair_payload(
-    chains: &BTreeSet<FixedChain>,
+    chains: &BTreeSet<(Table, &'static str)>,
     jumps: &[&'static Jump],
     options: &Options,
 ) -> Vec<u8> {
@@ -212,29 +204,6 @@ pub(crate) fn localnet_drop_rule(options: &Options) -> Option<String> {
 fn has_canary(listing: &str) -> bool {
     let canary = format!("-N {KUBE_PROXY_CANARY}");
     listing.lines().any(|line| line == canary)
-}
-
-/// Third-party rules of a fixed chain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExtraRules {
-    /// Allowed after the desired rules.
-    AllowedAtEnd,
-    /// Make the chain different.
-    Forbidden,
-    /// Known to exist, although the listing may not show them: the chain is different.
-    Exist,
-}
-
-/// Reports whether a chain begins with the desired rules, and has no others that matter.
-fn matches_desired(chain: &str, listing: &str, desired: &str, extra_rules: ExtraRules) -> bool {
-    let mut live = rules_of(chain, listing);
-    let has_desired = rules_of(chain, desired).all(|rule| live.next() == Some(rule));
-    has_desired
-        && match extra_rules {
-            ExtraRules::AllowedAtEnd => true,
-            ExtraRules::Forbidden => live.next().is_none(),
-            ExtraRules::Exist => false,
-        }
 }
 
 /// Reports whether a chain holds all desired rules in their order. Allows any rules before,

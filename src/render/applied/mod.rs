@@ -10,6 +10,6 @@ pub(crate) use guard::{
 };
 pub use guard::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
-pub(crate) use observe::{DeclineReason, adopt, check_adoption, unlike_rendered};
-pub(crate) use state::{AppliedService, FixedChain, RenderedChains};
+pub(crate) use observe::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
+pub(crate) use state::{AppliedService, RenderedChains};
 pub use state::{AppliedState, PayloadStats, RuleCounts};

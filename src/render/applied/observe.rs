@@ -4,7 +4,7 @@
 //! - [`AppliedState::observe`]: what was read, single chains or whole tables, with the record.
 //!   Nothing is rendered.
 //! - [`adopt`]: whole tables with rendered rules, to adopt what kube-proxy or an earlier run of
-//!   this program wrote. For a [`DeclineReason`], a full restore writes all rules instead.
+//!   this program wrote. If [`check_adoption`] declines, a full restore writes all rules.
 //! - [`unlike_rendered`]: the record with rendered rules, without the kernel.
 //!
 //! Rules of fixed chains and entry jumps are not compared here:
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 
-use super::guard::check_shared_chains;
+use super::guard::has_shared_chains;
 use super::live::{LiveChains, LiveRules};
 use super::state::{AppliedService, AppliedState};
 use crate::model::{ServiceName, Services};
@@ -189,39 +189,6 @@ impl AppliedState {
     }
 }
 
-/// Reason for which the first sync does not take the live rules as the applied state, so that a
-/// full restore has to write all rules. It is about the rules in the kernel; a
-/// [`RerenderReason`](crate::render::RerenderReason) is about a change of inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeclineReason {
-    /// A table could not be read.
-    Unreadable,
-    /// A dispatch chain, fixed chain, canary or entry jump is missing from this table, or a fixed
-    /// chain holds other rules. A node without rules is such a case.
-    DispatchOrFixedChains(Table),
-    /// A third-party rule references a chain of an old release.
-    Referenced,
-    /// Most Service chains differ, so that most rules would be written anyway.
-    Different,
-}
-
-impl DeclineReason {
-    /// Returns the reason as logs have it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreadable => "a table cannot be read",
-            Self::DispatchOrFixedChains(_) => {
-                "a KUBE- chain shared by all Services, or a jump from a built-in chain, is \
-                 missing or differs"
-            }
-            Self::Referenced => {
-                "third-party rules jump to chains of old releases, such as KUBE-XLB-"
-            }
-            Self::Different => "most rules differ",
-        }
-    }
-}
-
 /// Makes the record of a kernel of which nothing was known: the rules of `services` as rendered, as
 /// far as the kernel has them. The Services of which it lacks some are due.
 pub(crate) fn adopt(
@@ -261,20 +228,27 @@ pub(crate) fn adopt(
     applied
 }
 
-/// Returns the reason for which a full restore has to write all rules instead of what differs from
-/// the record that [`adopt`] made.
+/// Reason, as logs have it, to decline adoption: a shared chain, canary or entry jump is missing,
+/// or a fixed chain holds other rules. A node without rules is such a case.
+pub(crate) const INCOMPLETE_SHARED_CHAINS: &str = "a KUBE- chain shared by all Services, or a jump \
+     from a built-in chain, is missing or differs";
+
+/// Returns the reason, as logs have it, for which a full restore has to write all rules instead of
+/// what differs from the record that [`adopt`] made.
 pub(crate) fn check_adoption(
     applied: &AppliedState,
     read: &LiveRules,
     live: &LiveChains,
     options: &Options,
-) -> Result<(), DeclineReason> {
-    check_shared_chains(read, options).map_err(DeclineReason::DispatchOrFixedChains)?;
+) -> Result<(), &'static str> {
+    if !has_shared_chains(read, options) {
+        return Err(INCOMPLETE_SHARED_CHAINS);
+    }
     if live.unparsed_chains().any(|name| !live.can_delete(name)) {
-        return Err(DeclineReason::Referenced);
+        return Err("third-party rules jump to chains of old releases, such as KUBE-XLB-");
     }
     if applied.is_mostly_damaged() {
-        return Err(DeclineReason::Different);
+        return Err("most rules differ");
     }
     Ok(())
 }

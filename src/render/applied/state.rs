@@ -9,7 +9,7 @@ use std::ops::AddAssign;
 
 use crate::model::ServiceName;
 use crate::render::recorded_chain::RecordedChain;
-use crate::render::service::{DispatchRule, RenderedChain, ServiceRules, ServiceTotals};
+use crate::render::service::{DispatchRule, ServiceRules, ServiceTotals};
 use crate::render::tree::{
     DispatchTree, RenderedTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
 };
@@ -49,7 +49,7 @@ pub struct AppliedState {
     /// their desired dispatch rules were not written.
     pub(super) due: BTreeSet<ServiceName>,
     /// Fixed chains that the next partial payload writes.
-    fixed_chains_due: BTreeSet<FixedChain>,
+    fixed_chains_due: BTreeSet<(Table, &'static str)>,
     /// Missing entry jumps that the next partial payload inserts.
     pub(super) jumps_due: Vec<&'static Jump>,
     /// Numbers of rules in the fixed chains.
@@ -63,9 +63,6 @@ pub struct AppliedState {
     /// The iptables binaries can print all of nat, also with `-S`: no rule in it is unprintable.
     pub(crate) is_nat_printable: bool,
 }
-
-/// Table and name of a fixed chain.
-pub(crate) type FixedChain = (Table, &'static str);
 
 /// Record of the chains of a partial payload after it was written.
 #[derive(Debug, Default)]
@@ -216,12 +213,12 @@ impl AppliedState {
     }
 
     /// Makes the next partial payload write a fixed chain. Returns whether it was not due before.
-    pub(crate) fn add_due_fixed_chain(&mut self, chain: FixedChain) -> bool {
+    pub(crate) fn add_due_fixed_chain(&mut self, chain: (Table, &'static str)) -> bool {
         self.fixed_chains_due.insert(chain)
     }
 
     /// Leaves a fixed chain as it is.
-    pub(crate) fn remove_due_fixed_chain(&mut self, chain: FixedChain) {
+    pub(crate) fn remove_due_fixed_chain(&mut self, chain: (Table, &'static str)) {
         self.fixed_chains_due.remove(&chain);
     }
 
@@ -236,7 +233,9 @@ impl AppliedState {
     }
 
     /// Returns the fixed chains and entry jumps that the next partial payload writes.
-    pub(crate) const fn guarded_due(&self) -> (&BTreeSet<FixedChain>, &Vec<&'static Jump>) {
+    pub(crate) const fn guarded_due(
+        &self,
+    ) -> (&BTreeSet<(Table, &'static str)>, &Vec<&'static Jump>) {
         (&self.fixed_chains_due, &self.jumps_due)
     }
 
@@ -346,7 +345,9 @@ impl AppliedState {
         let recorded = self.services.get(name).unwrap_or(&none);
         let dispatch = recorded.dispatch.iter();
         rules.chains().count() == recorded.chains.len()
-            && rules.chains().all(|rendered| recorded.holds(rendered))
+            && rules
+                .chains()
+                .all(|(rendered, _)| recorded.holds(&rendered))
             && rules
                 .dispatch_rules()
                 .eq(dispatch.map(|rule| (rule.chain, &*rule.text)))
@@ -560,7 +561,7 @@ impl AppliedState {
 
 impl AppliedService {
     pub(crate) fn rendered(rules: &ServiceRules) -> Self {
-        let mut chains: Vec<_> = rules.chains().map(RecordedChain::of_service).collect();
+        let mut chains: Vec<_> = rules.chains().map(|(rendered, _)| rendered).collect();
         chains.sort_unstable_by_key(|recorded| recorded.chain);
         Self {
             chains: chains.into(),
@@ -582,9 +583,9 @@ impl AppliedService {
     }
 
     /// Reports whether the kernel holds the rendered rules of a chain.
-    pub(crate) fn holds(&self, rendered: &RenderedChain) -> bool {
+    pub(crate) fn holds(&self, rendered: &RecordedChain<ServiceChain>) -> bool {
         let recorded = self.chain(rendered.chain);
-        recorded.is_some_and(|recorded| recorded.holds(rendered.digest))
+        recorded.is_some_and(|recorded| recorded.holds(rendered.digest()))
     }
 
     /// Returns a chain, if the Service has it in the kernel.

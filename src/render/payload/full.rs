@@ -139,7 +139,8 @@ impl<'a> FullPayload<'a> {
             Part::NatChains(mut services, mut chains) => {
                 if let Some((name, state)) = services.next() {
                     self.render_nat(name, state);
-                    chains.extend(self.rules.chains().map(|rendered| rendered.chain));
+                    let of_service = self.rules.chains();
+                    chains.extend(of_service.map(|(rendered, _)| rendered.chain));
                     Part::NatChains(services, chains)
                 } else {
                     chains.sort_by_cached_key(|chain| chain.sort_key());
@@ -326,12 +327,12 @@ impl<'a> FullPayload<'a> {
     ) {
         self.render_nat(name, state);
         self.make_room(buf, self.rules.chains().count());
-        for rendered in self.rules.chains() {
+        for (rendered, text) in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
                 write_chain_declaration(buf, rendered.chain);
             }
-            buf.extend_from_slice(self.rules.chain_text(rendered));
+            buf.extend_from_slice(text);
         }
         self.record(Table::Nat, name);
     }

@@ -135,15 +135,15 @@ impl PayloadWriter<'_> {
     fn add(&mut self, applied: &mut AppliedState, name: ServiceName, rules: &ServiceRules) {
         let none = AppliedService::default();
         let before = applied.service(&name).unwrap_or(&none);
-        for rendered in rules.chains() {
-            if before.holds(rendered) && self.partial_restore != PartialRestore::Kep3453 {
+        for (rendered, text) in rules.chains() {
+            if before.holds(&rendered) && self.partial_restore != PartialRestore::Kep3453 {
                 continue;
             }
             let rule_count = u64::from(rendered.rule_count);
             self.stats.rules.add(Table::Nat, rule_count);
-            self.chains.fill(rendered.chain, rules.chain_text(rendered));
+            self.chains.fill(rendered.chain, text);
         }
-        let desired: BTreeSet<_> = rules.chains().map(|rendered| rendered.chain).collect();
+        let desired: BTreeSet<_> = rules.chains().map(|(rendered, _)| rendered.chain).collect();
         let recorded = before.chains.iter().map(|recorded| recorded.chain);
         let is_stale = |chain: &ServiceChain| !desired.contains(chain);
         self.chains.deleted.extend(recorded.filter(is_stale));

@@ -5,25 +5,17 @@
 //! new connection traverses the dispatch chains, and most changes of Services leave them unchanged.
 //! If several service ports claim a frontend, the tracker selects its owner.
 
-use std::fmt::{self, Display};
 use std::net::IpAddr;
 
 use super::plan::{Disposition, Plan};
 use super::service_rules::{RuleWriter, ServiceRules};
 use crate::model::{ExternalIps, Service, TrafficPolicy};
 use crate::net::Protocol;
-use crate::render::options::{Comments, Counter, LocalDetector, MasqueradePolicy, Options};
+use crate::render::options::{Comments, Counter, LocalDetector, Options};
 use crate::ruleset::{
     ChainKind, DispatchChain, DispatchDestination, KUBE_MARK_MASQ, PortComment, ServiceChain,
 };
 use crate::select::Candidate;
-
-/// Endpoint that this node uses, with its `KUBE-SEP` chain, whose name contains a hash that is too
-/// expensive to compute twice.
-struct EndpointWithChain<'a> {
-    candidate: Candidate<'a>,
-    chain: ServiceChain,
-}
 
 /// Writes the chains of a service port, each after those that it jumps to: if libxtables does not
 /// know the target of `-j` as a chain, it searches files for an extension of that name.
@@ -40,10 +32,7 @@ pub(super) fn write(
     write_endpoints(rules, plan, &endpoints, comments);
     // Without an endpoint under policy Cluster, the internal policy is Local and the port is not
     // accessible from outside: no rule jumps to `KUBE-SVC`.
-    if endpoints
-        .iter()
-        .any(|endpoint| endpoint.candidate.in_cluster)
-    {
+    if endpoints.iter().any(|(candidate, _)| candidate.in_cluster) {
         begin_policy_chain(rules, plan, TrafficPolicy::Cluster, options);
         write_endpoint_jumps(rules, plan, TrafficPolicy::Cluster, &endpoints, comments);
         rules.end_chain();
@@ -61,17 +50,13 @@ pub(super) fn write(
     }
 }
 
-fn endpoints_with_chains<'a>(plan: &Plan<'a>) -> Vec<EndpointWithChain<'a>> {
-    let candidates = plan
-        .selection
-        .candidates
-        .iter()
-        .filter(|c| c.is_reachable());
+/// Returns the endpoints that this node uses, each with its `KUBE-SEP` chain, whose name contains a
+/// hash that is too expensive to compute twice.
+fn endpoints_with_chains<'a>(plan: &Plan<'a>) -> Vec<(Candidate<'a>, ServiceChain)> {
+    let candidates = plan.selection.candidates.iter();
     candidates
-        .map(|candidate| EndpointWithChain {
-            candidate: *candidate,
-            chain: plan.endpoint_chain(candidate.text.as_bytes()),
-        })
+        .filter(|candidate| candidate.is_reachable())
+        .map(|candidate| (*candidate, plan.endpoint_chain(candidate.text.as_bytes())))
         .collect()
 }
 
@@ -85,10 +70,10 @@ fn endpoints_with_chains<'a>(plan: &Plan<'a>) -> Vec<EndpointWithChain<'a>> {
 fn write_endpoints(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
-    endpoints: &[EndpointWithChain<'_>],
+    endpoints: &[(Candidate<'_>, ServiceChain)],
     comments: Comments,
 ) {
-    for EndpointWithChain { candidate, chain } in endpoints {
+    for (candidate, chain) in endpoints {
         rules.begin_chain(*chain);
         let mut hairpin = rules.rule();
         if comments == Comments::Everywhere {
@@ -117,33 +102,32 @@ fn write_endpoint_jumps(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
     policy: TrafficPolicy,
-    endpoints: &[EndpointWithChain<'_>],
+    endpoints: &[(Candidate<'_>, ServiceChain)],
     comments: Comments,
 ) {
-    let is_used = |endpoint: &&EndpointWithChain<'_>| match policy {
-        TrafficPolicy::Local => endpoint.candidate.in_local,
-        TrafficPolicy::Cluster => endpoint.candidate.in_cluster,
-    };
-    let count = endpoints.iter().filter(is_used).count();
+    let used = endpoints.iter().filter(|(candidate, _)| match policy {
+        TrafficPolicy::Local => candidate.in_local,
+        TrafficPolicy::Cluster => candidate.in_cluster,
+    });
     if let Some(timeout) = plan.service.affinity {
-        for endpoint in endpoints.iter().filter(is_used) {
-            begin_endpoint_jump(rules, plan, endpoint, comments)
+        for (candidate, chain) in used.clone() {
+            begin_endpoint_jump(rules, plan, candidate, comments)
                 .words("-m recent --name")
-                .chain(endpoint.chain)
+                .chain(*chain)
                 .words("--rcheck --seconds")
                 .number(timeout.as_secs())
                 .words("--reap")
-                .jump_to_service_chain(endpoint.chain);
+                .jump_to_service_chain(*chain);
         }
     }
-    for (position, endpoint) in endpoints.iter().filter(is_used).enumerate() {
-        let rule = begin_endpoint_jump(rules, plan, endpoint, comments);
-        match EvenShare::at(position, count) {
-            Some(share) => rule
-                .probability(share)
-                .jump_to_service_chain(endpoint.chain),
-            None => rule.jump_to_service_chain(endpoint.chain),
-        }
+    let count = used.clone().count();
+    for (position, (candidate, chain)) in used.enumerate() {
+        let rule = begin_endpoint_jump(rules, plan, candidate, comments);
+        let rule = match even_share(count - position) {
+            Some(share) => rule.probability(share),
+            None => rule,
+        };
+        rule.jump_to_service_chain(*chain);
     }
 }
 
@@ -151,14 +135,12 @@ fn write_endpoint_jumps(
 fn begin_endpoint_jump<'s>(
     rules: &'s mut ServiceRules,
     plan: &Plan<'_>,
-    endpoint: &EndpointWithChain<'_>,
+    candidate: &Candidate<'_>,
     comments: Comments,
 ) -> RuleWriter<'s> {
     let rule = rules.rule();
     match comments {
-        Comments::Everywhere => {
-            rule.comment(format_args!("{} -> {}", plan.name, endpoint.candidate.text))
-        }
+        Comments::Everywhere => rule.comment(format_args!("{} -> {}", plan.name, candidate.text)),
         Comments::NotOnEndpoints => rule,
     }
 }
@@ -179,7 +161,7 @@ fn begin_policy_chain(
 ) {
     rules.begin_chain(plan.policy_chain(policy));
     let is_internal = policy == plan.service.internal_policy;
-    let is_all = options.masquerade.policy == MasqueradePolicy::All;
+    let is_all = options.masquerade.is_for_all;
     let can_detect = options.local_traffic != LocalDetector::Absent;
     if is_internal && plan.internal_disposition() == Disposition::Forward && (is_all || can_detect)
     {
@@ -283,37 +265,18 @@ fn write_source_ranges(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Opti
     rules.end_chain();
 }
 
-/// Share that an endpoint gets of the packets that the rules before its own did not match.
+/// Returns the share that an endpoint gets of the packets that the rules before its own did not
+/// match, given the number of endpoints from this one to the last. The last one takes the rest,
+/// without a match.
 ///
 /// Rules are evaluated in order. For all of `n` endpoints to get the same number of packets, the
-/// share of endpoint `i`, counted from 0, must be 1/(n - i). The last one takes the rest, without
-/// a match.
+/// share of endpoint `i`, counted from 0, must be 1/(n - i).
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `computeProbability` (v1.37)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EvenShare {
-    /// Number of endpoints from this one to the last.
-    remaining: usize,
-}
-
-impl EvenShare {
-    /// Returns the share at `position` among `of`; `None` for the last position.
-    const fn at(position: usize, of: usize) -> Option<Self> {
-        let remaining = of.saturating_sub(position);
-        if remaining > 1 {
-            Some(Self { remaining })
-        } else {
-            None
-        }
-    }
-}
-
-impl Display for EvenShare {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "no Service has 2^53 endpoints")]
-        let remaining = self.remaining as f64;
-        write!(f, "{:.10}", 1.0 / remaining)
-    }
+fn even_share(remaining: usize) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "no Service has 2^53 endpoints")]
+    let share = 1.0 / remaining as f64;
+    (remaining > 1).then_some(share)
 }
 
 /// Writes the rules of the nat table: jumps to the Service's chains.
@@ -402,16 +365,16 @@ fn write_node_port(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options)
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 pub(super) fn write_filter_rules(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
-    if let Some(blocking) = BlockingRule::of(plan.internal_disposition())
+    if let Some((reason, target)) = blocking_rule(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
     {
         let to = DispatchDestination::ClusterIp(service.cluster_ip);
         rules.dispatch_rule(DispatchChain::FilterServices, to, |rule| {
-            rule.comment(blocking.reason.for_port(name))
+            rule.comment(reason.for_port(name))
                 .protocol(port.protocol)
                 .destination(service.cluster_ip)
                 .destination_port(port.port)
-                .jump(blocking.target);
+                .jump(target);
         });
     }
     if plan.has_source_range_chain() {
@@ -428,7 +391,7 @@ pub(super) fn write_filter_rules(rules: &mut ServiceRules, plan: &Plan<'_>, opti
             });
         }
     }
-    if let Some(blocking) = BlockingRule::of(plan.external_disposition()) {
+    if let Some(blocking) = blocking_rule(plan.external_disposition()) {
         write_external_blocking_rules(rules, plan, blocking, options);
     }
     if let Some(health) = plan.health_check() {
@@ -455,7 +418,7 @@ fn external_ips<'a>(service: &'a Service, options: &Options) -> &'a [IpAddr] {
 fn write_external_blocking_rules(
     rules: &mut ServiceRules,
     plan: &Plan<'_>,
-    blocking: BlockingRule,
+    (reason, target): (PortComment, &'static str),
     options: &Options,
 ) {
     let (service, port) = (plan.service, plan.port);
@@ -464,45 +427,31 @@ fn write_external_blocking_rules(
     for ip in ips.filter(|ip| plan.owns_address(**ip)) {
         let to = DispatchDestination::ExternalIp(*ip);
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
-            rule.comment(blocking.reason.for_port(plan.name))
+            rule.comment(reason.for_port(plan.name))
                 .protocol(port.protocol)
                 .destination(*ip)
                 .destination_port(port.port)
-                .jump(blocking.target);
+                .jump(target);
         });
     }
     if let Some(node_port) = plan.node_port() {
         let to = DispatchDestination::Port(port.protocol, node_port);
         rules.dispatch_rule(DispatchChain::FilterExternalServices, to, |rule| {
-            rule.comment(blocking.reason.for_port(plan.name))
+            rule.comment(reason.for_port(plan.name))
                 .words("-m addrtype --dst-type LOCAL")
                 .protocol(port.protocol)
                 .destination_port(node_port)
-                .jump(blocking.target);
+                .jump(target);
         });
     }
 }
 
-/// Comment and target of the rule for a frontend without usable endpoints.
-#[derive(Clone, Copy)]
-struct BlockingRule {
-    reason: PortComment,
-    target: &'static str,
-}
-
-impl BlockingRule {
-    const fn of(disposition: Disposition) -> Option<Self> {
-        match disposition {
-            Disposition::Forward => None,
-            Disposition::Drop => Some(Self {
-                reason: PortComment::NoLocalEndpoints,
-                target: "DROP",
-            }),
-            Disposition::Reject => Some(Self {
-                reason: PortComment::NoEndpoints,
-                target: "REJECT",
-            }),
-        }
+/// Returns comment and target of the rule for a frontend without usable endpoints.
+const fn blocking_rule(disposition: Disposition) -> Option<(PortComment, &'static str)> {
+    match disposition {
+        Disposition::Forward => None,
+        Disposition::Drop => Some((PortComment::NoLocalEndpoints, "DROP")),
+        Disposition::Reject => Some((PortComment::NoEndpoints, "REJECT")),
     }
 }
 
@@ -511,19 +460,22 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(position: usize, of: usize, expected: &str) {
-        let shown = EvenShare::at(position, of).map(|share| share.to_string());
-        assert_eq!(shown.as_deref().unwrap_or("always"), expected);
+    fn check(remaining: usize, expected: &str) {
+        let mut rule = Vec::new();
+        if let Some(share) = even_share(remaining) {
+            RuleWriter::new(&mut rule).probability(share).end();
+        }
+        let rule = String::from_utf8(rule).unwrap();
+        let written = rule.trim_end().rsplit(' ').next();
+        assert_eq!(written.unwrap_or_default(), expected);
     }
 
     #[test]
     fn shares_are_even_and_have_ten_decimals() {
-        check(0, 1, "always");
-        check(0, 2, "0.5000000000");
-        check(0, 3, "0.3333333333");
-        check(1, 3, "0.5000000000");
-        check(2, 3, "always");
-        check(0, 6, "0.1666666667");
-        check(0, 7, "0.1428571429");
+        check(1, "");
+        check(2, "0.5000000000");
+        check(3, "0.3333333333");
+        check(6, "0.1666666667");
+        check(7, "0.1428571429");
     }
 }

@@ -12,7 +12,7 @@ use std::ops::{AddAssign, Range, SubAssign};
 
 use crate::net::{IpNet, Port, Protocol};
 use crate::render::options::LocalDetector;
-use crate::rules::RulesDigest;
+use crate::render::recorded_chain::RecordedChain;
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
 /// Rule of one Service in a dispatch chain. Those of one service port keep their order: if an
@@ -26,20 +26,12 @@ pub(crate) struct DispatchRule {
     pub(crate) text: Box<[u8]>,
 }
 
-/// Service chain with rendered rules: their position in the text, their number and their digest.
-#[derive(Debug, Clone)]
-pub(crate) struct RenderedChain {
-    pub(crate) chain: ServiceChain,
-    text: Range<usize>,
-    pub(crate) rule_count: u32,
-    pub(crate) digest: RulesDigest,
-}
-
 /// Chains of a Service, each after all chains that it jumps to, and its dispatch rules.
 #[derive(Debug, Default)]
 pub(crate) struct ServiceRules {
     text: Vec<u8>,
-    chains: Vec<RenderedChain>,
+    /// Each as it is recorded after its rules were written, with the position of these in the text.
+    chains: Vec<(RecordedChain<ServiceChain>, Range<usize>)>,
     /// Rules without `-A CHAIN`, each with its newline.
     dispatch: Vec<(DispatchChain, DispatchDestination, Range<usize>)>,
     totals: ServiceTotals,
@@ -62,33 +54,25 @@ impl ServiceRules {
     /// Begins a chain, which holds all rules up to [`Self::end_chain`].
     pub(super) fn begin_chain(&mut self, chain: ServiceChain) {
         let start = self.text.len();
-        self.chains.push(RenderedChain {
-            chain,
-            text: start..start,
-            rule_count: 0,
-            digest: RulesDigest::UNKNOWN,
-        });
+        self.chains
+            .push((RecordedChain::unknown().named(chain), start..start));
     }
 
     /// Begins a rule of the last begun chain.
     pub(super) fn rule(&mut self) -> RuleWriter<'_> {
-        let chain = self.chains.last_mut().map(|rendered| {
-            rendered.rule_count += 1;
-            rendered.chain
-        });
-        match chain {
-            Some(chain) => RuleWriter::append_to_service_chain(&mut self.text, chain),
+        match self.chains.last() {
+            Some((open, _)) => RuleWriter::append_to_service_chain(&mut self.text, open.chain),
             None => RuleWriter::new(&mut self.text),
         }
     }
 
     /// Ends the last begun chain.
     pub(super) fn end_chain(&mut self) {
-        if let Some(rendered) = self.chains.last_mut() {
-            rendered.text.end = self.text.len();
-            let text = self.text.get(rendered.text.clone()).unwrap_or_default();
+        if let Some((open, range)) = self.chains.last_mut() {
+            range.end = self.text.len();
+            let text = self.text.get(range.clone()).unwrap_or_default();
             let lines = str::from_utf8(text).unwrap_or_default();
-            rendered.digest = RulesDigest::of_lines(lines);
+            *open = RecordedChain::of_lines(lines).named(open.chain);
         }
     }
 
@@ -109,8 +93,10 @@ impl ServiceRules {
         self.totals
     }
 
-    pub(crate) fn chains(&self) -> impl Iterator<Item = &RenderedChain> {
-        self.chains.iter()
+    /// Returns the chains as they are recorded, each with its rules, whole lines.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = (RecordedChain<ServiceChain>, &[u8])> {
+        let chains = self.chains.iter();
+        chains.map(|(recorded, range)| (*recorded, self.slice(range)))
     }
 
     /// Returns the dispatch rules, each with its chain: a blank, the rule without `-A CHAIN`, and
@@ -128,11 +114,6 @@ impl ServiceRules {
             destination: *destination,
             text: self.slice(range).into(),
         })
-    }
-
-    /// Returns the rules of a chain, whole lines.
-    pub(crate) fn chain_text(&self, rendered: &RenderedChain) -> &[u8] {
-        self.slice(&rendered.text)
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
@@ -254,9 +235,9 @@ impl<'a> RuleWriter<'a> {
     }
 
     /// Matches a share of the packets that reach the rule; it is a number from 0 to 1.
-    pub(super) fn probability(self, share: impl Display) -> Self {
+    pub(super) fn probability(self, share: f64) -> Self {
         self.show(format_args!(
-            " -m statistic --mode random --probability {share}"
+            " -m statistic --mode random --probability {share:.10}"
         ))
     }
 

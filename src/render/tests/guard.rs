@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
-    Counters, GuardedChainState, InvalidPackets, LiveChains, LocalhostNodePorts, Options,
-    guarded_chains, has_desired_rules, repair_payload,
+    Counter, GuardedChainState, LiveChains, LocalhostNodePorts, Options, guarded_chains,
+    has_desired_rules, repair_payload,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -17,8 +17,8 @@ fn variants() -> Vec<Options> {
         let plain = Options::defaults(family);
         let (mut counted, mut liberal, mut excluded, mut masked) =
             (plain.clone(), plain.clone(), plain.clone(), plain.clone());
-        counted.counters = Counters::ALL;
-        liberal.invalid_packets = InvalidPackets::NotDropped;
+        counted.counters = Counter::ALL.into();
+        liberal.drops_invalid_packets = false;
         excluded.localhost_node_ports = LocalhostNodePorts::Excluded;
         masked.masquerade.bit = 31;
         variants.extend([plain, counted, liberal, excluded, masked]);

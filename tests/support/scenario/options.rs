@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use deltaproxy::testing::model::{ExternalIps, NamespaceLimits};
 use deltaproxy::testing::net::{IpFamily, IpNet, parse_cidr, parse_ip};
-use deltaproxy::testing::render::{
-    self, InvalidPackets, LocalDetector, LocalhostNodePorts, MasqueradePolicy, PartialRestore,
-};
+use deltaproxy::testing::render::{self, LocalDetector, LocalhostNodePorts, PartialRestore};
 use deltaproxy::testing::rules::Backend;
 use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings, SyncerOptions};
 
@@ -93,7 +91,7 @@ impl Options {
             ("interface-prefix", _) => {
                 around.local_mode = LocalMode::Fixed(LocalDetector::InterfacePrefix(value.into()));
             }
-            ("masquerade-all", "") => fixed.masquerade.policy = MasqueradePolicy::All,
+            ("masquerade-all", "") => fixed.masquerade.is_for_all = true,
             ("masquerade-bit", _) => fixed.masquerade.bit = number(value)?,
             ("random-fully", "off") => fixed.masquerade.is_random_fully = false,
             ("localhost-nodeports", "off") => {
@@ -108,7 +106,7 @@ impl Options {
             }
             ("bind-address", _) => around.bind_address = Some(ip(value)?),
             ("external-ips", "off") => fixed.external_ips = ExternalIps::Ignored,
-            ("be-liberal", "") => fixed.invalid_packets = InvalidPackets::NotDropped,
+            ("be-liberal", "") => fixed.drops_invalid_packets = false,
             ("large-cluster", _) => fixed.large_cluster_endpoints = number(value)?,
             ("partial-restore", "kep-3453") => {
                 self.syncer.partial_restore = PartialRestore::Kep3453;
