@@ -57,13 +57,13 @@ mod tests;
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
 #[cfg(test)]
 pub(crate) use applied::repair_payload;
-pub(crate) use applied::{
-    AppliedService, GuardedChainState, INCOMPLETE_SHARED_CHAINS, adopt, all_fixed_chains,
-    check_adoption, localnet_drop_rule, note_guarded_damage, unlike_rendered,
-};
 pub use applied::{
     AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
     has_desired_rules,
+};
+pub(crate) use applied::{
+    GuardedChainState, INCOMPLETE_SHARED_CHAINS, adopt, all_fixed_chains, check_adoption,
+    localnet_drop_rule, note_guarded_damage, unlike_rendered,
 };
 pub(crate) use line_owner::service_of_line;
 pub use options::{
@@ -74,6 +74,6 @@ pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
-pub(crate) use service::{count_ports_over_limit, ports};
+pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
 pub(crate) use tree::in_other_form;
 pub use tree::{TreeThresholds, with_trees};

@@ -11,5 +11,5 @@ pub(crate) use guard::{
 pub use guard::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
 pub(crate) use observe::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
-pub(crate) use state::{AppliedService, RenderedChains};
+pub(crate) use state::RenderedChains;
 pub use state::{AppliedState, PayloadStats, RuleCounts};

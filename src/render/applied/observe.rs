@@ -19,11 +19,11 @@ use hashbrown::HashSet;
 
 use super::guard::has_shared_chains;
 use super::live::{LiveChains, LiveRules};
-use super::state::{AppliedService, AppliedState};
+use super::state::AppliedState;
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
-use crate::render::service::{self, DispatchRule, ServiceRules};
+use crate::render::service::{self, AppliedService, DispatchRule, ServiceRules};
 use crate::rules::{RulesDigest, Table};
 use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 

@@ -8,11 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
+use crate::render::options::PartialRestore;
 use crate::render::recorded_chain::RecordedChain;
-use crate::render::service::{DispatchRule, ServiceRules, ServiceTotals};
-use crate::render::tree::{
-    DispatchTree, RenderedTree, TreeChanges, TreeExtent, TreeThresholds, TreeUpdate, WrittenChain,
-};
+use crate::render::service::{AppliedService, DispatchRule, ServiceRules, ServiceTotals};
+use crate::render::tree::{DispatchTree, TreeThresholds, TreeUpdate, WrittenChain};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, DispatchForm, Jump, ServiceChain, tree_of};
 
@@ -71,22 +70,11 @@ pub struct RenderedChains {
     pub(crate) services: Vec<(ServiceName, AppliedService)>,
     /// Flat dispatch chains.
     pub(crate) flat: Vec<(DispatchChain, RecordedChain)>,
-    pub(crate) trees: Vec<(DispatchChain, RenderedTree)>,
+    pub(crate) trees: Vec<(DispatchChain, TreeUpdate)>,
     /// Stale Service chains that the payload deletes.
     pub(crate) stale: BTreeSet<ServiceChain>,
     /// Unused chains that it deletes.
     pub(crate) unused: BTreeSet<(Table, Box<str>)>,
-}
-
-/// Rules of one Service.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct AppliedService {
-    /// Its chains in the kernel, sorted.
-    pub(crate) chains: Box<[RecordedChain<ServiceChain>]>,
-    /// Desired dispatch rules.
-    pub(crate) dispatch: Box<[DispatchRule]>,
-    /// Sums over the ports that are in the kernel.
-    pub(super) totals: ServiceTotals,
 }
 
 impl AppliedState {
@@ -421,24 +409,22 @@ impl AppliedState {
         }
     }
 
-    /// Renders the chains of a tree that may differ from those in the kernel; `None` if the
-    /// dispatch chain is flat.
+    /// Renders the chains of a tree that may differ from those in the kernel, and returns those to
+    /// write; `None` if the dispatch chain is flat.
     pub(crate) fn render_tree(
         &self,
         dispatch: DispatchChain,
-        extent: TreeExtent,
-    ) -> Option<TreeChanges> {
+        extent: PartialRestore,
+    ) -> Option<(Vec<WrittenChain>, TreeUpdate)> {
         let tree = self.trees.get(&dispatch)?;
-        Some(tree.render(extent, &|name, index| {
-            rule_text(&self.services, name, index)
-        }))
+        Some(tree.render(extent, &self.services))
     }
 
-    /// Begins to render all chains of a tree one at a time, with [`Self::next_tree_chain`]; `None`
+    /// Begins to render the chains of a tree one at a time, with [`Self::next_tree_chain`]; `None`
     /// if the dispatch chain is flat.
     pub(crate) fn begin_tree_update(&self, dispatch: DispatchChain) -> Option<TreeUpdate> {
         let tree = self.trees.get(&dispatch)?;
-        Some(tree.begin_update(TreeExtent::AllChains))
+        Some(tree.begin_update(PartialRestore::ChangedChains))
     }
 
     /// Renders the next chain that has to be written; `None` after the last one.
@@ -448,14 +434,13 @@ impl AppliedState {
         update: &mut TreeUpdate,
     ) -> Option<WrittenChain> {
         let tree = self.trees.get(&dispatch)?;
-        update.next(tree, &|name, index| rule_text(&self.services, name, index))
+        update.next(tree, &self.services)
     }
 
     /// Records the chains of a tree as written.
     pub(crate) fn end_tree_update(&mut self, dispatch: DispatchChain, update: TreeUpdate) {
         if let Some(tree) = self.trees.get_mut(&dispatch) {
-            let rendered = update.finish(tree);
-            tree.written(rendered);
+            tree.written(update);
         }
     }
 
@@ -530,9 +515,8 @@ impl AppliedState {
         chains: impl Iterator<Item = (&'c str, bool)>,
     ) {
         self.make_tree(dispatch);
-        let services = &self.services;
         if let Some(tree) = self.trees.get_mut(&dispatch) {
-            tree.adopt(chains, &|name, index| rule_text(services, name, index));
+            tree.adopt(chains, &self.services);
         }
     }
 
@@ -556,44 +540,6 @@ impl AppliedState {
             .collect();
         let unused = names.into_iter().map(|name| (dispatch.table(), name));
         self.unused_chains.extend(unused);
-    }
-}
-
-impl AppliedService {
-    pub(crate) fn rendered(rules: &ServiceRules) -> Self {
-        let mut chains: Vec<_> = rules.chains().map(|(rendered, _)| rendered).collect();
-        chains.sort_unstable_by_key(|recorded| recorded.chain);
-        Self {
-            chains: chains.into(),
-            dispatch: rules.to_dispatch_rules().collect(),
-            totals: rules.totals(),
-        }
-    }
-
-    /// Reports whether a chain is damaged.
-    pub(crate) fn is_damaged(&self) -> bool {
-        self.chains.iter().any(RecordedChain::is_damaged)
-    }
-
-    /// Reports whether there is nothing to record: the Service has no rules and no endpoints.
-    fn is_empty(&self) -> bool {
-        self.chains.is_empty()
-            && self.dispatch.is_empty()
-            && self.totals == ServiceTotals::default()
-    }
-
-    /// Reports whether the kernel holds the rendered rules of a chain.
-    pub(crate) fn holds(&self, rendered: &RecordedChain<ServiceChain>) -> bool {
-        let recorded = self.chain(rendered.chain);
-        recorded.is_some_and(|recorded| recorded.holds(rendered.digest()))
-    }
-
-    /// Returns a chain, if the Service has it in the kernel.
-    fn chain(&self, chain: ServiceChain) -> Option<&RecordedChain<ServiceChain>> {
-        let at = self
-            .chains
-            .binary_search_by_key(&chain, |recorded| recorded.chain);
-        self.chains.get(at.ok()?)
     }
 }
 
@@ -639,15 +585,4 @@ pub struct PayloadStats {
     pub chains: u64,
     /// Length of the text in bytes.
     pub bytes: u64,
-}
-
-/// Returns the text of a dispatch rule of one Service.
-fn rule_text<'s>(
-    services: &'s BTreeMap<ServiceName, AppliedService>,
-    name: &ServiceName,
-    index: u32,
-) -> &'s [u8] {
-    let service = services.get(name);
-    let rule = service.and_then(|service| service.dispatch.get(index as usize));
-    rule.map_or(&[], |rule| &*rule.text)
 }

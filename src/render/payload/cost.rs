@@ -16,7 +16,7 @@
 //!   Its output is discarded. It fails if the table has an unprintable rule.
 
 use crate::render::applied::LiveChains;
-use crate::render::tree::TreeExtent;
+use crate::render::options::PartialRestore;
 use crate::rules::Backend;
 
 /// Position of the declarations of Service chains in a payload.
@@ -35,10 +35,10 @@ pub(super) enum Declarations {
 /// rules. On legacy each restore writes the whole table anyway. There, `sync` notices changes by
 /// other programs only if they change the size of the table; to write a leaf whole also undoes
 /// those it did not notice.
-pub(super) const fn tree_extent(backend: Backend) -> TreeExtent {
-    match backend {
-        Backend::Nft => TreeExtent::ChangedRules,
-        Backend::Legacy => TreeExtent::ChangedChains,
+pub(super) const fn tree_extent(backend: Backend, requested: PartialRestore) -> PartialRestore {
+    match (backend, requested) {
+        (Backend::Legacy, PartialRestore::ChangedChains) => PartialRestore::WholeTreeChains,
+        _ => requested,
     }
 }
 

@@ -25,16 +25,14 @@ use std::ops::Range;
 
 use super::cost::{self, Declarations, NatSizes};
 use crate::model::{ServiceName, Services};
-use crate::render::applied::{
-    AppliedService, AppliedState, PayloadStats, RenderedChains, repair_payload,
-};
+use crate::render::applied::{AppliedState, PayloadStats, RenderedChains, repair_payload};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::recorded_chain::RecordedChain;
 use crate::render::service::{
-    self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
+    self, AppliedService, ServiceRules, write_chain_declaration, write_chain_declarations,
+    write_line,
 };
-use crate::render::tree::{TreeChanges, TreeExtent};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
 
@@ -198,19 +196,20 @@ impl PayloadWriter<'_> {
         if table == Table::Nat {
             self.chains.write_filled(&mut body, declarations);
         }
-        let tree_extent = match self.partial_restore {
-            PartialRestore::Kep3453 => TreeExtent::AllChains,
-            PartialRestore::WholeTreeChains => TreeExtent::ChangedChains,
-            PartialRestore::ChangedChains => cost::tree_extent(backend),
-        };
+        let tree_extent = cost::tree_extent(backend, self.partial_restore);
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
             match applied.render_tree(dispatch, tree_extent) {
-                Some(tree) => {
-                    self.write_tree(&mut body, dispatch, &tree);
-                    unused.extend(tree.rendered.deleted.iter().cloned());
-                    used.extend(tree.rendered.chain_names().map(Box::<str>::from));
-                    self.rendered.trees.push((dispatch, tree.rendered));
+                Some((written, update)) => {
+                    for chain in &written {
+                        chain.write(&mut body);
+                        let rules = chain.rules.lines().count();
+                        self.stats.rules.add(table, rules as u64);
+                    }
+                    self.stats.chains += (written.len() + update.deleted.len()) as u64;
+                    unused.extend(update.deleted.iter().cloned());
+                    used.extend(update.chain_names().map(Box::<str>::from));
+                    self.rendered.trees.push((dispatch, update));
                 }
                 None => self.write_flat_chain(&mut body, dispatch, applied),
             }
@@ -230,17 +229,6 @@ impl PayloadWriter<'_> {
             write_line(&mut body, &["-X ", name]);
         }
         body
-    }
-
-    /// Writes the changed chains of a tree, and its root if that changed.
-    fn write_tree(&mut self, buf: &mut Vec<u8>, dispatch: DispatchChain, tree: &TreeChanges) {
-        tree.write_chains(buf);
-        self.stats.rules.add(dispatch.table(), tree.rule_count());
-        self.stats.chains += tree.chain_count();
-        if let Some(rules) = &tree.root {
-            write_chain_declarations(buf, &[dispatch.name()]);
-            buf.extend_from_slice(rules.as_bytes());
-        }
     }
 
     /// Writes a flat dispatch chain whole, if its rules changed or the kernel holds others. As

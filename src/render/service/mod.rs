@@ -14,8 +14,8 @@ pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{count_ports_over_limit, ports};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
-    DispatchRule, RuleWriter, ServiceRules, write_chain_declaration, write_chain_declarations,
-    write_line,
+    AppliedService, DispatchRule, RuleWriter, ServiceRules, write_chain_declaration,
+    write_chain_declarations, write_line,
 };
 
 /// Replaces `rules` with those of a Service.

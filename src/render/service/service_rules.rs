@@ -1,5 +1,5 @@
-//! Rendered rules of one Service (a text with an index of chains and dispatch rules), and the
-//! writer of rules and other lines.
+//! Rendered rules of one Service (a text with an index of chains and dispatch rules), their record,
+//! and the writer of rules and other lines.
 //!
 //! Full and partial payloads are put together from [`ServiceRules`]. One value is reused from
 //! Service to Service, so that its buffers are not allocated again for each. A rule is written
@@ -118,6 +118,56 @@ impl ServiceRules {
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         self.text.get(range.clone()).unwrap_or_default()
+    }
+}
+
+/// Record of the rules of one Service.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AppliedService {
+    /// Its chains in the kernel, sorted.
+    pub(crate) chains: Box<[RecordedChain<ServiceChain>]>,
+    /// Desired dispatch rules.
+    pub(crate) dispatch: Box<[DispatchRule]>,
+    /// Sums over the ports that are in the kernel.
+    pub(crate) totals: ServiceTotals,
+}
+
+impl AppliedService {
+    /// Returns the record of rendered rules.
+    pub(crate) fn rendered(rules: &ServiceRules) -> Self {
+        let mut chains: Vec<_> = rules.chains().map(|(rendered, _)| rendered).collect();
+        chains.sort_unstable_by_key(|recorded| recorded.chain);
+        Self {
+            chains: chains.into(),
+            dispatch: rules.to_dispatch_rules().collect(),
+            totals: rules.totals(),
+        }
+    }
+
+    /// Reports whether a chain is damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.chains.iter().any(RecordedChain::is_damaged)
+    }
+
+    /// Reports whether there is nothing to record: the Service has no rules and no endpoints.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+            && self.dispatch.is_empty()
+            && self.totals == ServiceTotals::default()
+    }
+
+    /// Reports whether the kernel holds the rendered rules of a chain.
+    pub(crate) fn holds(&self, rendered: &RecordedChain<ServiceChain>) -> bool {
+        let recorded = self.chain(rendered.chain);
+        recorded.is_some_and(|recorded| recorded.holds(rendered.digest()))
+    }
+
+    /// Returns a chain, if the Service has it in the kernel.
+    pub(crate) fn chain(&self, chain: ServiceChain) -> Option<&RecordedChain<ServiceChain>> {
+        let at = self
+            .chains
+            .binary_search_by_key(&chain, |recorded| recorded.chain);
+        self.chains.get(at.ok()?)
     }
 }
 

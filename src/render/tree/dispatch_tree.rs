@@ -1,5 +1,5 @@
 //! Tree of one dispatch chain: its rules, the chains that the last restores left in the kernel, and
-//! its update.
+//! its update. `shape` decides which chains it has.
 //!
 //! After a change the chains whose prefix includes a changed destination are rendered again, and
 //! those whose depth changed, one at a time. They are recorded when they were written. Of
@@ -9,54 +9,82 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::iter;
 
-use super::rules::{ChainPart, RuleReference, RulesByDestination, TreeChain, TreeChainKind};
 use crate::model::ServiceName;
+use crate::render::options::PartialRestore;
 use crate::render::recorded_chain::RecordedChain;
-use crate::render::service::{DispatchRule, write_chain_declarations};
+use crate::render::service::{AppliedService, DispatchRule, write_chain_declarations};
 use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, Prefix};
 
 /// Tree of one dispatch chain.
 #[derive(Debug, Clone)]
 pub(crate) struct DispatchTree {
-    pub(super) dispatch: DispatchChain,
-    pub(super) rules: RulesByDestination,
+    dispatch: DispatchChain,
+    /// Rules with a single destination, by that destination.
+    pub(super) rules: BTreeMap<Prefix, RulesOfDestination>,
+    /// Rules that match several destinations, or of which the destination is unknown: of another
+    /// proxy, in a ruleset that `other_form` arranges. They stay in the root.
+    several_or_unknown: BTreeSet<(ServiceName, u32)>,
     /// Chains in the kernel by name.
-    pub(super) chains: BTreeMap<Box<str>, RecordedTreeChain>,
-    pub(super) root: RecordedChain,
+    chains: BTreeMap<Box<str>, RecordedTreeChain>,
+    root: RecordedChain,
     /// Number of rules in the root and all tree chains.
     rule_count: u64,
     /// Last rules of the root, lines with `-A CHAIN`: the jumps to `KUBE-NODEPORTS`.
     last_rules: String,
     /// Names of the tree chains that the root jumps to.
-    pub(super) root_targets: Box<[Box<str>]>,
-    /// Changes since the tree was written. The root is always rendered, so that changes which only
-    /// concern it are not noted.
-    pub(super) pending: Pending,
+    root_targets: Box<[Box<str>]>,
+    /// Destinations whose chains may differ from the rules, so that the next update renders them:
+    /// those whose rules changed, and for each damaged chain the lowest one that its prefix
+    /// includes, which need not have rules. `None`: all, because chains in the kernel may hold
+    /// unknown rules. The root is always rendered, so that changes which only concern it are not
+    /// noted.
+    pending: Option<BTreeSet<Prefix>>,
+}
+
+/// Rules of one destination.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RulesOfDestination {
+    /// Service of each rule, and its index among the dispatch rules of that Service; sorted.
+    pub(super) references: Vec<(ServiceName, u32)>,
+    /// Length of the rules without `-A CHAIN`.
+    pub(super) bytes: usize,
+}
+
+/// Desired tree chain.
+///
+/// An inner chain holds one rule for each longer prefix: the jump to the chain with the rules of
+/// that prefix, or the rule of a Service itself. A leaf holds the rules of Services for a prefix,
+/// or jumps to the chains of single destinations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TreeChain {
+    pub(super) prefix: Prefix,
+    pub(super) is_inner: bool,
+    /// Number of jumps from the root to this chain, at least 1.
+    pub(super) depth: u8,
+}
+
+/// Part of the content of a tree chain or of the root.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ChainPart {
+    /// Rules of one destination.
+    Rules(Prefix),
+    /// Jump to a tree chain, for the packets whose destination has its prefix.
+    Jump(TreeChain),
 }
 
 /// Tree chain in the kernel.
 #[derive(Debug, Clone)]
-pub(super) struct RecordedTreeChain {
-    /// Prefix, kind and depth; `None` until the update that ends an adoption, because the name does
-    /// not show all of them.
-    pub(super) shape: Option<TreeChain>,
+struct RecordedTreeChain {
+    /// `None` until the update that ends an adoption, because the name does not show all of it.
+    shape: Option<TreeChain>,
     /// Was rendered as an inner chain. If adopted: holds a jump for several destinations.
-    pub(super) is_inner: bool,
-    pub(super) recorded: RecordedChain,
+    is_inner: bool,
+    recorded: RecordedChain,
     /// Names of the tree chains that it jumps to.
-    pub(super) targets: Box<[Box<str>]>,
-}
-
-/// Destinations whose chains may differ from the rules, so that the next update renders them.
-#[derive(Debug, Clone)]
-pub(super) enum Pending {
-    /// Those whose rules changed. For each damaged chain, the lowest one that its prefix includes
-    /// stands for the chain; it need not have rules.
-    Destinations(BTreeSet<Prefix>),
-    /// All, because chains in the kernel may hold unknown rules.
-    All,
+    targets: Box<[Box<str>]>,
 }
 
 impl DispatchTree {
@@ -65,13 +93,14 @@ impl DispatchTree {
     pub(crate) fn new(dispatch: DispatchChain, last_rules: String) -> Self {
         Self {
             dispatch,
-            rules: RulesByDestination::default(),
+            rules: BTreeMap::new(),
+            several_or_unknown: BTreeSet::new(),
             chains: BTreeMap::new(),
             root: RecordedChain::unknown(),
             rule_count: 0,
             last_rules,
             root_targets: Box::default(),
-            pending: Pending::All,
+            pending: None,
         }
     }
 
@@ -86,13 +115,58 @@ impl DispatchTree {
             return;
         }
         for (rule, reference) in rules_in(self.dispatch, service, before) {
-            self.rules.remove(rule, &reference);
-            self.note_change(rule);
+            self.remove(rule, &reference);
         }
         for (rule, reference) in rules_in(self.dispatch, service, after) {
-            self.rules.add(rule, reference);
-            self.note_change(rule);
+            self.add(rule, reference);
         }
+    }
+
+    fn add(&mut self, rule: &DispatchRule, reference: (ServiceName, u32)) {
+        let Some(destination) = Prefix::of(rule.destination) else {
+            self.several_or_unknown.insert(reference);
+            return;
+        };
+        self.note_change(destination);
+        let rules = self.rules.entry(destination).or_default();
+        if let Err(at) = rules.references.binary_search(&reference) {
+            // Most destinations have one rule: room for four would be most of the memory. With
+            // more, room for twice as many: very many Services can share a destination.
+            if rules.references.len() < 4 {
+                rules.references.reserve_exact(1);
+            }
+            rules.references.insert(at, reference);
+            rules.bytes += rule.text.len();
+        }
+    }
+
+    fn remove(&mut self, rule: &DispatchRule, reference: &(ServiceName, u32)) {
+        let Some(destination) = Prefix::of(rule.destination) else {
+            self.several_or_unknown.remove(reference);
+            return;
+        };
+        self.note_change(destination);
+        if let Some(rules) = self.rules.get_mut(&destination)
+            && let Ok(at) = rules.references.binary_search(reference)
+        {
+            rules.references.remove(at);
+            rules.bytes -= rule.text.len();
+            if rules.references.is_empty() {
+                self.rules.remove(&destination);
+            }
+        }
+    }
+
+    fn note_change(&mut self, destination: Prefix) {
+        if let Some(pending) = &mut self.pending {
+            pending.insert(destination);
+        }
+    }
+
+    /// Returns the references to the rules of one destination.
+    fn rules_of(&self, destination: Prefix) -> &[(ServiceName, u32)] {
+        let rules = self.rules.get(&destination);
+        rules.map_or(&[], |rules| &rules.references)
     }
 
     /// Replaces the last rules of the root.
@@ -130,7 +204,7 @@ impl DispatchTree {
     pub(crate) fn adopt<'c>(
         &mut self,
         chains: impl Iterator<Item = (&'c str, bool)>,
-        text_of: TextOfRule<'_, '_>,
+        services: &BTreeMap<ServiceName, AppliedService>,
     ) {
         for (name, is_inner) in chains {
             let chain = RecordedTreeChain {
@@ -141,15 +215,13 @@ impl DispatchTree {
             };
             self.chains.insert(name.into(), chain);
         }
-        self.pending = Pending::All;
-        let mut update = self.begin_update(TreeExtent::ChangedChains);
-        while update.next(self, text_of).is_some() {}
-        let desired = update.finish(self);
-        self.written(desired);
+        self.pending = None;
+        let (_, update) = self.render(PartialRestore::ChangedChains, services);
+        self.written(update);
     }
 
     /// Records that the kernel has what an update has rendered.
-    pub(crate) fn written(&mut self, update: RenderedTree) {
+    pub(crate) fn written(&mut self, update: TreeUpdate) {
         let before = std::mem::replace(&mut self.root, update.root);
         self.count(update.root, Some(before));
         self.root_targets = update.root_targets;
@@ -163,11 +235,11 @@ impl DispatchTree {
                 self.rule_count -= u64::from(chain.recorded.rule_count);
             }
         }
-        self.pending = Pending::Destinations(BTreeSet::new());
+        self.pending = Some(BTreeSet::new());
     }
 
     /// Records that the kernel may have what an update has rendered, or only a part of it.
-    pub(crate) fn maybe_written(&mut self, update: &RenderedTree) {
+    pub(crate) fn maybe_written(&mut self, update: &TreeUpdate) {
         let mut names: BTreeSet<&str> = update.chain_names().collect();
         names.extend(update.deleted.iter().map(|name| &**name));
         names.insert(self.dispatch.name());
@@ -186,71 +258,58 @@ impl DispatchTree {
             if chain.recorded.observe(read(name)) {
                 differing.push(name.clone());
                 match (chain.shape, &mut self.pending) {
-                    (Some(shape), Pending::Destinations(pending)) => {
+                    (Some(shape), Some(pending)) => {
                         pending.insert(shape.prefix.first());
                     }
-                    (_, pending) => *pending = Pending::All,
+                    (_, pending) => *pending = None,
                 }
             }
         }
         differing
     }
 
-    /// Returns the kind of the recorded chain for a prefix.
-    pub(super) fn kind_of(&self, prefix: Prefix) -> Option<TreeChainKind> {
-        let chain = self.chains.get(&prefix.chain_name(self.dispatch))?;
-        Some(if chain.is_inner {
-            TreeChainKind::Inner
-        } else {
-            TreeChainKind::Leaf
-        })
+    /// Reports whether the kernel has a chain for a prefix.
+    pub(super) fn has_chain_for(&self, prefix: Prefix) -> bool {
+        self.has(&prefix.chain_name(self.dispatch))
     }
 
-    fn note_change(&mut self, rule: &DispatchRule) {
-        if let Some(destination) = Prefix::of(rule.destination) {
-            self.note_destination(destination);
-        }
+    /// Reports whether the kernel has an inner chain for a prefix.
+    pub(super) fn has_inner_chain_for(&self, prefix: Prefix) -> bool {
+        let chain = self.chains.get(&prefix.chain_name(self.dispatch));
+        chain.is_some_and(|chain| chain.is_inner)
     }
 
-    fn note_destination(&mut self, destination: Prefix) {
-        if let Pending::Destinations(pending) = &mut self.pending {
-            pending.insert(destination);
-        }
-    }
-
-    /// Begins an update.
-    pub(crate) fn begin_update(&self, extent: TreeExtent) -> TreeUpdate {
-        let parts = self.rules.of_root(&|prefix| self.kind_of(prefix));
-        let root = OpenChain::new(self.dispatch.name(), None, parts);
+    /// Begins an update, of which each step renders a chain. [`PartialRestore::Kep3453`] writes
+    /// every chain.
+    pub(crate) fn begin_update(&self, extent: PartialRestore) -> TreeUpdate {
+        let root = OpenChain::new(self.dispatch.name(), None, self.content_of_root());
         TreeUpdate {
             extent,
             pending: match extent {
-                TreeExtent::AllChains => Pending::All,
-                TreeExtent::ChangedRules | TreeExtent::ChangedChains => self.pending.clone(),
+                PartialRestore::Kep3453 => None,
+                PartialRestore::ChangedChains | PartialRestore::WholeTreeChains => {
+                    self.pending.clone()
+                }
             },
             open: vec![root],
-            rendered: RenderedTree::default(),
             referenced: BTreeSet::new(),
             maybe_unreferenced: Vec::new(),
+            root: RecordedChain::unknown(),
+            root_targets: Box::default(),
+            chains: Vec::new(),
+            deleted: BTreeSet::new(),
         }
     }
 
-    /// Renders all changes at once.
-    pub(crate) fn render(&self, extent: TreeExtent, text_of: TextOfRule<'_, '_>) -> TreeChanges {
+    /// Renders all changes at once; returns the chains to write, each after those that it jumps to.
+    pub(crate) fn render(
+        &self,
+        extent: PartialRestore,
+        services: &BTreeMap<ServiceName, AppliedService>,
+    ) -> (Vec<WrittenChain>, TreeUpdate) {
         let mut update = self.begin_update(extent);
-        let (mut written, mut root) = (Vec::new(), None);
-        while let Some(chain) = update.next(self, text_of) {
-            if *chain.name == *self.dispatch.name() {
-                root = Some(chain.rules);
-            } else {
-                written.push(chain);
-            }
-        }
-        TreeChanges {
-            written,
-            root,
-            rendered: update.finish(self),
-        }
+        let written = iter::from_fn(|| update.next(self, services)).collect();
+        (written, update)
     }
 }
 
@@ -259,7 +318,7 @@ fn rules_in<'r>(
     dispatch: DispatchChain,
     service: &'r ServiceName,
     rules: &'r [DispatchRule],
-) -> impl Iterator<Item = (&'r DispatchRule, RuleReference)> {
+) -> impl Iterator<Item = (&'r DispatchRule, (ServiceName, u32))> {
     let rules = (0..=u32::MAX).zip(rules);
     let rules_in_chain = rules.filter(move |(_, rule)| rule.chain == dispatch);
     rules_in_chain.map(|(index, rule)| (rule, (service.clone(), index)))
@@ -270,138 +329,44 @@ fn rules_in<'r>(
 pub(crate) struct WrittenChain {
     /// Name of the tree chain; of the root, that of the dispatch chain.
     pub(crate) name: Box<str>,
-    pub(crate) extent: ChainExtent,
+    /// The chain is emptied, and gets all of its rules. Otherwise the rules are those that the
+    /// kernel does not have yet; it has all others.
+    pub(crate) is_whole: bool,
     /// Rules with `-A NAME`, inserted ones with `-I NAME NUMBER`.
     pub(crate) rules: String,
 }
 
-/// Rules of one tree chain that a restore writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChainExtent {
-    /// All, after the chain was emptied.
-    Whole,
-    /// Those that the kernel does not have yet; it has all others.
-    Insertions,
-}
-
-/// Chains of a tree to write and to delete.
-#[derive(Debug, Default)]
-pub(crate) struct TreeChanges {
-    /// Written tree chains, each after those that it jumps to.
-    pub(crate) written: Vec<WrittenChain>,
-    /// Rules of the root; `None` if they are in the kernel already.
-    pub(crate) root: Option<String>,
-    /// Record of the tree after they were written.
-    pub(crate) rendered: RenderedTree,
-}
-
-/// Result of an update: what the record of the tree becomes when it was written.
-#[derive(Debug, Clone)]
-pub(crate) struct RenderedTree {
-    root: RecordedChain,
-    root_targets: Box<[Box<str>]>,
-    chains: Vec<(Box<str>, RecordedTreeChain)>,
-    /// Chains that no jump references anymore, sorted.
-    pub(crate) deleted: Vec<Box<str>>,
-}
-
-impl RenderedTree {
-    /// Returns the names of the rendered tree chains.
-    pub(crate) fn chain_names(&self) -> impl Iterator<Item = &str> {
-        self.chains.iter().map(|(name, _)| &**name)
-    }
-}
-
-impl Default for RenderedTree {
-    fn default() -> Self {
-        Self {
-            root: RecordedChain::unknown(),
-            root_targets: Box::default(),
-            chains: Vec::new(),
-            deleted: Vec::new(),
-        }
-    }
-}
-
 impl WrittenChain {
-    pub(super) const fn whole(name: Box<str>, rules: String) -> Self {
-        let extent = ChainExtent::Whole;
-        Self {
-            name,
-            extent,
-            rules,
-        }
-    }
-
-    pub(super) const fn insertions(name: Box<str>, rules: String) -> Self {
-        let extent = ChainExtent::Insertions;
-        Self {
-            name,
-            extent,
-            rules,
-        }
-    }
-
-    /// Appends the rules of a tree chain, after its declaration if it is written whole.
+    /// Appends the rules, after the declaration of a chain that is written whole.
     pub(crate) fn write(&self, buf: &mut Vec<u8>) {
-        if self.extent == ChainExtent::Whole {
+        if self.is_whole {
             write_chain_declarations(buf, &[&self.name]);
         }
         buf.extend_from_slice(self.rules.as_bytes());
     }
 }
 
-impl TreeChanges {
-    /// Appends each written chain.
-    pub(crate) fn write_chains(&self, buf: &mut Vec<u8>) {
-        for chain in &self.written {
-            chain.write(buf);
-        }
-    }
-
-    /// Returns the number of written rules.
-    pub(crate) fn rule_count(&self) -> u64 {
-        let texts = self.written.iter().map(|chain| &chain.rules);
-        let lines = texts.chain(&self.root).map(|text| text.lines().count());
-        lines.sum::<usize>() as u64
-    }
-
-    /// Returns the number of written and deleted chains.
-    pub(crate) fn chain_count(&self) -> u64 {
-        let root = usize::from(self.root.is_some());
-        (self.written.len() + self.rendered.deleted.len() + root) as u64
-    }
-}
-
-/// Extent of a restore: the chains of a tree that it writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TreeExtent {
-    /// Rules that the kernel does not have, if that is the only difference of their chain;
-    /// otherwise as [`Self::ChangedChains`].
-    ChangedRules,
-    /// Chains whose rules differ from those in the kernel, each whole.
-    ChangedChains,
-    /// Every chain.
-    AllChains,
-}
-
-/// Lookup of the text of a referenced rule: a blank, the rule without `-A CHAIN`, and a newline.
-pub(crate) type TextOfRule<'f, 's> = &'f dyn Fn(&ServiceName, u32) -> &'s [u8];
-
-/// Update of a tree that has begun.
+/// Update of a tree: the path to the chain that is rendered next, and what the record of the tree
+/// becomes when all were written.
 ///
 /// Between its steps the rules of the tree must not change.
 #[derive(Debug)]
 pub(crate) struct TreeUpdate {
-    extent: TreeExtent,
-    pending: Pending,
+    extent: PartialRestore,
+    /// As in [`DispatchTree`].
+    pending: Option<BTreeSet<Prefix>>,
     /// Path from the root to the chain that is rendered next.
     open: Vec<OpenChain>,
-    rendered: RenderedTree,
     /// Targets of the rendered jumps.
     referenced: BTreeSet<Box<str>>,
     /// Targets that the rendered chains had before; some of them have no jump anymore.
     maybe_unreferenced: Vec<Box<str>>,
+    root: RecordedChain,
+    root_targets: Box<[Box<str>]>,
+    /// Rendered tree chains by name.
+    chains: Vec<(Box<str>, RecordedTreeChain)>,
+    /// Chains that no jump references anymore; known after the last step.
+    pub(crate) deleted: BTreeSet<Box<str>>,
 }
 
 /// Chain that is rendered after the chains that it jumps to.
@@ -419,11 +384,16 @@ struct OpenChain {
 }
 
 impl TreeUpdate {
+    /// Returns the names of the rendered tree chains.
+    pub(crate) fn chain_names(&self) -> impl Iterator<Item = &str> {
+        self.chains.iter().map(|(name, _)| &**name)
+    }
+
     /// Renders chains until one has to be written, and returns it; `None` after the last one.
     pub(crate) fn next(
         &mut self,
         tree: &DispatchTree,
-        text_of: TextOfRule<'_, '_>,
+        services: &BTreeMap<ServiceName, AppliedService>,
     ) -> Option<WrittenChain> {
         while let Some(mut open) = self.open.pop() {
             if let Some(target) = self.next_target(tree, &mut open) {
@@ -431,7 +401,7 @@ impl TreeUpdate {
                 self.open.push(target);
                 continue;
             }
-            let rules = open.text(tree, text_of);
+            let rules = open.text(tree, services);
             let written = match open.chain {
                 None => self.record_root(tree, open, rules),
                 Some(chain) => self.record_chain(tree, chain, open, rules),
@@ -440,6 +410,7 @@ impl TreeUpdate {
                 return written;
             }
         }
+        self.find_deleted(tree);
         None
     }
 
@@ -452,11 +423,8 @@ impl TreeUpdate {
             };
             let name = chain.prefix.chain_name(tree.dispatch);
             self.referenced.insert(name.clone());
-            let target = (!self.is_current(tree.chains.get(&name), chain)).then(|| {
-                let recorded = |prefix: Prefix| tree.kind_of(prefix);
-                let parts = tree.rules.content_of(chain, &recorded);
-                OpenChain::new(&name, Some(chain), parts)
-            });
+            let target = (!self.is_current(tree.chains.get(&name), chain))
+                .then(|| OpenChain::new(&name, Some(chain), tree.content_of(chain)));
             open.targets.push(name);
             if target.is_some() {
                 return target;
@@ -468,7 +436,7 @@ impl TreeUpdate {
     /// Reports whether a recorded chain, and all that are reached through it, are the desired
     /// ones.
     fn is_current(&self, recorded: Option<&RecordedTreeChain>, chain: TreeChain) -> bool {
-        let Pending::Destinations(pending) = &self.pending else {
+        let Some(pending) = &self.pending else {
             return false;
         };
         let destinations = chain.prefix.first()..=chain.prefix.last();
@@ -484,10 +452,14 @@ impl TreeUpdate {
     ) -> Option<WrittenChain> {
         let targets_before = tree.root_targets.iter().cloned();
         self.maybe_unreferenced.extend(targets_before);
-        self.rendered.root = RecordedChain::of_lines(&rules);
-        self.rendered.root_targets = open.targets.into();
-        self.is_written(Some(&tree.root), &self.rendered.root)
-            .then(|| WrittenChain::whole(open.name, rules))
+        self.root = RecordedChain::of_lines(&rules);
+        self.root_targets = open.targets.into();
+        self.is_written(Some(&tree.root), &self.root)
+            .then_some(WrittenChain {
+                name: open.name,
+                is_whole: true,
+                rules,
+            })
     }
 
     fn record_chain(
@@ -500,11 +472,11 @@ impl TreeUpdate {
         let recorded = RecordedChain::of_lines(&rules);
         let new = RecordedTreeChain {
             shape: Some(chain),
-            is_inner: chain.kind == TreeChainKind::Inner,
+            is_inner: chain.is_inner,
             recorded,
             targets: std::mem::take(&mut open.targets).into(),
         };
-        self.rendered.chains.push((open.name.clone(), new));
+        self.chains.push((open.name.clone(), new));
         let before = tree.chains.get(&open.name);
         let targets_before = before.into_iter().flat_map(|before| &before.targets);
         self.maybe_unreferenced.extend(targets_before.cloned());
@@ -512,16 +484,17 @@ impl TreeUpdate {
         if !self.is_written(before, &recorded) {
             return None;
         }
-        let inserted = self.insertions(&open, &rules, &tree.rules, before);
-        Some(match inserted {
-            Some(inserted) => WrittenChain::insertions(open.name, inserted),
-            None => WrittenChain::whole(open.name, rules),
+        let inserted = self.insertions(&open, &rules, tree, before);
+        Some(WrittenChain {
+            name: open.name,
+            is_whole: inserted.is_none(),
+            rules: inserted.unwrap_or(rules),
         })
     }
 
     fn is_written(&self, before: Option<&RecordedChain>, new: &RecordedChain) -> bool {
         let is_same = before.is_some_and(|before| before.holds(new.digest()));
-        self.extent == TreeExtent::AllChains || !is_same
+        self.extent == PartialRestore::Kep3453 || !is_same
     }
 
     /// Returns the rules to insert into a chain, with their numbers; `None` if it has to be written
@@ -534,12 +507,10 @@ impl TreeUpdate {
         &self,
         chain: &OpenChain,
         text: &str,
-        rules: &RulesByDestination,
+        tree: &DispatchTree,
         before: Option<&RecordedChain>,
     ) -> Option<String> {
-        let (TreeExtent::ChangedRules, Pending::Destinations(changed)) =
-            (self.extent, &self.pending)
-        else {
+        let (PartialRestore::ChangedChains, Some(changed)) = (self.extent, &self.pending) else {
             return None;
         };
         let (mut inserted, mut rest) = (String::new(), String::new());
@@ -547,7 +518,8 @@ impl TreeUpdate {
         for part in &chain.parts {
             let (line_count, is_changed) = match part {
                 ChainPart::Rules(destination) => {
-                    (rules.of(*destination).len(), changed.contains(destination))
+                    let rules = tree.rules_of(*destination);
+                    (rules.len(), changed.contains(destination))
                 }
                 ChainPart::Jump(_) => (1, false),
             };
@@ -566,26 +538,22 @@ impl TreeUpdate {
         has_rest.then_some(inserted)
     }
 
-    /// Ends the update after the last chain: finds the chains that no jump references anymore, and
-    /// then those that only these referenced.
-    pub(crate) fn finish(mut self, tree: &DispatchTree) -> RenderedTree {
-        if matches!(self.pending, Pending::All) {
+    /// Finds the chains that no jump references anymore, and then those that only these referenced.
+    fn find_deleted(&mut self, tree: &DispatchTree) {
+        if self.pending.is_none() {
             // Every chain was rendered, so that `referenced` has all chains in use.
             self.maybe_unreferenced.extend(tree.chains.keys().cloned());
         }
-        let mut deleted = BTreeSet::new();
         while let Some(name) = self.maybe_unreferenced.pop() {
-            if self.referenced.contains(&name) || deleted.contains(&name) {
+            if self.referenced.contains(&name) || self.deleted.contains(&name) {
                 continue;
             }
             if let Some(chain) = tree.chains.get(&name) {
                 self.maybe_unreferenced
                     .extend(chain.targets.iter().cloned());
-                deleted.insert(name);
+                self.deleted.insert(name);
             }
         }
-        self.rendered.deleted = deleted.into_iter().collect();
-        self.rendered
     }
 }
 
@@ -601,19 +569,29 @@ impl OpenChain {
     }
 
     /// Returns the rules of the chain, with `-A NAME`.
-    fn text(&self, tree: &DispatchTree, text_of: TextOfRule<'_, '_>) -> String {
-        let (name, rules) = (&self.name, &tree.rules);
+    fn text(
+        &self,
+        tree: &DispatchTree,
+        services: &BTreeMap<ServiceName, AppliedService>,
+    ) -> String {
+        let name = &self.name;
         let mut text = String::new();
+        let append = |text: &mut String, (service, index): &(ServiceName, u32)| {
+            let service = services.get(service);
+            let rule = service.and_then(|service| service.dispatch.get(*index as usize));
+            let rule = rule.map_or(&[][..], |rule| &*rule.text);
+            text.extend(["-A ", name, &String::from_utf8_lossy(rule)]);
+        };
         if self.chain.is_none() {
-            for reference in rules.several_or_unknown() {
-                append_rule(&mut text, name, reference, text_of);
+            for reference in &tree.several_or_unknown {
+                append(&mut text, reference);
             }
         }
         for part in &self.parts {
             match part {
                 ChainPart::Rules(destination) => {
-                    for reference in rules.of(*destination) {
-                        append_rule(&mut text, name, reference, text_of);
+                    for reference in tree.rules_of(*destination) {
+                        append(&mut text, reference);
                     }
                 }
                 ChainPart::Jump(chain) => {
@@ -628,14 +606,4 @@ impl OpenChain {
         }
         text
     }
-}
-
-fn append_rule(
-    text: &mut String,
-    chain: &str,
-    (service, index): &RuleReference,
-    text_of: TextOfRule<'_, '_>,
-) {
-    let rule = String::from_utf8_lossy(text_of(service, *index));
-    text.extend(["-A ", chain, &rule]);
 }

@@ -4,15 +4,15 @@
 //! The rules may be those of another proxy, and nothing is restored into the kernel: `explain`
 //! compares how many rules a packet traverses in the two forms.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::dispatch_tree::DispatchTree;
-use super::dispatch_tree::TreeExtent;
 use super::thresholds::TreeThresholds;
 use crate::model::ServiceName;
 use crate::net::Port;
-use crate::render::service::{DispatchRule, write_line};
+use crate::render::options::PartialRestore;
+use crate::render::service::{AppliedService, DispatchRule, write_line};
 use crate::rules::{Match, Rule, RuleSet};
 use crate::ruleset::{
     DispatchChain, DispatchDestination, DispatchForm, KUBE_NODEPORTS, PortComment, has_trees,
@@ -76,16 +76,17 @@ fn tree_payload(
     let last_rules = last_rules.map(|rule| format!("-A {} {rule}\n", dispatch.name()));
     let mut tree = DispatchTree::new(dispatch, last_rules.collect());
     tree.replace(&service, &[], &of_services);
-    let text_of = |_: &ServiceName, at: u32| {
-        let rule = of_services.get(at as usize);
-        rule.map_or(&[][..], |rule| &*rule.text)
+    let service_rules = AppliedService {
+        dispatch: of_services.into(),
+        ..AppliedService::default()
     };
-    let changes = tree.render(TreeExtent::AllChains, &text_of);
+    let services = BTreeMap::from([(service, service_rules)]);
+    let (written, _) = tree.render(PartialRestore::ChangedChains, &services);
     let mut payload = Vec::new();
     write_line(&mut payload, &["*", dispatch.table().as_str()]);
-    write_line(&mut payload, &[":", dispatch.name(), " - [0:0]"]);
-    changes.write_chains(&mut payload);
-    payload.extend_from_slice(changes.root.unwrap_or_default().as_bytes());
+    for chain in written {
+        chain.write(&mut payload);
+    }
     write_line(&mut payload, &["COMMIT"]);
     String::from_utf8(payload).ok()
 }

@@ -1,13 +1,12 @@
 //! A tree of Services with one rule each, for tests.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use hashbrown::HashMap;
-
-use super::super::dispatch_tree::TextOfRule;
-use super::super::{DispatchTree, TreeChanges, TreeExtent};
+use super::super::{DispatchTree, TreeUpdate, WrittenChain};
 use crate::model::ServiceName;
-use crate::render::service::DispatchRule;
+use crate::render::options::PartialRestore;
+use crate::render::service::{AppliedService, DispatchRule};
 use crate::ruleset::{DispatchChain, DispatchDestination};
 
 /// Namespace of the Services.
@@ -17,10 +16,10 @@ pub(super) const NAMESPACE: &str = "namespace";
 pub(super) const LONGEST_NAME: &str =
     "a-name-of-63-characters-is-the-longest-that-kubernetes-allows--";
 
-/// Tree of Services with one rule each, and the texts of their rules.
+/// Tree of Services, most with one rule, and the texts of their rules.
 pub(super) struct Scene {
     pub(super) tree: DispatchTree,
-    pub(super) rules: HashMap<ServiceName, DispatchRule>,
+    pub(super) services: BTreeMap<ServiceName, AppliedService>,
     namespace: &'static str,
 }
 
@@ -28,7 +27,7 @@ impl Scene {
     pub(super) fn new(namespace: &'static str) -> Self {
         Self {
             tree: DispatchTree::new(DispatchChain::NatServices, String::new()),
-            rules: HashMap::new(),
+            services: BTreeMap::new(),
             namespace,
         }
     }
@@ -76,20 +75,28 @@ impl Scene {
             destination,
             text: text.into_bytes().into(),
         };
-        self.tree.replace(&name, &[], std::slice::from_ref(&rule));
-        self.rules.insert(name, rule);
+        self.add_service(name, Box::new([rule]));
+    }
+
+    pub(super) fn add_service(&mut self, name: ServiceName, dispatch: Box<[DispatchRule]>) {
+        self.tree.replace(&name, &[], &dispatch);
+        let service = AppliedService {
+            dispatch,
+            ..AppliedService::default()
+        };
+        self.services.insert(name, service);
     }
 
     fn remove_destination(&mut self, destination: DispatchDestination) -> DispatchRule {
         let (name, _) = self.service_of(destination);
-        let rule = self.rules.remove(&name).unwrap();
-        self.tree.replace(&name, std::slice::from_ref(&rule), &[]);
-        rule
+        let service = self.services.remove(&name).unwrap();
+        self.tree.replace(&name, &service.dispatch, &[]);
+        service.dispatch[0].clone()
     }
 
     /// Returns the number of rules in the largest leaf.
     pub(super) fn largest_leaf(&mut self) -> usize {
-        let changes = self.rendered(TreeExtent::AllChains);
+        let changes = self.rendered(PartialRestore::Kep3453);
         let leaves = changes.written.iter();
         let rules_of_services = |text: &str| text.matches("--comment").count();
         leaves
@@ -98,13 +105,16 @@ impl Scene {
             .unwrap()
     }
 
-    pub(super) fn changes(&mut self) -> TreeChanges {
-        self.rendered(TreeExtent::ChangedRules)
+    pub(super) fn changes(&mut self) -> Changes {
+        self.rendered(PartialRestore::ChangedChains)
     }
 
-    pub(super) fn rendered(&mut self, extent: TreeExtent) -> TreeChanges {
-        let rules = &self.rules;
-        written(&mut self.tree, extent, &|name, _| &rules[name].text)
+    /// Renders the changes of the tree, and records them as written.
+    pub(super) fn rendered(&mut self, extent: PartialRestore) -> Changes {
+        let (written, update) = self.tree.render(extent, &self.services);
+        let changes = Changes::of(written, &update);
+        self.tree.written(update);
+        changes
     }
 
     /// Returns the Service of a destination. In the longest namespace its name is as long.
@@ -127,27 +137,43 @@ impl Scene {
     }
 }
 
-/// Renders the changes of a tree, and records them as written.
-pub(super) fn written(
-    tree: &mut DispatchTree,
-    extent: TreeExtent,
-    text_of: TextOfRule<'_, '_>,
-) -> TreeChanges {
-    let changes = tree.render(extent, text_of);
-    tree.written(changes.rendered.clone());
-    changes
+/// Chains that an update writes and deletes.
+#[derive(Debug)]
+pub(super) struct Changes {
+    /// Written tree chains.
+    pub(super) written: Vec<WrittenChain>,
+    /// Rules of the root, if it is written.
+    pub(super) root: Option<String>,
+    pub(super) deleted: Vec<Box<str>>,
+    /// Names of the tree chains that were rendered, whether they are written or not.
+    pub(super) rendered: Vec<Box<str>>,
+}
+
+impl Changes {
+    pub(super) fn of(mut written: Vec<WrittenChain>, update: &TreeUpdate) -> Self {
+        let is_root = |chain: &WrittenChain| {
+            let mut all = DispatchChain::ALL.iter();
+            all.any(|dispatch| *chain.name == *dispatch.name())
+        };
+        // The root comes last.
+        let root = written.pop_if(|chain| is_root(chain));
+        Self {
+            written,
+            root: root.map(|chain| chain.rules),
+            deleted: update.deleted.iter().cloned().collect(),
+            rendered: update.chain_names().map(Box::from).collect(),
+        }
+    }
 }
 
 /// Returns the bytes that a restore of the changes writes in dispatch chains.
-pub(super) fn bytes_of(changes: &TreeChanges) -> usize {
+pub(super) fn bytes_of(changes: &Changes) -> usize {
     let mut text = Vec::new();
-    changes.write_chains(&mut text);
+    for chain in &changes.written {
+        chain.write(&mut text);
+    }
     let root = changes.root.as_ref().map_or(0, String::len);
-    let deleted = changes
-        .rendered
-        .deleted
-        .iter()
-        .map(|name| 2 * name.len() + 14);
+    let deleted = changes.deleted.iter().map(|name| 2 * name.len() + 14);
     text.len() + root + deleted.sum::<usize>()
 }
 

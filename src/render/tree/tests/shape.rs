@@ -1,14 +1,14 @@
 //! Shape of trees: it follows the addresses, and stays when Services come and go.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use hashbrown::HashMap;
-
-use super::super::{DispatchTree, TreeExtent};
-use super::scene::{NAMESPACE, Scene, addresses, ip};
+use super::super::DispatchTree;
+use super::scene::{Changes, NAMESPACE, Scene, addresses, ip};
 use crate::model::ServiceName;
 use crate::net::Protocol;
-use crate::render::service::DispatchRule;
+use crate::render::options::PartialRestore;
+use crate::render::service::{AppliedService, DispatchRule};
 use crate::ruleset::{DispatchChain, DispatchDestination};
 
 #[test]
@@ -29,7 +29,7 @@ fn a_service_that_comes_and_goes_at_a_limit_splits_a_leaf_once() {
         for _ in 0..3 {
             scene.remove(twelfth);
             let changes = scene.changes();
-            assert!(changes.rendered.deleted.is_empty());
+            assert!(changes.deleted.is_empty());
             assert_eq!(names(&scene), split);
             scene.add(twelfth);
             scene.changes();
@@ -105,7 +105,7 @@ fn the_root_stays_when_a_service_is_added() {
         let changes = scene.changes();
         assert!(changes.root.is_none());
         // A leaf of several sizes of prefixes may be divided between two others.
-        assert!(changes.rendered.deleted.len() <= 1);
+        assert!(changes.deleted.len() <= 1);
     }
     // An address outside of the range needs a jump and a chain of its own.
     scene.add("192.0.2.1".parse().unwrap());
@@ -121,7 +121,7 @@ fn rules_of_other_protocols_have_other_ranges() {
         (DispatchChain::FilterExternalServices, "KUBE-EXT"),
     ] {
         let mut tree = DispatchTree::new(chain, String::new());
-        let mut rules = HashMap::new();
+        let mut services = BTreeMap::new();
         for number in 30_000..30_040_u16 {
             for protocol in [Protocol::Tcp, Protocol::Udp] {
                 let name = ServiceName::new("ns", &format!("{protocol}-{number}"));
@@ -131,12 +131,16 @@ fn rules_of_other_protocols_have_other_ranges() {
                     destination: DispatchDestination::Port(protocol, number.try_into().unwrap()),
                     text: text.into_bytes().into(),
                 };
-                tree.replace(&name, &[], std::slice::from_ref(&rule));
-                rules.insert(name, rule);
+                let service = AppliedService {
+                    dispatch: Box::new([rule]),
+                    ..AppliedService::default()
+                };
+                tree.replace(&name, &[], &service.dispatch);
+                services.insert(name, service);
             }
         }
-        let text_of = |name: &ServiceName, _| &*rules[name].text;
-        let changes = tree.render(TreeExtent::ChangedChains, &text_of);
+        let (written, update) = tree.render(PartialRestore::ChangedChains, &services);
+        let changes = Changes::of(written, &update);
         let expected = ["tcp", "udp"].map(|protocol| {
             format!(
                 "-A {} -m {protocol} -p {protocol} --dport 29952:30207 -j \

@@ -2,11 +2,9 @@
 
 use std::net::IpAddr;
 
-use hashbrown::HashMap;
-
-use super::super::TreeExtent;
-use super::scene::{LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip, written};
+use super::scene::{LONGEST_NAME, NAMESPACE, Scene, addresses, bytes_of, ip};
 use crate::model::ServiceName;
+use crate::render::options::PartialRestore;
 use crate::render::service::DispatchRule;
 use crate::ruleset::{DispatchChain, DispatchDestination};
 
@@ -45,8 +43,8 @@ fn a_change_of_one_service_among_50_000_writes_less_than_2_kb() {
             assert!(are_within, "{namespace}, {extent:?}: {averages:?} bytes");
             averages
         };
-        check(TreeExtent::ChangedRules, [removed, inserted]);
-        let averages = check(TreeExtent::ChangedChains, [2_048; 2]);
+        check(PartialRestore::ChangedChains, [removed, inserted]);
+        let averages = check(PartialRestore::WholeTreeChains, [2_048; 2]);
         assert!(
             averages.iter().sum::<usize>() / 2 < whole,
             "{namespace}: {averages:?} bytes"
@@ -105,35 +103,26 @@ fn many_ports(ip: IpAddr) -> (ServiceName, Vec<DispatchRule>) {
     (name, rules.collect())
 }
 
-/// Tree with Services of one rule, and some of many.
-struct Mixed {
-    scene: Scene,
-    rules: HashMap<ServiceName, Vec<DispatchRule>>,
-}
+/// Scene with some Services of many rules more.
+struct Mixed(Scene);
 
 impl Mixed {
     fn new(mut scene: Scene, heavy: impl IntoIterator<Item = IpAddr>) -> Self {
-        let rules: HashMap<_, _> = heavy.into_iter().map(many_ports).collect();
-        for (name, of_service) in &rules {
-            scene.tree.replace(name, &[], of_service);
+        for (name, rules) in heavy.into_iter().map(many_ports) {
+            scene.add_service(name, rules.into());
         }
-        Self { scene, rules }
+        Self(scene)
     }
 
     fn written(&mut self) -> usize {
-        let text_of = |name: &ServiceName, at: u32| match self.rules.get(name) {
-            Some(rules) => &*rules[at as usize].text,
-            None => &*self.scene.rules[name].text,
-        };
-        let extent = TreeExtent::ChangedChains;
-        bytes_of(&written(&mut self.scene.tree, extent, &text_of))
+        bytes_of(&self.0.rendered(PartialRestore::WholeTreeChains))
     }
 
     /// Adds a Service and removes it; returns the bytes of the larger change.
     fn toggle(&mut self, ip: IpAddr) -> usize {
-        self.scene.add(ip);
+        self.0.add(ip);
         let added = self.written();
-        self.scene.remove(ip);
+        self.0.remove(ip);
         added.max(self.written())
     }
 }
