@@ -47,7 +47,6 @@ mod fixed_chains;
 mod line_owner;
 mod options;
 mod payload;
-mod recorded_chain;
 mod service;
 mod tree;
 
@@ -55,20 +54,18 @@ mod tree;
 mod tests;
 
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
+pub use applied::{AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts};
+pub(crate) use applied::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 #[cfg(test)]
-pub(crate) use applied::repair_payload;
-pub use applied::{
-    AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts, guarded_chains,
-    has_desired_rules,
+pub(crate) use fixed_chains::repair_payload;
+pub(crate) use fixed_chains::{
+    GuardedChainState, all_fixed_chains, localnet_drop_rule, note_guarded_damage,
 };
-pub(crate) use applied::{
-    GuardedChainState, INCOMPLETE_SHARED_CHAINS, adopt, all_fixed_chains, check_adoption,
-    localnet_drop_rule, note_guarded_damage, unlike_rendered,
-};
+pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub(crate) use line_owner::service_of_line;
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalhostNodePorts, Masquerade, Options,
-    PartialRestore,
+    PartialRestore, TreeThresholds,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};
@@ -76,4 +73,4 @@ pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
 pub(crate) use tree::in_other_form;
-pub use tree::{TreeThresholds, with_trees};
+pub use tree::with_trees;

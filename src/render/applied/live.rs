@@ -192,7 +192,7 @@ impl LiveChains {
         }
     }
 
-    pub(super) fn has(&self, jump: &Jump) -> bool {
+    pub(crate) fn has(&self, jump: &Jump) -> bool {
         if self.known_jumps.contains(&jump) {
             return true;
         }
@@ -217,9 +217,9 @@ pub struct LiveRules {
     /// Digest of all other chains: unknown, because they are missing, if whole tables were read;
     /// `None` if only single chains were.
     others: Option<RulesDigest>,
-    /// Lines of each table that a check of the [guarded chains](super::guarded_chains) compares:
-    /// canaries as `-S` prints them (`-N CHAIN`), rules of fixed chains, and entry jumps. Other
-    /// rules that name a `KUBE-` chain are among them; the check ignores these.
+    /// Lines of each table that a check of the guarded chains (`fixed_chains`) compares: canaries
+    /// as `-S` prints them (`-N CHAIN`), rules of fixed chains, and entry jumps. Other rules that
+    /// name a `KUBE-` chain are among them; the check ignores these.
     listings: BTreeMap<Table, String>,
     /// Chains whose names begin with `KUBE-`, without Service chains, tree chains and canaries:
     /// dispatch and fixed chains, and chains of kubelet.
@@ -341,14 +341,14 @@ impl LiveRules {
     }
 
     /// Reports whether a dispatch or fixed chain exists.
-    pub(super) fn has(&self, table: Table, chain: &str) -> bool {
+    pub(crate) fn has(&self, table: Table, chain: &str) -> bool {
         let mut chains = self.shared_and_kubelet_chains.iter();
         chains.any(|(of, name)| *of == table && **name == *chain)
     }
 
     /// Returns the lines of a table that a check of the guarded chains compares. Other rules that
     /// name a `KUBE-` chain are among them; the check ignores these.
-    pub(super) fn listing(&self, table: Table) -> &str {
+    pub(crate) fn listing(&self, table: Table) -> &str {
         self.listings.get(&table).map_or("", String::as_str)
     }
 

@@ -8,7 +8,7 @@
 //! - [`unlike_rendered`]: the record with rendered rules, without the kernel.
 //!
 //! Rules of fixed chains and entry jumps are not compared here:
-//! [`GuardedChainState`](super::GuardedChainState) does that.
+//! [`GuardedChainState`](crate::render::GuardedChainState) does that.
 //!
 //! Differs from upstream: kube-proxy writes everything at every start, which takes minutes in a
 //! large cluster and sets all counters to zero.
@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 
-use super::guard::has_shared_chains;
 use super::live::{LiveChains, LiveRules};
 use super::state::AppliedState;
 use crate::model::{ServiceName, Services};
@@ -241,7 +240,7 @@ pub(crate) fn check_adoption(
     live: &LiveChains,
     options: &Options,
 ) -> Result<(), &'static str> {
-    if !has_shared_chains(read, options) {
+    if !fixed_chains::has_shared_chains(read, options) {
         return Err(INCOMPLETE_SHARED_CHAINS);
     }
     if live.unparsed_chains().any(|name| !live.can_delete(name)) {

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use crate::model::ServiceName;
-use crate::render::options::PartialRestore;
-use crate::render::recorded_chain::RecordedChain;
-use crate::render::service::{AppliedService, DispatchRule, ServiceRules, ServiceTotals};
-use crate::render::tree::{DispatchTree, TreeThresholds, TreeUpdate, WrittenChain};
+use crate::render::options::{PartialRestore, TreeThresholds};
+use crate::render::service::{
+    AppliedService, DispatchRule, RecordedChain, ServiceRules, ServiceTotals,
+};
+use crate::render::tree::{DispatchTree, TreeUpdate, WrittenChain};
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, DispatchForm, Jump, ServiceChain, tree_of};
 

@@ -28,11 +28,11 @@ use super::cost::{self, Declarations};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
-use crate::render::options::{Comments, Options};
+use crate::render::options::{Comments, Options, TreeThresholds};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
-use crate::render::tree::{TreeThresholds, TreeUpdate};
+use crate::render::tree::TreeUpdate;
 use crate::rules::{Backend, Payload, Table};
 use crate::ruleset::{
     DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, NAT_CHAINS, ServiceChain,

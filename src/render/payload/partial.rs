@@ -25,13 +25,12 @@ use std::ops::Range;
 
 use super::cost::{self, Declarations, NatSizes};
 use crate::model::{ServiceName, Services};
-use crate::render::applied::{AppliedState, PayloadStats, RenderedChains, repair_payload};
+use crate::render::applied::{AppliedState, PayloadStats, RenderedChains};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
-use crate::render::recorded_chain::RecordedChain;
 use crate::render::service::{
-    self, AppliedService, ServiceRules, write_chain_declaration, write_chain_declarations,
-    write_line,
+    self, AppliedService, RecordedChain, ServiceRules, write_chain_declaration,
+    write_chain_declarations, write_line,
 };
 use crate::rules::Table;
 use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
@@ -159,7 +158,7 @@ impl PayloadWriter<'_> {
         }
         self.stats.chains = self.chains.len() as u64;
         let (fixed_chains, jumps) = applied.guarded_due();
-        let mut text = repair_payload(fixed_chains, &[], self.options);
+        let mut text = fixed_chains::repair_payload(fixed_chains, &[], self.options);
         for table in [Table::Filter, Table::Nat] {
             let chains_before = self.stats.chains;
             let mut body = self.write_table(table, applied);
@@ -175,7 +174,11 @@ impl PayloadWriter<'_> {
             }
         }
         // Last, because the chains that they jump to may be missing.
-        text.extend(repair_payload(&BTreeSet::new(), jumps, self.options));
+        text.extend(fixed_chains::repair_payload(
+            &BTreeSet::new(),
+            jumps,
+            self.options,
+        ));
         self.stats.bytes = text.len() as u64;
         PartialPayload {
             text,

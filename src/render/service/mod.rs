@@ -14,7 +14,7 @@ pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{count_ports_over_limit, ports};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
-    AppliedService, DispatchRule, RuleWriter, ServiceRules, write_chain_declaration,
+    AppliedService, DispatchRule, RecordedChain, RuleWriter, ServiceRules, write_chain_declaration,
     write_chain_declarations, write_line,
 };
 

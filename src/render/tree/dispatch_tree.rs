@@ -13,8 +13,9 @@ use std::iter;
 
 use crate::model::ServiceName;
 use crate::render::options::PartialRestore;
-use crate::render::recorded_chain::RecordedChain;
-use crate::render::service::{AppliedService, DispatchRule, write_chain_declarations};
+use crate::render::service::{
+    AppliedService, DispatchRule, RecordedChain, write_chain_declarations,
+};
 use crate::rules::RulesDigest;
 use crate::ruleset::{DispatchChain, Prefix};
 

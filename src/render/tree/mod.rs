@@ -30,14 +30,13 @@
 //! Names of tree chains begin like those of Service chains, so that a kube-proxy that takes over
 //! deletes those of nat as unknown Service chains: see [`ruleset`](crate::ruleset).
 //!
-//! `thresholds` decides which dispatch chains are trees. `dispatch_tree` holds the rules by
+//! The options decide which dispatch chains are trees. `dispatch_tree` holds the rules by
 //! destination and the recorded chains, and renders those that differ; `shape` decides which chains
 //! a tree has. `other_form` arranges a whole ruleset that was read, as a tree or flat.
 
 mod dispatch_tree;
 mod other_form;
 mod shape;
-mod thresholds;
 
 #[cfg(test)]
 mod tests;
@@ -45,4 +44,3 @@ mod tests;
 pub(crate) use dispatch_tree::{DispatchTree, TreeUpdate, WrittenChain};
 pub(crate) use other_form::in_other_form;
 pub use other_form::with_trees;
-pub use thresholds::TreeThresholds;

@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::dispatch_tree::DispatchTree;
-use super::thresholds::TreeThresholds;
 use crate::model::ServiceName;
 use crate::net::Port;
-use crate::render::options::PartialRestore;
+use crate::render::options::{PartialRestore, TreeThresholds};
 use crate::render::service::{AppliedService, DispatchRule, write_line};
 use crate::rules::{Match, Rule, RuleSet};
 use crate::ruleset::{
