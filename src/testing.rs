@@ -60,8 +60,8 @@ pub mod net {
 pub mod render {
     pub use crate::render::{
         AppliedState, Counter, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules,
-        LocalDetector, LocalhostNodePorts, Masquerade, Options, PartialRestore, PayloadStats,
-        RuleCounts, ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
+        LocalDetector, Masquerade, Options, PartialRestore, PayloadStats, RuleCounts,
+        ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
         is_service_chain, partial_payload, with_trees,
     };
 }

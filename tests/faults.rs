@@ -97,8 +97,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "the way to NodePorts includes loopback",
         "src/render/fixed_chains.rs",
-        r#"(IpFamily::V6, _) => rule.words("! -d ::1/128"),"#,
-        "(IpFamily::V6, _) => rule,",
+        r#"IpFamily::V6 => rule.words("! -d ::1/128"),"#,
+        "IpFamily::V6 => rule,",
     ),
     fault(
         "invalid packets are forwarded",

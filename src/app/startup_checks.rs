@@ -24,7 +24,6 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
-use crate::render::LocalhostNodePorts;
 use crate::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 /// Checks that run once it is known which families iptables is usable for, and the Node object.
@@ -211,8 +210,7 @@ impl NodeChecks<'_> {
             NodePortAddressItem::Network(network) => network.network().is_loopback(),
             NodePortAddressItem::Primary => false,
         };
-        let excludes_localhost =
-            self.rules.fixed.localhost_node_ports == LocalhostNodePorts::Excluded;
+        let excludes_localhost = !self.rules.fixed.has_localhost_node_ports;
         if excludes_localhost && items.iter().all(is_loopback) {
             let text = "--nodeport-addresses has only addresses of localhost, which \
                         --iptables-localhost-nodeports=false excludes: there are no NodePorts";

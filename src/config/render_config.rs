@@ -13,7 +13,7 @@ use super::{addresses, validate};
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{LocalhostNodePorts, Options};
+use crate::render::Options;
 use crate::rules::Backend;
 use crate::sync::RenderSettings;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
@@ -124,7 +124,7 @@ fn fixed_options(
     options.masquerade.bit = bit;
     options.masquerade.is_for_all = configuration.iptables.masquerade_all;
     if configuration.iptables.localhost_node_ports == Some(false) {
-        options.localhost_node_ports = LocalhostNodePorts::Excluded;
+        options.has_localhost_node_ports = false;
     }
     if configuration.feature_gates.get(EXTERNAL_IPS) == Some(&false) {
         options.external_ips = ExternalIps::Ignored;

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::applied::{AppliedState, LiveChains, LiveRules, RuleCounts};
-use super::options::{Counter, LocalhostNodePorts, NodePortAddresses, Options};
+use super::options::{Counter, NodePortAddresses, Options};
 use super::service::{RuleWriter, write_chain_declarations, write_line};
 use crate::net::IpFamily;
 use crate::rules::{Rule, Table};
@@ -25,7 +25,7 @@ use crate::ruleset::{
 
 /// Reports whether the proxy has a rule in `KUBE-FIREWALL`.
 pub(super) fn fills_kube_firewall(options: &Options) -> bool {
-    options.family == IpFamily::V4 && options.localhost_node_ports == LocalhostNodePorts::Allowed
+    options.accepts_localhost_node_ports()
 }
 
 /// Returns the fixed chains of a table that the proxy fills.
@@ -128,15 +128,17 @@ pub(super) fn node_ports_jumps(options: &Options) -> String {
             let rule = RuleWriter::append(&mut buf, KUBE_SERVICES)
                 .comment(NODE_PORTS_COMMENT)
                 .words("-m addrtype --dst-type LOCAL");
-            match (options.family, options.localhost_node_ports) {
-                (IpFamily::V6, _) => rule.words("! -d ::1/128"),
-                (IpFamily::V4, LocalhostNodePorts::Excluded) => rule.words("! -d 127.0.0.0/8"),
-                (IpFamily::V4, LocalhostNodePorts::Allowed) => rule,
+            match options.family {
+                IpFamily::V6 => rule.words("! -d ::1/128"),
+                IpFamily::V4 if options.has_localhost_node_ports => rule,
+                IpFamily::V4 => rule.words("! -d 127.0.0.0/8"),
             }
             .jump(KUBE_NODEPORTS);
         }
         NodePortAddresses::Only(ips) => {
-            for ip in ips.iter().filter(|ip| accepts_node_ports(**ip, options)) {
+            let is_accepted =
+                |ip: &&IpAddr| !ip.is_loopback() || options.accepts_localhost_node_ports();
+            for ip in ips.iter().filter(is_accepted) {
                 RuleWriter::append(&mut buf, KUBE_SERVICES)
                     .comment(NODE_PORTS_COMMENT)
                     .destination(*ip)
@@ -145,14 +147,6 @@ pub(super) fn node_ports_jumps(options: &Options) -> String {
         }
     }
     String::from_utf8(buf).unwrap_or_default()
-}
-
-/// Reports whether an address accepts NodePort traffic. Loopback addresses do only if localhost
-/// NodePorts are allowed, and never on IPv6, which has no `route_localnet`.
-fn accepts_node_ports(ip: IpAddr, options: &Options) -> bool {
-    !ip.is_loopback()
-        || (options.family == IpFamily::V4
-            && options.localhost_node_ports == LocalhostNodePorts::Allowed)
 }
 
 /// Returns the guarded chains of `table`, the proxy's before the built-in ones: `iptables-nft`

@@ -33,8 +33,10 @@ pub struct Options {
     pub local_traffic: LocalDetector,
     /// Addresses of this node that accept NodePort traffic.
     pub node_port_addresses: NodePortAddresses,
-    /// NodePorts on 127.0.0.1: accepted or not.
-    pub localhost_node_ports: LocalhostNodePorts,
+    /// NodePorts on 127.0.0.1 are accepted, for IPv4 only. Requires `route_localnet`, and the rule
+    /// that keeps other hosts from reaching localhost through it. Otherwise the jump to
+    /// `KUBE-NODEPORTS` excludes loopback addresses.
+    pub has_localhost_node_ports: bool,
     /// Policy for external IPs: destinations of rules, or ignored.
     pub external_ips: ExternalIps,
     /// Packets in the conntrack state INVALID are dropped: forwarded without NAT they would make
@@ -60,9 +62,9 @@ pub struct Options {
 impl Options {
     /// Returns the options of a kube-proxy without flags, on a node with unknown addresses.
     pub fn defaults(family: IpFamily) -> Self {
-        let (node_ip, localhost_node_ports) = match family {
-            IpFamily::V4 => (Ipv4Addr::LOCALHOST.into(), LocalhostNodePorts::Allowed),
-            IpFamily::V6 => (Ipv6Addr::LOCALHOST.into(), LocalhostNodePorts::Excluded),
+        let node_ip = match family {
+            IpFamily::V4 => Ipv4Addr::LOCALHOST.into(),
+            IpFamily::V6 => Ipv6Addr::LOCALHOST.into(),
         };
         Self {
             family,
@@ -74,7 +76,7 @@ impl Options {
             },
             local_traffic: LocalDetector::Absent,
             node_port_addresses: NodePortAddresses::All,
-            localhost_node_ports,
+            has_localhost_node_ports: family == IpFamily::V4,
             external_ips: ExternalIps::Served,
             drops_invalid_packets: true,
             counters: BTreeSet::new(),
@@ -85,11 +87,15 @@ impl Options {
         }
     }
 
+    /// Reports whether NodePorts on 127.0.0.0/8 are accepted. Never on IPv6, which has no
+    /// `route_localnet`.
+    pub(super) fn accepts_localhost_node_ports(&self) -> bool {
+        self.family == IpFamily::V4 && self.has_localhost_node_ports
+    }
+
     /// Reports whether NodePorts on 127.0.0.0/8 have a rule of their own, for its counter.
     pub(super) fn counts_localhost_node_ports(&self) -> bool {
-        self.family == IpFamily::V4
-            && self.localhost_node_ports == LocalhostNodePorts::Allowed
-            && self.counters.contains(&Counter::LocalhostNodePorts)
+        self.accepts_localhost_node_ports() && self.counters.contains(&Counter::LocalhostNodePorts)
     }
 }
 
@@ -154,16 +160,6 @@ pub enum NodePortAddresses {
     All,
     /// These addresses of this node, sorted.
     Only(Vec<IpAddr>),
-}
-
-/// NodePorts on loopback addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LocalhostNodePorts {
-    /// Accepted, for IPv4 only. Requires `route_localnet`, and the rule that keeps other hosts
-    /// from reaching localhost through it.
-    Allowed,
-    /// Not accepted: the jump to `KUBE-NODEPORTS` excludes loopback addresses.
-    Excluded,
 }
 
 /// Selection of the Service rules that have comments.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::model::{Node, Topology};
 use crate::net::{IpFamily, IpNet};
-use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Options};
+use crate::render::{LocalDetector, NodePortAddresses, Options};
 
 /// `--detect-local-mode` with its parameters. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +50,14 @@ impl RenderSettings {
     /// interfaces of this node.
     pub fn options(&self, node: Option<&Node>, node_addresses: &[IpAddr]) -> Options {
         let configured_addresses = self.configured_addresses(node);
-        let mut options = Options {
+        Options {
             local_traffic: self.local_traffic(node),
             node_port_addresses: configured_addresses.addresses(node_addresses),
             node_ip: self.node_ip(node),
             topology: Topology::of(node),
+            has_localhost_node_ports: self.needs_route_localnet(),
             ..self.fixed.clone()
-        };
-        if !self.needs_route_localnet() {
-            options.localhost_node_ports = LocalhostNodePorts::Excluded;
         }
-        options
     }
 
     /// Reports whether 127.0.0.0/8 accepts NodePort traffic, which needs the sysctl
@@ -70,7 +67,7 @@ impl RenderSettings {
     /// Differs from upstream: false with `primary` and no IPv4 network, even while all IPv4
     /// addresses of the interfaces accept NodePort traffic because only IPv6 has a primary address.
     pub fn needs_route_localnet(&self) -> bool {
-        let is_wanted = self.fixed.localhost_node_ports == LocalhostNodePorts::Allowed;
+        let is_wanted = self.fixed.has_localhost_node_ports;
         is_wanted
             && self.fixed.family == IpFamily::V4
             && match self.networks().as_slice() {

@@ -15,9 +15,7 @@ use std::net::IpAddr;
 
 use deltaproxy::testing::model::ExternalIps;
 use deltaproxy::testing::net::{IpFamily, IpNet};
-use deltaproxy::testing::render::{
-    Counter, LocalDetector, LocalhostNodePorts, Masquerade, Options,
-};
+use deltaproxy::testing::render::{Counter, LocalDetector, Masquerade, Options};
 use deltaproxy::testing::rules::Backend;
 use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
@@ -53,10 +51,7 @@ pub(crate) fn any_settings(dice: &mut Dice, family: IpFamily) -> RenderSettings 
             is_for_all: dice.pick(&[false, true]),
             is_random_fully: dice.chance(50),
         },
-        localhost_node_ports: match family {
-            IpFamily::V4 => dice.pick(&[LocalhostNodePorts::Allowed, LocalhostNodePorts::Excluded]),
-            IpFamily::V6 => LocalhostNodePorts::Excluded,
-        },
+        has_localhost_node_ports: family == IpFamily::V4 && dice.pick(&[true, false]),
         external_ips: dice.pick(&[ExternalIps::Served, ExternalIps::Ignored]),
         drops_invalid_packets: dice.pick(&[true, false]),
         counters: dice.pick(&[Counter::ALL.into(), BTreeSet::new()]),

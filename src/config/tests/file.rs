@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::host::ConntrackSettings;
 use crate::model::ExternalIps;
-use crate::render::{LocalDetector, LocalhostNodePorts};
+use crate::render::LocalDetector;
 use crate::sync::{Gap, LocalMode, NodePortAddressItem};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
@@ -103,8 +103,7 @@ fn fields_become_the_options_of_modules() {
     for (_, environment) in config.rules.render_settings.into_pairs() {
         assert_eq!(environment.fixed.masquerade.bit, 0);
         assert!(environment.fixed.masquerade.is_for_all);
-        let localhost = environment.fixed.localhost_node_ports;
-        assert_eq!(localhost, LocalhostNodePorts::Excluded);
+        assert!(!environment.fixed.has_localhost_node_ports);
         assert_eq!(environment.fixed.external_ips, ExternalIps::Ignored);
         let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
         assert_eq!(environment.local_mode, bridge);

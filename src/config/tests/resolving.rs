@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::net::IpFamily;
-use crate::render::{LocalDetector, LocalhostNodePorts, PartialRestore, TreeThresholds};
+use crate::render::{LocalDetector, PartialRestore, TreeThresholds};
 use crate::sync::{Gap, LocalMode, NodePortAddressItem, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
@@ -44,11 +44,8 @@ fn defaults_without_flags_equal_kube_proxy() {
         assert_eq!(environment.local_mode, LocalMode::ClusterCidr(Vec::new()));
         assert_eq!(environment.node_port_addresses, Vec::new());
         assert_eq!(environment.bind_address, None);
-        let localhost = match family {
-            IpFamily::V4 => LocalhostNodePorts::Allowed,
-            IpFamily::V6 => LocalhostNodePorts::Excluded,
-        };
-        assert_eq!(environment.fixed.localhost_node_ports, localhost);
+        let has_localhost = environment.fixed.has_localhost_node_ports;
+        assert_eq!(has_localhost, family == IpFamily::V4);
     }
 }
 
@@ -62,18 +59,10 @@ fn bools_are_written_as_go_writes_them() {
     assert!(is_for_all("--masquerade-all=true"));
     assert!(!is_for_all("--masquerade-all=false"));
     assert!(is_for_all("--masquerade_all=true"));
-    let localhost = |flags| {
-        good(flags)
-            .rules
-            .render_settings
-            .v4
-            .fixed
-            .localhost_node_ports
-    };
-    assert_eq!(
-        localhost("--iptables-localhost-nodeports=false"),
-        LocalhostNodePorts::Excluded
-    );
+    let settings = good("--iptables-localhost-nodeports=false")
+        .rules
+        .render_settings;
+    assert!(!settings.v4.fixed.has_localhost_node_ports);
     bad("--masquerade-all=maybe", "masquerade-all");
     bad("--masquerade-all true", "true");
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::live::{KnownServices, payload};
 use crate::net::IpFamily;
 use crate::render::{
-    Counter, GuardedChainState, LiveChains, LocalhostNodePorts, Options, guarded_chains,
-    has_desired_rules, repair_payload,
+    Counter, GuardedChainState, LiveChains, Options, guarded_chains, has_desired_rules,
+    repair_payload,
 };
 use crate::rules::{RuleSet, Table};
 
@@ -19,7 +19,7 @@ fn variants() -> Vec<Options> {
             (plain.clone(), plain.clone(), plain.clone(), plain.clone());
         counted.counters = Counter::ALL.into();
         liberal.drops_invalid_packets = false;
-        excluded.localhost_node_ports = LocalhostNodePorts::Excluded;
+        excluded.has_localhost_node_ports = false;
         masked.masquerade.bit = 31;
         variants.extend([plain, counted, liberal, excluded, masked]);
     }

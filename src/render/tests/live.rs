@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::IpFamily;
-use crate::render::{FullPayload, LiveChains, LocalhostNodePorts, Options};
+use crate::render::{FullPayload, LiveChains, Options};
 use crate::rules::{Backend, Payload, Table};
 
 /// Cluster with these Services. Without any, every Service chain in the kernel is stale.
@@ -21,10 +21,9 @@ impl Services for KnownServices {
 }
 
 fn options(backend: Backend) -> Options {
-    let localhost_node_ports = LocalhostNodePorts::Excluded;
     Options {
         backend,
-        localhost_node_ports,
+        has_localhost_node_ports: false,
         ..Options::defaults(IpFamily::V4)
     }
 }

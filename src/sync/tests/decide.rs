@@ -68,10 +68,7 @@ fn a_change_that_affects_all_services_causes_a_full_sync() {
         with(|o| o.local_traffic = LocalDetector::Bridge("b".into())),
         full
     );
-    assert_eq!(
-        with(|o| o.localhost_node_ports = LocalhostNodePorts::Excluded),
-        full
-    );
+    assert_eq!(with(|o| o.has_localhost_node_ports = false), full);
     // The way to NodePorts is one chain's tail, which partial syncs look after.
     let moved = |o: &mut Options| {
         o.node_port_addresses = NodePortAddresses::Only(ips(&["192.168.0.3"]));

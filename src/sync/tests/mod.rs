@@ -22,7 +22,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::net::{IpFamily, IpNet, parse_ip};
-use crate::render::{LocalDetector, LocalhostNodePorts, NodePortAddresses, Options};
+use crate::render::{LocalDetector, NodePortAddresses, Options};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()

@@ -50,7 +50,7 @@ fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: b
             .join(" "),
     };
     assert_eq!(shown, expected, "{within:?}");
-    let is_allowed = options.localhost_node_ports == LocalhostNodePorts::Allowed;
+    let is_allowed = options.has_localhost_node_ports;
     assert_eq!(is_allowed, on_localhost, "{within:?}");
 }
 
@@ -209,7 +209,7 @@ fn node_ports_on_localhost_need_the_martian_packet_rule() {
         assert_eq!(render_settings.needs_route_localnet(), expected);
         let node = node(&["192.168.0.2"], &[]);
         let options = render_settings.options(Some(&node), &ips(&NODE_ADDRESSES));
-        let is_guarded = options.localhost_node_ports == LocalhostNodePorts::Allowed;
+        let is_guarded = options.has_localhost_node_ports;
         assert_eq!(is_guarded, expected);
     };
     let with_primary = |texts| [vec![NodePortAddressItem::Primary], networks(texts)].concat();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use deltaproxy::testing::model::{ExternalIps, NamespaceLimits};
 use deltaproxy::testing::net::{IpFamily, IpNet, parse_cidr, parse_ip};
-use deltaproxy::testing::render::{self, LocalDetector, LocalhostNodePorts, PartialRestore};
+use deltaproxy::testing::render::{self, LocalDetector, PartialRestore};
 use deltaproxy::testing::rules::Backend;
 use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings, SyncerOptions};
 
@@ -55,7 +55,7 @@ impl Options {
         let render_settings = RenderSettings {
             fixed: render::Options {
                 backend: Backend::Nft,
-                localhost_node_ports: LocalhostNodePorts::Allowed,
+                has_localhost_node_ports: true,
                 node_ip,
                 ..render::Options::defaults(family)
             },
@@ -95,7 +95,7 @@ impl Options {
             ("masquerade-bit", _) => fixed.masquerade.bit = number(value)?,
             ("random-fully", "off") => fixed.masquerade.is_random_fully = false,
             ("localhost-nodeports", "off") => {
-                fixed.localhost_node_ports = LocalhostNodePorts::Excluded;
+                fixed.has_localhost_node_ports = false;
             }
             ("nodeport-addresses", _) => {
                 let items = value.split(',').map(|item| match item {
