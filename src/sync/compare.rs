@@ -16,6 +16,7 @@ use super::syncer::{KernelState, Syncer};
 use crate::host::{Iptables, ListedChains, ProgramExit, RunError};
 use crate::render::{self, AppliedState, LiveChains, LiveRules, Options};
 use crate::rules::Table;
+use crate::ruleset::holds_dispatch_rules;
 
 /// Maximum number of chains that are listed one by one, each by a process of its own, after one
 /// process could not list all of them. More are rewritten without being listed.
@@ -286,7 +287,7 @@ impl<I: Iptables> Syncer<I> {
             return self.force_full(FullReason::Flushed);
         }
         for (table, chain) in differing {
-            let kind = if AppliedState::is_dispatch_or_tree(table, &chain) {
+            let kind = if holds_dispatch_rules(table, &chain) {
                 DriftKind::DispatchChain
             } else {
                 DriftKind::ServiceChain

@@ -10,6 +10,7 @@ use crate::host::{ChangeSource, ForeignChange, RunError, Touched};
 use crate::model::ServiceName;
 use crate::render::{AppliedState, Options, guarded_chains, is_service_chain};
 use crate::rules::Table;
+use crate::ruleset::holds_dispatch_rules;
 
 /// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
@@ -191,7 +192,7 @@ impl Extent {
     fn add(&mut self, table: Table, chain: &str, options: &Options) {
         if guarded_chains(table, options).contains(&chain) {
             self.tables.insert(table);
-        } else if AppliedState::is_dispatch_or_tree(table, chain) {
+        } else if holds_dispatch_rules(table, chain) {
             self.dispatch_chains.insert((table, chain.into()));
         } else if table == Table::Nat && is_service_chain(chain) {
             self.service_chains.insert(chain.into());

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::chain_role::{ChainRole, dispatch_chains};
+use super::dispatch_rules::dispatch_chains;
 use super::edit::without_cosmetics;
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::rules::{Rule, RuleSet, Table, Target};
-use crate::ruleset::PortComment;
+use crate::ruleset::{ChainRole, PortComment};
 
 /// Gives live rules the comments that the same rules have on the desired side, if a comment of the
 /// live side has another name for the service port of a chain, or none. Returns the number of

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chain_role::{
-    ChainRole, chain_names, dispatch_chains, dispatch_rules, has_rules_after_node_ports,
+use super::dispatch_rules::{
+    chain_names, dispatch_chains, dispatch_rules, has_rules_after_node_ports,
 };
 use super::edit::without_cosmetics;
 use super::effects::effects;
@@ -14,7 +14,7 @@ use super::review::{ChainReview, NotCompared, NotSelected, PortChange, PortRevie
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
-use crate::ruleset::{KUBE_PROXY_CANARY, is_service_chain};
+use crate::ruleset::{ChainRole, KUBE_PROXY_CANARY, is_service_chain};
 
 /// Compares the rules of one IP family.
 pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
@@ -26,7 +26,7 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
     let unnamed = unnamed_chains(live);
     let has_unreadable = live.unparsed_rules().any(|(table, ..)| table == Table::Nat);
     let names = chain_names(live, desired, Table::Nat).into_iter();
-    for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::ServicePort) {
+    for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::Service) {
         // Nearly all chains of a large cluster are equal: they are compared without a copy.
         if live.chain(Table::Nat, name) == desired.chain(Table::Nat, name) {
             continue;
@@ -174,7 +174,10 @@ fn compare_fixed<'a>(live: &'a RuleSet, desired: &'a RuleSet) -> Vec<ChainReview
                 ChainRole::BuiltIn => {
                     compare_built_in((table, name), rules(live), &rules(desired)?)
                 }
-                ChainRole::ServicePort | ChainRole::Dispatch | ChainRole::ThirdParty => None,
+                ChainRole::Service
+                | ChainRole::Tree
+                | ChainRole::Dispatch
+                | ChainRole::ThirdParty => None,
             }
         }));
     }
@@ -251,7 +254,9 @@ fn count_third_party(live: &RuleSet, desired: &RuleSet) -> usize {
             let is_third_party = |rule: &&Rule| match role {
                 ChainRole::ThirdParty => true,
                 ChainRole::BuiltIn => !desired.contains(rule),
-                ChainRole::ServicePort | ChainRole::Dispatch | ChainRole::Fixed => false,
+                ChainRole::Service | ChainRole::Tree | ChainRole::Dispatch | ChainRole::Fixed => {
+                    false
+                }
             };
             chain.rules.iter().filter(is_third_party).count()
         })

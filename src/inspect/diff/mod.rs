@@ -20,10 +20,10 @@
 //! - A difference is cosmetic only if it affects no packet: comments, rounded probabilities, and
 //!   chains that no jump leads to.
 
-mod chain_role;
 mod color;
 mod comments;
 mod compare;
+mod dispatch_rules;
 mod document;
 mod edit;
 mod effect;

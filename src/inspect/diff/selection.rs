@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chain_role::ChainRole;
 use super::review::{NotSelected, Review};
 use super::unified::RulesetText;
 use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery};
 use crate::rules::RuleSet;
+use crate::ruleset::ChainRole;
 
 /// Selected service ports, and their chains of the nat table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl RulesetText<'_> {
         let keys: BTreeSet<String> = selection.ports.iter().map(ToString::to_string).collect();
         self.chains
             .retain_mut(|chain| match ChainRole::of(chain.table, chain.name) {
-                ChainRole::ServicePort => selection.chains.contains(chain.name),
+                ChainRole::Service | ChainRole::Tree => selection.chains.contains(chain.name),
                 // Kept without selected rules: those of other service ports keep it on both sides.
                 ChainRole::Dispatch => {
                     chain.lists.retain(|(key, _)| keys.contains(key));

@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::chain_role::{ChainRole, dispatch_rules, has_rules_after_node_ports};
 use super::color;
+use super::dispatch_rules::{dispatch_rules, has_rules_after_node_ports};
 use super::edit::{Edit, edits};
 use crate::rules::{Rule, RuleSet, Table};
+use crate::ruleset::ChainRole;
 
 /// Compared part of a ruleset as text, chain by chain.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +41,7 @@ impl<'a> RulesetText<'a> {
                 let lists = match ChainRole::of(table, name) {
                     ChainRole::ThirdParty => None,
                     ChainRole::Dispatch => Some(lists_by_port(rules, table, name)),
-                    ChainRole::ServicePort | ChainRole::Fixed => {
+                    ChainRole::Service | ChainRole::Tree | ChainRole::Fixed => {
                         Some(one_list(rules_of(rules, table, name)))
                     }
                     ChainRole::BuiltIn => {

@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::chain_role::ChainRole;
 use super::edit::Edit;
 use super::review::{ChainReview, NotCompared, PortReview, Review, UnreadableChain};
 use super::unified::RulesetText;
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{RuleSet, Table};
+use crate::ruleset::ChainRole;
 
 impl<'a> Review<'a> {
     /// Sets aside the differences that unreadable rules may account for, and the service ports
@@ -94,7 +94,7 @@ impl RulesetText<'_> {
         self.chains.retain_mut(|chain| {
             let is_readable = !unreadable.contains(&(chain.table, chain.name));
             match ChainRole::of(chain.table, chain.name) {
-                ChainRole::ServicePort => !of_ports.contains(chain.name),
+                ChainRole::Service | ChainRole::Tree => !of_ports.contains(chain.name),
                 ChainRole::Dispatch => {
                     chain.lists.retain(|(key, _)| !keys.contains(key));
                     for (_, rules) in &mut chain.lists {

@@ -15,8 +15,9 @@ use hashbrown::{HashMap, HashSet};
 use super::state::AppliedState;
 use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{
-    DispatchChain, DispatchForm, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD, KUBE_PROXY_CANARY,
-    NAT_CHAINS, ServiceChain, is_proxy_chain, is_service_chain, jumps_for_one_destination, tree_of,
+    ChainRole, DispatchChain, DispatchForm, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD,
+    KUBE_PROXY_CANARY, NAT_CHAINS, ServiceChain, is_proxy_chain, is_service_chain,
+    jumps_for_one_destination, tree_of,
 };
 
 /// Chains and entry jumps in the kernel. From them follow the stale chains that a full restore
@@ -148,17 +149,14 @@ impl LiveChains {
     }
 
     fn read_chain(&mut self, table: Table, name: &str) {
-        if tree_of(table, name).is_some() {
-            self.tree_chains.insert((table, name.into()));
-            return;
-        }
-        match table {
-            Table::Nat if is_service_chain(name) => match ServiceChain::parse(name) {
+        match ChainRole::of(table, name) {
+            ChainRole::Tree => drop(self.tree_chains.insert((table, name.into()))),
+            ChainRole::Service => match ServiceChain::parse(name) {
                 Some(chain) => drop(self.service_chains.insert(chain)),
                 None => drop(self.unparsed_chains.insert(name.into())),
             },
-            Table::Filter if name == KUBE_FIREWALL => self.has_kube_firewall = true,
-            _ => {}
+            ChainRole::BuiltIn => self.has_kube_firewall |= name == KUBE_FIREWALL,
+            ChainRole::Dispatch | ChainRole::Fixed | ChainRole::ThirdParty => {}
         }
     }
 
@@ -359,19 +357,20 @@ impl LiveRules {
     }
 
     fn read_chain(&mut self, table: Table, name: &str) {
-        if table == Table::Nat && is_service_chain(name) && tree_of(table, name).is_none() {
+        let role = ChainRole::of(table, name);
+        if role == ChainRole::Service {
             if let Some(chain) = ServiceChain::parse(name) {
                 self.chains.insert(chain, RulesHasher::default().finish());
             }
             return;
         }
-        if AppliedState::is_dispatch_or_tree(table, name) {
+        if role == ChainRole::Dispatch || role == ChainRole::Tree {
             let chain = Some(LiveDispatchChain::default());
             self.dispatch.insert((table, name.into()), chain);
         }
         if name == KUBE_PROXY_CANARY {
             self.append_to_listing(table, &format!("-N {KUBE_PROXY_CANARY}"));
-        } else if name.starts_with("KUBE-") {
+        } else if role != ChainRole::Tree && name.starts_with("KUBE-") {
             self.shared_and_kubelet_chains.push((table, name.into()));
         }
     }

@@ -31,11 +31,6 @@ use crate::ruleset::{DispatchChain, DispatchForm, ServiceChain, tree_of};
 const MIN_SAME_PERCENT: usize = 50;
 
 impl AppliedState {
-    /// Reports whether this is a dispatch chain or a tree chain, by its name alone.
-    pub fn is_dispatch_or_tree(table: Table, chain: &str) -> bool {
-        DispatchChain::find(table, chain).is_some() || tree_of(table, chain).is_some()
-    }
-
     /// Returns the tables and names of all dispatch chains and of the recorded tree chains,
     /// whether the kernel still has them or not.
     pub fn dispatch_and_tree_chains(&self) -> impl Iterator<Item = (Table, Box<str>)> {

@@ -1,43 +1,10 @@
-//! Roles of chains, which decide whether and how they are compared.
+//! Chains of both sides, and the rules of a dispatch chain by service port.
 
 use std::collections::BTreeMap;
 
 use crate::inspect::catalog::PortName;
 use crate::rules::{Rule, RuleSet, Table};
-use crate::ruleset::{
-    DispatchChain, KUBE_FIREWALL, KUBE_NODEPORTS, KUBE_PROXY_CANARY, is_proxy_chain,
-    is_service_chain,
-};
-
-/// Role of a chain in the ruleset of a proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChainRole {
-    /// Belongs to one service port.
-    ServicePort,
-    /// Holds rules of every service port; their order between service ports has no effect.
-    Dispatch,
-    /// Exists whatever the Services are.
-    Fixed,
-    /// Belongs to the kernel or to kubelet. Only the rules that the desired side has in it are
-    /// compared, wherever they stand: a restore never moves them.
-    BuiltIn,
-    /// Belongs to a third party.
-    ThirdParty,
-}
-
-impl ChainRole {
-    pub(super) fn of(table: Table, chain: &str) -> Self {
-        match (table, chain) {
-            (_, KUBE_PROXY_CANARY) => Self::Fixed,
-            (table, name) if DispatchChain::find(table, name).is_some() => Self::Dispatch,
-            (Table::Nat, name) if is_service_chain(name) => Self::ServicePort,
-            (Table::Filter | Table::Nat, name) if is_proxy_chain(table, name) => Self::Fixed,
-            (Table::Filter, KUBE_FIREWALL) => Self::BuiltIn,
-            (table, name) if table.built_in_chains().contains(&name) => Self::BuiltIn,
-            _ => Self::ThirdParty,
-        }
-    }
-}
+use crate::ruleset::{ChainRole, KUBE_NODEPORTS};
 
 /// Returns the chains of a table that either side has, sorted.
 pub(super) fn chain_names<'a>(
