@@ -34,8 +34,7 @@ pub mod inspect {
     /// Items of `inspect::diff`.
     pub mod diff {
         pub use crate::inspect::diff::{
-            FIELD_ROLES, FieldReview, FieldRole, ObjectKind, PortChange, Review, RulesetText,
-            compare, json, text, unified,
+            ManifestFacts, PortChange, Review, RulesetText, compare, json, text, unified,
         };
     }
     /// Items of `inspect::explain`.

@@ -10,7 +10,7 @@
 use crate::cluster;
 
 use deltaproxy::testing::inspect::diff::{
-    FieldReview, PortChange, Review, RulesetText, compare, json, text, unified,
+    ManifestFacts, PortChange, Review, RulesetText, compare, json, text, unified,
 };
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
@@ -145,7 +145,7 @@ fn assert_same(family: IpFamily, left: &RuleSet, right: &RuleSet) {
     text(
         &mut said,
         std::slice::from_ref(&review),
-        &FieldReview::default(),
+        &ManifestFacts::default(),
     )
     .unwrap();
     assert!(!review.matters(), "{said}");
@@ -169,7 +169,7 @@ fn unified_text(left: &RuleSet, right: &RuleSet) -> String {
 /// Every chain of a service port that differs is somewhere in the review, and every service port
 /// whose traffic changes has something said of it.
 fn assert_complete(review: &Review<'_>, left: &RuleSet, right: &RuleSet) {
-    let value = json(std::slice::from_ref(review), &FieldReview::default()).to_string();
+    let value = json(std::slice::from_ref(review), &ManifestFacts::default()).to_string();
     let names = left.chains(Table::Nat).chain(right.chains(Table::Nat));
     for (name, _) in names.filter(|(name, _)| is_service_chain(name)) {
         let is_same = left.chain(Table::Nat, name) == right.chain(Table::Nat, name);

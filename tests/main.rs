@@ -48,7 +48,6 @@ mod dependencies;
 mod diff;
 mod diff_dumps;
 mod diff_external;
-mod diff_fields;
 mod diff_incomplete;
 mod diff_live;
 mod diff_manifests;

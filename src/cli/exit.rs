@@ -77,7 +77,7 @@ impl ErrorReport {
 }
 
 /// Consequence of errors, which a difference alone does not show.
-const LEFT_OUT: &str = "hint: what has errors is left out; the daemon, and --lenient, use the valid \
+const LEFT_OUT: &str = "hint: what has errors is not used; the daemon, and --lenient, use the valid \
                         parts of invalid objects";
 
 /// A comparison found differences.

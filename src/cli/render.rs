@@ -69,7 +69,7 @@ fn tracker(
     family: IpFamily,
     report: &ErrorReport,
 ) -> anyhow::Result<Tracker> {
-    let trackers = snapshot::objects(config, report)?.trackers;
+    let trackers = snapshot::objects(config, Some(report))?.trackers;
     Ok(match family {
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,

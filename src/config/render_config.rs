@@ -170,7 +170,7 @@ fn objects(
         validation: if args.flags.is_given("lenient") {
             Validation::Lenient
         } else {
-            Validation::Strict(node_ports)
+            Validation::Strict
         },
     })
 }

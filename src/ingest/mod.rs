@@ -26,9 +26,9 @@ pub use field::Interner;
 pub use metadata::MapEntry;
 pub(crate) use metadata::{Metadata, ObjectName};
 pub use node::node;
+pub(crate) use object::ServiceSpec;
 pub use object::{
     ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Named, NodeAddress, NodeObject,
     ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
-pub(crate) use object::{ServiceSpec, is_headless};
 pub use service::service;

@@ -100,7 +100,9 @@ impl ServiceSpec {
     /// Reports whether the Service has no cluster IP, as DNS returns its endpoints. In an object
     /// that was not stored yet, the first of `clusterIPs` may be all that is set.
     pub fn is_headless(&self) -> bool {
-        is_headless(&self.cluster_ip, &self.cluster_ips)
+        let first = self.cluster_ips.first().map_or("", String::as_str);
+        let stated = Some(self.cluster_ip.as_str()).filter(|ip| !ip.is_empty());
+        stated.unwrap_or(first) == "None"
     }
 
     /// Reports whether the Service has a cluster IP, or gets one when it is stored: it is neither
@@ -108,13 +110,6 @@ impl ServiceSpec {
     pub fn needs_cluster_ip(&self) -> bool {
         !self.is_headless() && self.type_ != "ExternalName"
     }
-}
-
-/// Reports whether a Service with these fields is headless.
-pub(crate) fn is_headless(cluster_ip: &str, cluster_ips: &[String]) -> bool {
-    let first = cluster_ips.first().map_or("", String::as_str);
-    let stated = Some(cluster_ip).filter(|ip| !ip.is_empty());
-    stated.unwrap_or(first) == "None"
 }
 
 /// `sessionAffinityConfig`.

@@ -6,7 +6,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::arguments::RuleSettings;
-use super::super::exit::ErrorReport;
 use super::super::restore::RenderSide;
 use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::config::{DiffArgs, RenderConfig, Source};
@@ -14,14 +13,12 @@ use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{Counter, Options};
 use crate::tracker::Tracker;
-use crate::watch::manifests::{IncompleteServices, Manifests};
+use crate::watch::manifests::Manifests;
 
 /// Objects and render options of both families.
 pub(super) struct Desired {
     pub(super) trackers: PerFamily<Tracker>,
     pub(super) options: PerFamily<Options>,
-    /// Services that lack a part because of errors, unless that is known only of both sides.
-    pub(super) incomplete: IncompleteServices,
 }
 
 impl Desired {
@@ -34,21 +31,18 @@ impl Desired {
         Self::new(config, trackers, &RuleSnapshot::default())
     }
 
-    /// Loads objects for the host whose rules are in a snapshot.
+    /// Loads objects for the host whose rules are in a snapshot. Any error of manifests is
+    /// returned, as an object that is left out would look like a difference.
     pub(super) fn for_host(
         settings: &RuleSettings<'_>,
         args: &DiffArgs,
         host: &RuleSnapshot,
-        report: &ErrorReport,
     ) -> anyhow::Result<Self> {
         let config = settings.rendering(&args.source)?;
         let config = config.with_request_timeout(&args.one_read);
-        let objects = snapshot::objects(&config, report)?;
+        let objects = snapshot::objects(&config, None)?;
         check_node(&config, &objects.trackers)?;
-        Ok(Self {
-            incomplete: objects.incomplete,
-            ..Self::new(&config, objects.trackers, host)?
-        })
+        Self::new(&config, objects.trackers, host)
     }
 
     fn new(
@@ -67,11 +61,7 @@ impl Desired {
                 of_family.backend = backend;
             }
         }
-        Ok(Self {
-            trackers,
-            options,
-            incomplete: IncompleteServices::default(),
-        })
+        Ok(Self { trackers, options })
     }
 
     pub(super) fn side(&self, family: IpFamily) -> RenderSide<'_> {

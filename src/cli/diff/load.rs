@@ -11,8 +11,7 @@ use super::super::restore::{NextRestore, RenderSide};
 use super::super::snapshot::{self, RuleOrigin};
 use super::super::terminal::escaped;
 use super::desired::Desired;
-use super::objects::ComparedObjects;
-use super::sides::Sides;
+use super::sides::{ComparedManifests, Sides};
 use crate::config::{DiffArgs, Source, SourceArgs, Unusable};
 use crate::inspect::diff::{PlannedRestore, RestoreScope, restore_comments};
 use crate::net::{IpFamily, PerFamily};
@@ -30,7 +29,7 @@ pub(super) fn load(
 ) -> anyhow::Result<Sides> {
     check_stdin(args)?;
     match given_once("from-manifests", &args.from_manifests)? {
-        Some(path) => of_manifests(args, settings, path, report),
+        Some(path) => of_manifests(args, settings, path),
         None => of_host(args, settings, report),
     }
 }
@@ -68,7 +67,7 @@ fn of_host(
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
     }
-    let desired = Desired::for_host(settings, args, &host, report)?;
+    let desired = Desired::for_host(settings, args, &host)?;
     let names = [host.origin.to_string(), name_of(&args.source)];
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
@@ -106,8 +105,7 @@ fn of_host(
         altered_comments,
         names,
         restores,
-        objects: ComparedObjects::default(),
-        incomplete: desired.incomplete,
+        manifests: ComparedManifests::default(),
     })
 }
 
@@ -116,7 +114,6 @@ fn of_manifests(
     args: &DiffArgs,
     settings: &RuleSettings<'_>,
     before: &Path,
-    report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
     let config = settings.rendering(&args.source)?;
     let config = config.read_once(&args.one_read);
@@ -130,12 +127,16 @@ fn of_manifests(
     };
     let options = config.manifest_options(ranges);
     let names = [format!("`{}`", before.display()), name_of(&args.source)];
-    let pair = manifests::load_pair([before, path], &options, *validation)?;
-    report.print(&pair.before.errors);
-    report.print(&pair.after.errors);
-    let objects = ComparedObjects::of(&pair, ranges);
-    let before = Desired::of_manifests(&config, pair.before)?;
-    let after = Desired::of_manifests(&config, pair.after)?;
+    let load = |path| manifests::load_compared(path, &options, *validation);
+    let (before, written_before) = load(before)?;
+    let (after, written_after) = load(path)?;
+    let assumed = [&before.assumptions[..], &after.assumptions].concat();
+    let manifests = ComparedManifests {
+        written: [written_before, written_after],
+        assumptions: manifests::assumption_lines(&assumed, ranges),
+    };
+    let before = Desired::of_manifests(&config, before)?;
+    let after = Desired::of_manifests(&config, after)?;
     let mut left = PerFamily::from_fn(|_| RuleSet::default());
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
@@ -160,8 +161,7 @@ fn of_manifests(
         altered_comments: PerFamily::default(),
         names,
         restores,
-        objects,
-        incomplete: pair.incomplete_services,
+        manifests,
     })
 }
 

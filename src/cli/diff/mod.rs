@@ -5,7 +5,6 @@
 
 mod desired;
 mod load;
-mod objects;
 mod output;
 mod sides;
 
@@ -24,19 +23,18 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
     let settings = RuleSettings::read(&args.file, &args.rules)?;
     let sides = load::load(args, &settings, report)?.only(&selected, args, &settings)?;
     let reviews = sides.reviews();
-    let fields = sides.fields(&reviews);
+    let facts = sides.facts(&reviews);
     let is_different = |review: &Review<'_>| {
         let is_strict_difference = args.strict && !review.is_empty();
         review.matters() || is_strict_difference
     };
-    let has_fields = fields.matters() || (args.strict && !fields.changes.is_empty());
     sides.report_not_compared(&reviews, report);
-    let result = if has_fields || reviews.iter().any(is_different) {
+    let result = if reviews.iter().any(is_different) {
         ComparisonResult::Different
     } else {
         ComparisonResult::Equal
     };
-    match output::print(args, &sides, &reviews, &fields) {
+    match output::print(args, &sides, &reviews, &facts) {
         Err(error) if !is_broken_pipe(&error) => Err(error),
         _ => Ok(result),
     }

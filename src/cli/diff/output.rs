@@ -30,14 +30,14 @@ use tokio::signal::unix::{self, SignalKind};
 use super::super::terminal;
 use super::sides::Sides;
 use crate::config::{DiffArgs, DiffFormat, environment};
-use crate::inspect::diff::{self, FieldReview, FieldRole, Review, RulesetText};
+use crate::inspect::diff::{self, ManifestFacts, Review, RulesetText};
 
 /// Prints the differences in the format that flags and environment select.
 pub(super) fn print(
     args: &DiffArgs,
     sides: &Sides,
     reviews: &[Review<'_>],
-    fields: &FieldReview,
+    facts: &ManifestFacts,
 ) -> anyhow::Result<()> {
     let external = environment::external_diff();
     let format = match (args.output, &external) {
@@ -50,7 +50,7 @@ pub(super) fn print(
         sides
             .gaps()
             .for_each(|gap| tracing::warn!("{}", terminal::escaped(&gap)));
-        warn_of_fields(fields);
+        warn_of_facts(facts);
     }
     match (format, &external) {
         (DiffFormat::Text, _) => print_text(|text| {
@@ -58,13 +58,13 @@ pub(super) fn print(
             sides
                 .gaps()
                 .try_for_each(|gap| writeln!(text, "{}", terminal::escaped(&gap)))?;
-            diff::text(text, reviews, fields)?;
+            diff::text(text, reviews, facts)?;
             // Two sets of objects are rendered with the same flags, so the hint cannot apply.
             let hint = diff::hint(reviews).filter(|_| args.from_manifests.is_empty());
             hint.map_or(Ok(()), |hint| writeln!(text, "hint: {hint}"))
         }),
         (DiffFormat::Json, _) => terminal::stdout(|out| {
-            serde_json::to_writer_pretty(&mut *out, &diff::json(reviews, fields))?;
+            serde_json::to_writer_pretty(&mut *out, &diff::json(reviews, facts))?;
             Ok(writeln!(out)?)
         }),
         (DiffFormat::Unified, None) => print_text(|text| write_unified(text, sides, reviews)),
@@ -73,22 +73,12 @@ pub(super) fn print(
 }
 
 /// Warns of what the rules do not show.
-fn warn_of_fields(fields: &FieldReview) {
-    let (rejected, hidden): (Vec<_>, Vec<_>) = fields
-        .changes
-        .iter()
-        .partition(|change| change.role == FieldRole::Rejected);
-    for change in rejected {
-        tracing::warn!("{change}, which an API server rejects unless the object has the value");
-    }
-    for change in hidden {
-        tracing::warn!("{change}, which the rules do not show");
-    }
-    for change in &fields.selectors {
-        tracing::warn!("{change}");
-    }
-    for line in &fields.assumptions {
+fn warn_of_facts(facts: &ManifestFacts) {
+    for line in &facts.assumptions {
         tracing::warn!("assumed, as the manifests do not have them: {line}");
+    }
+    if facts.hidden_objects > 0 {
+        tracing::warn!("{}", diff::hidden_objects(facts.hidden_objects));
     }
 }
 

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
 use super::super::snapshot::missing;
-use super::objects::ComparedObjects;
+use super::super::terminal::escaped;
 use crate::config::DiffArgs;
+use crate::ingest::ObjectName;
 use crate::inspect::catalog::PortQuery;
-use crate::inspect::diff::{self, FieldReview, PlannedRestore, PortSelection, Review, compare};
+use crate::inspect::diff::{ManifestFacts, PlannedRestore, PortSelection, Review, compare};
 use crate::inspect::explain::ServiceWithoutRules;
+use crate::model::Kind;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet, Table};
-use crate::watch::manifests::IncompleteServices;
+use crate::watch::manifests::WrittenObjects;
 
 /// Live rules on the left and desired rules on the right.
 pub(super) struct Sides {
@@ -35,10 +39,14 @@ pub(super) struct Sides {
     /// Sources of the live and the desired side.
     pub(super) names: [String; 2],
     pub(super) restores: PerFamily<Option<PlannedRestore>>,
-    /// Objects of both sides, if both are manifests.
-    pub(super) objects: ComparedObjects,
-    /// Services that a side has only in part, as objects have errors.
-    pub(super) incomplete: IncompleteServices,
+    pub(super) manifests: ComparedManifests,
+}
+
+/// Objects of both sides, and the values that they lack. Empty if a side is not manifests.
+#[derive(Default)]
+pub(super) struct ComparedManifests {
+    pub(super) written: [WrittenObjects; 2],
+    pub(super) assumptions: Vec<String>,
 }
 
 impl Sides {
@@ -70,7 +78,7 @@ impl Sides {
     }
 
     /// Prints errors about live rules that cannot be read, and what is not compared because of
-    /// them or of errors in manifests.
+    /// them.
     pub(super) fn report_not_compared(&self, reviews: &[Review<'_>], report: &ErrorReport) {
         let [live, _] = &self.names;
         for family in self.families() {
@@ -93,9 +101,6 @@ impl Sides {
         }
         for text in reviews.iter().filter_map(Review::not_compared_text) {
             report.print_one(&format_args!("{live}: {text}"));
-        }
-        if let Some(text) = diff::incomplete_text(reviews) {
-            report.print_one(&text);
         }
     }
 
@@ -135,12 +140,38 @@ impl Sides {
         format!("live: {live}\ndesired: {desired}\n")
     }
 
-    /// Compares the fields of objects.
-    pub(super) fn fields(&self, reviews: &[Review<'_>]) -> FieldReview {
-        let review = self.objects.review(reviews);
-        match &self.chosen {
-            Some(chosen) => review.only(chosen),
-            None => review,
+    /// Returns what the rules of manifests do not show.
+    pub(super) fn facts(&self, reviews: &[Review<'_>]) -> ManifestFacts {
+        let ComparedManifests {
+            written: [before, after],
+            assumptions,
+        } = &self.manifests;
+        let ports = reviews.iter().flat_map(|review| {
+            let ports = review.ports.iter().map(|port| &port.name);
+            ports.chain(&review.not_selected.ports)
+        });
+        let shown: BTreeSet<_> = ports
+            .map(|port| (port.namespace(), port.service()))
+            .collect();
+        let is_hidden = |namespace: &str, service: &str| {
+            let chosen = self.chosen.as_ref();
+            chosen.is_none_or(|chosen| chosen.has_service(namespace, service))
+                && !shown.contains(&(namespace, service))
+        };
+        let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+        let hidden = names.into_iter().filter(|key| {
+            let sides = [before.get(key), after.get(key)];
+            let mut objects = sides.iter().flatten();
+            let service = objects.find_map(|object| service_of(key, object));
+            let service = escaped(service.unwrap_or_default());
+            sides[0] != sides[1] && is_hidden(&escaped(&key.1.namespace), &service)
+        });
+        ManifestFacts {
+            hidden_objects: hidden.count(),
+            assumptions: assumptions
+                .iter()
+                .map(|line| escaped(line).into_owned())
+                .collect(),
         }
     }
 
@@ -158,19 +189,22 @@ impl Sides {
             let has_legacy = self.families_with_legacy.contains(&family);
             let other = *self.other_backends.get(family);
             review.not_compared.backend = other.or(legacy.filter(|_| has_legacy));
-            let review = if self.incomplete.is_empty() {
-                review
-            } else {
-                let is_incomplete =
-                    |namespace: &_, name: &_| self.incomplete.contains(namespace, name);
-                review.without_incomplete(is_incomplete)
-            };
             match &self.chosen {
                 Some(chosen) => review.only(chosen),
                 None => review,
             }
         };
         self.families().map(review).collect()
+    }
+}
+
+/// Returns the Service that an object is or belongs to.
+fn service_of<'o>((kind, name): &'o (Kind, ObjectName), value: &'o Value) -> Option<&'o str> {
+    const LABEL: &str = "/metadata/labels/kubernetes.io~1service-name";
+
+    match kind {
+        Kind::EndpointSlice => value.pointer(LABEL).and_then(Value::as_str),
+        Kind::Service | Kind::Node => Some(&name.name),
     }
 }
 

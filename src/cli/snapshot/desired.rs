@@ -18,9 +18,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, FullPayload, LiveChains, LocalDetector, Options};
 use crate::rules::Payload;
 use crate::tracker::Tracker;
-use crate::watch::manifests::{
-    self, AssumedValueKind, IncompleteServices, ManifestRanges, Manifests,
-};
+use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, change_channels};
 
 type ObjectChanges = PerFamily<Vec<Change>>;
@@ -34,7 +32,7 @@ pub(in crate::cli) fn render(
         trackers,
         service_types,
         ..
-    } = objects(config, report)?;
+    } = objects(config, Some(report))?;
     if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
         tracing::warn!("{}", missing::unknown_node(&config.node_name));
     }
@@ -76,20 +74,21 @@ pub(in crate::cli) struct DesiredObjects {
     /// All of them.
     pub(in crate::cli) trackers: PerFamily<Tracker>,
     service_types: ServiceTypes,
-    /// Services of manifests that lack a part because of errors.
-    pub(in crate::cli) incomplete: IncompleteServices,
 }
 
 /// Reads all objects; warns of objects that are missing.
+///
+/// # Errors
+///
+/// A source cannot be read. Without a report, also any error of manifests.
 pub(in crate::cli) fn objects(
     config: &RenderConfig,
-    report: &ErrorReport,
+    report: Option<&ErrorReport>,
 ) -> anyhow::Result<DesiredObjects> {
-    let (objects, service_types, incomplete) = changes(config, report)?;
+    let (objects, service_types) = changes(config, report)?;
     Ok(DesiredObjects {
         trackers: track(config, objects),
         service_types,
-        incomplete,
     })
 }
 
@@ -144,12 +143,8 @@ fn node_addresses(trackers: &PerFamily<Tracker>) -> BTreeSet<IpAddr> {
 
 fn changes(
     config: &RenderConfig,
-    report: &ErrorReport,
-) -> anyhow::Result<(
-    (ObjectChanges, OtherNodes),
-    ServiceTypes,
-    IncompleteServices,
-)> {
+    report: Option<&ErrorReport>,
+) -> anyhow::Result<((ObjectChanges, OtherNodes), ServiceTypes)> {
     match &config.source {
         Source::Manifests {
             path,
@@ -158,22 +153,24 @@ fn changes(
         } => {
             let progress = Progress::start("reading manifests");
             let options = config.manifest_options(ranges);
-            let mut manifests = manifests::load(path, &options, *validation)?;
+            let manifests = match report {
+                Some(_) => manifests::load(path, &options, *validation)?,
+                None => manifests::load_complete(path, &options, *validation)?,
+            };
             drop(progress);
-            report.print(&manifests.errors);
+            if let Some(report) = report {
+                report.print(&manifests.errors);
+            }
             warn_of_load_balancers(&manifests, ranges);
             warn_of_missing_addresses(&manifests);
             let types = ServiceTypes::read(manifests.services.iter().map(|one| &**one));
-            let incomplete = std::mem::take(&mut manifests.incomplete);
-            let changes = changes_of(manifests, &config.node_name);
-            Ok((changes, types, incomplete))
+            Ok((changes_of(manifests, &config.node_name), types))
         }
         Source::Cluster(options) => {
             let (senders, receivers) = change_channels(None);
             let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
             let types = cluster::list(options, &config.node_name, &mut ingester)?;
-            let changes = (taken(receivers), OtherNodes::Unknown);
-            Ok((changes, types, IncompleteServices::default()))
+            Ok(((taken(receivers), OtherNodes::Unknown), types))
         }
     }
 }

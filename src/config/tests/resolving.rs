@@ -334,7 +334,7 @@ fn objects_come_from_a_cluster_or_from_files() {
     else {
         panic!("manifests were given")
     };
-    assert_eq!(validation, Validation::Strict(ranges.node_ports));
+    assert_eq!(validation, Validation::Strict);
     assert!(matches!(
         source("--manifests=m --lenient"),
         Source::Manifests { validation, .. } if validation == Validation::Lenient

@@ -6,8 +6,6 @@
 
 use serde::Serialize;
 
-#[cfg(test)]
-use super::field_role::ObjectKind;
 use crate::inspect::catalog::FrontendDocument;
 #[cfg(test)]
 use crate::{inspect::catalog::FrontendDisposition, net::IpFamily, rules::Table};
@@ -33,13 +31,8 @@ pub(super) struct DiffDocument<'a> {
     pub(super) set_up: Vec<FamilyChain<'a>>,
     /// Chains of service ports on the live side that no jump leads to.
     pub(super) stale_chains: Vec<FamilyChain<'a>>,
-    /// Parts without a result, because live rules cannot be read or objects are invalid.
+    /// Parts without a result, because live rules cannot be read.
     pub(super) not_compared: DiffNotCompared<'a>,
-    /// Fields of `--from-manifests` and `--manifests` that differ, and that rules do not show,
-    /// sorted by object.
-    pub(super) fields: Vec<DiffField<'a>>,
-    /// Services whose selectors match Pod templates of the manifests on one side only, sorted.
-    pub(super) selectors: Vec<DiffSelector<'a>>,
     /// Values that the manifests lack, one line for each kind.
     pub(super) assumptions: &'a [String],
     /// Restores that make the live rules the desired ones.
@@ -65,23 +58,16 @@ pub(super) struct DiffSummary {
     pub(super) stale: usize,
     /// Chains that differ.
     pub(super) chains: usize,
-    /// Items of `fields` that other programs use.
-    pub(super) fields: usize,
-    /// Items of `fields` that are unknown.
-    pub(super) unknown_fields: usize,
-    /// Items of `fields` without effect on the rules of their Services.
-    pub(super) fields_without_effect: usize,
-    /// Items of `fields` that an API server rejects.
-    pub(super) rejected_fields: usize,
-    /// Items of `selectors`.
-    pub(super) selectors: usize,
+    /// Objects of `--from-manifests` and `--manifests` that differ only in what no rule shows, such
+    /// as the class of a load balancer.
+    pub(super) hidden_objects: usize,
     /// Live rules of third parties, which are not compared.
     pub(super) foreign_rules: usize,
     /// Differences that the names on the command line do not select.
     pub(super) left_out: LeftOut,
 }
 
-/// Parts that are not compared, because live rules cannot be read or objects are invalid.
+/// Parts that are not compared, because live rules cannot be read.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -140,52 +126,6 @@ pub(super) struct LeftOut {
     pub(super) service_ports: usize,
     /// Chains that differ and belong to no service port, or are stale.
     pub(super) chains: usize,
-    /// Fields that differ.
-    pub(super) fields: usize,
-}
-
-/// Service whose selector matches Pod templates of the manifests on one side only: it gains or
-/// loses all of its endpoints.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub(super) struct DiffSelector<'a> {
-    /// Namespace of the Service.
-    pub(super) namespace: &'a str,
-    /// Name of the Service.
-    pub(super) service: &'a str,
-    /// Number of Pod templates that the selector matches on the live side.
-    pub(super) pod_templates_before: usize,
-    /// Number of Pod templates that the selector matches on the desired side.
-    pub(super) pod_templates_after: usize,
-}
-
-/// Field of an object that differs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct DiffField<'a> {
-    /// Kind of the object.
-    #[cfg_attr(test, schemars(extend("enum" = ObjectKind::ALL.map(ObjectKind::as_str))))]
-    pub(super) object: &'static str,
-    /// Namespace of the object.
-    pub(super) namespace: &'a str,
-    /// Name of the object.
-    pub(super) name: &'a str,
-    /// Path of the field; `metadata.name` if only one side has the object.
-    pub(super) field: &'a str,
-    /// Value on the live side; null if it is absent.
-    pub(super) before: Option<&'a str>,
-    /// Value on the desired side; null if it is absent.
-    pub(super) after: Option<&'a str>,
-    /// Other programs use the field, such as controllers, load balancers and DNS; or none, if the
-    /// field decides on rules but not on those of this Service; or unknown, if the API has no such
-    /// field, or only in a later release of Kubernetes; or rejected, if an API server rejects the
-    /// change.
-    #[cfg_attr(
-        test,
-        schemars(extend("enum" = ["otherPrograms", "none", "unknown", "rejected"]))
-    )]
-    pub(super) effect: &'static str,
 }
 
 /// Service port that differs, in one family.

@@ -3,24 +3,22 @@
 use serde_json::{Value, json};
 
 use super::document::{
-    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffField, DiffNotCompared,
-    DiffPort, DiffRestore, DiffSelector, DiffSummary, FamilyChain, LeftOut, PortNotCompared,
-    ShareChange, UnreadableChainDocument,
+    BeforeAfter, DiffChain, DiffClients, DiffDocument, DiffEffect, DiffNotCompared, DiffPort,
+    DiffRestore, DiffSummary, FamilyChain, LeftOut, PortNotCompared, ShareChange,
+    UnreadableChainDocument,
 };
 use super::edit::Edit;
 use super::effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
-use super::field_role::FieldRole;
-use super::fields::{FieldChange, FieldReview};
 use super::review::{
-    ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
+    ChainReview, ManifestFacts, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
+    Review, Summary,
 };
-use super::selector::SelectorChange;
 use crate::inspect::catalog::Policy;
 use crate::net::IpFamily;
 use crate::rules::Backend;
 
 /// Renders the reviews of all IP families as one document, whose keys are sorted.
-pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
+pub fn json(reviews: &[Review<'_>], facts: &ManifestFacts) -> Value {
     let mut ports: Vec<(&PortReview<'_>, IpFamily)> = Vec::new();
     for review in reviews {
         ports.extend(review.ports.iter().map(|port| (port, review.family)));
@@ -31,7 +29,7 @@ pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
     let restores = restores.filter_map(|one| Some(restore(one.restore.as_ref()?, one.family)));
     json!(DiffDocument {
         families: reviews.iter().map(|one| one.family.as_str()).collect(),
-        summary: summary(&reviews.iter().collect::<Summary>().with_fields(fields)),
+        summary: summary(&reviews.iter().collect(), facts),
         service_ports: ports
             .map(|(port, family)| service_port(port, family))
             .collect(),
@@ -46,9 +44,7 @@ pub fn json(reviews: &[Review<'_>], fields: &FieldReview) -> Value {
                 .map(|one| one.family.as_str())
                 .collect(),
         },
-        fields: fields.changes.iter().map(field).collect(),
-        selectors: fields.selectors.iter().map(selector).collect(),
-        assumptions: &fields.assumptions,
+        assumptions: &facts.assumptions,
         restores: restores.collect(),
     })
 }
@@ -57,7 +53,8 @@ fn ports_not_compared<'r>(review: &'r Review<'_>) -> impl Iterator<Item = PortNo
     let family = review.family.as_str();
     review
         .not_compared
-        .all_ports()
+        .ports
+        .iter()
         .map(move |port| PortNotCompared {
             namespace: port.namespace(),
             service: port.service(),
@@ -83,7 +80,7 @@ fn unreadable_chains<'r>(
         })
 }
 
-const fn summary(summary: &Summary) -> DiffSummary {
+const fn summary(summary: &Summary, facts: &ManifestFacts) -> DiffSummary {
     DiffSummary {
         changed: summary.changed,
         added: summary.added,
@@ -92,43 +89,12 @@ const fn summary(summary: &Summary) -> DiffSummary {
         set_up: summary.fixed,
         stale: summary.stale,
         chains: summary.chains,
-        fields: summary.fields,
-        unknown_fields: summary.unknown_fields,
-        fields_without_effect: summary.fields_without_effect,
-        rejected_fields: summary.rejected_fields,
-        selectors: summary.selectors,
+        hidden_objects: facts.hidden_objects,
         foreign_rules: summary.third_party,
         left_out: LeftOut {
             service_ports: summary.unselected_ports,
             chains: summary.unselected_chains,
-            fields: summary.unselected_fields,
         },
-    }
-}
-
-fn field(change: &FieldChange) -> DiffField<'_> {
-    DiffField {
-        object: change.kind.as_str(),
-        namespace: &change.namespace,
-        name: &change.name,
-        field: &change.field,
-        before: change.before.as_deref(),
-        after: change.after.as_deref(),
-        effect: match change.role {
-            FieldRole::OtherPrograms => "otherPrograms",
-            FieldRole::Unknown => "unknown",
-            FieldRole::Rejected => "rejected",
-            FieldRole::Rules | FieldRole::NoEffect => "none",
-        },
-    }
-}
-
-fn selector(change: &SelectorChange) -> DiffSelector<'_> {
-    DiffSelector {
-        namespace: &change.namespace,
-        service: &change.service,
-        pod_templates_before: change.before,
-        pod_templates_after: change.after,
     }
 }
 

@@ -7,7 +7,6 @@
 //! ```text
 //!   live, desired ─► compare ─► Review ─► text, json
 //!                └─► RulesetText ───────► unified
-//!   objects ─────► FieldReview ─► text, json
 //! ```
 //!
 //! # Invariants
@@ -28,14 +27,10 @@ mod document;
 mod edit;
 mod effect;
 mod effects;
-mod field_role;
-mod fields;
-mod immutable;
 mod json;
 mod node_settings;
 mod review;
 mod selection;
-mod selector;
 mod text;
 mod unified;
 mod unreadable;
@@ -45,17 +40,11 @@ mod tests;
 
 pub(crate) use comments::restore_comments;
 pub use compare::compare;
-pub use field_role::{FIELD_ROLES, FieldRole, ObjectKind};
-#[cfg(test)]
-pub(crate) use fields::FieldChange;
-pub use fields::FieldReview;
-pub(crate) use fields::ObjectFields;
 pub use json::json;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
+pub use review::{ManifestFacts, PortChange, Review};
 pub(crate) use review::{PlannedRestore, RestoreScope};
-pub use review::{PortChange, Review};
 pub(crate) use selection::PortSelection;
-pub(crate) use selector::SelectorChange;
+pub(crate) use text::hidden_objects;
 pub use text::text;
 pub use unified::{RulesetText, unified};
-pub(crate) use unreadable::incomplete_text;

@@ -101,17 +101,8 @@ pub struct NotCompared<'a> {
     pub chains: Vec<UnreadableChain<'a>>,
     /// Service ports that have rules in these chains.
     pub ports: BTreeSet<PortName>,
-    /// Service ports with objects that have errors.
-    pub incomplete: BTreeSet<PortName>,
     /// Backend with further rules, which the save program reports and does not list.
     pub backend: Option<Backend>,
-}
-
-impl NotCompared<'_> {
-    /// Returns all service ports without a result.
-    pub(super) fn all_ports(&self) -> impl Iterator<Item = &PortName> {
-        self.ports.union(&self.incomplete)
-    }
 }
 
 /// Chain with live rules that cannot be read.
@@ -142,6 +133,16 @@ pub struct PlannedRestore {
     pub bytes: u64,
     /// Payload of a partial restore.
     pub payload: Option<String>,
+}
+
+/// Facts about two sets of manifests that their rules do not show.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ManifestFacts {
+    /// Number of Services and EndpointSlices that differ, although the rules of their Service do
+    /// not.
+    pub hidden_objects: usize,
+    /// One line for each kind of value that the manifests lack.
+    pub assumptions: Vec<String>,
 }
 
 /// Scope of a restore.
@@ -240,18 +241,6 @@ pub(crate) struct Summary {
     pub unreadable_chains: usize,
     /// Backend whose rules are not compared.
     pub backend: Option<Backend>,
-    /// Fields that differ and that other programs use.
-    pub fields: usize,
-    /// Fields that differ and that are unknown.
-    pub unknown_fields: usize,
-    /// Fields that differ without effect on the rules of their Services.
-    pub fields_without_effect: usize,
-    /// Changes of fields that an API server rejects.
-    pub rejected_fields: usize,
-    /// Services that gain or lose all of their Pods.
-    pub selectors: usize,
-    /// Fields that differ and are not selected.
-    pub unselected_fields: usize,
 }
 
 impl<'r> FromIterator<&'r Review<'r>> for Summary {
@@ -263,7 +252,7 @@ impl<'r> FromIterator<&'r Review<'r>> for Summary {
         let unselected = reviews.iter().flat_map(|review| &review.not_selected.ports);
         summary.unselected_ports = unselected.collect::<BTreeSet<_>>().len();
         let ports = reviews.iter();
-        let ports = ports.flat_map(|review| review.not_compared.all_ports());
+        let ports = ports.flat_map(|review| &review.not_compared.ports);
         summary.not_compared = ports.collect::<BTreeSet<_>>().len();
         for review in reviews {
             summary.unselected_chains += review.not_selected.chains;
@@ -325,10 +314,6 @@ impl Summary {
             );
             write!(f, "; {chains} not selected")?;
         }
-        if self.unselected_fields > 0 {
-            let fields = plural(self.unselected_fields, "field", "fields");
-            write!(f, "; {fields} not selected")?;
-        }
         if self.third_party > 0 {
             let rules = plural(self.third_party, "third-party rule", "third-party rules");
             write!(f, "; {rules} ignored")?;
@@ -339,9 +324,7 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields = self.fields + self.unknown_fields + self.fields_without_effect;
-        let fields = fields + self.rejected_fields + self.selectors;
-        if self.chains + fields == 0 {
+        if self.chains == 0 {
             f.write_str("no differences")?;
             return self.write_ignored(f);
         }
@@ -356,26 +339,6 @@ impl fmt::Display for Summary {
         }
         if self.stale > 0 {
             write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
-        }
-        if self.rejected_fields > 0 {
-            let changes = plural(self.rejected_fields, "rejected change", "rejected changes");
-            write!(f, "; {changes}")?;
-        }
-        if self.selectors > 0 {
-            let selectors = plural(self.selectors, "selector", "selectors");
-            write!(f, "; {selectors} with other Pods")?;
-        }
-        if self.fields > 0 {
-            let fields = plural(self.fields, "field", "fields");
-            write!(f, "; {fields} of other programs")?;
-        }
-        if self.unknown_fields > 0 {
-            let fields = plural(self.unknown_fields, "unknown field", "unknown fields");
-            write!(f, "; {fields}")?;
-        }
-        if self.fields_without_effect > 0 {
-            let fields = plural(self.fields_without_effect, "field", "fields");
-            write!(f, "; {fields} without effect")?;
         }
         write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
         self.write_ignored(f)

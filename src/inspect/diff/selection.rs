@@ -56,7 +56,7 @@ impl PortSelection {
 
 impl PortSelection {
     /// Reports whether a port of the Service is selected.
-    pub(super) fn has_service(&self, namespace: &str, service: &str) -> bool {
+    pub(crate) fn has_service(&self, namespace: &str, service: &str) -> bool {
         let mut ports = self.ports.iter();
         ports.any(|port| (port.namespace(), port.service()) == (namespace, service))
     }
@@ -70,9 +70,9 @@ impl Review<'_> {
         let (ports, others): (Vec<_>, Vec<_>) =
             ports.partition(|port| selection.ports.contains(&port.name));
         let mut not_compared = self.not_compared;
-        for ports in [&mut not_compared.ports, &mut not_compared.incomplete] {
-            ports.retain(|port| selection.ports.contains(port));
-        }
+        not_compared
+            .ports
+            .retain(|port| selection.ports.contains(port));
         // In a dispatch chain, the unreadable rules may be those of a selected service port.
         not_compared.chains.retain(|one| {
             let is_dispatch = ChainRole::of(one.table, one.chain) == ChainRole::Dispatch;

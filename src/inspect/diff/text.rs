@@ -8,19 +8,18 @@ use std::fmt::{self, Write};
 use super::color;
 use super::edit::Edit;
 use super::effect::{Effect, sentence};
-use super::fields::FieldReview;
 use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
-    ChainReview, PlannedRestore, PortChange, PortReview, Presence, RestoreScope, Review, Summary,
-    plural,
+    ChainReview, ManifestFacts, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
+    Review, Summary, plural,
 };
 use crate::net::IpFamily;
 
 /// Maximum names in a list of service ports.
 const MAX_NAMES: usize = 10;
 
-/// Writes the reviews of all IP families, the fields that no rule shows, and the summary.
-pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -> fmt::Result {
+/// Writes the reviews of all IP families, values that manifests lack, and the summary.
+pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) -> fmt::Result {
     let mut ports: Vec<FamilyPort<'_>> = Vec::new();
     for review in reviews {
         ports.extend(review.ports.iter().map(|port| (port, review.family)));
@@ -45,19 +44,10 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -
         let names = names(&cosmetic);
         writeln!(out, "only comments or rounding differ: {names}\n")?;
     }
-    let title = "rejected by an API server, unless the object has the value already, as these fields \
-                 may not change once set";
-    write_fields(out, title, fields.rejected())?;
-    let title = "selectors, by the Pod templates of the manifests";
-    write_fields(out, title, fields.selectors.iter())?;
-    write_fields(out, "fields that other programs use", fields.with_effect())?;
-    write_fields(out, "unknown fields", fields.unknown())?;
-    let title = "fields and objects without effect on the rules of their Services";
-    write_fields(out, title, fields.without_effect())?;
-    if !fields.assumptions.is_empty() {
+    if !facts.assumptions.is_empty() {
         let title = color::name("assumed, as the manifests do not have them");
         writeln!(out, "{title}")?;
-        for line in &fields.assumptions {
+        for line in &facts.assumptions {
             writeln!(out, "  {line}")?;
         }
         writeln!(out)?;
@@ -67,24 +57,17 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], fields: &FieldReview) -
             write_restore(out, review.family, restore)?;
         }
     }
-    let summary = reviews.iter().collect::<Summary>();
-    writeln!(out, "{}", summary.with_fields(fields))
+    writeln!(out, "{}", reviews.iter().collect::<Summary>())?;
+    match facts.hidden_objects {
+        0 => Ok(()),
+        count => writeln!(out, "{}", hidden_objects(count)),
+    }
 }
 
-fn write_fields(
-    out: &mut dyn Write,
-    title: &str,
-    changes: impl Iterator<Item = impl fmt::Display>,
-) -> fmt::Result {
-    let mut changes = changes.peekable();
-    if changes.peek().is_none() {
-        return Ok(());
-    }
-    writeln!(out, "{}", color::name(title))?;
-    for change in changes {
-        writeln!(out, "  {change}")?;
-    }
-    writeln!(out)
+/// Returns the line about objects of manifests that differ only in what no rule shows.
+pub(crate) fn hidden_objects(count: usize) -> String {
+    let objects = plural(count, "object differs", "objects differ");
+    format!("{objects} only in what no rule shows: see `kubectl diff`")
 }
 
 fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {

@@ -1,14 +1,12 @@
-//! Sets aside what cannot be compared, because the live side has rules that cannot be read, or an
-//! object of a side is invalid.
+//! Sets aside what cannot be compared, because the live side has rules that cannot be read.
 //!
-//! The kernel has these rules: a desired rule that seems to be missing may be one of them. Neither
-//! is a Service missing that has an error.
+//! The kernel has these rules: a desired rule that seems to be missing may be one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::edit::Edit;
-use super::review::{ChainReview, NotCompared, PortReview, Review, UnreadableChain};
+use super::review::{ChainReview, NotCompared, Review, UnreadableChain};
 use super::unified::RulesetText;
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
@@ -56,23 +54,6 @@ impl<'a> Review<'a> {
         };
         self
     }
-
-    /// Sets aside the service ports of Services that a side has only in part, as `is_incomplete`
-    /// reports by namespace and name. Drops the restore, which is for all.
-    #[must_use]
-    pub fn without_incomplete(mut self, is_incomplete: impl Fn(&str, &str) -> bool) -> Self {
-        let is_incomplete = |port: &mut PortReview<'a>| {
-            let name = &port.name;
-            is_incomplete(name.namespace(), name.service())
-        };
-        let incomplete = self.ports.extract_if(.., is_incomplete);
-        let names = incomplete.map(|port| port.name);
-        self.not_compared.incomplete.extend(names);
-        Self {
-            restore: None,
-            ..self
-        }
-    }
 }
 
 impl RulesetText<'_> {
@@ -80,7 +61,7 @@ impl RulesetText<'_> {
     /// side, and chains and rules that cannot be read.
     #[must_use]
     pub(crate) fn compared(mut self, not_compared: &NotCompared<'_>, sides: [&RuleSet; 2]) -> Self {
-        let ports: BTreeSet<&PortName> = not_compared.all_ports().collect();
+        let ports: BTreeSet<&PortName> = not_compared.ports.iter().collect();
         if ports.is_empty() && not_compared.chains.is_empty() {
             return self;
         }
@@ -152,15 +133,6 @@ impl fmt::Display for NotComparedText<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the error about service ports that are not compared because of errors in manifests.
-pub(crate) fn incomplete_text(reviews: &[Review<'_>]) -> Option<String> {
-    let ports = reviews.iter().flat_map(|one| &one.not_compared.incomplete);
-    let ports: BTreeSet<_> = ports.collect();
-    let names = listed(ports.iter().map(ToString::to_string));
-    (!ports.is_empty())
-        .then(|| format!("not compared, because their manifests have errors: {names}"))
 }
 
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {

@@ -29,15 +29,7 @@ pub(crate) enum AssumedValueKind {
     LoadBalancerIp,
     /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a target port that is a name, from a Pod template of the other manifests that
-    /// `diff` compares.
-    NamedPortOfOtherState,
-    /// Number of a target port that is a name, and whose Pod template may be in a file with an
-    /// error.
-    NamedPortMayBeInUnusableFile,
-    /// Number of a target port that is a name which no container of the matching Pod templates has.
-    NamedPortOfNoContainer,
-    /// Number of a target port that is a name, without a matching Pod template.
+    /// Number of a target port that is a name, which only Pods have.
     NamedPort,
 }
 
@@ -74,10 +66,7 @@ impl AssumedValueKind {
             | Self::HealthCheckNodePort
             | Self::LoadBalancerIp
             | Self::Endpoints => 3,
-            Self::NamedPortOfOtherState
-            | Self::NamedPortMayBeInUnusableFile
-            | Self::NamedPortOfNoContainer
-            | Self::NamedPort => 20,
+            Self::NamedPort => 20,
         }
     }
 
@@ -95,24 +84,7 @@ impl AssumedValueKind {
             Self::Endpoints => {
                 "two endpoints for each selector, the first one on this node".to_owned()
             }
-            Self::NamedPortOfOtherState => {
-                "numbers of named ports from the other manifests, as the file \
-                                           with the Pod template has an error"
-                    .to_owned()
-            }
-            Self::NamedPortMayBeInUnusableFile => {
-                "numbers of named ports, as the Pod template may be \
-                                              in a file with an error"
-                    .to_owned()
-            }
-            Self::NamedPortOfNoContainer => "numbers of named ports that no container of the \
-                                             matching Pod templates has, so that the proxy would \
-                                             have no endpoints"
-                .to_owned(),
-            Self::NamedPort => {
-                "numbers of named ports of Services whose selector matches no Pod template"
-                    .to_owned()
-            }
+            Self::NamedPort => "numbers of named ports, which only Pods have".to_owned(),
         }
     }
 }

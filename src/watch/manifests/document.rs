@@ -40,7 +40,7 @@ pub(super) enum ManifestDocument {
     /// Service, EndpointSlice or Node with a field of a wrong type that the proxy reads. Only with
     /// [`Validation::Lenient`].
     Undecodable(UndecodableObject),
-    /// Object that an API server would reject. Only with [`Validation::Strict`].
+    /// Object with a field that cannot be used. Only with [`Validation::Strict`].
     Invalid(ObjectProblems),
     /// Object that is used without some of its fields. Only with [`Validation::Lenient`].
     Reduced(Box<ManifestDocument>, ObjectProblems),
@@ -69,8 +69,6 @@ pub(super) struct ObjectProblems {
     /// Kind as written.
     pub(super) kind: String,
     pub(super) name: ObjectName,
-    /// Name of the Service that it is, or that it has endpoints of.
-    pub(super) service: Option<String>,
     /// At least one.
     pub(super) problems: Vec<FieldProblem>,
 }
@@ -80,22 +78,9 @@ impl ObjectProblems {
         Self {
             kind: kind.to_owned(),
             name: object_name(object),
-            service: service_of(kind, object),
             problems,
         }
     }
-}
-
-/// Returns the name of the Service that an object is, or that it has endpoints of.
-fn service_of(kind: &str, object: &Value) -> Option<String> {
-    // The kind may be misspelt.
-    let place = if kind == Kind::EndpointSlice.as_str() {
-        "/metadata/labels/kubernetes.io~1service-name"
-    } else {
-        "/metadata/name"
-    };
-    let service = object.pointer(place).and_then(Value::as_str);
-    service.map(str::to_owned)
 }
 
 /// Decodes an object of a known kind. Fails only if it cannot be read as a [`Value`], as after a
@@ -111,7 +96,7 @@ fn decode<'de, D: Deserializer<'de>>(
             let object = Value::deserialize(deserializer)?;
             return Ok(ManifestDocument::Endpoints(object_name(&object)));
         }
-        DocumentKind::Unserved { kind, version } if matches!(validation, Validation::Strict(_)) => {
+        DocumentKind::Unserved { kind, version } if validation == Validation::Strict => {
             let object = Value::deserialize(deserializer)?;
             return Ok(unserved(&kind, &version, &object));
         }
@@ -125,8 +110,8 @@ fn decode<'de, D: Deserializer<'de>>(
     };
     let object = Value::deserialize(deserializer)?;
     let with_name = |problems| ObjectProblems::new(kind.as_str(), &object, problems);
-    if let Validation::Strict(node_ports) = validation {
-        let problems = validation::problems(kind, &object, node_ports);
+    if validation == Validation::Strict {
+        let problems = validation::problems(kind, &object);
         if !problems.is_empty() {
             return Ok(ManifestDocument::Invalid(with_name(problems)));
         }
@@ -137,12 +122,12 @@ fn decode<'de, D: Deserializer<'de>>(
         Kind::Node => decode_as(&object).map(ManifestDocument::Node),
     };
     Ok(match (decoded, validation) {
-        (Ok(document), Validation::Strict(_)) => document,
+        (Ok(document), Validation::Strict) => document,
         (Ok(document), Validation::Lenient) => match validation::ignored_fields(kind, &object) {
             none if none.is_empty() => document,
             some => ManifestDocument::Reduced(Box::new(document), with_name(some)),
         },
-        (Err(error), Validation::Strict(_)) => {
+        (Err(error), Validation::Strict) => {
             ManifestDocument::Invalid(with_name(vec![FieldProblem {
                 path: FieldPath::default(),
                 text: error,
@@ -181,8 +166,6 @@ pub(super) struct UndecodableObject {
     pub(super) namespace: String,
     /// Empty if it has none.
     pub(super) name: String,
-    /// Name of the Service that it is, or that it has endpoints of.
-    pub(super) service: Option<String>,
     /// Error of the decoder, with the path of the field.
     pub(super) reason: String,
 }
@@ -194,7 +177,6 @@ impl UndecodableObject {
             kind,
             namespace,
             name,
-            service: service_of(kind.as_str(), object),
             reason,
         }
     }

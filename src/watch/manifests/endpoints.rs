@@ -3,7 +3,7 @@
 //! A controller creates EndpointSlices in a cluster, and manifests seldom have them. Without
 //! endpoints, a Service has only a rule that rejects, and most changes of it would not show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -11,85 +11,50 @@ use serde_json::Value;
 
 use super::assumption::{AssumedValueKind, Assumption};
 use super::merge::Manifests;
-use super::pod_templates::{Labels, NamedPortNumbers, StateTemplates, labels};
 use super::pools::{Slots, hash};
-use super::raw::{RawKey, RawObject};
+use super::written::WrittenObjects;
 use crate::ingest::{
-    EndpointObject, EndpointSliceObject, MapEntry, Metadata, SERVICE_NAME_LABEL, ServiceObject,
-    ServicePortObject, SlicePortObject,
+    EndpointObject, EndpointSliceObject, MapEntry, Metadata, ObjectName, SERVICE_NAME_LABEL,
+    ServiceObject, ServicePortObject, SlicePortObject,
 };
+use crate::model::Kind;
 use crate::net::{IpFamily, IpNet};
 
-/// Namespace and name of a Service.
-type ServiceKey = (String, String);
+/// Labels of a selector.
+type Labels = BTreeMap<String, String>;
 
-/// EndpointSlices by their Service.
-pub(super) type SlicesByService = BTreeMap<ServiceKey, Vec<Arc<EndpointSliceObject>>>;
-
-/// Maximum count of different numbers that one named port may have; of more, the lowest are used.
-/// Pods of one Service seldom have more than two, and each number gets its own endpoints.
-const MAX_PORT_NUMBERS: usize = 8;
-
-/// Groups the EndpointSlices that manifests have.
-pub(super) fn slices_by_service(manifests: &Manifests) -> SlicesByService {
-    let mut slices = SlicesByService::new();
-    for slice in &manifests.endpoint_slices {
-        let metadata = &slice.metadata;
-        let service = metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
-        let key = (metadata.namespace.clone(), service.into_owned());
-        slices.entry(key).or_default().push(Arc::clone(slice));
-    }
-    slices
-}
-
-/// Objects of the other state of a comparison.
-pub(super) struct OtherStateObjects<'a> {
-    pub(super) raw: &'a BTreeMap<RawKey, RawObject>,
-    pub(super) slices: &'a SlicesByService,
-}
-
-impl<'a> OtherStateObjects<'a> {
-    /// Returns the slices of a Service in the other state, if its selector, ports and families are
-    /// the same in both: then a controller would keep them.
-    fn slices_of(
-        &self,
-        key: &RawKey,
-        service: &RawObject,
-    ) -> Option<&'a [Arc<EndpointSliceObject>]> {
-        let other = self.raw.get(key)?;
-        let is_same = |field| service.value.pointer(field) == other.value.pointer(field);
-        let fields = ["/spec/selector", "/spec/ports", "/spec/ipFamilies"];
-        let slices = self
-            .slices
-            .get(&(service.namespace.clone(), service.name.clone()))?;
-        fields.into_iter().all(is_same).then_some(slices)
-    }
-}
-
-/// Adds EndpointSlices for each Service that has a selector and no slices: those of the other
-/// state, if a controller would keep them, or else slices of two assumed endpoints.
+/// Adds EndpointSlices of two assumed endpoints for each Service that has a selector and no slices.
 pub(super) fn assume_endpoints(
     manifests: &mut Manifests,
-    (raw, templates): (&BTreeMap<RawKey, RawObject>, &StateTemplates),
-    other: &OtherStateObjects<'_>,
+    written: &WrittenObjects,
     node_name: &str,
 ) {
-    let known = slices_by_service(manifests);
+    let known = manifests.endpoint_slices.iter().map(|slice| ObjectName {
+        namespace: slice.metadata.namespace.clone(),
+        name: slice
+            .metadata
+            .label(SERVICE_NAME_LABEL)
+            .unwrap_or_default()
+            .into_owned(),
+    });
+    let known: BTreeSet<ObjectName> = known.collect();
     let mut slices = Vec::new();
     for service in &manifests.services {
-        let metadata = &service.metadata;
-        let key = (metadata.namespace.clone(), metadata.name.clone());
-        let raw_key = RawKey::of_service(&key.0, &key.1);
-        let raw = raw.get(&raw_key);
-        let Some(raw) = raw.filter(|_| !known.contains_key(&key)) else {
-            continue;
+        let Metadata {
+            namespace, name, ..
+        } = &service.metadata;
+        let name = ObjectName {
+            namespace: namespace.clone(),
+            name: name.clone(),
         };
-        let selector = labels(raw.value.pointer("/spec/selector"));
-        if selector.is_empty() || service.spec.type_ == "ExternalName" {
+        if known.contains(&name) || service.spec.type_ == "ExternalName" {
             continue;
         }
-        if let Some(of_other) = other.slices_of(&raw_key, raw) {
-            slices.extend(of_other.iter().cloned());
+        let Some(written) = written.get(&(Kind::Service, name)) else {
+            continue;
+        };
+        let selector = labels(written.pointer("/spec/selector"));
+        if selector.is_empty() {
             continue;
         }
         let mut builder = SliceBuilder {
@@ -98,7 +63,7 @@ pub(super) fn assume_endpoints(
             node_name,
             assumptions: &mut manifests.assumptions,
         };
-        slices.extend(builder.slices(&raw.value, templates));
+        slices.extend(builder.slices(written));
     }
     manifests.endpoint_slices.extend(slices);
     let key = |slice: &Arc<EndpointSliceObject>| {
@@ -117,53 +82,32 @@ struct SliceBuilder<'a> {
 }
 
 impl SliceBuilder<'_> {
-    /// Returns the EndpointSlices of each IP family. Pods that have different numbers for a named
-    /// port are in different slices: the n-th one has the n-th number of each port, and lacks ports
-    /// with fewer numbers.
-    fn slices(&mut self, raw: &Value, templates: &StateTemplates) -> Vec<Arc<EndpointSliceObject>> {
-        let raw_ports = raw.pointer("/spec/ports").and_then(Value::as_array);
-        let targets = raw_ports.into_iter().flatten();
+    /// Returns an EndpointSlice for each IP family.
+    fn slices(&mut self, written: &Value) -> Vec<Arc<EndpointSliceObject>> {
+        let targets = written.pointer("/spec/ports").and_then(Value::as_array);
+        let targets = targets.into_iter().flatten();
         let targets = targets.map(|port| port.get("targetPort"));
-        let ports = self.service.spec.ports.iter();
-        let numbers: Vec<Vec<u16>> = ports
-            .zip(targets)
-            .map(|(port, target)| self.numbers(port, target, templates))
-            .collect();
-        let count = numbers.iter().map(Vec::len).max().unwrap_or_default();
-        let families = IpFamily::ALL.into_iter();
-        let families: Vec<_> = families
-            .filter(|family| {
-                let mut texts = self.service.spec.ip_families.iter();
-                texts.any(|text| text == family.as_str())
-            })
-            .collect();
-        let mut slices = Vec::new();
-        for family in families {
-            for index in 0..count {
-                let ports = self.service.spec.ports.iter().zip(&numbers);
-                let ports = ports.filter_map(|(port, numbers)| {
-                    Some(SlicePortObject {
-                        name: Some(port.name.clone()),
-                        protocol: Some(protocol(port).to_owned()),
-                        port: Some(numbers.get(index).copied()?.into()),
-                    })
-                });
-                slices.push(Arc::new(self.slice(family, index, ports.collect())));
-            }
+        let mut ports = Vec::new();
+        for (port, target) in self.service.spec.ports.iter().zip(targets) {
+            ports.extend(self.number(port, target).map(|number| SlicePortObject {
+                name: Some(port.name.clone()),
+                protocol: Some(protocol(port).to_owned()),
+                port: Some(number.into()),
+            }));
         }
-        slices
+        let families = self.service.spec.ip_families.clone();
+        let has = |family: &IpFamily| families.iter().any(|text| text == family.as_str());
+        let families = IpFamily::ALL.into_iter().filter(has);
+        families
+            .map(|family| Arc::new(self.slice(family, ports.clone())))
+            .collect()
     }
 
-    fn slice(
-        &mut self,
-        family: IpFamily,
-        index: usize,
-        ports: Vec<SlicePortObject>,
-    ) -> EndpointSliceObject {
+    fn slice(&mut self, family: IpFamily, ports: Vec<SlicePortObject>) -> EndpointSliceObject {
         let Metadata {
             namespace, name, ..
         } = &self.service.metadata;
-        let [here, elsewhere] = addresses(namespace, &self.selector, index, family);
+        let [here, elsewhere] = addresses(namespace, &self.selector, family);
         self.assumptions.push(Assumption {
             kind: AssumedValueKind::Endpoints,
             subject: format!("{namespace}/{name}"),
@@ -177,7 +121,7 @@ impl SliceBuilder<'_> {
         };
         EndpointSliceObject {
             metadata: Metadata {
-                name: format!("{name}-assumed-{index}-{}", family.as_str().to_lowercase()),
+                name: format!("{name}-assumed-{}", family.as_str().to_lowercase()),
                 namespace: namespace.clone(),
                 labels: vec![MapEntry::new(SERVICE_NAME_LABEL, name.as_str())],
                 ..Metadata::default()
@@ -191,49 +135,30 @@ impl SliceBuilder<'_> {
         }
     }
 
-    /// Returns the numbers of a target port: if it is a name, those that the matching Pod templates
-    /// have for it, or else one derived from the name, so that `diff` shows a change of the name.
-    fn numbers(
-        &mut self,
-        port: &ServicePortObject,
-        target: Option<&Value>,
-        templates: &StateTemplates,
-    ) -> Vec<u16> {
-        let Metadata {
-            namespace, name, ..
-        } = &self.service.metadata;
+    /// Returns the number of a target port: if it is a name, one derived from the name, so that
+    /// `diff` shows a change of the name.
+    fn number(&mut self, port: &ServicePortObject, target: Option<&Value>) -> Option<u16> {
         let number = |number: i64| u16::try_from(number).ok().filter(|one| *one != 0);
-        let Some(target) = target.and_then(Value::as_str) else {
+        let Some(name) = target.and_then(Value::as_str) else {
             let target = target.and_then(Value::as_i64).and_then(number);
-            return target.or_else(|| number(port.port)).into_iter().collect();
+            return target.or_else(|| number(port.port));
         };
-        let pods = (namespace.as_str(), &self.selector);
-        let assumed = || [assumed_number(target)].into();
-        let (kind, numbers) = match templates.numbers(pods, (target, protocol(port))) {
-            NamedPortNumbers::Known(numbers) => (None, numbers),
-            NamedPortNumbers::OfOtherState(numbers) => {
-                (Some(AssumedValueKind::NamedPortOfOtherState), numbers)
-            }
-            NamedPortNumbers::NotInTemplates => {
-                (Some(AssumedValueKind::NamedPortOfNoContainer), assumed())
-            }
-            NamedPortNumbers::MayBeInUnusableFile => (
-                Some(AssumedValueKind::NamedPortMayBeInUnusableFile),
-                assumed(),
-            ),
-            NamedPortNumbers::NoTemplate => (Some(AssumedValueKind::NamedPort), assumed()),
-        };
-        let numbers: Vec<u16> = numbers.into_iter().take(MAX_PORT_NUMBERS).collect();
-        let assumptions = kind.into_iter().flat_map(|kind| {
-            numbers.iter().map(move |number| Assumption {
-                kind,
-                subject: format!("{namespace}/{name}"),
-                value: format!("{target}={number}"),
-            })
+        let assumed = assumed_number(name);
+        let metadata = &self.service.metadata;
+        self.assumptions.push(Assumption {
+            kind: AssumedValueKind::NamedPort,
+            subject: format!("{}/{}", metadata.namespace, metadata.name),
+            value: format!("{name}={assumed}"),
         });
-        self.assumptions.extend(assumptions);
-        numbers
+        Some(assumed)
     }
+}
+
+/// Reads labels; empty if there are none.
+fn labels(value: Option<&Value>) -> Labels {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
+    entries.collect()
 }
 
 fn protocol(port: &ServicePortObject) -> &str {
@@ -252,8 +177,8 @@ fn assumed_number(name: &str) -> u16 {
 
 /// Returns two addresses derived from a selector, since Services with the same selector have the
 /// same Pods. Different selectors may get the same addresses, which changes no rule of either.
-fn addresses(namespace: &str, selector: &Labels, index: usize, family: IpFamily) -> [IpAddr; 2] {
-    let mut name = format!("{namespace} {index}");
+fn addresses(namespace: &str, selector: &Labels, family: IpFamily) -> [IpAddr; 2] {
+    let mut name = namespace.to_owned();
     for (key, value) in selector {
         name = format!("{name} {key}={value}");
     }

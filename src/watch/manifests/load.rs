@@ -3,19 +3,20 @@
 //! An unusable file or, with `Strict`, an invalid object is an error, and all others are used. With
 //! `Lenient`, undecodable objects and patches are not used, and are notes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::endpoints::assume_endpoints;
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
-use super::incomplete::{IncompleteServices, UnusableText};
+use super::helm::{RENDER_FIRST, is_helm_template};
 use super::kustomization::{self, PatchFiles};
 use super::locate::Locator;
 use super::merge::{Manifests, merge};
-use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
-use super::raw::{RawKey, RawObject, add_raw};
+use super::parse::{FileContent, Place, may_be_manifest, parse};
 use super::validation::{FieldPath, FieldProblem};
+use super::written::{WrittenObjects, add_written};
 use super::{ManifestOptions, Validation, notes, text};
 use crate::model::Kind;
 use crate::watch::bounded;
@@ -53,11 +54,56 @@ pub(crate) fn load(
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
     let loaded = read(path, validation)?;
-    let mut manifests = merge(loaded.contents(), options);
-    let unusable = [&loaded.unusable[..], &loaded.patches].concat();
-    let files = loaded.contents().map(|(_, content)| content);
-    manifests.incomplete = IncompleteServices::of(files, unusable);
+    let manifests = merge(loaded.contents(), options);
     Ok(loaded.add_notes_and_errors(manifests))
+}
+
+/// Reads the manifests at `path` once, for a comparison: what is left out would look like a
+/// difference.
+///
+/// # Errors
+///
+/// As [`load`], and for every file and object that cannot be used.
+pub(crate) fn load_complete(
+    path: &Path,
+    options: &ManifestOptions,
+    validation: Validation,
+) -> Result<Manifests, ManifestErrors> {
+    let loaded = read_complete(path, validation)?;
+    let manifests = merge(loaded.contents(), options);
+    Ok(loaded.add_notes_and_errors(manifests))
+}
+
+/// Reads manifests that are compared with others, and returns the objects as written as well.
+/// Assumes two endpoints for each selector without EndpointSlices.
+///
+/// # Errors
+///
+/// As [`load_complete`].
+pub(crate) fn load_compared(
+    path: &Path,
+    options: &ManifestOptions,
+    validation: Validation,
+) -> Result<(Manifests, WrittenObjects), ManifestErrors> {
+    let loaded = read_complete(path, validation)?;
+    let mut written = WrittenObjects::new();
+    for file in &loaded.files {
+        let text = text::decode(&file.text).unwrap_or_default();
+        add_written(&text, file.content.format, &mut written);
+    }
+    let mut manifests = merge(loaded.contents(), options);
+    assume_endpoints(&mut manifests, &written, &options.node_name);
+    Ok((loaded.add_notes_and_errors(manifests), written))
+}
+
+fn read_complete(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
+    let mut loaded = read(path, validation)?;
+    loaded.report_undecodable();
+    if loaded.errors.is_empty() {
+        Ok(loaded)
+    } else {
+        Err(ManifestErrors(loaded.errors))
+    }
 }
 
 /// Reads the files at `path`.
@@ -65,7 +111,7 @@ pub(crate) fn load(
 /// # Errors
 ///
 /// As [`load`].
-pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
+fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
     let mut loaded = LoadedManifests::default();
     if path == Path::new(STDIN) {
         let stdin = io::stdin().lock();
@@ -76,8 +122,6 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
         }
     } else {
         let found = find(path)?;
-        let unknown = found.unusable.iter().map(|_| UnusableText::unknown());
-        loaded.unusable = unknown.collect();
         loaded.errors = found.unusable;
         for file in found.files {
             let text = if file == path {
@@ -94,7 +138,7 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
     }
     let patch_errors = loaded.remove_patches();
     match validation {
-        Validation::Strict(_) => {
+        Validation::Strict => {
             loaded.errors.extend(patch_errors);
             loaded.report_invalid();
             loaded.report_duplicates();
@@ -102,8 +146,6 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
         }
         Validation::Lenient => {
             loaded.notes = kustomization::unrendered(loaded.contents()).collect();
-            // The objects are used as they are without patches, as the daemon uses them.
-            loaded.patches.clear();
             let patch_notes = patch_errors.iter().map(ToString::to_string);
             loaded.notes.extend(patch_notes);
         }
@@ -113,23 +155,18 @@ pub(super) fn read(path: &Path, validation: Validation) -> Result<LoadedManifest
 
 /// Files that were read.
 #[derive(Default)]
-pub(super) struct LoadedManifests {
-    pub(super) files: Vec<LoadedFile>,
-    pub(super) errors: Vec<ManifestError>,
-    /// Files that cannot be read or parsed.
-    pub(super) unusable: Vec<UnusableText>,
-    /// Files that kustomizations name as patches. With `Strict`, a patch that is not applied is an
-    /// error, so Services in these texts may be incomplete.
-    pub(super) patches: Vec<UnusableText>,
+struct LoadedManifests {
+    files: Vec<LoadedFile>,
+    errors: Vec<ManifestError>,
     notes: Vec<String>,
 }
 
 /// File with valid syntax.
-pub(super) struct LoadedFile {
-    pub(super) path: PathBuf,
+struct LoadedFile {
+    path: PathBuf,
     /// Text of the file, to find the lines of errors.
     text: Vec<u8>,
-    pub(super) content: FileContent,
+    content: FileContent,
 }
 
 /// Index of a file, and index of an object among those of its kind in the file.
@@ -140,7 +177,6 @@ impl LoadedManifests {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
-                self.unusable.push(UnusableText::unknown());
                 self.errors.push(ManifestError::new(path, &error));
                 return;
             }
@@ -151,10 +187,7 @@ impl LoadedManifests {
                 text,
                 content,
             }),
-            Err(error) => {
-                self.unusable.push(UnusableText::of(&text, error.line));
-                self.errors.push(ManifestError::in_file(path, error));
-            }
+            Err(error) => self.errors.push(ManifestError::in_file(path, error)),
         }
     }
 
@@ -170,7 +203,6 @@ impl LoadedManifests {
             let Err(error) = patches.check(&file.path) else {
                 return true;
             };
-            self.patches.push(UnusableText::of(&file.text, None));
             errors.push(error);
             false
         });
@@ -196,6 +228,22 @@ impl LoadedManifests {
                     });
                 }
             }
+        }
+    }
+
+    /// Adds an error for each undecodable object, which is a note otherwise.
+    fn report_undecodable(&mut self) {
+        for file in &self.files {
+            let errors = file.content.undecodable.iter().map(|object| {
+                let kind = object.kind.as_str();
+                let (namespace, name) = (&object.namespace, &object.name);
+                let reason = format!("{kind} `{namespace}/{name}`: {}", object.reason);
+                ManifestError {
+                    scope: ManifestErrorScope::Object,
+                    ..ManifestError::new(&file.path, &reason)
+                }
+            });
+            self.errors.extend(errors);
         }
     }
 
@@ -255,18 +303,13 @@ impl LoadedManifests {
     }
 
     /// Returns the objects of each file.
-    pub(super) fn contents(&self) -> impl Iterator<Item = (&Path, &FileContent)> + Clone {
+    fn contents(&self) -> impl Iterator<Item = (&Path, &FileContent)> + Clone {
         let files = self.files.iter();
         files.map(|file| (file.path.as_path(), &file.content))
     }
 
-    /// Returns all objects with all of their fields.
-    pub(super) fn raw_objects(&self) -> BTreeMap<RawKey, RawObject> {
-        raw_objects(&self.files)
-    }
-
     /// Adds the notes and errors of the files to the merged manifests.
-    pub(super) fn add_notes_and_errors(self, mut manifests: Manifests) -> Manifests {
+    fn add_notes_and_errors(self, mut manifests: Manifests) -> Manifests {
         manifests
             .notes
             .extend(notes::unused_endpoints_objects(self.contents()));
@@ -277,18 +320,6 @@ impl LoadedManifests {
         manifests.errors = self.errors;
         manifests
     }
-}
-
-/// Returns all objects of files with all of their fields.
-pub(super) fn raw_objects<'f>(
-    files: impl IntoIterator<Item = &'f LoadedFile>,
-) -> BTreeMap<RawKey, RawObject> {
-    let mut objects = BTreeMap::new();
-    for file in files {
-        let text = text::decode(&file.text).unwrap_or_default();
-        add_raw(&text, file.content.format, &mut objects);
-    }
-    objects
 }
 
 /// Returns the text of a problem. Of a value that is a Helm template, it says that and nothing

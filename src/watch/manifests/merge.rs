@@ -11,8 +11,7 @@ use super::ManifestOptions;
 use super::assumption::Assumption;
 use super::document::{ObjectProblems, UndecodableObject};
 use super::files::ManifestError;
-use super::fill_in::{OtherState, fill_in};
-use super::incomplete::IncompleteServices;
+use super::fill_in::fill_in;
 use super::parse::FileContent;
 use super::validation::FieldProblem;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
@@ -45,10 +44,6 @@ pub(crate) struct Manifests {
     pub assumptions: Vec<Assumption>,
     /// Problems for the author of the manifests, one line each.
     pub notes: Vec<String>,
-    /// Services of which parts are missing because of errors. Only [`load`](fn@super::load) sets
-    /// it: it is empty for files that the daemon watches, and a
-    /// [`ManifestPair`](super::ManifestPair) has those of its two states.
-    pub incomplete: IncompleteServices,
     /// Files and objects that a command does not use.
     pub errors: Vec<ManifestError>,
 }
@@ -95,9 +90,8 @@ impl Manifests {
 
     /// Sets missing values of the Services, and then removes Services that kube-proxy does not
     /// select. In that order, because their cluster IPs and node ports are taken as well.
-    pub(super) fn fill_in(mut self, options: &ManifestOptions, other: OtherState<'_>) -> Self {
-        let (assumptions, problems) =
-            fill_in(&mut self.services, is_selected, &options.ranges, other);
+    fn fill_in(mut self, options: &ManifestOptions) -> Self {
+        let (assumptions, problems) = fill_in(&mut self.services, is_selected, &options.ranges);
         self.assumptions.extend(assumptions);
         self.notes.extend(problems);
         let headless = self.services.iter().filter(|one| one.spec.is_headless());
@@ -137,15 +131,6 @@ impl Manifests {
 pub(super) fn merge<'a>(
     files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
     options: &ManifestOptions,
-) -> Manifests {
-    let merged = merge_files(files, &options.node_name);
-    merged.fill_in(options, OtherState::Absent)
-}
-
-/// Merges files, and leaves values missing that Services do not set.
-pub(super) fn merge_files<'a>(
-    files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
-    node_name: &str,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
     let mut slices = Merged::new(Kind::EndpointSlice);
@@ -193,7 +178,7 @@ pub(super) fn merge_files<'a>(
         .filter(|slice| !has_label(&slice.metadata, "service.kubernetes.io/headless"))
         .collect();
     for node in nodes.into_objects() {
-        if node.metadata.name == node_name {
+        if *node.metadata.name == *options.node_name {
             manifests.node = Some(node);
         } else {
             manifests
@@ -201,7 +186,7 @@ pub(super) fn merge_files<'a>(
                 .push(node.metadata.name.as_str().into());
         }
     }
-    manifests
+    manifests.fill_in(options)
 }
 
 /// Reports whether kube-proxy selects a Service.

@@ -2,14 +2,14 @@
 //!
 //! An API server sets defaults, and sends the objects that a proxy selects; this module does the
 //! same with manifests. With [`Validation::Strict`], which the daemon never uses, it also rejects
-//! the objects that an API server would reject, apart from those whose errors do not affect rules.
+//! objects with fields that cannot be used: unknown ones, and those with unusable values.
 //! Values that an API server or a controller would set are assumed:
 //!
 //! | value that is not set | assumed by |
 //! |---|---|
 //! | cluster IP, node port, health check node port | the daemon and all commands |
 //! | load balancer IP | all commands |
-//! | endpoints, number of a named port that no matching Pod template has | `diff` |
+//! | endpoints, number of a named port | `diff --from-manifests` |
 //!
 //! Terms for objects and files that are not used as written:
 //!
@@ -18,7 +18,7 @@
 //! | ignored | object of another kind, or field without effect |
 //! | reduced | object that is used without its ignored fields |
 //! | undecodable | object that is not used: a field that the proxy reads has a wrong type |
-//! | invalid | object that an API server would reject; only with [`Validation::Strict`] |
+//! | invalid | object with a field that cannot be used; only with [`Validation::Strict`] |
 //! | unusable | file that cannot be read or parsed; with [`Validation::Strict`] also a patch |
 //!
 //! A field of a wrong type that the proxy does not read is ignored. With [`Validation::Strict`], an
@@ -39,34 +39,27 @@ mod events;
 mod files;
 mod fill_in;
 mod follow;
-mod incomplete;
+mod helm;
 mod kustomization;
 mod load;
 mod locate;
 mod merge;
 mod notes;
 mod options;
-mod pair;
 mod parse;
-mod pod_templates;
 mod pools;
-mod raw;
 mod store;
 mod text;
 mod validation;
 mod writes;
+mod written;
 
 pub(crate) use assumption::{AssumedValueKind, assumption_lines};
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
 pub(crate) use follow::follow;
-pub(crate) use incomplete::IncompleteServices;
-pub(crate) use load::{ManifestErrors, load};
+pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
 pub(crate) use merge::Manifests;
 pub(crate) use options::ManifestOptions;
-pub(crate) use pair::{ManifestPair, load_pair};
-pub(crate) use pod_templates::TemplateMatches;
-#[cfg(test)]
-pub(crate) use pools::NodePortRange;
 pub(crate) use pools::{ManifestRanges, NotAPortRange};
-pub(crate) use raw::{RawKind, RawObject};
 pub(crate) use validation::Validation;
+pub(crate) use written::WrittenObjects;

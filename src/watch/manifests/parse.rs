@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, IgnoredAny};
 
 use super::document::{DocumentSeed, ManifestDocument, ObjectProblems, UndecodableObject};
+use super::helm::{RENDER_FIRST, is_helm_template};
 use super::text::{self, DocumentText, YamlError};
 use super::validation::Validation;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
@@ -25,7 +26,7 @@ pub(super) struct FileContent {
     /// Services, EndpointSlices and Nodes with a field of a wrong type that the proxy reads. Only
     /// with [`Validation::Lenient`].
     pub(super) undecodable: Vec<UndecodableObject>,
-    /// Objects that an API server would reject. Only with [`Validation::Strict`].
+    /// Objects with fields that cannot be used. Only with [`Validation::Strict`].
     pub(super) invalid: Vec<(Place, ObjectProblems)>,
     /// Objects that are used without some of their fields. Only with [`Validation::Lenient`].
     pub(super) reduced: Vec<ObjectProblems>,
@@ -283,14 +284,6 @@ impl SyntaxError {
             },
         }
     }
-}
-
-/// Hint for a Helm template.
-pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
-
-/// Reports whether a text has an expression of a Helm template.
-pub(super) fn is_helm_template(text: &str) -> bool {
-    text.contains("{{") && text.contains("}}")
 }
 
 /// Maximum characters of a message, which may quote a text of any length.

@@ -3,10 +3,10 @@
 //! # Invariants
 //!
 //! The index of a value in its range, its slot, is the hash of the name modulo the size of the
-//! range. If the slot is taken (set explicitly, claimed because `diff` compares with a state that
-//! has it, or allocated to an earlier name), the next free one is used. Equal manifests therefore
-//! give equal allocations on every node and after a restart, although allocations are not stored as
-//! in an API server. But an additional Service can change the value of another one.
+//! range. If the slot is taken (set explicitly, or allocated to an earlier name), the next free one
+//! is used. Equal manifests therefore give equal allocations on every node and after a restart,
+//! although allocations are not stored as in an API server. But an additional Service can change
+//! the value of another one.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -58,11 +58,6 @@ impl NodePortRange {
         first: 30000,
         last: 32767,
     };
-
-    /// Reports whether the range has this port.
-    pub(super) fn contains(self, port: u16) -> bool {
-        (self.first..=self.last).contains(&port)
-    }
 }
 
 impl fmt::Display for NodePortRange {
@@ -101,11 +96,6 @@ impl IpPool {
         Self { ranges, taken }
     }
 
-    /// Takes this address. Returns false if it is already taken.
-    pub(super) fn claim(&mut self, ip: IpAddr) -> bool {
-        self.taken.insert(ip)
-    }
-
     /// Allocates the address that the hash of `name` selects, or the next free one. `None` if the
     /// range is full.
     pub(super) fn allocate(&mut self, name: &str, family: IpFamily) -> Option<IpAddr> {
@@ -130,11 +120,6 @@ impl PortPool {
     /// is taken for one protocol is not allocated for another.
     pub(super) fn new(range: NodePortRange, taken: HashSet<u16>) -> Self {
         Self { range, taken }
-    }
-
-    /// Takes this port. Returns false if it is already taken.
-    pub(super) fn claim(&mut self, port: u16) -> bool {
-        self.taken.insert(port)
     }
 
     /// Allocates the port that the hash of `name` selects, or the next free one. `None` if the

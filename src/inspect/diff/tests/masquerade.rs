@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::{FieldReview, Review, compare, hint, json, text};
+use super::super::{ManifestFacts, Review, compare, hint, json, text};
 use super::{SAVED, check, output, with};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -80,7 +80,7 @@ fn json_has_the_clients_before_and_after() {
     let (live, desired) = (with(&[]), with(&[(&rule(), "")]));
     let document = json(
         &[compare(IpFamily::V4, &live, &desired)],
-        &FieldReview::default(),
+        &ManifestFacts::default(),
     );
     let outside =
         serde_json::json!({"kind": "outside", "network": "10.4.0.0/14", "interface": null});
@@ -123,7 +123,7 @@ fn service_ports_with_the_same_effect_are_grouped_and_a_flag_is_named() {
     let (live, desired) = (services(12, Some("! -s 10.4.0.0/14")), services(12, None));
     let reviews = [compare(IpFamily::V4, &live, &desired)];
     let mut output = String::new();
-    text(&mut output, &reviews, &FieldReview::default()).unwrap();
+    text(&mut output, &reviews, &ManifestFacts::default()).unwrap();
     let names = "shop/s0/tcp, shop/s1/tcp, shop/s10/tcp, shop/s11/tcp, shop/s2/tcp, shop/s3/tcp, \
                  shop/s4/tcp, shop/s5/tcp, shop/s6/tcp, shop/s7/tcp";
     let expected = format!(

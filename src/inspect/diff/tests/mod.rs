@@ -3,14 +3,13 @@
 
 mod cosmetic;
 mod effects;
-mod fields;
 mod fixed;
 mod host_settings;
 mod masquerade;
 mod policy;
 mod releases;
 
-use super::{FieldReview, RulesetText, compare, text, unified};
+use super::{ManifestFacts, RulesetText, compare, text, unified};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
@@ -67,7 +66,7 @@ fn with(edits: &[(&str, &str)]) -> RuleSet {
 fn output(live: &RuleSet, desired: &RuleSet) -> String {
     let mut output = String::new();
     let reviews = [compare(IpFamily::V4, live, desired)];
-    text(&mut output, &reviews, &FieldReview::default()).unwrap();
+    text(&mut output, &reviews, &ManifestFacts::default()).unwrap();
     anstream::adapter::strip_str(&output).to_string()
 }
 

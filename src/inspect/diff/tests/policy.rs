@@ -1,6 +1,6 @@
 //! The policy of an endpoint change, whichever side has the service port.
 
-use super::super::{FieldReview, json};
+use super::super::{ManifestFacts, json};
 use super::{compare, output, with};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -43,7 +43,7 @@ fn check(live: &RuleSet, desired: &RuleSet, expected: &str, policy: &str) {
     assert!(output.contains(expected), "{output}");
     let document = json(
         &[compare(IpFamily::V4, live, desired)],
-        &FieldReview::default(),
+        &ManifestFacts::default(),
     );
     let effects = document["servicePorts"][0]["effects"].as_array().unwrap();
     let of_node_port = effects

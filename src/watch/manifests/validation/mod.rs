@@ -1,38 +1,33 @@
-//! Validates objects as an API server does, with error messages in its form.
+//! Finds fields of objects that cannot be used, with error messages in the form of an API server.
 
 mod problem;
 mod schema;
-mod service;
-mod slice;
+mod values;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(super) use problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
 
-use super::pools::NodePortRange;
 use crate::model::Kind;
 
-/// Treatment of objects that an API server would reject.
+/// Treatment of objects with fields that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validation {
-    /// Does not use objects that an API server with this range of node ports would reject, and
-    /// reports them as errors.
-    Strict(NodePortRange),
+    /// Does not use such objects, and reports them as errors.
+    Strict,
     /// Uses every object that can be decoded, without its ignored fields, which are reported. The
     /// daemon always does.
     Lenient,
 }
 
-/// Returns the problems for which an API server would reject an object. Nodes have none here:
-/// kubelets write them, so only the types of their fields are checked, when they are decoded.
-pub(super) fn problems(kind: Kind, object: &Value, node_ports: NodePortRange) -> Vec<FieldProblem> {
+/// Returns the fields of an object that cannot be used. Nodes have none here: kubelets write them,
+/// so only the types of their fields are checked, when they are decoded.
+pub(super) fn problems(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     let mut problems = Problems::default();
     match kind {
-        Kind::Service => problems.check(object, |service, problems| {
-            service::validate(service, node_ports, problems);
-        }),
-        Kind::EndpointSlice => problems.check(object, slice::validate),
+        Kind::Service => problems.check(object, values::check_service),
+        Kind::EndpointSlice => problems.check(object, values::check_slice),
         Kind::Node => {}
     }
     problems.0
@@ -48,8 +43,7 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
         let last = path.0.last();
         matches!(last, Some(FieldSegment::Name(name)) if name == "protocol" || name == "addressType")
     };
-    // Any range: its problems are `InvalidValue`, which are dropped below.
-    let mut problems = problems(kind, object, NodePortRange::DEFAULT);
+    let mut problems = problems(kind, object);
     problems.retain(|problem| match problem.kind {
         FieldProblemKind::UnknownField | FieldProblemKind::WrongType => true,
         FieldProblemKind::UnsupportedValue => !is_reported(&problem.path),

@@ -65,7 +65,7 @@ pub(crate) enum FieldProblemKind {
     WrongType,
     /// The field has a fixed set of values, which lacks this one.
     UnsupportedValue,
-    /// Any other value that an API server rejects.
+    /// Any other value that rules cannot come from, such as a port above 65535.
     InvalidValue,
 }
 
@@ -89,27 +89,15 @@ impl Problems {
         });
     }
 
-    pub(crate) fn add_required(&mut self, path: &str) {
-        self.add(path, "Required value");
-    }
-
-    pub(crate) fn add_forbidden(&mut self, path: &str, detail: &str) {
-        self.add(path, format_args!("Forbidden: {detail}"));
-    }
-
     pub(crate) fn add_invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
         self.add(path, format_args!("Invalid value: {value:?}: {detail}"));
     }
 
-    pub(crate) fn add_duplicate(&mut self, path: &str, value: impl Display) {
-        self.add(path, format_args!("Duplicate value: {value}"));
-    }
-
-    /// Adds a problem unless `value` is one of the `supported` ones.
-    pub(crate) fn check_supported(&mut self, path: &str, value: &str, supported: &[&str]) {
-        if supported.contains(&value) {
+    /// Adds a problem unless `value` is absent, empty, or one of the `supported` ones.
+    pub(crate) fn check_supported(&mut self, path: &str, value: Option<&str>, supported: &[&str]) {
+        let Some(value) = value.filter(|one| !one.is_empty() && !supported.contains(one)) else {
             return;
-        }
+        };
         let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
         let supported = supported.join(", ");
         let error = format_args!("Unsupported value: {value:?}: supported values: {supported}");
@@ -120,31 +108,6 @@ impl Problems {
     pub(crate) fn check_port(&mut self, path: &str, number: i32) {
         if !(1..=65535).contains(&number) {
             self.add_invalid(path, number, "must be between 1 and 65535, inclusive");
-        }
-    }
-
-    /// Adds a problem unless `text` is a valid DNS label.
-    pub(crate) fn check_label(&mut self, path: &str, text: &str) {
-        /// Upstream: k8s.io/apimachinery/pkg/api/validate/content/dns.go, `DNS1123LabelMaxLength`
-        const MAX_LABEL_BYTES: usize = 63;
-
-        let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_valid_end = |byte: Option<&u8>| byte.copied().is_some_and(is_letter_or_digit);
-        let bytes = text.as_bytes();
-        let is_valid = is_valid_end(bytes.first())
-            && is_valid_end(bytes.last())
-            && bytes
-                .iter()
-                .all(|&byte| is_letter_or_digit(byte) || byte == b'-');
-        if !is_valid {
-            let detail = "must consist of lower case letters, digits and `-`, and begin and end \
-                          with a letter or digit";
-            self.add_invalid(path, text, detail);
-        } else if text.len() > MAX_LABEL_BYTES {
-            self.add(
-                path,
-                format_args!("Too long: may not be more than {MAX_LABEL_BYTES} bytes"),
-            );
         }
     }
 }

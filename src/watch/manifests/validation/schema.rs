@@ -3,7 +3,11 @@
 //! These are the types of `k8s_openapi`, which are generated from the API, so that no list of
 //! fields is needed here.
 
-use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::iter;
+
+use serde::de::value::{Error as NamesError, MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde_json::{Map, Value};
 
 use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
@@ -17,12 +21,9 @@ const MAX_WRONG_TYPES: usize = 20;
 pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problems) -> Option<T> {
     let mut object = object.clone();
     for _ in 0..MAX_WRONG_TYPES {
-        let mut unknown = Vec::new();
-        let mut ignored = |path: serde_ignored::Path<'_>| unknown.push(ignored_path(&path));
-        let deserializer = serde_ignored::Deserializer::new(&object, &mut ignored);
-        match serde_path_to_error::deserialize(deserializer) {
+        match serde_path_to_error::deserialize(&object) {
             Ok(decoded) => {
-                problems.0.extend(unknown.into_iter().map(unknown_field));
+                add_unknown::<T>(&object, &mut FieldPath::default(), problems);
                 return Some(decoded);
             }
             Err(error) => {
@@ -43,17 +44,130 @@ pub(crate) fn decode<T: DeserializeOwned>(object: &Value, problems: &mut Problem
     None
 }
 
-fn unknown_field(path: FieldPath) -> FieldProblem {
-    let is_patch = matches!(path.0.last(), Some(FieldSegment::Name(name)) if name.starts_with('$'));
-    let hint = if is_patch {
-        ": this is a patch, as kustomize uses, and not a manifest"
-    } else {
-        ""
+/// Adds the fields of a value at `path` that no struct of `T` has.
+fn add_unknown<T: DeserializeOwned>(value: &Value, path: &mut FieldPath, problems: &mut Problems) {
+    match value {
+        Value::Object(entries) => {
+            let known = field_names::<T>(&path.0);
+            for (name, value) in entries {
+                path.0.push(FieldSegment::Name(name.clone()));
+                // The keys of a map, such as labels, are no fields.
+                if known.is_empty() || known.contains(&name.as_str()) {
+                    add_unknown::<T>(value, path, problems);
+                } else {
+                    problems.0.push(unknown_field(path, name, known));
+                }
+                path.0.pop();
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.0.push(FieldSegment::Index(index));
+                add_unknown::<T>(item, path, problems);
+                path.0.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Describes an unknown field, with the name of the nearest one that the same object may have.
+fn unknown_field(path: &FieldPath, name: &str, known: &[&str]) -> FieldProblem {
+    const MAX_EDITS: usize = 3;
+
+    let lower = name.to_ascii_lowercase();
+    let edits = |known: &str| strsim::osa_distance(&known.to_ascii_lowercase(), &lower);
+    let nearest = known.iter().map(|known| (edits(known), *known)).min();
+    let hint = match nearest {
+        _ if name.starts_with('$') => {
+            ": this is a patch, as kustomize uses, and not a manifest".to_owned()
+        }
+        Some((edits, nearest)) if edits <= MAX_EDITS && edits * 3 <= name.len() => {
+            format!(" (did you mean \"{nearest}\"?)")
+        }
+        _ => String::new(),
     };
     FieldProblem {
         text: format!("unknown field \"{path}\"{hint}"),
-        path,
+        path: path.clone(),
         kind: FieldProblemKind::UnknownField,
+    }
+}
+
+/// Returns the fields of the struct at a path in `T`; empty if there is no struct.
+fn field_names<T: DeserializeOwned>(path: &[FieldSegment]) -> &'static [&'static str] {
+    let names = Cell::default();
+    let recorder = FieldNames {
+        path,
+        names: &names,
+    };
+    // Always fails: only the names are of interest.
+    let _ = T::deserialize(recorder);
+    names.get()
+}
+
+/// Deserializer that follows a path through a type, and records the fields of the struct at its
+/// end.
+#[derive(Clone, Copy)]
+struct FieldNames<'a> {
+    path: &'a [FieldSegment],
+    names: &'a Cell<&'static [&'static str]>,
+}
+
+impl<'de> Deserializer<'de> for FieldNames<'de> {
+    type Error = NamesError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NamesError> {
+        Err(NamesError::custom("no field has this path"))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NamesError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, NamesError> {
+        if self.path.is_empty() {
+            self.names.set(fields);
+        }
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NamesError> {
+        match self.path.split_first() {
+            Some((FieldSegment::Name(name), path)) => {
+                let entry = (name.as_str(), Self { path, ..self });
+                visitor.visit_map(MapDeserializer::new(iter::once(entry)))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NamesError> {
+        match self.path.split_first() {
+            Some((FieldSegment::Index(_), path)) => {
+                let item = Self { path, ..self };
+                visitor.visit_seq(SeqDeserializer::new(iter::once(item)))
+            }
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct newtype_struct tuple tuple_struct enum identifier ignored_any
+    }
+}
+
+impl<'de> IntoDeserializer<'de, NamesError> for FieldNames<'de> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
 
@@ -129,22 +243,6 @@ fn wrong_path(path: &serde_path_to_error::Path) -> FieldPath {
     FieldPath(segments.collect())
 }
 
-fn ignored_path(path: &serde_ignored::Path<'_>) -> FieldPath {
-    use serde_ignored::Path;
-
-    let (parent, segment) = match path {
-        Path::Root => return FieldPath::default(),
-        Path::Seq { parent, index } => (parent, Some(FieldSegment::Index(*index))),
-        Path::Map { parent, key } => (parent, Some(FieldSegment::Name(key.clone()))),
-        Path::Some { parent }
-        | Path::NewtypeStruct { parent }
-        | Path::NewtypeVariant { parent } => (parent, None),
-    };
-    let mut path = ignored_path(parent);
-    path.0.extend(segment);
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Service;
@@ -182,7 +280,7 @@ mod tests {
                 "spec.ports[1].nodePort: expected an integer, got an array",
                 "spec.ports[2]: expected an object, got 7",
                 "spec.publishNotReadyAddresses: expected true or false, got \"yes\"",
-                "unknown field \"spec.selektor\"",
+                "unknown field \"spec.selektor\" (did you mean \"selector\"?)",
             ]
         );
     }
