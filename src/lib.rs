@@ -45,7 +45,7 @@
 //! | [`sync`] | when and how much to restore, and what follows a failure |
 //! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
 //! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
-//! | [`testing`] | what tests and benchmarks use of all these |
+//! | `testing` | what tests and benchmarks use of all these; a feature that no release has |
 //!
 //! # Invariants
 //!
@@ -108,6 +108,16 @@
 //! - *dirty*: a Service whose objects changed since they were applied. *Due*: one that the next
 //!   payload renders although it may not be dirty.
 
+#![cfg_attr(
+    not(feature = "testing"),
+    allow(
+        dead_code,
+        unreachable_pub,
+        unused_imports,
+        reason = "only `testing` exports items, and some have no other user"
+    )
+)]
+
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
@@ -143,4 +153,5 @@ mod app;
 pub mod cli;
 mod config;
 
+#[cfg(feature = "testing")]
 pub mod testing;

@@ -1,4 +1,5 @@
-//! Items that tests and benchmarks use. With `cli::main`, they are all that the library exports.
+//! Items that tests and benchmarks use. With `cli::main`, they are all that the library exports; a
+//! release exports only that.
 
 /// Items of `config`.
 pub mod config {

@@ -199,6 +199,31 @@ fn source_files() -> Vec<String> {
     files
 }
 
+/// The feature `testing` is enabled by a dev-dependency only, and what needs it is behind it.
+#[test]
+fn a_release_has_no_test_support() {
+    let args = [
+        "tree",
+        "--locked",
+        "--depth=0",
+        "--edges=normal,build",
+        "--prefix=none",
+        "--format={f}",
+    ];
+    let output = Command::new(env!("CARGO")).args(args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let features = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(features.trim(), "default,jemalloc");
+    for (file, module) in [
+        ("src/lib.rs", "pub mod testing;"),
+        ("src/rules/mod.rs", "mod diff;"),
+        ("src/host/iptables/mod.rs", "mod fake;"),
+    ] {
+        let guarded = format!("\n#[cfg(feature = \"testing\")]\n{module}\n");
+        assert!(text(file).contains(&guarded), "{file}");
+    }
+}
+
 #[test]
 fn licences_are_read_as_they_are_meant() {
     let allowed = ["MIT", "Apache-2.0", "ISC", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);

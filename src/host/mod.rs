@@ -1,6 +1,7 @@
 //! The only module that touches this node: iptables binaries, netlink, kernel settings, interfaces.
 //!
-//! Everything above it can be tested with [`Fake`], an [`Iptables`] without a kernel.
+//! Everything above it can be tested with `Fake`, an [`Iptables`] without a kernel, which only the
+//! feature `testing` has.
 
 mod conntrack_settings;
 mod interfaces;
@@ -17,14 +18,16 @@ pub(crate) use interfaces::interface_addresses;
 pub use interfaces::local_addresses;
 pub(crate) use interfaces::{AddressWatch, IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub use iptables::{
-    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Fake, Fault, Iptables, ListedChains,
-    RestoreError, Restored, RunError,
+    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, RestoreError,
+    Restored, RunError,
 };
 pub(crate) use iptables::{
     ChangeDetection, ChangeSource, DryRun, Excerpt, ForeignChange, KeepApplied, PayloadHooks,
     PayloadLog, ProgramExit, Touched, UnsharedLock, all_binaries, excerpt, is_untouched,
     kubelet_backend, other_backend, other_rules,
 };
+#[cfg(feature = "testing")]
+pub use iptables::{Fake, Fault};
 #[cfg(test)]
 pub(crate) use iptables::{Poison, Version};
 pub use netlink::{Conntrack, FlowTable};

@@ -4,6 +4,7 @@
 //! with the rules in the kernel all use this one model of a payload's effect.
 
 mod chain;
+#[cfg(feature = "testing")]
 mod diff;
 mod error;
 mod grammar;
@@ -16,6 +17,7 @@ mod transaction;
 mod tests;
 
 pub(crate) use chain::Chain;
+#[cfg(feature = "testing")]
 pub use diff::Comparison;
 pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]

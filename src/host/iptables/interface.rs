@@ -11,7 +11,7 @@ use crate::rules::{Payload, Table};
 /// The rules of one IP family in the kernel, and the counters that they name.
 ///
 /// Commands of one family never overlap: the owner awaits one before it starts the next.
-#[expect(
+#[allow(
     async_fn_in_trait,
     reason = "callers live on one single-threaded runtime, so no future has to be Send"
 )]

@@ -4,6 +4,7 @@
 mod backend;
 mod binaries;
 mod exec;
+#[cfg(feature = "testing")]
 mod fake;
 mod interface;
 mod listing;
@@ -25,6 +26,7 @@ pub(crate) use exec::DryRun;
 pub use exec::{Exec, ExecOptions};
 #[cfg(test)]
 pub(crate) use fake::Poison;
+#[cfg(feature = "testing")]
 pub use fake::{Fake, Fault};
 pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange, Touched};
 pub use interface::{Iptables, ListedChains};
