@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::config_file::{self, ConfigFileContext, LoadConfig};
-use super::servers::{ProcessContext, health_checks, payload_log};
+use super::servers::{ProcessContext, health_checks};
 use super::{families, servers, setup, sources};
 use crate::config::Config;
 use crate::events::Recorder;
@@ -70,7 +70,6 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     let watchdog = servers::watchdog(config);
     let shared = ProcessContext {
         watchdog,
-        payloads: payload_log(config),
         stop: stop.clone(),
     };
     let servers = servers::run(config, &checks, &metrics, log, &shared);

@@ -12,14 +12,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::family_thread;
-use super::servers::ProcessContext;
+use super::servers::{ProcessContext, failed_payloads};
 use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
 use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
-    AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, PayloadLog,
-    RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
+    AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, RunError,
+    Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
 use crate::rules::Backend;
@@ -49,7 +49,6 @@ struct FamilyRunner {
     /// Serializes the searches of both families: the wrapper of the official image creates links
     /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
-    payloads: Option<PayloadLog>,
     stop: CancellationToken,
 }
 
@@ -61,11 +60,7 @@ pub(super) async fn run(
     metrics: &Metrics,
     process: &ProcessContext,
 ) -> anyhow::Result<()> {
-    let ProcessContext {
-        watchdog,
-        payloads,
-        stop,
-    } = process;
+    let ProcessContext { watchdog, stop } = process;
     // Manifests need no Node object for this node.
     let without_node = match config.rules.source {
         Source::Cluster(_) => NodeState::Unknown,
@@ -106,7 +101,6 @@ pub(super) async fn run(
             checks: checks.clone(),
             sweeper: sweeper.clone(),
             search_lock: Arc::clone(&search_lock),
-            payloads: payloads.clone(),
             stop: stop.clone(),
         };
         family_thread::run(family, watchdog, || runner.run())
@@ -146,8 +140,8 @@ impl FamilyRunner {
             let is_needed = render_settings.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
-            if let Some(log) = &self.payloads {
-                exec.log_payloads(log.clone());
+            if let Some(payloads) = failed_payloads(&self.config) {
+                exec.keep_failed_payloads(payloads);
             }
             if let Err(cause) = exec.watch_tables() {
                 let cause = on_one_line(&cause.to_string());

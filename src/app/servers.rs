@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -24,14 +24,12 @@ use tracing::warn;
 use crate::config::{BindFailure, Config, Profiling, Serving, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
-use crate::host::{
-    KeepApplied, PayloadHooks, PayloadLog, counted_packets, max_open_files, raise_open_files,
-};
+use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_files};
 use crate::render::Counter;
 use crate::sync::SyncMode;
 use crate::telemetry::{
-    ConnectionLimit, DebugPages, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages,
-    PageSettings, PayloadPages, Reply, listen, listen_retrying, serve, serve_requests,
+    ConnectionLimit, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings, Reply,
+    listen, listen_retrying, serve, serve_requests,
 };
 
 /// Maximum connections of health check node ports, all Services together: some hundred Services,
@@ -44,8 +42,6 @@ const MIN_STALL: Duration = Duration::from_secs(20);
 /// Parts that the threads of both families and of the servers share.
 pub(super) struct ProcessContext {
     pub(super) watchdog: Watchdog,
-    /// Last payloads; `None`: no setting asks for them, so that none is copied.
-    pub(super) payloads: Option<PayloadLog>,
     pub(super) stop: CancellationToken,
 }
 
@@ -90,33 +86,17 @@ pub(super) fn health_checks(
     (checks, writer)
 }
 
-/// Returns the log of the last payloads, if a page or a file shows them.
-pub(super) fn payload_log(config: &Config) -> Option<PayloadLog> {
-    let keep_applied = match config.serving.profiling {
-        Profiling::On => KeepApplied::Last,
-        Profiling::Off => KeepApplied::No,
-    };
-    if keep_applied == KeepApplied::No && config.state_dir.is_none() {
-        return None;
-    }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the composition root hands out the clock"
-    )]
-    let hooks = PayloadHooks {
-        clock: SystemTime::now,
+/// Returns the writer of failed payloads, if `--state-dir` is set.
+pub(super) fn failed_payloads(config: &Config) -> Option<FailedPayloads> {
+    config.state_dir.clone().map(|folder| FailedPayloads {
+        folder,
         unwritable: |path, cause| {
             warn!(
                 path = %path.display(), %cause,
                 "cannot write the failed payload to --state-dir"
             );
         },
-    };
-    Some(PayloadLog::new(
-        keep_applied,
-        config.state_dir.clone(),
-        hooks,
-    ))
+    })
 }
 
 /// Returns the watchdog of all threads. A thread may send no heartbeat for as long as a change may
@@ -147,11 +127,7 @@ pub(super) async fn run(
     log: LogLevel,
     shared: &ProcessContext,
 ) -> anyhow::Result<()> {
-    let ProcessContext {
-        watchdog,
-        payloads,
-        stop,
-    } = shared;
+    let ProcessContext { watchdog, stop } = shared;
     let health_pages = HealthPages {
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
@@ -164,13 +140,7 @@ pub(super) async fn run(
         configz: config.configuration.to_configz().into(),
         flags: config.flags.clone(),
         debugging: match config.serving.profiling {
-            Profiling::On => Debugging::On(DebugPages {
-                level: log,
-                payloads: payloads
-                    .as_ref()
-                    .map(payload_pages)
-                    .filter(|_| is_loopback(config)),
-            }),
+            Profiling::On => Debugging::On(log),
             Profiling::Off => Debugging::Off,
         },
     };
@@ -209,19 +179,6 @@ fn serving(config: &Config) -> Serving {
         healthz: None,
         ..config.serving
     }
-}
-
-fn payload_pages(log: &PayloadLog) -> PayloadPages {
-    let (applied, failed) = (log.clone(), log.clone());
-    PayloadPages {
-        applied: Arc::new(move || applied.applied()),
-        failed: Arc::new(move || failed.failed()),
-    }
-}
-
-fn is_loopback(config: &Config) -> bool {
-    let address = config.serving.metrics;
-    address.is_some_and(|address| address.ip().is_loopback())
 }
 
 async fn serve_both(

@@ -22,9 +22,9 @@ pub use iptables::{
     Restored, RunError,
 };
 pub(crate) use iptables::{
-    ChangeDetection, ChangeSource, DryRun, Excerpt, ForeignChange, KeepApplied, PayloadHooks,
-    PayloadLog, ProgramExit, Touched, UnsharedLock, all_binaries, excerpt, is_untouched,
-    kubelet_backend, other_backend, other_rules,
+    ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange, ProgramExit,
+    Touched, UnsharedLock, all_binaries, excerpt, is_untouched, kubelet_backend, other_backend,
+    other_rules,
 };
 #[cfg(feature = "testing")]
 pub use iptables::{Fake, Fault};

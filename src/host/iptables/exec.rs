@@ -16,13 +16,13 @@ use super::super::netlink::nfacct;
 use super::super::netlink::nftables::has_nft_chain;
 use super::super::sysctl::Changed;
 use super::binaries::{Binaries, RESTORE_ARGS};
+use super::failed_payload::{CopiedPayload, FailedPayloads};
 use super::interface::{ChangeDetection, ForeignChange, Iptables, ListedChains};
 use super::listing::{has_rule, list_chains, read_table};
 use super::lock::UnsharedLock;
 use super::nft_watch::OwnRestore;
 use super::outcome::{CounterError, RestoreError, Restored, RunError, restore_result};
 use super::payload::{NoteTables, Sections};
-use super::payload_log::{CopiedPayload, PayloadLog};
 use super::process::{Lock, Run};
 use super::table_watch::TableWatch;
 use crate::net::IpFamily;
@@ -58,25 +58,25 @@ pub struct Exec {
     nfacct_match: OnceCell<Result<(), Arc<RestoreError>>>,
     /// Detects changes by other programs; `None`: not watched.
     watch: Option<Rc<TableWatch>>,
-    /// Keeps the last payloads; `None`: not kept.
-    payloads: Option<PayloadLog>,
+    /// Writes payloads of failed restores to files; `None`: they are not kept.
+    failed_payloads: Option<FailedPayloads>,
 }
 
 impl Exec {
-    /// Runs these binaries, without watching tables and logging payloads.
+    /// Runs these binaries, without watching tables and keeping failed payloads.
     pub const fn new(binaries: Binaries, options: ExecOptions) -> Self {
         Self {
             binaries,
             options,
             nfacct_match: OnceCell::new(),
             watch: None,
-            payloads: None,
+            failed_payloads: None,
         }
     }
 
-    /// Keeps the payloads of all later restores in a log.
-    pub fn log_payloads(&mut self, log: PayloadLog) {
-        self.payloads = Some(log);
+    /// Writes the payloads of all later restores that fail to files.
+    pub fn keep_failed_payloads(&mut self, payloads: FailedPayloads) {
+        self.failed_payloads = Some(payloads);
     }
 
     /// Starts to watch for changes of the tables by other programs. Has to be called within a tokio
@@ -225,19 +225,16 @@ impl Iptables for Exec {
         deadline: Duration,
     ) -> Result<Restored, RestoreError> {
         let deadline = deadline.min(self.options.restore_deadline);
-        let Some(log) = &self.payloads else {
+        let Some(payloads) = &self.failed_payloads else {
             return self.restore_tables(payload, deadline).await;
         };
         let started = Instant::now();
         let mut copied = CopiedPayload::new(payload);
         let restored = self.restore_tables(&mut copied, deadline).await;
-        let failure = restored.as_ref().err();
-        log.record(
-            self.binaries.family,
-            &copied.text,
-            started.elapsed(),
-            failure,
-        );
+        if let Err(failure) = &restored {
+            let took = started.elapsed();
+            payloads.write(self.binaries.family, &copied.text, took, failure);
+        }
         restored
     }
 

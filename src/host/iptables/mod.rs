@@ -4,6 +4,7 @@
 mod backend;
 mod binaries;
 mod exec;
+mod failed_payload;
 #[cfg(feature = "testing")]
 mod fake;
 mod interface;
@@ -12,7 +13,6 @@ mod lock;
 mod nft_watch;
 mod outcome;
 mod payload;
-mod payload_log;
 mod process;
 mod table_size;
 mod table_watch;
@@ -24,6 +24,7 @@ pub use binaries::Binaries;
 pub(crate) use binaries::Version;
 pub(crate) use exec::DryRun;
 pub use exec::{Exec, ExecOptions};
+pub(crate) use failed_payload::FailedPayloads;
 #[cfg(test)]
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]
@@ -33,7 +34,6 @@ pub use interface::{Iptables, ListedChains};
 pub(crate) use lock::UnsharedLock;
 pub use outcome::{CounterError, RestoreError, Restored, RunError};
 pub(crate) use payload::{Excerpt, excerpt, is_untouched};
-pub(crate) use payload_log::{KeepApplied, PayloadHooks, PayloadLog};
 pub(crate) use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {

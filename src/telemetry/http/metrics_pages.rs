@@ -12,8 +12,6 @@
 //! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.37)
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -223,37 +221,8 @@ pub(crate) enum Debugging {
     /// All paths below `/debug/` are unknown.
     Off,
     /// The pages are served.
-    On(DebugPages),
+    On(LogLevel),
 }
-
-/// Parts of the process that the pages change and show.
-#[derive(Debug, Clone)]
-pub(crate) struct DebugPages {
-    /// Log level that `/debug/flags/v` sets.
-    pub level: LogLevel,
-    /// Pages below `/debug/payload/`; `None`: not served, because clients on other hosts could
-    /// read them.
-    pub payloads: Option<PayloadPages>,
-}
-
-/// Readers of the last payloads of restores.
-#[derive(Clone)]
-pub(crate) struct PayloadPages {
-    /// Returns the last applied payloads.
-    pub applied: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Returns the last failed payloads.
-    pub failed: Arc<dyn Fn() -> String + Send + Sync>,
-}
-
-impl fmt::Debug for PayloadPages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PayloadPages").finish_non_exhaustive()
-    }
-}
-
-/// Body of the response in place of payloads.
-const NOT_LOOPBACK: &str =
-    "payloads are served on a loopback address only: set --metrics-bind-address=127.0.0.1:10249\n";
 
 /// Body of `/debug/flags` and of all paths below it that are not a flag.
 const FLAGS: &str = "<html>
@@ -297,13 +266,11 @@ process_resident_memory_bytes of /metrics.
 
 /// Returns a page below `/debug/`.
 fn debug_page(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
-    let Debugging::On(pages) = debugging else {
+    let Debugging::On(level) = debugging else {
         return not_found();
     };
     match request.uri().path() {
-        "/debug/flags/v" => set_verbosity(&pages.level, request),
-        "/debug/payload/applied" => payload_page(pages, |payloads| (payloads.applied)()),
-        "/debug/payload/failed" => payload_page(pages, |payloads| (payloads.failed)()),
+        "/debug/flags/v" => set_verbosity(level, request),
         "/debug/pprof/" => reply(StatusCode::OK, TEXT, PROFILES),
         path if path.starts_with("/debug/pprof/") => {
             reply(StatusCode::NOT_IMPLEMENTED, TEXT, PROFILES)
@@ -312,13 +279,6 @@ fn debug_page(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
             reply(StatusCode::OK, "text/html; charset=utf-8", FLAGS)
         }
         _ => not_found(),
-    }
-}
-
-fn payload_page(pages: &DebugPages, text: impl Fn(&PayloadPages) -> String) -> Reply {
-    match &pages.payloads {
-        Some(payloads) => reply(StatusCode::OK, TEXT, text(payloads)),
-        None => reply(StatusCode::FORBIDDEN, TEXT, NOT_LOOPBACK),
     }
 }
 

@@ -21,37 +21,10 @@ async fn request(
     )
 }
 
-fn on(level: LogLevel) -> Debugging {
-    let payloads = Some(PayloadPages {
-        applied: Arc::new(|| "the applied one".to_owned()),
-        failed: Arc::new(|| "the failed one".to_owned()),
-    });
-    Debugging::On(DebugPages { level, payloads })
-}
-
-#[tokio::test]
-async fn payloads_are_served_on_loopback_only() {
-    let (_log, level) = silent();
-    let paths = ["/debug/payload/applied", "/debug/payload/failed"];
-    for (path, shown) in paths.into_iter().zip(["the applied one", "the failed one"]) {
-        let local = on(level.clone());
-        assert_eq!(
-            request(&local, Method::GET, path, "").await,
-            (200, shown.to_owned())
-        );
-        let payloads = None;
-        let remote = Debugging::On(DebugPages {
-            level: level.clone(),
-            payloads,
-        });
-        assert_eq!(request(&remote, Method::GET, path, "").await.0, 403);
-    }
-}
-
 #[tokio::test]
 async fn put_sets_the_log_level() {
     let (_log, level) = silent();
-    let on = on(level);
+    let on = Debugging::On(level);
     let put = async |body| request(&on, Method::PUT, "/debug/flags/v", body).await;
     let done = "successfully set klog.logging.verbosity to 4\n";
     assert_eq!(put("4").await, (200, done.to_owned()));
@@ -67,7 +40,7 @@ async fn put_sets_the_log_level() {
 async fn the_level_of_a_closed_log_cannot_be_set() {
     let (log, level) = silent();
     drop(log);
-    let on = on(level);
+    let on = Debugging::On(level);
     assert_eq!(
         request(&on, Method::PUT, "/debug/flags/v", "4").await.0,
         500
@@ -77,12 +50,11 @@ async fn the_level_of_a_closed_log_cannot_be_set() {
 #[tokio::test]
 async fn other_debug_pages_match_upstream_or_name_perf() {
     let (_log, level) = silent();
-    let on = on(level);
+    let on = Debugging::On(level);
     for (path, status, words) in [
         ("/debug/flags", 200, "<tr>v<br>"),
         ("/debug/flags/", 200, "<tr>v<br>"),
         ("/debug/flags/other", 200, "<tr>v<br>"),
-        ("/debug/payload/", 404, "not found"),
         ("/debug/pprof/", 200, "perf record"),
         ("/debug/pprof/heap", 501, "perf record"),
         ("/debug/pprof/profile?seconds=1", 501, "perf record"),
