@@ -27,8 +27,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measures the time that a program waits for the lock.
 ///
-/// iptables 1.8 does not report its wait, so the kernel is queried for the system call that the
-/// program sleeps in.
+/// iptables 1.8.9 prints nothing while it waits, nor when it gets the lock, so the kernel is asked
+/// for the system call that the program sleeps in.
 pub(super) struct LockWait {
     pid: Option<u32>,
     ticks: u32,
