@@ -19,26 +19,18 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use nix::sys::inotify::{AddWatchFlags, Inotify};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
 use super::sources;
 use crate::config::{Config, ConfigFile, ConfigReload};
-use crate::events::{Event as RecordedEvent, Recorder};
+use crate::events::{Event, Recorder};
 use crate::telemetry::{ConfigFileState, Metrics, on_one_line};
 use crate::watch::bounded;
-
-/// Time without a file event before the file is read. A shorter one reads half-written files and
-/// restarts once too often; a longer one delays the restart.
-const QUIET_PERIOD: Duration = Duration::from_millis(200);
-
-/// Maximum wait for the quiet period, for directories that change all the time.
-const MAX_WAIT: Duration = Duration::from_secs(2);
+use crate::watch::file_events::{FileEvents, POLL_INTERVAL, QuietWait};
 
 /// Failed reads in a row before the failure is logged: a file that is being replaced may be
 /// missing for a moment.
@@ -46,10 +38,6 @@ const FAILURES_UNTIL_LOGGED: u32 = 2;
 
 /// Retry delay of a failed read.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-
-/// Interval of reads without a file event, for file systems that report none, like NFS, and for
-/// links to links.
-const READ_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reason of a shutdown: the file holds another valid configuration than at the start.
 #[derive(Debug, thiserror::Error)]
@@ -75,14 +63,14 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
     let Some(file) = context.file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
     };
-    let changed = Arc::new(Notify::new());
-    let mut watcher = watcher(Arc::clone(&changed)).and_then(|mut watcher| {
-        watch(&mut watcher, &file.path)?;
-        Ok(watcher)
+    let events = FileEvents::new().and_then(|events| {
+        watch(&events.inotify, &file.path)?;
+        Ok(events)
     });
-    if let Err(error) = &watcher {
+    if let Err(error) = &events {
         warn!(%error, "cannot watch the configuration file; reading it every minute instead");
     }
+    let events = events.ok();
     let mut observed = WatchedFile {
         context,
         running: file,
@@ -96,10 +84,10 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         if observed.exit_at.is_some_and(|at| at <= Instant::now()) {
             return ConfigFileChanged(file.path.display().to_string());
         }
-        observed.wait(&changed).await;
-        if let Ok(watcher) = &mut watcher {
+        observed.wait(events.as_ref()).await;
+        if let Some(events) = &events {
             // Without the file this fails, which the reading that follows reports.
-            let _ = watch(watcher, &file.path);
+            let _ = watch(&events.inotify, &file.path);
         }
     }
 }
@@ -170,7 +158,7 @@ impl WatchedFile<'_> {
             );
             warn!(%path, "{note}");
             let recorder = self.context.recorder;
-            recorder.record(RecordedEvent::ConfigurationStale(note));
+            recorder.record(Event::ConfigurationStale(note));
         }
     }
 
@@ -197,7 +185,7 @@ impl WatchedFile<'_> {
     fn record_unusable(&mut self, problems: String) {
         self.set_state(ConfigFileState::Invalid);
         let recorder = self.context.recorder;
-        recorder.record(RecordedEvent::ConfigurationRefused(problems));
+        recorder.record(Event::ConfigurationRefused(problems));
     }
 
     fn read_failed(&mut self, error: &io::Error) {
@@ -221,14 +209,27 @@ impl WatchedFile<'_> {
     }
 
     /// Waits until the file may have changed, or the process ends.
-    async fn wait(&self, changed: &Notify) {
+    async fn wait(&self, events: Option<&FileEvents>) {
         let retries = (1..FAILURES_UNTIL_LOGGED).contains(&self.failed_reads);
-        let interval = if retries { RETRY_DELAY } else { READ_INTERVAL };
+        let interval = if retries { RETRY_DELAY } else { POLL_INTERVAL };
         let exit_in = self.exit_at.map(|at| at - Instant::now());
         let interval = exit_in.map_or(interval, |delay| delay.min(interval));
-        if timeout(interval, changed.notified()).await.is_ok() {
-            let quiet = async { while timeout(QUIET_PERIOD, changed.notified()).await.is_ok() {} };
-            let _ = timeout(MAX_WAIT, quiet).await;
+        let Some(events) = events else {
+            return sleep(interval).await;
+        };
+        let change = async || {
+            events.readable().await;
+            // All events count, and an error may mean that some are lost.
+            let _ = events.read();
+        };
+        if timeout(interval, change()).await.is_err() {
+            return;
+        }
+        let mut quiet = QuietWait::start();
+        while let Some(rest) = quiet.rest()
+            && timeout(rest, change()).await.is_ok()
+        {
+            quiet.changed();
         }
     }
 }
@@ -242,23 +243,20 @@ async fn validate(file: &ConfigFile, context: &ConfigFileContext<'_>) -> Result<
     }
 }
 
-/// Returns a watcher that notifies of changes in directories, none yet.
-fn watcher(changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    notify::recommended_watcher(move |event: notify::Result<Event>| {
-        // An error may mean lost events.
-        if event.map_or(true, |event| !event.kind.is_access()) {
-            changed.notify_one();
-        }
-    })
-}
-
 /// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
 /// directory of the target if the file is a link. It is another one after a swap.
-fn watch(watcher: &mut RecommendedWatcher, path: &Path) -> notify::Result<()> {
+fn watch(inotify: &Inotify, path: &Path) -> io::Result<()> {
+    let flags = AddWatchFlags::IN_MODIFY
+        | AddWatchFlags::IN_ATTRIB
+        | AddWatchFlags::IN_CREATE
+        | AddWatchFlags::IN_DELETE
+        | AddWatchFlags::IN_MOVE
+        | AddWatchFlags::IN_DELETE_SELF
+        | AddWatchFlags::IN_MOVE_SELF;
     let path = std::path::absolute(path)?;
     let target = path.canonicalize()?;
     for directory in [path.parent(), target.parent()].into_iter().flatten() {
-        watcher.watch(directory, RecursiveMode::NonRecursive)?;
+        inotify.add_watch(directory, flags)?;
     }
     Ok(())
 }

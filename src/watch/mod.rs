@@ -9,6 +9,7 @@ pub(crate) mod api;
 pub(crate) mod bounded;
 mod change_channel;
 pub(crate) mod cluster;
+pub(crate) mod file_events;
 mod ingester;
 pub(crate) mod manifests;
 mod mass_deletion;

@@ -6,16 +6,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::mem::replace;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
-use tokio::net::unix::pipe::Receiver;
+use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 use tokio::time::Instant;
 
 use super::files::{ManifestFiles, Siblings};
 use super::writes::{Access, Writes};
+use crate::watch::file_events::FileEvents;
 
 /// Maximum entries that are named. Above it, listing all directories costs no more than to look at
 /// each entry.
@@ -33,10 +31,7 @@ pub(super) enum DirectoryChanges {
 /// Watched directories and their changes.
 #[derive(Debug)]
 pub(super) struct DirectoryWatch {
-    inotify: Inotify,
-    /// Duplicate of the descriptor. Tokio has no type for inotify; this one waits for any
-    /// descriptor without unsafe code.
-    readable: Receiver,
+    events: FileEvents,
     directories: HashMap<WatchDescriptor, PathBuf>,
     /// Directories that could not be watched. Each is reported once.
     failed: BTreeSet<PathBuf>,
@@ -54,11 +49,8 @@ impl DirectoryWatch {
     ///
     /// The user has too many inotify instances.
     pub(super) fn new() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let descriptor = inotify.as_fd().try_clone_to_owned()?;
         Ok(Self {
-            inotify,
-            readable: Receiver::from_owned_fd_unchecked(descriptor)?,
+            events: FileEvents::new()?,
             directories: HashMap::new(),
             failed: BTreeSet::new(),
             is_shared: false,
@@ -88,7 +80,7 @@ impl DirectoryWatch {
         let (mut watched, mut is_new) = (HashMap::new(), false);
         self.is_shared = false;
         for directory in wanted {
-            match self.inotify.add_watch(directory, flags) {
+            match self.events.inotify.add_watch(directory, flags) {
                 Ok(descriptor) => {
                     self.failed.remove(directory);
                     is_new |= !self.directories.contains_key(&descriptor);
@@ -111,7 +103,7 @@ impl DirectoryWatch {
         for (descriptor, _) in replace(&mut self.directories, watched) {
             if !self.directories.contains_key(&descriptor) {
                 // Fails if the directory was deleted, and then there is no watch to remove.
-                let _ = self.inotify.rm_watch(descriptor);
+                let _ = self.events.inotify.rm_watch(descriptor);
             }
         }
         is_new
@@ -129,15 +121,7 @@ impl DirectoryWatch {
 
     /// Waits for events, and reads them. Reports whether they may mean that manifests changed.
     pub(super) async fn next(&mut self) -> bool {
-        if self.readable.readable().await.is_err() {
-            // The runtime is shutting down.
-            std::future::pending::<()>().await;
-        }
-        // All events are read next, so the runtime has to wait for the next one.
-        let blocked = self
-            .readable
-            .try_io(|| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-        drop(blocked);
+        self.events.readable().await;
         self.read_events(Instant::now())
     }
 
@@ -173,22 +157,15 @@ impl DirectoryWatch {
 
     /// Reads all events. Reports whether they may mean that manifests changed.
     fn read_events(&mut self, now: Instant) -> bool {
+        let Ok(events) = self.events.read() else {
+            self.lose_events();
+            return true;
+        };
         let mut is_relevant = false;
-        loop {
-            match self.inotify.read_events() {
-                Ok(events) => {
-                    for event in events {
-                        is_relevant |= self.add_event(event, now);
-                    }
-                }
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return is_relevant,
-                Err(_) => {
-                    self.lose_events();
-                    return true;
-                }
-            }
+        for event in events {
+            is_relevant |= self.add_event(event, now);
         }
+        is_relevant
     }
 
     fn add_event(&mut self, event: InotifyEvent, now: Instant) -> bool {

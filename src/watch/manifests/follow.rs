@@ -6,7 +6,6 @@
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -19,6 +18,7 @@ use super::{ManifestOptions, Manifests, Validation};
 use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
+use crate::watch::file_events::{POLL_INTERVAL, QuietWait};
 use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
@@ -300,8 +300,8 @@ impl WatchedManifests {
         Ok(found)
     }
 
-    /// Waits for a change, and then until none has followed for [`QUIET_TIME`]. Without a change,
-    /// waits for [`POLL_INTERVAL`].
+    /// Waits for a change, and then until none follows. Without a change, waits for
+    /// [`POLL_INTERVAL`].
     async fn wait(&mut self) {
         let poll = self.store.settle_time().unwrap_or(POLL_INTERVAL);
         let Some(watch) = &mut self.watch else {
@@ -318,15 +318,14 @@ impl WatchedManifests {
                 return;
             }
         }
-        let quiet = async {
-            let mut last = Instant::now();
-            while let Ok(is_change) = timeout_at(last + QUIET_TIME, watch.next()).await {
-                if is_change {
-                    last = Instant::now();
-                }
+        let mut quiet = QuietWait::start();
+        while let Some(rest) = quiet.rest()
+            && let Ok(is_change) = timeout(rest, watch.next()).await
+        {
+            if is_change {
+                quiet.changed();
             }
-        };
-        let _ = timeout(MAX_QUIET_WAIT, quiet).await;
+        }
     }
 }
 
@@ -340,14 +339,3 @@ fn is_incomplete(
     let watch = watch.as_mut().zip(found.canonical(file));
     watch.is_some_and(|(watch, file)| watch.is_incomplete(&file, now))
 }
-
-/// Time without a change after which files are read: more than an editor or `cp` takes between two
-/// writes. If it were shorter, incomplete files would be read more often; a longer one would delay
-/// every change.
-const QUIET_TIME: Duration = Duration::from_millis(200);
-
-/// Maximum wait for [`QUIET_TIME`], while changes follow each other.
-const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
-
-/// Interval of polling, for file systems without notifications, like NFS.
-const POLL_INTERVAL: Duration = Duration::from_secs(60);
