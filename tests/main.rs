@@ -100,7 +100,6 @@ mod schemas;
 mod second_tracer;
 mod services;
 mod services_live;
-mod services_watch;
 mod setup;
 mod static_binary;
 mod support_matrix;

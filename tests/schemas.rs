@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -155,22 +154,6 @@ fn services_prints_what_its_schema_describes() {
             &printed(&root(), &["services", "-o", "json", source]),
         );
     }
-    let args = [
-        "services",
-        "--watch",
-        "-o=json",
-        "--manifests=deploy/examples",
-    ];
-    let mut child = command(&root(), &args)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut reader = BufReader::new(child.stdout.take().unwrap());
-    reader.read_line(&mut line).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_valid("services-watch", &line);
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod document;
 mod notes;
 mod rows;
 mod table;
-mod watch;
 
 use super::exit::ErrorReport;
 use super::snapshot::{RuleSnapshot, missing};
@@ -17,9 +16,6 @@ use table::ServiceTable;
 pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let filter = RowFilter::new(args)?;
     terminal::install_quiet_log()?;
-    if args.watch && args.names.only.is_none() {
-        return watch::watch(args, &filter, report);
-    }
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
     if let Some(kind) = args.names.only {
         return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
@@ -46,9 +42,9 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
         ServicesOutput::Table | ServicesOutput::Wide => {
             let is_wide = args.output == ServicesOutput::Wide;
             let columns = table::columns(is_wide, snapshot.type_source());
-            let mut table = ServiceTable::new(&[], columns);
+            let mut table = ServiceTable::new(columns);
             for row in &rows {
-                table.add(&[], row);
+                table.add(row);
             }
             Ok(table.write(out, !args.no_headers)?)
         }

@@ -12,7 +12,7 @@ use crate::inspect::catalog::{
 use crate::net::{IpFamily, PerFamily};
 
 /// Service port that at least one family has rules for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Row {
     pub(super) name: PortName,
     pub(super) views: PerFamily<Option<PortView>>,
@@ -99,11 +99,6 @@ impl Row {
     pub(super) fn lacks_chains(&self) -> bool {
         let mut views = self.views();
         views.any(|(family, _)| self.families_without_nat.contains(&family))
-    }
-
-    /// Returns the rules of a family, if it has the service port.
-    pub(super) fn view(&self, family: IpFamily) -> Option<&PortView> {
-        self.views.get(family).as_ref()
     }
 
     /// Returns the rules of each family that has the service port.

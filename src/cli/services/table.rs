@@ -104,52 +104,46 @@ fn mark(unreachable_from: &BTreeSet<TrafficOrigin>) -> &'static str {
 
 /// Table of rows with aligned columns.
 pub(super) struct ServiceTable {
-    headings: Vec<&'static str>,
     columns: Vec<ServiceColumn>,
     lines: Vec<Vec<String>>,
     widths: Vec<usize>,
 }
 
 impl ServiceTable {
-    /// Creates an empty table; `first` are headings and minimum widths of columns before those of
-    /// the row.
-    pub(super) fn new(first: &[(&'static str, usize)], columns: Vec<ServiceColumn>) -> Self {
-        let own = columns.iter().map(|(heading, _)| (*heading, heading.len()));
-        let (headings, widths) = first.iter().copied().chain(own).unzip();
+    pub(super) fn new(columns: Vec<ServiceColumn>) -> Self {
         Self {
-            widths,
-            headings,
+            widths: columns.iter().map(|(heading, _)| heading.len()).collect(),
             columns,
             lines: Vec::new(),
         }
     }
 
-    pub(super) fn add(&mut self, first: &[&str], row: &Row) {
-        let own = self.columns.iter().map(|(_, render)| render(row));
-        let line: Vec<String> = first.iter().map(ToString::to_string).chain(own).collect();
+    pub(super) fn add(&mut self, row: &Row) {
+        let line: Vec<String> = self.columns.iter().map(|(_, cell)| cell(row)).collect();
         for (width, cell) in self.widths.iter_mut().zip(&line) {
             *width = cell.len().max(*width);
         }
         self.lines.push(line);
     }
 
-    /// Writes and removes the lines that were added; the columns keep their widths.
-    pub(super) fn write(&mut self, out: &mut dyn Write, has_headings: bool) -> io::Result<()> {
+    /// Writes the lines; an empty table has no headings.
+    pub(super) fn write(&self, out: &mut dyn Write, has_headings: bool) -> io::Result<()> {
         if self.lines.is_empty() {
             return Ok(());
         }
         if has_headings {
-            self.write_line(out, &self.headings)?;
+            let headings: Vec<&str> = self.columns.iter().map(|(heading, _)| *heading).collect();
+            self.write_line(out, &headings)?;
         }
-        for line in std::mem::take(&mut self.lines) {
-            self.write_line(out, &line)?;
+        for line in &self.lines {
+            self.write_line(out, line)?;
         }
         Ok(())
     }
 
     fn write_line(&self, out: &mut dyn Write, line: &[impl AsRef<str>]) -> io::Result<()> {
         let mut blanks = 0;
-        for ((cell, width), heading) in line.iter().zip(&self.widths).zip(&self.headings) {
+        for ((cell, width), (heading, _)) in line.iter().zip(&self.widths).zip(&self.columns) {
             let cell = cell.as_ref();
             let style = style(heading, cell);
             write!(out, "{:blanks$}{style}{cell}{style:#}", "")?;

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use super::{ColorArgs, NamesArgs, NamespaceArgs, OriginArgs, SelectionArgs};
-use crate::config::go::GoDuration;
 use crate::config::problems::Unusable;
 use crate::config::settings::{FlagWord, choices};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
@@ -37,12 +36,6 @@ pub struct ServicesArgs {
     /// Omit the header line of the table
     #[arg(long)]
     pub no_headers: bool,
-    /// Print changes until interrupted
-    #[arg(short, long, conflicts_with = "from_save")]
-    pub watch: bool,
-    /// Interval of checks with --watch
-    #[arg(long, value_name = "DURATION", default_value = "2s")]
-    pub interval: GoDuration,
     /// Names only, for completion scripts.
     #[command(flatten)]
     pub names: NamesArgs,

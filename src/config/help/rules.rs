@@ -142,17 +142,15 @@ terminating state of endpoints, nor headless Services. (unreachable) marks a
 frontend without a path from PREROUTING, whose missing jump is on stderr, or
 without a path to an endpoint.
 
-JSON and YAML have one sorted entry for each service port and family. With
---watch, each line or document is one service port and its event; lines of a
-table begin with the time. The fields are described in
-deploy/docs/schema/services.json and services-watch.json. Fields may be added;
-nothing else changes.",
+JSON and YAML have one sorted entry for each service port and family. The fields
+are described in deploy/docs/schema/services.json. Fields may be added; nothing
+else changes.",
     examples: &[
         (
             "On a node, with any proxy",
             "\
 deltaproxy services
-deltaproxy services -n shop --watch
+watch -n2 deltaproxy services -n shop
 deltaproxy services --address 10.96.0.10:53 -o wide",
         ),
         (
@@ -182,8 +180,8 @@ deltaproxy services -o json |
     ],
     files: &[
         (
-            "deploy/docs/schema/services.json, deploy/docs/schema/services-watch.json",
-            "JSON Schemas of --output json and yaml, in the source repository",
+            "deploy/docs/schema/services.json",
+            "JSON Schema of --output json and yaml, in the source repository",
         ),
         XTABLES_LOCK,
     ],
