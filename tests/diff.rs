@@ -16,10 +16,7 @@ const AFTER: &str = include_str!("golden/diff/after.yaml");
 #[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
-    command
-        .args(args)
-        .env("RUST_LOG", "error")
-        .env_remove("KUBECTL_EXTERNAL_DIFF");
+    command.args(args).env("RUST_LOG", "error");
     command
 }
 
@@ -223,23 +220,31 @@ fn what_cannot_be_compared_is_trouble() {
 #[test]
 fn a_unified_diff_makes_one_text_into_the_other() {
     let scene = Scene::new();
-    let program = scene.path("keep");
-    fs::write(
-        &program,
-        format!("#!/bin/sh\ncp -r \"$@\" {}\n", scene.0.path().display()),
-    )
-    .unwrap();
-    let mut keep = scene.command(&[&["diff"], &CHANGE[..]].concat());
-    keep.env("KUBECTL_EXTERNAL_DIFF", format!("sh {}", program.display()));
-    assert_eq!(keep.output().unwrap().status.code(), Some(1));
-    let unified = scene.run(&[&["diff", "--unified"], &CHANGE[..]].concat());
+    let empty = "*mangle\nCOMMIT\n*filter\nCOMMIT\n*nat\nCOMMIT\n";
+    fs::write(scene.path("empty"), empty).unwrap();
+    // The whole text of one side is the difference to no rules.
+    let whole = |manifests| {
+        let from = ["--from-save", "empty", "--manifests", manifests];
+        fs::create_dir_all(scene.path("LIVE")).unwrap();
+        patch(&scene, &from);
+        let text = fs::read_to_string(scene.path("LIVE/IPv4")).unwrap();
+        fs::remove_file(scene.path("LIVE/IPv4")).unwrap();
+        text
+    };
+    let (before, after) = (whole("before.yaml"), whole("after.yaml"));
+    assert_ne!(before, after);
+    fs::write(scene.path("LIVE/IPv4"), before).unwrap();
+    patch(&scene, &CHANGE);
+    assert_eq!(fs::read_to_string(scene.path("LIVE/IPv4")).unwrap(), after);
+}
+
+/// Compares, and has `patch` change the file that the output names.
+fn patch(scene: &Scene, sides: &[&str]) {
+    let unified = scene.run(&[&["diff", "--unified"], sides].concat());
     let unified = text(&unified.stdout);
     fs::write(scene.path("patch"), &unified).unwrap();
     // No offset and no fuzz: `patch` would tell, and not every program takes such hunks.
-    let said = patched(&scene);
-    assert_eq!(said, "patching file LIVE/IPv4\n", "{unified}");
-    let sheet = |side: &str| fs::read_to_string(scene.path(side).join("IPv4")).unwrap();
-    assert_eq!(sheet("LIVE"), sheet("DESIRED"));
+    assert_eq!(patched(scene), "patching file LIVE/IPv4\n", "{unified}");
 }
 
 /// Has `patch` change the file that the patch names, and gives what it says.

@@ -160,8 +160,7 @@ fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Output {
         .args([env!("CARGO_BIN_EXE_deltaproxy"), "diff"])
         .args([kubeconfig.as_str(), &hostname, CLUSTER_CIDR])
         .args(flags)
-        .env("RUST_LOG", "error")
-        .env_remove("KUBECTL_EXTERNAL_DIFF");
+        .env("RUST_LOG", "error");
     command.output().unwrap()
 }
 

@@ -22,8 +22,7 @@ fn command(before: &Path, after: &Path, more: &[&str]) -> Command {
         .arg("--manifests")
         .arg(after)
         .args(more)
-        .env("RUST_LOG", "error")
-        .env_remove("KUBECTL_EXTERNAL_DIFF");
+        .env("RUST_LOG", "error");
     command
 }
 

@@ -461,13 +461,7 @@ fn color_is_chosen_by_a_flag() {
         let colored = |flag: &[&str]| {
             let mut command = Command::new(PROGRAM);
             command.args(args).args(flag).env("NO_COLOR", "1");
-            text(
-                &command
-                    .env_remove("KUBECTL_EXTERNAL_DIFF")
-                    .output()
-                    .unwrap()
-                    .stdout,
-            )
+            text(&command.output().unwrap().stdout)
         };
         let always = colored(&["--color=always"]);
         for part in expected {

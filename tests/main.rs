@@ -47,7 +47,6 @@ mod damage;
 mod dependencies;
 mod diff;
 mod diff_dumps;
-mod diff_external;
 mod diff_incomplete;
 mod diff_live;
 mod diff_manifests;

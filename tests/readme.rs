@@ -55,7 +55,6 @@ fn printed(args: &[&str]) -> String {
         .args(args)
         .current_dir(ROOT)
         .env_remove("RUST_LOG")
-        .env_remove("KUBECTL_EXTERNAL_DIFF")
         .output()
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");

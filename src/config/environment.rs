@@ -50,11 +50,6 @@ pub(crate) fn log_filter() -> Option<String> {
     variable("RUST_LOG")
 }
 
-/// Returns the program that shows differences, with its parameters: `KUBECTL_EXTERNAL_DIFF`.
-pub(crate) fn external_diff() -> Option<String> {
-    variable("KUBECTL_EXTERNAL_DIFF")
-}
-
 /// Returns the proxies of the environment. A name in upper case takes precedence, as in Go.
 pub(crate) fn proxies() -> ProxyEnvironment {
     let either = |upper, lower| variable(upper).or_else(|| variable(lower));

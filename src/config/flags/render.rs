@@ -131,17 +131,16 @@ pub struct DiffArgs {
     )]
     pub from_manifests: Vec<PathBuf>,
     /// Output format
-    ///
-    /// The default is text, or unified if KUBECTL_EXTERNAL_DIFF is set.
     #[arg(
         short,
         long,
         value_name = "FORMAT",
         value_enum,
+        default_value = "text",
         ignore_case = true,
         help_heading = "Output"
     )]
-    pub output: Option<DiffFormat>,
+    pub output: DiffFormat,
     /// Short for --output unified
     #[arg(long, conflicts_with = "output", help_heading = "Output")]
     pub unified: bool,
@@ -170,7 +169,7 @@ pub struct DiffArgs {
 pub enum DiffFormat {
     /// Effects on traffic, by service port
     Text,
-    /// Rules as in diff -u, or shown by the program in KUBECTL_EXTERNAL_DIFF
+    /// Rules as in diff -u
     Unified,
     /// Machine-readable
     Json,

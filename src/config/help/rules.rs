@@ -117,17 +117,7 @@ deltaproxy diff --output json | jq -r '.servicePorts[] |
         XTABLES_LOCK,
         SERVICE_ACCOUNT,
     ],
-    environment: &[
-        (
-            "KUBECTL_EXTERNAL_DIFF",
-            "program with flags that shows the difference of two folders, as for kubectl\n\
-             diff, unless --output is set",
-        ),
-        API_SERVER,
-        NO_COLOR,
-        PATH,
-        RUST_LOG,
-    ],
+    environment: &[API_SERVER, NO_COLOR, PATH, RUST_LOG],
     see_also: &["iptables-save(8)", "kubectl-diff(1)"],
 };
 
