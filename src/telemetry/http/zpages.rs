@@ -9,12 +9,13 @@
 //! `staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` (v1.37)
 //!
 //! Differs from upstream: the separator between names and values is fixed, which upstream picks at
-//! random; there is no Go version; and the first acceptable type wins, as `q` is ignored.
+//! random; there is no Go version; the deprecated version `v1alpha1` of the objects is not served;
+//! and the first acceptable type wins, as `q` is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -24,8 +25,8 @@ use crate::telemetry::metrics::{KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION};
 /// Component that this program stands in for.
 const COMPONENT: &str = "kube-proxy";
 
-/// API group of the objects.
-const GROUP: &str = "config.k8s.io";
+/// API group and version of the objects.
+const API_VERSION: &str = "config.k8s.io/v1beta1";
 
 const JSON: &str = "application/json";
 
@@ -41,7 +42,7 @@ const PATHS: [&str; 5] = ["/configz", "/flagz", "/healthz", "/metrics", "/proxyM
 #[serde(rename_all = "camelCase")]
 struct ApiObject<T> {
     kind: &'static str,
-    api_version: String,
+    api_version: &'static str,
     metadata: PageMetadata,
     #[serde(flatten)]
     fields: T,
@@ -116,37 +117,27 @@ fn page(
     text: impl FnOnce() -> String,
     fields: &impl Serialize,
 ) -> Reply {
-    let (syntax, version) = match accepted_format(headers, kind) {
-        Some(PageFormat::Text) => return reply(StatusCode::OK, TEXT, text()),
-        Some(PageFormat::Object(syntax, version)) => (syntax, version),
-        None => return not_acceptable(),
+    let Some(format) = accepted_format(headers, kind) else {
+        return not_acceptable();
     };
     let object = ApiObject {
         kind,
-        api_version: format!("{GROUP}/{}", version.name()),
+        api_version: API_VERSION,
         metadata: PageMetadata { name: COMPONENT },
         fields,
     };
     // Strings and numbers can always be serialized.
-    let mut reply = match syntax {
-        ObjectSyntax::Json => {
+    match format {
+        PageFormat::Text => reply(StatusCode::OK, TEXT, text()),
+        PageFormat::Json => {
             let text = serde_json::to_string(&object).unwrap_or_default() + "\n";
             reply(StatusCode::OK, JSON, text)
         }
-        ObjectSyntax::Yaml => {
+        PageFormat::Yaml => {
             let text = serde_saphyr::to_string(&object).unwrap_or_default();
             reply(StatusCode::OK, "application/yaml", text)
         }
-    };
-    if version == ApiVersion::V1Alpha1 {
-        let warning = match kind {
-            "Flagz" => r#"299 - "config.k8s.io/v1alpha1 Flagz is deprecated; use v1beta1""#,
-            _ => r#"299 - "config.k8s.io/v1alpha1 Statusz is deprecated; use v1beta1""#,
-        };
-        let warning = HeaderValue::from_static(warning);
-        reply.headers_mut().insert(header::WARNING, warning);
     }
-    reply
 }
 
 /// Returns the `Status` object that the API server sends in this case.
@@ -161,36 +152,12 @@ fn not_acceptable() -> Reply {
     reply(StatusCode::NOT_ACCEPTABLE, JSON, status)
 }
 
-/// Format of a page.
+/// Format of a page: text for people, or an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageFormat {
-    /// Human-readable text.
     Text,
-    /// API object in a syntax and version.
-    Object(ObjectSyntax, ApiVersion),
-}
-
-/// Syntax of an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ObjectSyntax {
     Json,
     Yaml,
-}
-
-/// Version of an object; all versions have the same fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ApiVersion {
-    V1Alpha1,
-    V1Beta1,
-}
-
-impl ApiVersion {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::V1Alpha1 => "v1alpha1",
-            Self::V1Beta1 => "v1beta1",
-        }
-    }
 }
 
 /// Returns the first format of this kind of object that the client accepts.
@@ -206,27 +173,16 @@ fn accepted_format(headers: &HeaderMap, kind: &str) -> Option<PageFormat> {
 
 fn range_format(range: &str, kind: &str) -> Option<PageFormat> {
     let mut parts = range.split(';').map(str::trim);
-    let syntax = match parts.next()? {
+    let format = match parts.next()? {
         "*/*" | "text/*" | "text/plain" => return Some(PageFormat::Text),
-        "application/json" => ObjectSyntax::Json,
-        "application/yaml" => ObjectSyntax::Yaml,
+        "application/json" => PageFormat::Json,
+        "application/yaml" => PageFormat::Yaml,
         _ => return None,
     };
-    let (mut group, mut version, mut requested_kind) = ("", "", "");
-    for (key, value) in parts.filter_map(|part| part.split_once('=')) {
-        match key {
-            "g" => group = value,
-            "v" => version = value,
-            "as" => requested_kind = value,
-            _ => {}
-        }
-    }
-    let version = match version {
-        "v1alpha1" => ApiVersion::V1Alpha1,
-        "v1beta1" => ApiVersion::V1Beta1,
-        _ => return None,
-    };
-    (group == GROUP && requested_kind == kind).then_some(PageFormat::Object(syntax, version))
+    let parameters: BTreeMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
+    let parameter = |key| parameters.get(key).copied().unwrap_or_default();
+    let api_version = format!("{}/{}", parameter("g"), parameter("v"));
+    (api_version == API_VERSION && parameter("as") == kind).then_some(format)
 }
 
 #[cfg(test)]
