@@ -16,6 +16,7 @@ mod object;
 mod service;
 #[cfg(test)]
 mod tests;
+pub(crate) mod yaml;
 
 pub(crate) use diagnostic::Diagnostic;
 #[cfg(test)]

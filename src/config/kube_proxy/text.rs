@@ -8,14 +8,16 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.37)
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_saphyr::DuplicateKeyPolicy;
 
 use super::KubeProxyConfiguration;
 use super::fields::{mistyped, tree, unknown};
+use crate::ingest::yaml::DocumentText;
 
 /// API version of the file, of kube-proxy and of this program.
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -59,12 +61,7 @@ pub(in crate::config) struct IgnoredFields {
 pub(in crate::config) fn read(
     text: &str,
 ) -> Result<(KubeProxyConfiguration, IgnoredFields), Unreadable> {
-    let syntax = if text.trim_start().starts_with('{') {
-        Syntax::Json
-    } else {
-        Syntax::Yaml
-    };
-    let tree = syntax.tree(text)?;
+    let tree: Value = decode(text)?;
     check_header(&tree)?;
     let mistyped = mistyped(&tree);
     if !mistyped.is_empty() {
@@ -72,24 +69,34 @@ pub(in crate::config) fn read(
     }
     let ignored = IgnoredFields {
         unknown: unknown(&tree),
-        repeated: repeated(syntax, text),
+        repeated: repeated(text),
     };
     // Each field was decoded alone above, so this fails for none.
-    let configuration = serde_json::from_value(tree).map_err(|error| Unreadable::json(&error))?;
+    let configuration = serde_json::from_value(tree).map_err(|error| json_error(&error))?;
     Ok((configuration, ignored))
 }
 
-fn repeated(syntax: Syntax, text: &str) -> Option<String> {
-    match syntax.reject_duplicates(text) {
-        Err(Unreadable::Text { line, reason }) => {
-            let line = line.map(|line| format!("line {line}: "));
-            Some(format!(
-                "{}{reason}, last value used",
-                line.unwrap_or_default()
-            ))
-        }
-        _ => None,
+/// Decodes the first document of a text, as kube-proxy does. `T` gets all fields of one name.
+fn decode<T: DeserializeOwned + Default>(text: &str) -> Result<T, Unreadable> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| json_error(&error));
     }
+    let read = DocumentText::whole(text).read(|_| PhantomData::<T>);
+    read.map(Option::unwrap_or_default)
+        .map_err(|error| Unreadable::Text {
+            line: error.line,
+            reason: error.reason,
+        })
+}
+
+/// Returns line and name of the first repeated field: it is an error of the configuration's type,
+/// but not of a tree.
+fn repeated(text: &str) -> Option<String> {
+    let Err(Unreadable::Text { line, reason }) = decode::<KubeProxyConfiguration>(text) else {
+        return None;
+    };
+    let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+    Some(format!("{line}{reason}, last value used"))
 }
 
 fn check_header(tree: &Value) -> Result<(), Unreadable> {
@@ -106,87 +113,15 @@ fn check_header(tree: &Value) -> Result<(), Unreadable> {
     Ok(())
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Syntax {
-    Json,
-    Yaml,
-}
-
-impl Syntax {
-    /// Parses a text; the last of several fields of one name wins.
-    fn tree(self, text: &str) -> Result<Value, Unreadable> {
-        match self {
-            Self::Json => serde_json::from_str(text).map_err(|error| Unreadable::json(&error)),
-            Self::Yaml => yaml(text, DuplicateKeyPolicy::LastWins),
-        }
-    }
-
-    /// Returns an error if a name occurs twice. In JSON only names of fields are checked.
-    fn reject_duplicates(self, text: &str) -> Result<(), Unreadable> {
-        match self {
-            Self::Json => serde_json::from_str::<KubeProxyConfiguration>(text)
-                .map(drop)
-                .map_err(|error| Unreadable::json(&error)),
-            Self::Yaml => yaml(text, DuplicateKeyPolicy::Error).map(drop),
-        }
-    }
-}
-
-/// Parses the first document. As in kube-proxy, further documents are ignored.
-fn yaml(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, Unreadable> {
-    let options = serde_saphyr::options! {
-        duplicate_keys: duplicate_keys,
-        // As in Go's YAML parser, `010` is 8.
-        legacy_octal_numbers: true,
-    };
-    let mut reader = text.as_bytes();
-    let first = serde_saphyr::read_with_options(&mut reader, options).next();
-    let first = first.transpose().map_err(|error| Unreadable::yaml(&error));
-    first.map(|tree| tree.map(with_whole_numbers).unwrap_or_default())
-}
-
-/// Turns whole floats into integers, because YAML accepts `5.0` for an integer.
-fn with_whole_numbers(tree: Value) -> Value {
-    match tree {
-        Value::Number(number) => match number.as_f64().map(|float| float.to_string().parse()) {
-            Some(Ok(whole)) if number.is_f64() => Value::Number(i64::into(whole)),
-            _ => Value::Number(number),
-        },
-        Value::Array(items) => items.into_iter().map(with_whole_numbers).collect(),
-        Value::Object(fields) => {
-            let fields = fields.into_iter();
-            fields
-                .map(|(name, value)| (name, with_whole_numbers(value)))
-                .collect()
-        }
-        other => other,
-    }
-}
-
-impl Unreadable {
-    fn json(error: &serde_json::Error) -> Self {
-        let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
-        Self::text(line, &error.to_string())
-    }
-
-    fn yaml(error: &serde_saphyr::Error) -> Self {
-        let line = error.location().map(|location| location.line());
-        Self::text(line, &error.without_snippet().to_string())
-    }
-
-    /// Keeps the first line of a message without its position, which is a field of its own.
-    fn text(line: Option<u64>, message: &str) -> Self {
-        let first = message.lines().next().unwrap_or_default();
-        let reason = first
-            .rsplit_once(" at line ")
-            .map_or(first, |(reason, _)| reason);
-        // The library's advice is for callers of its API, not for authors of files.
-        let reason = reason
-            .split_once(", set DuplicateKeyPolicy")
-            .map_or(reason, |(what, _)| what);
-        let reason = reason.trim_end_matches(':').to_owned();
-        Self::Text { line, reason }
-    }
+/// Returns the error of JSON without its position, which is a field of its own.
+fn json_error(error: &serde_json::Error) -> Unreadable {
+    let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
+    let reason = error.to_string();
+    let reason = reason
+        .rsplit_once(" at line ")
+        .map_or(&*reason, |(reason, _)| reason)
+        .to_owned();
+    Unreadable::Text { line, reason }
 }
 
 /// Content of `/configz`: a configuration by its API group, with fields in the order of upstream's

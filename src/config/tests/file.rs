@@ -288,6 +288,10 @@ fn unknown_and_repeated_fields_are_ignored_and_noted() {
         note.contains("oomScoreAdj") && note.ends_with(", last value used"),
         "{note}"
     );
+    let config = loaded("conntrack:\n  min: 1\n  min: 2\n");
+    assert_eq!(config.node.conntrack.min, 2);
+    let expected = "line 5: duplicate field `min`, last value used";
+    assert!(noted(&config)[0].ends_with(expected), "{config:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::files::ManifestError;
 use super::parse::{FileContent, TextFormat, documents};
-use super::text;
+use crate::ingest::yaml;
 
 /// Returns a note about each kustomization: it is not rendered, so its changes have no effect.
 pub(super) fn unrendered<'a>(
@@ -76,7 +76,7 @@ pub(super) fn patches(path: &Path, text: &[u8], content: &FileContent) -> Vec<Pa
     if !is_kustomization(path, content) {
         return Vec::new();
     }
-    let text = text::decode(text).unwrap_or_default();
+    let text = yaml::decode(text).unwrap_or_default();
     patches_in(path, &text, content.format)
 }
 

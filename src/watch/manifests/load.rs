@@ -17,7 +17,8 @@ use super::merge::{Manifests, merge};
 use super::parse::{FileContent, Place, may_be_manifest, parse};
 use super::validation::{FieldPath, FieldProblem};
 use super::written::{WrittenObjects, add_written};
-use super::{ManifestOptions, Validation, notes, text};
+use super::{ManifestOptions, Validation, notes};
+use crate::ingest::yaml;
 use crate::model::Kind;
 use crate::watch::bounded;
 
@@ -88,7 +89,7 @@ pub(crate) fn load_compared(
     let loaded = read_complete(path, validation)?;
     let mut written = WrittenObjects::new();
     for file in &loaded.files {
-        let text = text::decode(&file.text).unwrap_or_default();
+        let text = yaml::decode(&file.text).unwrap_or_default();
         add_written(&text, file.content.format, &mut written);
     }
     let mut manifests = merge(loaded.contents(), options);
@@ -212,7 +213,7 @@ impl LoadedManifests {
     /// Adds an error for each problem of each invalid object.
     fn report_invalid(&mut self) {
         for file in &self.files {
-            let text = text::decode(&file.text).unwrap_or_default();
+            let text = yaml::decode(&file.text).unwrap_or_default();
             let mut locator = Locator::new(&text, file.content.format);
             for (place, object) in &file.content.invalid {
                 let name = &object.name;
@@ -279,7 +280,7 @@ impl LoadedManifests {
         let (mut replaced, mut errors) = (Vec::new(), Vec::new());
         let mut last: HashMap<(String, String), (ObjectIndex, &Path)> = HashMap::new();
         for (number, file) in self.files.iter().enumerate() {
-            let text = text::decode(&file.text).unwrap_or_default();
+            let text = yaml::decode(&file.text).unwrap_or_default();
             let mut locator = Locator::new(&text, file.content.format);
             for (index, (name, place)) in file.objects(kind).into_iter().enumerate() {
                 let this = ((number, index), file.path.as_path());

@@ -10,8 +10,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 
 use super::document_kind::DocumentKind;
 use super::parse::{Place, TextFormat, documents};
-use super::text::{CurrentLine, DocumentText};
+
 use super::validation::{FieldPath, FieldSegment};
+use crate::ingest::yaml::{CurrentLine, DocumentText};
 
 /// Lines of the fields in one file, read on demand.
 pub(super) struct Locator<'t> {

@@ -49,7 +49,6 @@ mod options;
 mod parse;
 mod pools;
 mod store;
-mod text;
 mod validation;
 mod writes;
 mod written;

@@ -9,8 +9,8 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 
 use super::document::{DocumentSeed, ManifestDocument, ObjectProblems, UndecodableObject};
 use super::helm::{RENDER_FIRST, is_helm_template};
-use super::text::{self, DocumentText, YamlError};
 use super::validation::Validation;
+use crate::ingest::yaml::{self, DocumentText, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 
 /// Objects of one file, in its order.
@@ -79,7 +79,7 @@ pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
 /// Parses all documents of `text`. The first syntax error, or `apiVersion`, `kind` or `items` of a
 /// wrong type, makes the whole file unusable.
 pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
-    let Some(text) = text::decode(text) else {
+    let Some(text) = yaml::decode(text) else {
         return Err(SyntaxError::new(
             "is not valid UTF-8, or UTF-16 with a byte order mark",
         ));
@@ -114,7 +114,7 @@ fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxE
 
 fn parse_yaml(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Yaml);
-    for (number, mut document) in text::divide(text).enumerate() {
+    for (number, mut document) in yaml::divide(text).enumerate() {
         let read = document.read(|_| DocumentSeed::new(validation));
         let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
         if let Some(document) = read {
@@ -130,7 +130,7 @@ pub(super) fn documents(
     format: TextFormat,
 ) -> Box<dyn Iterator<Item = DocumentText<'_>> + '_> {
     match format {
-        TextFormat::Yaml => Box::new(text::divide(text)),
+        TextFormat::Yaml => Box::new(yaml::divide(text)),
         TextFormat::Json => Box::new(json_documents(text)),
     }
 }

@@ -1,8 +1,5 @@
 //! Reads YAML as kubectl does, as a serde data format.
 //!
-//! The YAML library for the configuration is not used, because it reads YAML 1.2. kubectl reads
-//! YAML 1.1, takes the last one of equal keys, and accepts quoted text with any indentation.
-//!
 //! # Invariants
 //!
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
@@ -29,7 +26,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Value;
 
-use super::repetition::{CopiedNodes, depth, ensure_depth};
+use super::limits::{CopiedNodes, depth, ensure_depth};
 use super::scalar::Scalar;
 
 const INVALID_KEY: &str = "a key must be a scalar";
@@ -223,6 +220,22 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, YamlError> {
+        let event = self.0.next()?;
+        let is_null = match &event {
+            Event::Scalar(text, style, 0, tag) => {
+                Some(scalar(tag.as_deref(), text.clone(), *style) == Scalar::Null)
+            }
+            Event::SequenceStart(_, 0, _) | Event::MappingStart(_, 0, _) => Some(false),
+            // An alias or an anchor, whose value is stored as well.
+            _ => None,
+        };
+        if is_null == Some(true) {
+            return visitor.visit_none();
+        }
+        self.0.peeked = Some(event);
+        if is_null == Some(false) {
+            return visitor.visit_some(self);
+        }
         let value = Value::deserialize(self)?;
         value.deserialize_option(visitor).map_err(YamlError::custom)
     }
@@ -398,7 +411,7 @@ impl std::error::Error for YamlError {}
 mod tests {
     use std::marker::PhantomData;
 
-    use super::super::repetition::{MAX_COPIED_NODES, nodes};
+    use super::super::limits::{MAX_COPIED_NODES, nodes};
     use super::*;
 
     /// Anchors in anchors: each keeps a copy of what is in it.

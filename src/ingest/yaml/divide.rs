@@ -1,4 +1,4 @@
-//! Divides the text of a manifest into documents, as kubectl does, and reads each of them.
+//! Divides a text into YAML documents, as kubectl does, and reads each of them.
 //!
 //! kubectl accepts quoted text whose continuation lines are not indented, but the YAML parser used
 //! here does not; nor does it accept tabs in `[]` and `{}` without spaces before them. On such an
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use serde::de::DeserializeSeed;
 
-use super::yaml::{CurrentLine, YamlError, YamlReader};
+use super::reader::{CurrentLine, YamlError, YamlReader};
 
 /// Maximum bytes that are read to repair one document: for each line that is indented, the whole
 /// document, which grows, is read again. Enough for about 500 lines in a file of 20 kB; to read it
@@ -92,7 +92,15 @@ fn is_separator(line: &str) -> bool {
     })
 }
 
-impl DocumentText<'_> {
+impl<'t> DocumentText<'t> {
+    /// Returns a text that is not divided: only its first document is read.
+    pub(crate) fn whole(text: &'t str) -> Self {
+        Self {
+            first_line: 1,
+            text: Cow::Borrowed(text),
+        }
+    }
+
     /// Reads the document; `None` if it is empty. `seed` returns a decoder, which may ask for
     /// the number of the current line. It is called again after a line was indented.
     ///
