@@ -102,7 +102,7 @@ async fn list_with<K: Resource>(
                 Err(problem) => list.undecodable.push(problem),
             }
         }
-        if pages.advance(&page, metadata)?.is_some() {
+        if pages.advance(metadata)?.is_some() {
             return Ok(list);
         }
     }
@@ -115,28 +115,16 @@ pub(super) async fn current_version<K: Resource>(
     selector: &Selector<K>,
 ) -> Result<String, ApiError> {
     let mut pages = Pages::new(server, selector, Paging::Paged);
-    pages.page_size = 1;
+    pages.page_objects = Some(1);
     let page = pages.next().await?;
     let PageContents { metadata, .. } = pages.split(&page)?;
     Ok(metadata.resource_version.unwrap_or_default())
 }
 
-/// Objects of the first page, and minimum of later ones. A page is in memory as received: at 2 KiB
-/// per object, half a megabyte. Larger pages take more memory; smaller ones take more requests,
-/// which all nodes may send at once.
-const MIN_PAGE_OBJECTS: u32 = 250;
-
-/// Maximum objects of a page. Pages grow while they are small, because the rate of requests is
-/// limited: 10,000 Services of 2 KiB take 12 pages, and of less than 1 KiB take 8; pages of the
-/// minimum would be 40.
-const MAX_PAGE_OBJECTS: u32 = 2000;
-
-/// If a page has fewer bytes, the next request is for twice as many objects: about 2 MiB at most,
-/// if all objects have the same size.
-const SMALL_PAGE_BYTES: usize = 1024 * 1024;
-
-/// If a page has this many bytes or more, the next request is for half as many objects.
-const LARGE_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Objects of a page. A page is in memory as received: at 2 KiB per object, 2 MiB. Larger pages
+/// take more memory; smaller ones take more requests, whose rate is limited, and which all nodes
+/// may send at once.
+const PAGE_OBJECTS: u32 = 1000;
 
 /// Maximum time of a page. Servers end such requests themselves, by default after 60 s.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -159,8 +147,8 @@ pub(super) enum Paging {
 pub(super) struct Pages<'a, K> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
-    paging: Paging,
-    page_size: u32,
+    /// Maximum objects of a page; `None` if unpaged.
+    page_objects: Option<u32>,
     limit: ListLimit,
     /// Number of finished pages.
     finished: u32,
@@ -172,8 +160,10 @@ impl<'a, K: Resource> Pages<'a, K> {
         Self {
             server,
             selector,
-            paging,
-            page_size: MIN_PAGE_OBJECTS,
+            page_objects: match paging {
+                Paging::Paged => Some(PAGE_OBJECTS),
+                Paging::Unpaged => None,
+            },
             limit: ListLimit::new(LIST_TIMEOUT),
             finished: 0,
             continue_token: None,
@@ -187,11 +177,8 @@ impl<'a, K: Resource> Pages<'a, K> {
 
     /// Fetches the next page.
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
-        let page_limit = match self.paging {
-            Paging::Paged => Some(self.page_size),
-            Paging::Unpaged => None,
-        };
-        let uri = list_uri(self.selector, page_limit, self.continue_token.as_deref());
+        let token = self.continue_token.as_deref();
+        let uri = list_uri(self.selector, self.page_objects, token);
         let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
         let mut body = Vec::new();
         let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
@@ -216,11 +203,7 @@ impl<'a, K: Resource> Pages<'a, K> {
     /// # Errors
     ///
     /// The server repeats a continue token, so that the list would never end.
-    pub(super) fn advance(
-        &mut self,
-        page: &Page,
-        metadata: ListMetadata,
-    ) -> Result<Option<String>, ApiError> {
+    pub(super) fn advance(&mut self, metadata: ListMetadata) -> Result<Option<String>, ApiError> {
         self.finished += 1;
         let Some(token) = metadata.continue_token.filter(|token| !token.is_empty()) else {
             return Ok(Some(metadata.resource_version.unwrap_or_default()));
@@ -231,11 +214,6 @@ impl<'a, K: Resource> Pages<'a, K> {
             ));
         }
         self.continue_token = Some(token);
-        match page.len() {
-            ..SMALL_PAGE_BYTES => self.page_size = (self.page_size * 2).min(MAX_PAGE_OBJECTS),
-            LARGE_PAGE_BYTES.. => self.page_size = (self.page_size / 2).max(MIN_PAGE_OBJECTS),
-            _ => {}
-        }
         Ok(None)
     }
 }

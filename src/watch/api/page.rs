@@ -38,14 +38,6 @@ impl Page {
         }
     }
 
-    /// Returns the size of the page in bytes.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Json(text) => text.len(),
-            Self::Protobuf(bytes) => bytes.len(),
-        }
-    }
-
     /// Splits the page into its objects.
     ///
     /// # Errors

@@ -162,7 +162,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 self.set(ReceivedObject::decode(object)).await;
             }
             objects += contents.objects.len();
-            if let Some(resource_version) = pages.advance(&page, contents.metadata)? {
+            if let Some(resource_version) = pages.advance(contents.metadata)? {
                 return Ok(CompletedList {
                     resource_version,
                     objects,

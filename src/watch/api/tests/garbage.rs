@@ -165,9 +165,9 @@ fn is_not_a_list(reply: Reply) {
         vec![status(400, "Invalid"), reply],
         &[
             "? watch",
-            "? list limit=250",
+            "? list limit=1000",
             "failed protocol error",
-            "? list limit=250",
+            "? list limit=1000",
         ],
     );
 }
@@ -217,7 +217,7 @@ fn other_compressions_and_media_types_are_errors() {
             vec![status(400, "Invalid"), reply(headers), open(&[])],
             &[
                 "? watch",
-                "? list limit=250",
+                "? list limit=1000",
                 "listing",
                 "listed",
                 "? watch after=7",
@@ -259,9 +259,9 @@ fn a_slow_body_times_out() {
         vec![status(400, "Invalid"), Reply::Answer(200, drip(" ", 100))],
         &[
             "? watch",
-            "? list limit=250",
+            "? list limit=1000",
             "failed protocol error",
-            "? list limit=250",
+            "? list limit=1000",
         ],
     );
     check(

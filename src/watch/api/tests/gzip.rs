@@ -180,7 +180,7 @@ fn pages_and_errors_may_be_compressed() {
         ],
         &[
             "? watch",
-            "? list limit=250",
+            "? list limit=1000",
             "listing",
             "listed",
             "? watch after=7",
@@ -223,9 +223,9 @@ fn limits_hold_for_what_a_body_inflates_to() {
         &[
             "? watch",
             "listing",
-            "? list limit=250",
+            "? list limit=1000",
             "failed 500",
-            "? list limit=250",
+            "? list limit=1000",
         ],
     );
 }

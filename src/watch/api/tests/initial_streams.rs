@@ -16,7 +16,7 @@ fn leads_to_pages(stream: Reply, time: Duration) {
         &[
             "? watch",
             "listing",
-            "? list limit=250",
+            "? list limit=1000",
             "listing",
             "set a",
             "listed",
@@ -80,11 +80,11 @@ fn pages_that_fail_lead_back_to_a_stream() {
         &[
             "? watch",
             "listing",
-            "? list limit=250",
+            "? list limit=1000",
             "failed 500",
-            "? list limit=250",
+            "? list limit=1000",
             "failed 403",
-            "? list limit=250",
+            "? list limit=1000",
             "failed protocol error",
             "? watch",
             "listing",
@@ -100,7 +100,7 @@ fn requests(time: Duration, script: Vec<Reply>) -> Vec<String> {
     transcript.into_iter().filter(is_step).collect()
 }
 
-const PAGES: [&str; 4] = ["? watch", "? list limit=250", "listed", "? watch after=7"];
+const PAGES: [&str; 4] = ["? watch", "? list limit=1000", "listed", "? watch after=7"];
 
 #[test]
 fn a_stream_that_adds_objects_for_ever_leads_to_pages() {

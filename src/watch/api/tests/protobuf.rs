@@ -48,11 +48,11 @@ fn pages_of_an_api_server_are_decoded() {
         ],
         &[
             "? watch",
-            "? list limit=250",
+            "? list limit=1000",
             "listing",
             "set cart",
             "set bare",
-            "? list limit=500 continue=next",
+            "? list limit=1000 continue=next",
             "set a",
             "listed",
             "? watch after=9",
@@ -149,7 +149,7 @@ fn breaks_with(pieces: Vec<Piece>) {
         &[
             "? watch",
             "listing",
-            "? list limit=250",
+            "? list limit=1000",
             "listing",
             "listed",
             "? watch after=4",
@@ -196,16 +196,16 @@ fn an_invalid_list_is_an_error_and_is_retried_after_a_delay() {
                 // An empty message is an empty list, as it is for Go, but of no version.
                 b"k8s\0" => &[
                     "? watch",
-                    "? list limit=250",
+                    "? list limit=1000",
                     "listing",
                     "failed protocol error",
-                    "? list limit=250",
+                    "? list limit=1000",
                 ],
                 _ => &[
                     "? watch",
-                    "? list limit=250",
+                    "? list limit=1000",
                     "failed protocol error",
-                    "? list limit=250",
+                    "? list limit=1000",
                 ],
             },
         );
@@ -259,10 +259,10 @@ fn a_server_that_rejects_both_encodings_gets_requests_at_growing_delays() {
         &[
             "? watch",
             "? watch as json",
-            "? list limit=250",
-            "? list limit=250 as json",
+            "? list limit=1000",
+            "? list limit=1000 as json",
             "failed protocol error",
-            "? list limit=250",
+            "? list limit=1000",
         ],
     );
 }

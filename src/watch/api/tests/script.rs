@@ -114,7 +114,7 @@ pub(super) fn server_with(
     (server, transcript)
 }
 
-/// `watch`, `watch after=5`, `list limit=250 continue=x`; `as json` if protobuf is not accepted.
+/// `watch`, `watch after=5`, `list limit=1000 continue=x`; `as json` if protobuf is not accepted.
 fn summary(asked: &Asked) -> String {
     let verb = if asked.is_watch() { "watch" } else { "list" };
     let mut text = format!("? {verb}");
