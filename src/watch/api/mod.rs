@@ -49,7 +49,6 @@ mod encoding;
 mod error;
 mod kubeconfig;
 mod list;
-mod log_limit;
 mod page;
 mod proxy;
 mod rate_limit;

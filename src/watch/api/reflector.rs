@@ -15,14 +15,13 @@ use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
 use super::list::{ListLimit, Pages, Paging};
-use super::log_limit::{FailureLog, UndecodableObjects, log_mass_deletion};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
 use super::resume::check_resumed;
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::SourceEvent;
-use crate::watch::mass_deletion::ObjectCount;
+use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {
@@ -99,8 +98,7 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
         selector,
         observer,
         backoff: RetryBackoff::default(),
-        failures: FailureLog::default(),
-        undecodable: UndecodableObjects::default(),
+        undecodable: 0,
         count: ObjectCount::default(),
     };
     let mut next = NextRequest::new();
@@ -117,13 +115,17 @@ struct CompletedList {
     objects: usize,
 }
 
+/// Maximum objects since a list that are all logged if they cannot be decoded. Above it, one is
+/// logged only if it makes their number a power of two: a log of 60,000 names is useless.
+const MAX_LOGGED_OBJECTS: usize = 100;
+
 struct Reflector<'a, K, O> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
     observer: &'a mut O,
     backoff: RetryBackoff,
-    failures: FailureLog,
-    undecodable: UndecodableObjects,
+    /// Number of undecodable objects that were received since the last list began.
+    undecodable: usize,
     count: ObjectCount,
 }
 
@@ -226,7 +228,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     async fn begin_list(&mut self) {
-        self.undecodable.begin_list();
+        self.undecodable = 0;
         self.observer.on_source_event(SourceEvent::Listing).await;
     }
 
@@ -241,10 +243,9 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             return Err(protocol_error(problem));
         }
         self.observer.on_source_event(SourceEvent::Listed).await;
-        self.undecodable.end_list();
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
-        log_mass_deletion(deletion, self.server.address(), K::KIND);
+        self.log_mass_deletion(deletion);
         next.listed(&list.resource_version);
         self.backoff.succeeded(now);
         self.mark_current();
@@ -278,7 +279,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 WatchEvent::Modified(object) => self.set(object).await,
                 WatchEvent::Deleted(object) => {
                     let deletion = self.count.deleted(Instant::now());
-                    log_mass_deletion(deletion, self.server.address(), K::KIND);
+                    self.log_mass_deletion(deletion);
                     self.delete(object).await
                 }
                 WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
@@ -301,10 +302,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Passes on an object that exists. Returns its resource version.
     async fn set(&mut self, object: ReceivedObject<K>) -> String {
         match object.decoded {
-            Ok(state) => {
-                self.forget_undecodable(&state);
-                self.observer.on_source_event(SourceEvent::Set(state)).await;
-            }
+            Ok(state) => self.observer.on_source_event(SourceEvent::Set(state)).await,
             Err(problem) => self.handle_undecodable(&problem),
         }
         object.resource_version
@@ -315,27 +313,20 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let state = object
             .decoded
             .unwrap_or_else(|problem| K::named(&problem.name));
-        self.forget_undecodable(&state);
         self.observer
             .on_source_event(SourceEvent::Deleted(state))
             .await;
         object.resource_version
     }
 
-    /// Forgets that an object could not be decoded, if that was so.
-    fn forget_undecodable(&mut self, object: &K) {
-        let metadata = object.metadata();
-        self.undecodable.remove(&metadata.namespace, &metadata.name);
-    }
-
     fn handle_undecodable(&mut self, problem: &ObjectDecodeError) {
-        let name = &problem.name;
-        if let Some(undecodable) = self.undecodable.add(&name.namespace, &name.name) {
+        self.undecodable += 1;
+        if self.undecodable <= MAX_LOGGED_OBJECTS || self.undecodable.is_power_of_two() {
             tracing::warn!(
                 server = self.server.address(),
                 kind = K::KIND,
-                %name,
-                undecodable_total = undecodable,
+                name = %problem.name,
+                undecodable_since_list = self.undecodable,
                 error = %problem.source,
                 "skipped an object that cannot be decoded; if its name is known, its last valid \
                  state is kept",
@@ -345,10 +336,23 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             .on_reflector_event(ReflectorEvent::Undecodable(problem));
     }
 
+    fn log_mass_deletion(&self, deletion: Option<MassDeletion>) {
+        if let Some(MassDeletion { before, after }) = deletion {
+            tracing::warn!(
+                server = self.server.address(),
+                kind = K::KIND,
+                before,
+                after,
+                "most objects of this kind were deleted or are no longer selected: their rules are \
+                 removed; if that was not intended, restore the objects in the cluster",
+            );
+        }
+    }
+
     /// Reports that the objects are current: a list is complete, or a watch sent an event.
     fn mark_current(&mut self) {
         self.observer.on_reflector_event(ReflectorEvent::Current);
-        if let Some(failures) = self.failures.recovered() {
+        if let Some(failures) = self.backoff.recovery_to_log() {
             let (server, kind) = (self.server.address(), K::KIND);
             tracing::info!(
                 server,
@@ -371,7 +375,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
         let pause = self.backoff.failed(delay, Instant::now(), fastrand::f64());
         let pause = pause.max(error.retry_after());
-        if let Some(failures) = self.failures.failed(error.status()) {
+        if let Some(failures) = self.backoff.failures_to_log(error.status()) {
             tracing::warn!(
                 server,
                 kind,

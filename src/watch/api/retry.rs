@@ -280,13 +280,22 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// just this time gets no more requests than one that always fails.
 const BACKOFF_RESET: Duration = MAX_DELAY;
 
-/// Failures since the backoff was reset, and the delays that follow from them.
+/// Maximum number of failures from one that is logged to the next: a quarter of an hour at the
+/// maximum delay.
+const MAX_UNLOGGED_FAILURES: u32 = 32;
+
+/// Failures since the backoff was reset, the delays that follow from them, and which of them are
+/// logged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RetryBackoff {
     failures: u32,
     has_used_short_delay: bool,
     /// Time of the first success since the last failure.
     working_since: Option<Instant>,
+    /// HTTP status of the last failure.
+    status: Option<u16>,
+    /// A failure was logged, and no recovery since.
+    is_logged: bool,
 }
 
 impl RetryBackoff {
@@ -301,18 +310,39 @@ impl RetryBackoff {
     pub(super) fn failed(&mut self, delay: RetryDelay, now: Instant, jitter: f64) -> Duration {
         let worked = self.working_since.take();
         if worked.is_some_and(|since| now.saturating_duration_since(since) >= BACKOFF_RESET) {
-            *self = Self::default();
+            *self = Self {
+                is_logged: self.is_logged,
+                ..Self::default()
+            };
         }
+        let short_delays = u32::from(self.has_used_short_delay);
+        let doublings = self.failures.saturating_sub(short_delays).min(10);
+        self.failures = self.failures.saturating_add(1);
         if delay == RetryDelay::ShortOnce && !self.has_used_short_delay {
             self.has_used_short_delay = true;
             return with_jitter(MIN_DELAY, jitter);
         }
-        let doublings = self.failures.min(10);
-        self.failures = self.failures.saturating_add(1);
         with_jitter(
             (MIN_DELAY * 2_u32.pow(doublings)).min(MAX_DELAY / 2),
             jitter,
         )
+    }
+
+    /// Returns the number of failures if the last one, with this status, is to be logged: if its
+    /// status differs from that of the one before, or the number is a power of two or a multiple of
+    /// [`MAX_UNLOGGED_FAILURES`]. If a server is down for an hour, hundreds of requests fail.
+    pub(super) fn failures_to_log(&mut self, status: Option<u16>) -> Option<u32> {
+        let is_new = std::mem::replace(&mut self.status, status) != status;
+        let is_due =
+            self.failures.is_power_of_two() || self.failures.is_multiple_of(MAX_UNLOGGED_FAILURES);
+        let is_logged = is_new || is_due;
+        self.is_logged |= is_logged;
+        is_logged.then_some(self.failures)
+    }
+
+    /// Returns the number of failures if their end is to be logged: once after a logged one.
+    pub(super) fn recovery_to_log(&mut self) -> Option<u32> {
+        std::mem::take(&mut self.is_logged).then_some(self.failures)
     }
 }
 

@@ -69,6 +69,22 @@ fn only_the_first_expired_version_is_retried_soon() {
 }
 
 #[test]
+fn failures_are_logged_rarely_until_the_status_changes() {
+    let now = Instant::now();
+    let mut backoff = RetryBackoff::default();
+    let mut failed = |status| {
+        backoff.failed(RetryDelay::Backoff, now, 0.0);
+        backoff.failures_to_log(status)
+    };
+    let logged: Vec<u32> = (0..70).filter_map(|_| failed(None)).collect();
+    assert_eq!(logged, [1, 2, 4, 8, 16, 32, 64]);
+    assert_eq!(failed(Some(503)), Some(71));
+    assert_eq!(failed(Some(503)), None);
+    assert_eq!(backoff.recovery_to_log(), Some(72));
+    assert_eq!(backoff.recovery_to_log(), None);
+}
+
+#[test]
 fn uris_of_lists_and_watches() {
     assert_eq!(
         resource::list_uri(&Selector::services(), Some(250), Some("a+b=")),
