@@ -1,19 +1,17 @@
 //! Chooses the forward proxy (HTTP CONNECT or SOCKS) that is used to reach the API server, and
 //! opens connections through it.
 //!
-//! The matcher of `hyper-util` is not used for `NO_PROXY` because it follows curl: it knows no
-//! ports, and a leading dot has no meaning.
-//!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/clientcmd/client_config.go, `ClientConfig` (v1.37);
 //! golang.org/x/net/http/httpproxy/proxy.go, `proxyForURL`, `useProxy` (v0.49)
 //!
-//! Differs from upstream: plain HTTP is tunneled through the proxy as well, so that the proxy
-//! passes on the bytes of a watch, and cannot buffer or end it as a response; an invalid proxy of
-//! the environment is logged; `tls-server-name` is the name of the server only, while client-go
-//! expects it of an `https` proxy as well; and names outside of ASCII in `NO_PROXY` are not
-//! converted to Punycode.
+//! Differs from upstream: `NO_PROXY` is matched by a library that follows curl, so that an entry
+//! with a port matches nothing, and `.example.com` is also the domain itself; plain HTTP is
+//! tunneled through the proxy as well, so that the proxy passes on the bytes of a watch, and cannot
+//! buffer or end it as a response; an invalid proxy of the environment is logged; `tls-server-name`
+//! is the name of the server only, while client-go expects it of an `https` proxy as well; and
+//! names outside of ASCII in `NO_PROXY` are not converted to Punycode.
 
 use std::error::Error;
 use std::io;
@@ -28,7 +26,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
-use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use tower::{BoxError, Service, ServiceExt};
@@ -55,8 +52,7 @@ impl ProxyEnvironment {
         } else {
             ("HTTPS_PROXY", &self.https)
         };
-        let (host, port) = (server.host()?, port_of(server));
-        if text.is_empty() || bypasses_proxy(&self.no_proxy, host, port) {
+        if text.is_empty() || self.bypasses(server) {
             return None;
         }
         let proxy = Proxy::parse(text);
@@ -65,62 +61,23 @@ impl ProxyEnvironment {
         }
         proxy
     }
-}
 
-/// Reports whether connections to a server do not use the proxy of the environment. `localhost` and
-/// loopback addresses never use it.
-///
-/// `list` has IP addresses, CIDRs and domains, separated by commas: `example.com` is the domain and
-/// all names below it, `.example.com` and `*.example.com` only those below it, and `*` everything.
-/// A port after an address or a domain limits it to that port.
-fn bypasses_proxy(list: &str, host: &str, port: u16) -> bool {
-    let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
-    let ip = host.parse().ok().map(|ip: IpAddr| ip.to_canonical());
-    if host == "localhost" || ip.is_some_and(|ip| ip.is_loopback()) {
-        return true;
-    }
-    list.split(',').any(|entry| {
-        let entry = entry.trim().to_ascii_lowercase();
-        is_match(&entry, &host, ip, port)
-    })
-}
-
-fn is_match(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
-    if entry == "*" {
-        return true;
-    }
-    if let Ok(network) = entry.parse::<IpNet>() {
-        return ip.is_some_and(|ip| network.contains(&ip));
-    }
-    let (name, only_port) = split_port(entry);
-    if !only_port.is_empty() && only_port != port.to_string() {
-        return false;
-    }
-    if let Ok(address) = name.parse::<IpAddr>() {
-        return ip == Some(address.to_canonical());
-    }
-    if name.is_empty() || ip.is_some() {
-        return false;
-    }
-    let domain = name.strip_prefix('*').filter(|rest| rest.starts_with('.'));
-    let domain = domain.unwrap_or(name);
-    match host.strip_suffix(domain) {
-        Some(before) if domain.starts_with('.') => !before.is_empty(),
-        Some(before) => before.is_empty() || before.ends_with('.'),
-        None => false,
-    }
-}
-
-/// Splits an entry into its host and its port, which is empty if there is none.
-fn split_port(entry: &str) -> (&str, &str) {
-    if let Some(bracketed) = entry.strip_prefix('[') {
-        return bracketed.split_once("]:").unwrap_or((entry, ""));
-    }
-    match entry.split_once(':') {
-        // Several colons are an IPv6 address.
-        Some((_, rest)) if rest.contains(':') => (entry, ""),
-        Some(parts) => parts,
-        None => (entry, ""),
+    /// Reports whether connections to a server do not use the proxy. `localhost` and loopback
+    /// addresses never use it.
+    ///
+    /// `NO_PROXY` has IP addresses, CIDRs and domains, separated by commas. A domain includes all
+    /// names below it, and `*` is everything, as is a server without a host.
+    fn bypasses(&self, server: &Uri) -> bool {
+        let host = server.host().unwrap_or("localhost");
+        let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+        let is_local = ip.map_or(host.eq_ignore_ascii_case("localhost"), |ip| {
+            ip.to_canonical().is_loopback()
+        });
+        // The library applies `*` to names only, and knows no `*.`.
+        let is_all = self.no_proxy.split(',').any(|entry| entry.trim() == "*");
+        let list = self.no_proxy.replace("*.", ".");
+        let matcher = Matcher::builder().all("http://proxy").no(list).build();
+        is_local || is_all || matcher.intercept(server).is_none()
     }
 }
 
@@ -370,29 +327,18 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_has_addresses_networks_domains_and_ports() {
+    fn no_proxy_has_addresses_networks_and_domains() {
         for (list, host, is_bypassed) in [
             ("", "api.example.com", false),
             ("*", "api.example.com", true),
             ("other, *", "10.0.0.1", true),
-            // A domain, and everything below it.
             ("example.com", "example.com", true),
             ("example.com", "api.example.com", true),
             ("EXAMPLE.com", "api.Example.COM", true),
             ("example.com", "badexample.com", false),
-            // Only what is below it.
-            (".example.com", "example.com", false),
             (".example.com", "api.example.com", true),
-            ("*.example.com", "example.com", false),
             ("*.example.com", "api.example.com", true),
-            // Ports.
-            ("example.com:6443", "example.com", true),
-            ("example.com:443", "example.com", false),
-            ("10.0.0.1:6443", "10.0.0.1", true),
-            ("10.0.0.1:443", "10.0.0.1", false),
-            ("[fd00::1]:6443", "[fd00::1]", true),
-            ("[fd00::1]:443", "[fd00::1]", false),
-            // Addresses and networks.
+            ("*.example.com", "badexample.com", false),
             (" 10.0.0.1 ,x", "10.0.0.1", true),
             ("10.0.0.1", "10.0.0.10", false),
             ("fd00::1", "[fd00:0::1]", true),
@@ -401,19 +347,18 @@ mod tests {
             ("fd00::/8", "[fd00::1]", true),
             ("10.0.0.0/8", "api.example.com", false),
             ("0.1", "10.0.0.1", false),
-            // Entries without a host.
-            (":6443,,.,", "api.example.com", false),
+            (",,.,", "api.example.com", false),
+            // An entry with a port matches nothing.
+            ("example.com:6443", "example.com", false),
             // Loopback needs no entry.
             ("", "localhost", true),
             ("", "127.0.0.9", true),
             ("", "[::1]", true),
             ("", "[::ffff:127.0.0.1]", true),
         ] {
-            assert_eq!(
-                bypasses_proxy(list, host, 6443),
-                is_bypassed,
-                "{list} {host}"
-            );
+            let server = format!("https://{host}:6443/").parse().unwrap();
+            let found = environment("", "", list).bypasses(&server);
+            assert_eq!(found, is_bypassed, "{list} {host}");
         }
     }
 }
