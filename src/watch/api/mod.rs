@@ -1,8 +1,7 @@
 //! Lists and watches Services, EndpointSlices and the Node of an API server, for ever.
 //!
-//! The server is untrusted: it may be slow, down, or send objects that cannot be decoded. In
-//! `kube::runtime`, which is not used, one undecodable object fails its whole list, and each retry
-//! of a list begins with an `Init` event, which resets the backoff, so that delays never grow.
+//! The server is untrusted: it may be slow, down, or send objects that cannot be decoded.
+//! [`reflector`] has the reasons not to use `kube::runtime`.
 //!
 //! # Invariants
 //!

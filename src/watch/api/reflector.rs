@@ -1,6 +1,18 @@
 //! Lists and watches the objects of one kind for ever: when a watch ends or a request fails, the
 //! next request follows.
 //!
+//! `kube::runtime` is not used. In version 5.0:
+//!
+//! - `kube` decodes JSON only, of which the API server sends twice as many bytes as of protobuf.
+//! - Its client offers HTTP/1.1 only, without TCP keepalive: see [`transport`](super::transport).
+//! - A watcher that begins with a WatchList repeats it after a failure, and never falls back to a
+//!   LIST. It asks for version 0, which may be older than the rules of the node.
+//! - It does not detect a resource version that went back, and logs and drops an object that is
+//!   deleted during the initial events.
+//!
+//! Objects that cannot be decoded are no reason: `kube::core::DeserializeGuard` keeps them apart.
+//! Tests fail when `kube` has another version, or no longer the first two limits.
+//!
 //! # Source
 //!
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go, `ListAndWatch` (v1.37)

@@ -1,7 +1,8 @@
 //! HTTP client of the API server, with HTTP/2. A dead connection is detected within 45 s.
 //!
-//! The stack of `kube` is not used because it uses HTTP/1.1 without TCP keepalive: a watch through
-//! it misses events for five minutes after a load balancer has dropped the connection.
+//! The stack of `kube` 5.0 is not used because it offers only HTTP/1.1, without TCP keepalive: a
+//! watch through it misses events for five minutes after a load balancer has dropped the
+//! connection.
 //!
 //! # Source
 //!

@@ -9,6 +9,7 @@ mod garbage;
 mod gzip;
 mod hostile;
 mod initial_streams;
+mod library;
 mod lists;
 mod pace;
 mod pipe;
