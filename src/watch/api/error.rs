@@ -230,16 +230,36 @@ pub(crate) enum ConnectFailure {
 impl ConnectFailure {
     /// Finds one of these causes in an error or its causes.
     pub(crate) fn find(error: &(dyn Error + 'static)) -> Option<Self> {
-        let found = plugin_failure(error).map(Self::CredentialPlugin);
-        let found = found.or_else(|| certificate_problem(error).map(Self::Certificate));
-        let found = found.or_else(|| proxy_error(error).map(Self::Proxy));
-        let found = found.or_else(|| not_tls(error).map(Self::NotTls));
-        found.or_else(|| error.source().and_then(Self::find))
+        Self::of(error).or_else(|| Self::find(cause(error)?))
+    }
+
+    fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(error) = error.downcast_ref() {
+            return plugin_failure(error).map(Self::CredentialPlugin);
+        }
+        match error.downcast_ref() {
+            Some(tls::Error::InvalidCertificate(problem)) => {
+                Some(Self::Certificate(problem.to_string()))
+            }
+            Some(problem @ tls::Error::InvalidMessage(_)) => {
+                Some(Self::NotTls(problem.to_string()))
+            }
+            _ => error.downcast_ref().cloned().map(Self::Proxy),
+        }
     }
 }
 
-fn plugin_failure(error: &(dyn Error + 'static)) -> Option<String> {
-    match error.downcast_ref()? {
+/// Returns the cause of an error. `io::Error::source` skips the error that it wraps, which only
+/// `get_ref` returns.
+pub(super) fn cause<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    match error.downcast_ref().and_then(io::Error::get_ref) {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
+    }
+}
+
+fn plugin_failure(error: &AuthError) -> Option<String> {
+    match error {
         // The text of the library holds the output as a list of bytes.
         AuthError::AuthExecRun { out, .. } => Some(exit_text(out)),
         AuthError::AuthExecStart(cause) => Some(format!("cannot start it: {cause}")),
@@ -257,33 +277,6 @@ fn exit_text(output: &Output) -> String {
         "" => output.status.to_string(),
         text => format!("{}: {text}", output.status),
     }
-}
-
-fn proxy_error(error: &(dyn Error + 'static)) -> Option<ProxyError> {
-    if let Some(failure) = error.downcast_ref::<ProxyError>() {
-        return Some(failure.clone());
-    }
-    // `io::Error::source` skips the error that it wraps, which only `get_ref` returns.
-    let io: &io::Error = error.downcast_ref()?;
-    proxy_error(io.get_ref()?)
-}
-
-fn certificate_problem(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(tls::Error::InvalidCertificate(problem)) = error.downcast_ref() {
-        return Some(problem.to_string());
-    }
-    // `io::Error::source` skips the error that it wraps, which only `get_ref` returns.
-    let io: &io::Error = error.downcast_ref()?;
-    certificate_problem(io.get_ref()?)
-}
-
-fn not_tls(error: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(problem @ tls::Error::InvalidMessage(_)) = error.downcast_ref() {
-        return Some(problem.to_string());
-    }
-    // As above.
-    let io: &io::Error = error.downcast_ref()?;
-    not_tls(io.get_ref()?)
 }
 
 /// Reports whether a server without an error of TLS or of a proxy closed the connection in place

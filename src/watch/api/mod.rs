@@ -53,7 +53,6 @@ mod proxy;
 mod rate_limit;
 mod reflector;
 mod resource;
-mod resource_version;
 mod response;
 mod resume;
 mod retry;

@@ -14,7 +14,6 @@
 //! names outside of ASCII in `NO_PROXY` are not converted to Punycode.
 
 use std::error::Error;
-use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -30,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use tower::{BoxError, Service, ServiceExt};
 
-use super::error::{ProxyCause, ProxyError};
+use super::error::{ProxyCause, ProxyError, cause};
 
 /// Proxy settings of the environment, each as its variable has it; empty if not set.
 #[derive(Clone, Default)]
@@ -204,12 +203,7 @@ fn innermost(error: &(dyn Error + 'static)) -> ProxyCause {
     if let Some(TlsError::InvalidCertificate(problem)) = error.downcast_ref() {
         return ProxyCause::Certificate(problem.to_string());
     }
-    // `io::Error::source` skips the error inside, which only `get_ref` returns.
-    let inside = error.downcast_ref().and_then(io::Error::get_ref);
-    match inside
-        .map(|inside| inside as &(dyn Error + 'static))
-        .or_else(|| error.source())
-    {
+    match cause(error) {
         Some(cause) => innermost(cause),
         None => ProxyCause::Other(error.to_string()),
     }

@@ -1,4 +1,13 @@
-//! Checks the resource version of a watch that has resumed.
+//! Checks the resource version of a watch that has resumed: it has gone back if etcd was restored
+//! from an older backup.
+//!
+//! A server then sends neither events nor bookmarks to a watch that resumes from a version above
+//! its own, until the version of the cluster has passed that one, which may take hours. New objects
+//! stay unknown meanwhile, and deleted ones stay in use.
+//!
+//! # Source
+//!
+//! Differs from upstream: client-go resumes such a watch without a check.
 
 use std::time::Duration;
 
@@ -8,7 +17,6 @@ use super::client::ApiClient;
 use super::error::ApiError;
 use super::list::current_version;
 use super::resource::{Resource, Selector};
-use super::resource_version::VersionCheck;
 use super::retry::NextRequest;
 
 /// Maximum time of a check: the events of the watch wait for it.
@@ -27,7 +35,7 @@ pub(super) async fn check_resumed<K: Resource>(
     selector: &Selector<K>,
     next: &mut NextRequest,
 ) -> Result<(), ApiError> {
-    if next.take_version_check() == VersionCheck::Skip {
+    if !next.take_version_check() {
         return Ok(());
     }
     let version = timeout(CHECK_TIMEOUT, current_version(server, selector)).await;

@@ -41,6 +41,8 @@
 //!
 //! Differs from upstream: there the backoff is reset two minutes after the last failure, whether
 //! or not requests have succeeded since.
+//!
+//! KEP: kep.k8s.io/5504 (versions of one kind are comparable as decimal numbers)
 
 use std::time::Duration;
 
@@ -49,7 +51,6 @@ use tokio::time::Instant;
 use super::error::ApiError;
 use super::list::Paging;
 use super::resource::WatchStart;
-use super::resource_version::{VersionCheck, is_older};
 
 /// Failures after which another kind of request is tried: WatchList instead of a watch that
 /// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
@@ -79,8 +80,10 @@ pub(super) enum NextRequest {
     WatchFrom {
         /// Opaque text, compared only to detect that versions went back.
         resource_version: String,
-        /// Check of the version when the watch resumes.
-        check: VersionCheck,
+        /// The version is compared with that of the server when the watch resumes: the watch failed
+        /// or had no event for three minutes, so etcd may have been restored since. Not after the
+        /// server has closed a watch: that would cost the servers one more request for each watch.
+        is_unchecked: bool,
         /// Number of failed requests since the last event, without protocol errors.
         failures: u8,
         /// Number of protocol errors since the last list. Events do not reset it: otherwise a
@@ -121,7 +124,7 @@ impl NextRequest {
     pub(super) fn listed(&mut self, resource_version: &str) {
         *self = Self::WatchFrom {
             resource_version: resource_version.to_owned(),
-            check: VersionCheck::Skip,
+            is_unchecked: false,
             failures: 0,
             protocol_errors: 0,
         };
@@ -167,16 +170,16 @@ impl NextRequest {
 
     /// Records that a watch had no event for too long: the next one is checked.
     pub(super) fn timed_out(&mut self) {
-        if let Self::WatchFrom { check, .. } = self {
-            *check = VersionCheck::Due;
+        if let Self::WatchFrom { is_unchecked, .. } = self {
+            *is_unchecked = true;
         }
     }
 
     /// Returns whether the version of a watch that has resumed is to be checked: once.
-    pub(super) fn take_version_check(&mut self) -> VersionCheck {
+    pub(super) fn take_version_check(&mut self) -> bool {
         match self {
-            Self::WatchFrom { check, .. } => std::mem::replace(check, VersionCheck::Skip),
-            Self::WatchList { .. } | Self::List { .. } => VersionCheck::Skip,
+            Self::WatchFrom { is_unchecked, .. } => std::mem::take(is_unchecked),
+            Self::WatchList { .. } | Self::List { .. } => false,
         }
     }
 
@@ -227,14 +230,14 @@ impl NextRequest {
                 return RetryDelay::ShortOnce;
             }
             Self::WatchFrom {
-                check,
+                is_unchecked,
                 failures,
                 protocol_errors,
                 ..
             } => {
                 // The server closed that watch itself.
                 if !matches!(error, ApiError::VeryShortWatch) {
-                    *check = VersionCheck::Due;
+                    *is_unchecked = true;
                 }
                 let count = match error {
                     ApiError::ProtocolError(_) => protocol_errors,
@@ -254,6 +257,20 @@ impl NextRequest {
             failures: 0,
         }
     }
+}
+
+/// Reports whether `version` is lower than `known`. False if one of them is not a plain decimal
+/// number above zero, of any length: others are not comparable.
+pub(super) fn is_older(version: &str, known: &str) -> bool {
+    is_comparable(version)
+        && is_comparable(known)
+        && (version.len(), version) < (known.len(), known)
+}
+
+fn is_comparable(version: &str) -> bool {
+    !version.starts_with('0')
+        && !version.is_empty()
+        && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Reports whether a watch can resume from `version` without missing an event. A watch from `0`
