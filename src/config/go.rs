@@ -79,8 +79,8 @@ pub(super) fn port(text: &str) -> Result<u16, String> {
 ///
 /// May be negative, so that the validation reports it together with all other problems.
 ///
-/// Not `kube::core::Duration`, which accepts an empty text and `--5s`, panics on `5s-3s`, has no
-/// limit, rounds large numbers, and writes `90s` where Go writes `1m30s`.
+/// Not `kube::core::Duration` 5.0, which accepts an empty text and `--5s`, panics on `5s-3s`, has
+/// no limit, rounds large numbers, and writes `90s` where Go writes `1m30s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct GoDuration(i64);
 

@@ -66,3 +66,12 @@ fn a_negative_duration_does_not_convert() {
     );
     assert_eq!("-1ns".parse().map(GoDuration::to_std), Ok(None));
 }
+
+/// If this fails, `kube::core::Duration` may replace this type.
+#[test]
+fn the_duration_of_kube_still_differs_from_that_of_go() {
+    for (text, written) in [("", "0ns"), ("--5s", "-5s"), ("90s", "90s")] {
+        let read: kube::core::Duration = text.parse().unwrap();
+        assert_eq!(read.to_string(), written);
+    }
+}
