@@ -49,9 +49,6 @@ impl OnTransientFailure {
     }
 }
 
-/// Table that could not be read, with the cause.
-pub(super) type UnreadableTable = (Table, RunError);
-
 /// Rules in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct KernelRules {
@@ -62,8 +59,8 @@ pub(super) struct KernelRules {
     /// The mangle table has the rules that a restore with the render options of the adoption would
     /// write; false for other scopes.
     pub(super) is_mangle_complete: bool,
-    /// Tables that could not be read.
-    pub(super) unreadable: Vec<UnreadableTable>,
+    /// Tables that could not be read, with the causes.
+    pub(super) unreadable: Vec<(Table, RunError)>,
 }
 
 /// Reads the filter and nat tables, and for an adoption the guarded chains of mangle. In a table

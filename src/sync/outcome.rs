@@ -175,14 +175,13 @@ pub enum RetryResult {
     NodeFault(NodeFault),
 }
 
-/// Payload and result of one restore. The text of a full payload is empty: it is never in memory as
-/// a whole.
-pub(super) type RestoreResult = (PartialPayload, Result<Restored, Failure>);
-
 impl Attempt {
     /// Returns an attempt with the payload and the result of its restore; the caller sets the
-    /// duration.
-    pub(super) fn new(scope: Scope, (partial, restored): RestoreResult) -> Self {
+    /// duration. The text of a full payload is empty: it is never in memory as a whole.
+    pub(super) fn new(
+        scope: Scope,
+        (partial, restored): (PartialPayload, Result<Restored, Failure>),
+    ) -> Self {
         let waited = restored.as_ref().map(|restored| restored.lock_wait);
         Self {
             scope,

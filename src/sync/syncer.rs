@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
 use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules};
-use super::outcome::{Attempt, Failure, Notices, Outcome, RestoreResult};
+use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
 use super::render_settings::RenderSettings;
@@ -516,7 +516,11 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    async fn write_all(&mut self, live: &LiveChains, options: &Options) -> RestoreResult {
+    async fn write_all(
+        &mut self,
+        live: &LiveChains,
+        options: &Options,
+    ) -> (PartialPayload, Result<Restored, Failure>) {
         let services = self.rendered_services();
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
@@ -562,7 +566,7 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         partial_restore: PartialRestore,
         options: &Options,
-    ) -> RestoreResult {
+    ) -> (PartialPayload, Result<Restored, Failure>) {
         let mut partial = self.render_changes(names, partial_restore, options);
         let restored = self.restore_changes(&mut partial, options, None).await;
         let restored =
@@ -674,7 +678,7 @@ impl Services for RenderedServices<'_> {
 }
 
 /// Returns the result of a restore that was not made because the kernel could not be read.
-fn failed_read(error: RunError) -> RestoreResult {
+fn failed_read(error: RunError) -> (PartialPayload, Result<Restored, Failure>) {
     (PartialPayload::default(), Err(Failure::Read(error)))
 }
 
