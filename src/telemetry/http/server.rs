@@ -56,6 +56,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, so that a process out of file descriptors does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Interval between log lines about failed accepts.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Content type of human-readable pages.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -111,6 +114,7 @@ async fn serve_all<H>(
     let mut connections = FuturesUnordered::new();
     let pause = sleep(Duration::ZERO);
     tokio::pin!(pause);
+    let mut logged: Option<Instant> = None;
     loop {
         tokio::select! {
             // An evicted connection has to be closed before another one is accepted.
@@ -128,9 +132,13 @@ async fn serve_all<H>(
                 }
                 // If the process is out of open files, an eviction frees one.
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; evicting the oldest one");
+                    let now = Instant::now();
+                    if logged.is_none_or(|logged| now - logged >= LOG_INTERVAL) {
+                        tracing::warn!(%error, "cannot accept a connection; evicting the oldest one");
+                        logged = Some(now);
+                    }
                     if limit.evict_oldest() == Eviction::NoConnection {
-                        pause.as_mut().reset(Instant::now() + ACCEPT_PAUSE);
+                        pause.as_mut().reset(now + ACCEPT_PAUSE);
                     }
                 }
             },
