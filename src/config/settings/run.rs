@@ -217,7 +217,7 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .default("false")
             .help("Debugging pages on the metrics address")
             .more(
-                "Serves /debug/flags/v, which changes -v at run time. /debug/pprof/ recommends perf.",
+                "Serves /debug/flags/v, which changes -v at run time.",
             ),
         Setting::new("bindAddressHardFail", "bind-address-hard-fail", Bool)
             .default("false")
