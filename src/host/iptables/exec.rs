@@ -16,13 +16,13 @@ use super::super::netlink::nfacct;
 use super::super::netlink::nftables::has_nft_chain;
 use super::super::sysctl::Changed;
 use super::binaries::{Binaries, RESTORE_ARGS};
-use super::failed_payload::{CopiedPayload, FailedPayloads};
+use super::failed_payload::{FailedPayloads, TruncatedText};
 use super::interface::{ChangeDetection, ForeignChange, Iptables, ListedChains};
 use super::listing::{has_rule, list_chains, read_table};
 use super::lock::UnsharedLock;
 use super::nft_watch::OwnRestore;
 use super::outcome::{CounterError, RestoreError, Restored, RunError, restore_result};
-use super::payload::{NoteTables, Sections};
+use super::payload::{CopiedPayload, Sections, tables};
 use super::process::{Lock, Run};
 use super::table_watch::TableWatch;
 use crate::net::IpFamily;
@@ -185,7 +185,8 @@ impl Exec {
                 Backend::Legacy => Lock::Measured,
             },
         };
-        let mut payload = NoteTables::new(payload);
+        let mut written = Vec::new();
+        let mut payload = CopiedPayload::new(payload, |piece| written.extend(tables(piece)));
         if let Some(watch) = &self.watch {
             watch.before_restore();
         }
@@ -202,7 +203,7 @@ impl Exec {
         if let Some(watch) = &self.watch {
             watch.after_restore(&OwnRestore {
                 process,
-                tables: payload.tables,
+                tables: written,
                 is_applied: restored.is_ok(),
                 has_waited: restored
                     .as_ref()
@@ -229,11 +230,12 @@ impl Iptables for Exec {
             return self.restore_tables(payload, deadline).await;
         };
         let started = Instant::now();
-        let mut copied = CopiedPayload::new(payload);
+        let mut text = TruncatedText::default();
+        let mut copied = CopiedPayload::new(payload, |piece| text.push(piece));
         let restored = self.restore_tables(&mut copied, deadline).await;
         if let Err(failure) = &restored {
             let took = started.elapsed();
-            payloads.write(self.binaries.family, &copied.text, took, failure);
+            payloads.write(self.binaries.family, &text, took, failure);
         }
         restored
     }

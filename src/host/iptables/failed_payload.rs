@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::outcome::RestoreError;
 use crate::net::IpFamily;
-use crate::rules::Payload;
 
 /// Bytes kept of the beginning of a payload, and of its end. A partial payload has a few kilobytes;
 /// a full one of 10,000 Services has 17 MB.
@@ -78,7 +77,7 @@ pub(super) struct TruncatedText {
 }
 
 impl TruncatedText {
-    fn push(&mut self, bytes: &[u8]) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.length = self.length.saturating_add(bytes.len());
         let free = HALF.saturating_sub(self.head.len()).min(bytes.len());
         let (head, rest) = bytes.split_at(free);
@@ -88,30 +87,6 @@ impl TruncatedText {
         self.tail.extend(rest.iter().skip(skipped));
         let surplus = self.tail.len().saturating_sub(HALF);
         self.tail.drain(..surplus);
-    }
-}
-
-/// A payload that is copied while it is read.
-pub(super) struct CopiedPayload<'a> {
-    payload: &'a mut dyn Payload,
-    pub(super) text: TruncatedText,
-}
-
-impl<'a> CopiedPayload<'a> {
-    pub(super) fn new(payload: &'a mut dyn Payload) -> Self {
-        Self {
-            payload,
-            text: TruncatedText::default(),
-        }
-    }
-}
-
-impl Payload for CopiedPayload<'_> {
-    fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
-        let start = buf.len();
-        let is_more = self.payload.write_next(buf);
-        self.text.push(buf.get(start..).unwrap_or_default());
-        is_more
     }
 }
 

@@ -93,33 +93,32 @@ impl Payload for Section<'_, '_> {
     }
 }
 
-/// A payload that notes the names of its tables while it is read.
-pub(super) struct NoteTables<'a> {
+/// A payload of which a function gets each piece while it is read.
+pub(super) struct CopiedPayload<'a, F> {
     payload: &'a mut dyn Payload,
-    pub(super) tables: Vec<Table>,
+    copy: F,
 }
 
-impl<'a> NoteTables<'a> {
-    pub(super) fn new(payload: &'a mut dyn Payload) -> Self {
-        Self {
-            payload,
-            tables: Vec::new(),
-        }
+impl<'a, F: FnMut(&[u8])> CopiedPayload<'a, F> {
+    pub(super) fn new(payload: &'a mut dyn Payload, copy: F) -> Self {
+        Self { payload, copy }
     }
 }
 
-impl Payload for NoteTables<'_> {
+impl<F: FnMut(&[u8])> Payload for CopiedPayload<'_, F> {
     fn write_next(&mut self, buf: &mut Vec<u8>) -> bool {
         let start = buf.len();
         let is_more = self.payload.write_next(buf);
-        let written = buf.get(start..).unwrap_or_default();
-        // Pieces are whole lines.
-        let lines = written.split(|byte| *byte == b'\n');
-        let names = lines.filter_map(|line| line.strip_prefix(b"*"));
-        let tables = names.filter_map(|name| Table::from_name(str::from_utf8(name).ok()?));
-        self.tables.extend(tables);
+        (self.copy)(buf.get(start..).unwrap_or_default());
         is_more
     }
+}
+
+/// Returns the names of the tables that begin in a piece of a payload. Pieces are whole lines.
+pub(super) fn tables(piece: &[u8]) -> impl Iterator<Item = Table> {
+    let lines = piece.split(|byte| *byte == b'\n');
+    let names = lines.filter_map(|line| line.strip_prefix(b"*"));
+    names.filter_map(|name| Table::from_name(str::from_utf8(name).ok()?))
 }
 
 /// Lines of a payload around one of them, which is marked when printed.
