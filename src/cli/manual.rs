@@ -106,8 +106,8 @@ fn page(program: &Command, name: Option<&str>) -> io::Result<String> {
     Ok(preamble + &text)
 }
 
-/// Joins the lines and paragraphs of the help of a flag, because an empty line is no paragraph to
-/// `man`, and takes its heading away, which would be a section.
+/// Makes one paragraph of the help of a flag, because `man` does not begin a paragraph after an
+/// empty line; and removes the heading of the flag, which would become a section.
 fn one_paragraph(arg: Arg) -> Arg {
     let help = arg.get_long_help().or_else(|| arg.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();

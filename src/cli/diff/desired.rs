@@ -32,7 +32,7 @@ impl Desired {
     }
 
     /// Loads objects for the host whose rules are in a snapshot. Any error of manifests is
-    /// returned, as an object that is left out would look like a difference.
+    /// returned, as a missing object would be a difference.
     pub(super) fn for_host(
         settings: &RuleSettings<'_>,
         args: &DiffArgs,

@@ -54,13 +54,10 @@ pub(crate) fn load(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    let loaded = read(path, validation)?;
-    let manifests = merge(loaded.contents(), options);
-    Ok(loaded.add_notes_and_errors(manifests))
+    Ok(read(path, validation)?.merged(options))
 }
 
-/// Reads the manifests at `path` once, for a comparison: what is left out would look like a
-/// difference.
+/// Reads the manifests at `path` once, for a comparison: a missing object would be a difference.
 ///
 /// # Errors
 ///
@@ -70,9 +67,7 @@ pub(crate) fn load_complete(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    let loaded = read_complete(path, validation)?;
-    let manifests = merge(loaded.contents(), options);
-    Ok(loaded.add_notes_and_errors(manifests))
+    Ok(read_complete(path, validation)?.merged(options))
 }
 
 /// Reads manifests that are compared with others, and returns the objects as written as well.
@@ -92,9 +87,9 @@ pub(crate) fn load_compared(
         let text = yaml::decode(&file.text).unwrap_or_default();
         add_written(&text, file.content.format, &mut written);
     }
-    let mut manifests = merge(loaded.contents(), options);
+    let mut manifests = loaded.merged(options);
     assume_endpoints(&mut manifests, &written, &options.node_name);
-    Ok((loaded.add_notes_and_errors(manifests), written))
+    Ok((manifests, written))
 }
 
 fn read_complete(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
@@ -309,8 +304,9 @@ impl LoadedManifests {
         files.map(|file| (file.path.as_path(), &file.content))
     }
 
-    /// Adds the notes and errors of the files to the merged manifests.
-    fn add_notes_and_errors(self, mut manifests: Manifests) -> Manifests {
+    /// Returns the merged manifests, with the notes and errors of the files.
+    fn merged(self, options: &ManifestOptions) -> Manifests {
+        let mut manifests = merge(self.contents(), options);
         manifests
             .notes
             .extend(notes::unused_endpoints_objects(self.contents()));

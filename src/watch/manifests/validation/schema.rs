@@ -94,7 +94,7 @@ fn unknown_field(path: &FieldPath, name: &str, known: &[&str]) -> FieldProblem {
     }
 }
 
-/// Returns the fields of the struct at a path in `T`; empty if there is no struct.
+/// Returns the fields of the struct at a path in `T`; none if the path leads to no struct.
 fn field_names<T: DeserializeOwned>(path: &[FieldSegment]) -> &'static [&'static str] {
     let names = Cell::default();
     let recorder = FieldNames {
