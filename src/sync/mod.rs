@@ -66,7 +66,7 @@ pub(crate) use drift::{ComparisonTrigger, DriftKind};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
-pub(crate) use outcome::{Notices, Quarantined, RetryResult, SearchResult};
+pub(crate) use outcome::{Notices, Quarantined, SearchResult};
 pub use pacer::SyncResult;
 pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
 #[cfg(test)]

@@ -158,21 +158,39 @@ pub struct QuarantineRetry {
     pub restores: usize,
     /// Number of these restores that failed.
     pub failed: usize,
-    /// Result for the Service.
-    pub result: RetryResult,
+    /// Time that the Service spent in quarantine, if its rules were applied.
+    pub result: Result<Duration, TrialFailure>,
     /// Reason that the kernel may have a part of the changes after the retry; `None` if not.
     pub left_damaged: Option<NodeFault>,
 }
 
-/// Result of the retry of a Service in quarantine.
+/// Failure of a trial restore.
 #[derive(Debug)]
-pub enum RetryResult {
-    /// Its rules were applied, and it was released after this time in quarantine.
-    Released(Duration),
-    /// Its restore failed again.
-    Failed(Failure),
-    /// Its restore failed for a reason that is likely on the node.
-    NodeFault(NodeFault),
+pub enum TrialFailure {
+    /// The restore failed in a way that a Service can cause.
+    Rules {
+        /// Kind of the failure.
+        cause: QuarantineCause,
+        /// The failure.
+        failure: Failure,
+        /// The kernel has nothing of the payload.
+        is_untouched: bool,
+        /// Service of the rejected line, by the rules that the trial has rendered.
+        named: Option<ServiceName>,
+    },
+    /// It shows nothing about Services.
+    Node(NodeFault),
+}
+
+impl TrialFailure {
+    /// For a trial that left out all Services that may be the cause: its failure is a fault of the
+    /// node.
+    pub(super) fn into_node_fault(self) -> NodeFault {
+        match self {
+            Self::Rules { failure, .. } => NodeFault::because_of(&failure),
+            Self::Node(fault) => fault,
+        }
+    }
 }
 
 impl Attempt {

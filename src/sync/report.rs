@@ -14,8 +14,8 @@ use tracing::{debug, error, info, warn};
 use super::decide::{FullReason, Scope};
 use super::drift::ComparisonTrigger;
 use super::outcome::{
-    Attempt, Failure, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined, RetryResult,
-    SearchResult, SyncMode,
+    Attempt, Failure, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined, SearchResult,
+    SyncMode, TrialFailure,
 };
 use super::pacer::SyncResult;
 use super::problems::{FoundProblem, ServiceProblem, ServiceProblems};
@@ -565,15 +565,15 @@ fn log_held_back(family: IpFamily, held_back: &[ServiceName]) {
 fn log_retry(family: IpFamily, retry: &QuarantineRetry) {
     let service = &retry.name;
     match &retry.result {
-        RetryResult::Released(after) => {
+        Ok(after) => {
             let after_s = after.as_secs();
             info!(%family, %service, after_s, "Service released from quarantine: its rules are applied");
         }
-        RetryResult::Failed(failure) => {
+        Err(TrialFailure::Rules { failure, .. }) => {
             let cause = failure.on_one_line();
             debug!(%family, %service, %cause, "Service stays in quarantine: its restore failed again");
         }
-        RetryResult::NodeFault(fault) => {
+        Err(TrialFailure::Node(fault)) => {
             debug!(
                 %family, %service, cause = shown(fault),
                 "Service stays in quarantine: its restore failed, likely because of this node"

@@ -20,19 +20,19 @@
 //! suspects that are left stay held back, and each later sync continues the search with some more
 //! trials, after it has applied all other changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::bisect::Bisection;
 use super::decide::FullReason;
-use super::outcome::{Attempt, Failure, NodeFault, Quarantined, SearchResult};
-use super::quarantine::{Fallback, QuarantineCause};
+use super::outcome::{Attempt, Failure, NodeFault, Quarantined, SearchResult, TrialFailure};
+use super::quarantine::{Fallback, Quarantine, QuarantineCause};
 use super::syncer::Syncer;
-use super::trial_restore::{FailedTrial, NamedService, QuarantineSnapshot, TrialResult};
+use super::trial_restore::named_service;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::Options;
-use crate::tracker::{AppliedChanges, OverrideClaims};
+use crate::tracker::{AppliedChanges, Override, OverrideClaims};
 
 /// Time from the first trial of a group after which no further one begins; at least one is made.
 /// Other changes wait meanwhile.
@@ -73,7 +73,12 @@ impl<I: Iptables> Syncer<I> {
         let failures = attempts.iter().rev();
         let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
         let services = self.rendered_services();
-        let named = failures.find_map(|failure| NamedService::of(failure, &services, options));
+        let named = failures.find_map(|failure| {
+            Some((
+                named_service(failure, &services, options)?,
+                failure.on_one_line(),
+            ))
+        });
         match self.run_search(named, options, &mut search).await {
             Ok(()) => self.node_suspected_until = None,
             Err(fault) => {
@@ -114,7 +119,7 @@ impl<I: Iptables> Syncer<I> {
     fn end_with_node_fault(
         &mut self,
         fault: NodeFault,
-        before: QuarantineSnapshot,
+        before: (Quarantine, BTreeMap<ServiceName, Override>),
         search: &mut SearchResult,
     ) {
         search.node_fault = Some(fault);
@@ -136,10 +141,11 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Runs the steps of a search; `named` is the Service of the line that was rejected last.
+    /// Runs the steps of a search; `named` is the Service of the line that was rejected last, with
+    /// the error message that names the line.
     async fn run_search(
         &mut self,
-        named: Option<NamedService>,
+        named: Option<(ServiceName, String)>,
         options: &Options,
         search: &mut SearchResult,
     ) -> Result<(), NodeFault> {
@@ -161,7 +167,7 @@ impl<I: Iptables> Syncer<I> {
             self.prove_node(&suspects, options, search).await?;
             suspects.succeeded();
         }
-        if let Some(NamedService { name, error }) = named
+        if let Some((name, error)) = named
             && suspects.unresolved().any(|suspect| *suspect == name)
             && let Some(all) = suspects.next()
             && let Some(failing) = suspects.failed(all, Some(&name))
@@ -282,25 +288,21 @@ impl<I: Iptables> Syncer<I> {
         let mut last_failure = NodeFault::default();
         while let Some(group) = suspects.next() {
             let before = search.restores;
-            let trial = match self.try_changes(&group, options, search).await {
-                Ok(trial) => trial,
-                Err(fault) => {
+            match self.try_changes(&group, options, search).await {
+                // No restore was needed: this shows nothing about the node.
+                Ok(()) if search.restores == before => {}
+                Ok(()) => suspects.succeeded(),
+                Err(TrialFailure::Node(fault)) => {
                     suspects.add(group);
                     return Err(fault);
                 }
-            };
-            match trial {
-                // No restore was needed: this shows nothing about the node.
-                TrialResult::Applied if search.restores == before => {}
-                TrialResult::Applied => suspects.succeeded(),
-                TrialResult::Failed(FailedTrial {
+                Err(TrialFailure::Rules {
                     cause,
                     failure,
                     named,
                     ..
                 }) => {
                     last_failure = NodeFault::because_of(&failure);
-                    let named = named.map(|named| named.name);
                     if let Some(failing) = suspects.failed(group, named.as_ref()) {
                         self.put_in_quarantine(&failing, cause, failure.on_one_line(), search);
                     }

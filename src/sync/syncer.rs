@@ -569,6 +569,14 @@ impl<I: Iptables> Syncer<I> {
     ) -> (PartialPayload, Result<Restored, Failure>) {
         let mut partial = self.render_changes(names, partial_restore, options);
         let restored = self.restore_changes(&mut partial, options, None).await;
+        let applied = self.kernel.record();
+        let may_be_written = |error| !is_untouched(error, &mut Text::new(&partial.text));
+        if restored.as_ref().is_err_and(may_be_written)
+            && applied.is_some_and(|applied| !applied.guarded_due().1.is_empty())
+        {
+            // The kernel may have a part of the payload: a jump must not be inserted twice.
+            self.observe_tables(LiveRules::default()).await;
+        }
         let restored =
             restored.map_err(|error| Failure::of_restore(error, &mut Text::new(&partial.text)));
         (partial, restored)
@@ -594,14 +602,7 @@ impl<I: Iptables> Syncer<I> {
                     *applied_options = options.clone();
                 }
                 Err(error) if is_untouched(error, &mut payload()) => {}
-                Err(_) => {
-                    applied.maybe_written(std::mem::take(&mut partial.rendered));
-                    let (_, jumps) = applied.guarded_due();
-                    if !jumps.is_empty() {
-                        // A jump must not be inserted twice.
-                        self.observe_tables(LiveRules::default()).await;
-                    }
-                }
+                Err(_) => applied.maybe_written(std::mem::take(&mut partial.rendered)),
             }
         }
         restored

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::bisect::Bisection;
 use super::decide::FullReason;
 use super::kernel_state::ReadScope;
-use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, RetryResult, SearchResult};
+use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, SearchResult, TrialFailure};
 use super::quarantine::{Fallback, Quarantine, QuarantineCause};
-use super::syncer::{KernelState, RenderedServices, Syncer};
+use super::syncer::{KernelState, Syncer};
 use crate::host::{Iptables, is_untouched};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
@@ -41,70 +41,18 @@ const MOST_TRIALS_WITHOUT_SUSPECTS: usize = MOST_NAMED_LINES + 4;
 /// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
 const MOST_PROOFS: usize = 2;
 
-/// Result of a trial restore.
-pub(super) enum TrialResult {
-    /// The rules were applied, or nothing had to be written.
-    Applied,
-    /// The restore failed in a way that a Service can cause.
-    Failed(FailedTrial),
-}
-
-/// Failure of a trial restore.
-pub(super) struct FailedTrial {
-    pub(super) cause: QuarantineCause,
-    pub(super) failure: Failure,
-    /// The kernel has nothing of the payload.
-    pub(super) is_untouched: bool,
-    /// Service of the rejected line, by the rules that the trial has rendered.
-    pub(super) named: Option<NamedService>,
-}
-
-impl TrialResult {
-    /// Reports whether the rules were applied.
-    pub(super) const fn is_applied(&self) -> bool {
-        matches!(self, Self::Applied)
-    }
-
-    /// For a trial that left out all Services that may be the cause: its failure is a fault of the
-    /// node.
-    pub(super) fn or_node_fault(self) -> Result<(), NodeFault> {
-        match self {
-            Self::Applied => Ok(()),
-            Self::Failed(failed) => Err(NodeFault::because_of(&failed.failure)),
-        }
-    }
-}
-
-/// Service of a rejected line.
-pub(super) struct NamedService {
-    pub(super) name: ServiceName,
-    /// Error message that names the line, on one line.
-    pub(super) error: String,
-}
-
-impl NamedService {
-    /// Returns the one of these Services that the rejected line belongs to, if the failure names a
-    /// line.
-    pub(super) fn of(
-        failure: &Failure,
-        services: &dyn Services,
-        options: &Options,
-    ) -> Option<Self> {
-        let Failure::Restore(_, Some(excerpt)) = failure else {
-            return None;
-        };
-        let mut lines = excerpt.lines.iter();
-        let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
-        let name = service_of_line(line, services, options)?;
-        let error = failure.on_one_line();
-        Some(Self { name, error })
-    }
-}
-
-/// Services in quarantine at the start of a search, with the states they are rendered in.
-pub(super) struct QuarantineSnapshot {
-    quarantine: Quarantine,
-    overrides: BTreeMap<ServiceName, Override>,
+/// Returns the one of these Services that the rejected line belongs to, if the failure names a line.
+pub(super) fn named_service(
+    failure: &Failure,
+    services: &dyn Services,
+    options: &Options,
+) -> Option<ServiceName> {
+    let Failure::Restore(_, Some(excerpt)) = failure else {
+        return None;
+    };
+    let mut lines = excerpt.lines.iter();
+    let (_, line) = lines.find(|(number, _)| *number == excerpt.line)?;
+    service_of_line(line, services, options)
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -186,27 +134,24 @@ impl<I: Iptables> Syncer<I> {
 
     /// Returns the Services in quarantine and the suspects as they are now. Between searches, no
     /// others have overrides.
-    pub(super) fn quarantine_snapshot(&self) -> QuarantineSnapshot {
-        QuarantineSnapshot {
-            quarantine: self.quarantine.clone(),
-            overrides: self.tracker.overrides().clone(),
-        }
+    pub(super) fn quarantine_snapshot(&self) -> (Quarantine, BTreeMap<ServiceName, Override>) {
+        (self.quarantine.clone(), self.tracker.overrides().clone())
     }
 
     /// Undoes what a search changed in the quarantine, because it found no Service at fault. The
     /// kernel may have their rules in the forms of the search, so the next sync renders them.
     pub(super) fn restore_quarantine(
         &mut self,
-        before: QuarantineSnapshot,
+        (quarantine, overrides): (Quarantine, BTreeMap<ServiceName, Override>),
         search: &mut SearchResult,
     ) {
         let added = search.quarantined.drain(..).map(|one| one.name);
         let mut due: BTreeSet<ServiceName> = added.collect();
         // Trials may have applied their changes, which may be taken back before the next sync.
         due.extend(self.tracker.dirty().cloned());
-        due.extend(before.quarantine.names().cloned());
-        self.quarantine = before.quarantine;
-        for (name, known) in before.overrides {
+        due.extend(quarantine.names().cloned());
+        self.quarantine = quarantine;
+        for (name, known) in overrides {
             if self.tracker.overrides().get(&name) != Some(&known) {
                 self.tracker.put_back(&name, known);
                 due.insert(name);
@@ -241,12 +186,12 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         options: &Options,
         search: &mut SearchResult,
-    ) -> Result<TrialResult, NodeFault> {
+    ) -> Result<(), TrialFailure> {
         let overrides = names.iter().map(|name| self.tracker.remove_override(name));
         let overrides: Vec<_> = overrides.collect();
         let before = self.recorded(names);
         let trial = self.try_as_rendered(names, options, search).await;
-        if !trial.as_ref().is_ok_and(TrialResult::is_applied) {
+        if trial.is_err() {
             for (name, state) in names.iter().zip(overrides) {
                 if let Some(state) = state {
                     self.tracker.put_back(name, state);
@@ -293,20 +238,18 @@ impl<I: Iptables> Syncer<I> {
         names: &[ServiceName],
         options: &Options,
         search: &mut SearchResult,
-    ) -> Result<TrialResult, NodeFault> {
+    ) -> Result<(), TrialFailure> {
         if self.kernel.record().is_none() {
-            return Err(NodeFault {
+            return Err(TrialFailure::Node(NodeFault {
                 cause: Some("the rules in the kernel are unknown".to_owned()),
-            });
+            }));
         }
         let losses = self.tracker.with_changed_losses();
-        let names: Vec<_> = names.iter().chain(losses).cloned().collect();
+        let rendered: Vec<_> = names.iter().chain(losses).cloned().collect();
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
-        let mut partial = self.render_changes(&names, PartialRestore::WholeTreeChains, options);
+        let mut partial = self.render_changes(&rendered, PartialRestore::WholeTreeChains, options);
         let is_empty = partial.text.is_empty();
-        let rendered = partial.rendered.services.iter();
-        let rendered: Vec<_> = rendered.map(|(name, _)| name.clone()).collect();
         let deadline = Some(deadline(self.restore_took));
         let started = (self.clock)();
         let restored = self.restore_changes(&mut partial, options, deadline).await;
@@ -318,7 +261,7 @@ impl<I: Iptables> Syncer<I> {
                 self.restore_took = (self.clock)().saturating_duration_since(started);
                 self.tracker.mark_lost_frontends_applied();
             }
-            return Ok(TrialResult::Applied);
+            return Ok(());
         };
         let is_untouched = is_untouched(&error, &mut Text::new(&partial.text));
         if !is_untouched {
@@ -328,17 +271,18 @@ impl<I: Iptables> Syncer<I> {
         }
         let cause = QuarantineCause::of(&error);
         let failure = Failure::of_restore(error, &mut Text::new(&partial.text));
-        let cause = cause.ok_or_else(|| NodeFault::because_of(&failure))?;
+        let Some(cause) = cause else {
+            return Err(TrialFailure::Node(NodeFault::because_of(&failure)));
+        };
         search.restores += 1;
         search.failed += 1;
-        // Looked up now: the caller may put overrides back.
-        let restored = SomeServices(self.rendered_services(), &rendered);
-        Ok(TrialResult::Failed(FailedTrial {
+        Err(TrialFailure::Rules {
             cause,
-            named: NamedService::of(&failure, &restored, options),
+            // Looked up now: the caller may put overrides back.
+            named: named_service(&failure, &self.rendered_services(), options),
             failure,
             is_untouched,
-        }))
+        })
     }
 
     /// Retries one Service in quarantine that is due, with a restore of its own. Each sync retries
@@ -360,21 +304,17 @@ impl<I: Iptables> Syncer<I> {
         let trial = self.try_changes(&names, options, &mut counted).await;
         // A failed retry may have been applied in part.
         let repaired = self.try_as_rendered(&[], options, &mut counted).await;
-        let left_damaged = repaired.and_then(TrialResult::or_node_fault).err();
+        let left_damaged = repaired.err().map(TrialFailure::into_node_fault);
         if left_damaged.is_some() {
             self.force_full(FullReason::Failed);
         }
         let now = (self.clock)();
-        let result = match trial {
-            Ok(TrialResult::Applied) => RetryResult::Released(self.release(&name, outcome, now)),
-            Ok(TrialResult::Failed(failed)) => RetryResult::Failed(failed.failure),
-            Err(fault) => RetryResult::NodeFault(fault),
-        };
+        let result = trial.map(|()| self.release(&name, outcome, now));
         let took = now.saturating_duration_since(started);
         match result {
-            RetryResult::Released(_) => {}
-            RetryResult::Failed(_) => self.quarantine.failed(&name, retried, took, now),
-            RetryResult::NodeFault(_) => self.quarantine.postpone(&name, took, now),
+            Ok(_) => {}
+            Err(TrialFailure::Rules { .. }) => self.quarantine.failed(&name, retried, took, now),
+            Err(TrialFailure::Node(_)) => self.quarantine.postpone(&name, took, now),
         }
         outcome.quarantine_retry = Some(QuarantineRetry {
             name,
@@ -408,14 +348,16 @@ impl<I: Iptables> Syncer<I> {
         let mut last_failure = NodeFault::default();
         for trial in 0..MOST_TRIALS_WITHOUT_SUSPECTS {
             let due = self.with_rules_due(suspects);
-            let failed = match self.try_as_rendered(&[], options, search).await? {
-                TrialResult::Applied => return Ok(()),
-                TrialResult::Failed(failed) => failed,
+            let (failure, named) = match self.try_as_rendered(&[], options, search).await {
+                Ok(()) => return Ok(()),
+                Err(TrialFailure::Rules { failure, named, .. }) => (failure, named),
+                Err(TrialFailure::Node(fault)) => return Err(fault),
             };
-            last_failure = NodeFault::because_of(&failed.failure);
-            if let Some(NamedService { name, error }) = failed.named
+            last_failure = NodeFault::because_of(&failure);
+            if let Some(name) = named
                 && trial < MOST_NAMED_LINES
             {
+                let error = failure.on_one_line();
                 self.put_in_quarantine(&name, QuarantineCause::Rejected, error, search);
                 self.add_due(&name);
                 continue;
@@ -490,19 +432,28 @@ impl<I: Iptables> Syncer<I> {
             };
             self.set_damaged(&name, true);
             let one = std::slice::from_ref(&name);
-            let proof = self.try_as_rendered(one, options, search).await;
-            match &proof {
-                Ok(TrialResult::Applied) => return Ok(()),
-                // If the kernel may have a part of it, its tables were compared.
-                Ok(TrialResult::Failed(failed)) if !failed.is_untouched => {}
-                Ok(TrialResult::Failed(_)) | Err(_) => {
-                    self.set_damaged(&name, false);
-                    if let Some(applied) = self.kernel.record_mut() {
-                        applied.remove_due(&name);
-                    }
+            let Err(failure) = self.try_as_rendered(one, options, search).await else {
+                return Ok(());
+            };
+            // If the kernel may have a part of it, its tables were compared.
+            if !matches!(
+                failure,
+                TrialFailure::Rules {
+                    is_untouched: false,
+                    ..
+                }
+            ) {
+                self.set_damaged(&name, false);
+                if let Some(applied) = self.kernel.record_mut() {
+                    applied.remove_due(&name);
                 }
             }
-            last_failure = proof?.or_node_fault().err();
+            match failure {
+                TrialFailure::Rules { failure, .. } => {
+                    last_failure = Some(NodeFault::because_of(&failure));
+                }
+                TrialFailure::Node(fault) => return Err(fault),
+            }
             excluded.insert(name);
         }
         if let Some(failure) = last_failure {
@@ -527,7 +478,7 @@ impl<I: Iptables> Syncer<I> {
                 applied.remove_due_fixed_chain(chain);
             }
         }
-        proof?.or_node_fault()
+        proof.map_err(TrialFailure::into_node_fault)
     }
 
     /// Marks all chains of a Service as damaged, or takes the marks back.
@@ -535,22 +486,6 @@ impl<I: Iptables> Syncer<I> {
         if let Some(applied) = self.kernel.record_mut() {
             applied.set_damaged(name, is_damaged);
         }
-    }
-}
-
-/// Those of the rendered Services that have these names, which are sorted.
-struct SomeServices<'a>(RenderedServices<'a>, &'a [ServiceName]);
-
-impl Services for SomeServices<'_> {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        let Self(all, names) = self;
-        let states = names.iter().filter_map(|name| Some((name, all.get(name)?)));
-        Box::new(states)
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        let Self(all, names) = self;
-        names.binary_search(name).ok().and_then(|_| all.get(name))
     }
 }
 

@@ -143,7 +143,7 @@ async fn a_chain_is_deleted_with_a_jump_to_it_that_no_service_has() {
     let mut search = SearchResult::default();
     let changed = [name(2)];
     let trial = syncer.try_as_rendered(&changed, &options, &mut search);
-    assert!(trial.await.is_ok_and(|trial| trial.is_applied()));
+    assert!(trial.await.is_ok());
     let save = syncer.iptables().rules().to_save_text();
     assert!(!save.contains("203.0.113."), "{save}");
 }

@@ -255,7 +255,7 @@ async fn a_corrected_service_is_released_from_quarantine() {
         wait(10);
         let outcome = syncer.once(&[]).await;
         let retry = outcome.quarantine_retry.unwrap();
-        assert!(matches!(retry.result, RetryResult::Released(was) if was.as_secs() == 10));
+        assert!(matches!(retry.result, Ok(was) if was.as_secs() == 10));
         assert!(outcome.quarantined.is_empty());
         // Its stale connections are looked for from the state that was last applied.
         let (applied, before) = &outcome.applied.before[0];
