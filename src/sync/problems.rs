@@ -45,9 +45,9 @@ pub(super) enum ServiceProblem {
     },
 }
 
-/// Limit that Services can exceed.
+/// Kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limit {
+enum ProblemKind {
     /// Endpoints of a Service.
     Endpoints,
     /// EndpointSlices of a Service.
@@ -56,48 +56,29 @@ pub(super) enum Limit {
     NamespaceEndpoints,
     /// Rules of a namespace, not counting those for endpoints.
     NamespaceRules,
-}
-
-impl Limit {
-    const ALL: [Self; 4] = [
-        Self::Endpoints,
-        Self::Slices,
-        Self::NamespaceEndpoints,
-        Self::NamespaceRules,
-    ];
-
-    /// Returns the value of the metric label.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Endpoints => "endpoints",
-            Self::Slices => "slices",
-            Self::NamespaceEndpoints => "namespace_endpoints",
-            Self::NamespaceRules => "namespace_rules",
-        }
-    }
-}
-
-/// Kind of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProblemKind {
-    Over(Limit),
+    /// Frontends of other Services.
     Frontends,
 }
+
+/// Limits that Services can exceed, with the values of the metric label.
+const LIMITS: [(ProblemKind, &str); 4] = [
+    (ProblemKind::Endpoints, "endpoints"),
+    (ProblemKind::Slices, "slices"),
+    (ProblemKind::NamespaceEndpoints, "namespace_endpoints"),
+    (ProblemKind::NamespaceRules, "namespace_rules"),
+];
 
 impl ServiceProblem {
     const fn kind(&self) -> ProblemKind {
         match self {
-            Self::Endpoints { .. } => ProblemKind::Over(Limit::Endpoints),
-            Self::Slices { .. } => ProblemKind::Over(Limit::Slices),
-            Self::NamespaceEndpoints { .. } => ProblemKind::Over(Limit::NamespaceEndpoints),
-            Self::NamespaceRules { .. } => ProblemKind::Over(Limit::NamespaceRules),
+            Self::Endpoints { .. } => ProblemKind::Endpoints,
+            Self::Slices { .. } => ProblemKind::Slices,
+            Self::NamespaceEndpoints { .. } => ProblemKind::NamespaceEndpoints,
+            Self::NamespaceRules { .. } => ProblemKind::NamespaceRules,
             Self::Frontends { .. } => ProblemKind::Frontends,
         }
     }
 }
-
-/// Problem, with the name of its Service.
-pub(super) type FoundProblem = (ServiceName, ServiceProblem);
 
 /// Number of problems up to which each one is logged. After these, problem number 128, 256, 512 and
 /// so on is logged: one Service that changes all the time, or thousands with the same address, must
@@ -108,8 +89,8 @@ const MOST_LOGGED: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct ServiceProblems {
     known: HashMap<ServiceName, Vec<ProblemKind>>,
-    /// Number of Services over each limit, in the order of [`Limit::ALL`].
-    over: [usize; Limit::ALL.len()],
+    /// Number of Services over each of the [`LIMITS`].
+    over: [usize; LIMITS.len()],
     /// Number of problems found so far.
     found: usize,
 }
@@ -121,14 +102,14 @@ impl ServiceProblems {
         &mut self,
         before: &[(ServiceName, ServiceState)],
         tracker: &Tracker,
-    ) -> Vec<FoundProblem> {
+    ) -> Vec<(ServiceName, ServiceProblem)> {
         let mut found = Vec::new();
         for (name, _) in before {
             let state = tracker.get(name).into_iter();
             let problems: Vec<_> = state.flat_map(|state| problems(state, tracker)).collect();
             let kinds: Vec<_> = problems.iter().map(ServiceProblem::kind).collect();
-            for (limit, count) in Limit::ALL.into_iter().zip(&mut self.over) {
-                *count += usize::from(kinds.contains(&ProblemKind::Over(limit)));
+            for ((limit, _), count) in LIMITS.iter().zip(&mut self.over) {
+                *count += usize::from(kinds.contains(limit));
             }
             let known = if kinds.is_empty() {
                 self.known.remove(name)
@@ -136,8 +117,8 @@ impl ServiceProblems {
                 self.known.insert(name.clone(), kinds)
             };
             let known = known.unwrap_or_default();
-            for (limit, count) in Limit::ALL.into_iter().zip(&mut self.over) {
-                *count -= usize::from(known.contains(&ProblemKind::Over(limit)));
+            for ((limit, _), count) in LIMITS.iter().zip(&mut self.over) {
+                *count -= usize::from(known.contains(limit));
             }
             let new = problems
                 .into_iter()
@@ -152,9 +133,9 @@ impl ServiceProblems {
         found
     }
 
-    /// Returns the number of Services over each limit.
-    pub(super) fn over_limits(&self) -> impl Iterator<Item = (Limit, usize)> {
-        Limit::ALL.into_iter().zip(self.over)
+    /// Returns the metric label of each limit, and the number of Services over it.
+    pub(super) fn over_limits(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        LIMITS.map(|(_, label)| label).into_iter().zip(self.over)
     }
 }
 

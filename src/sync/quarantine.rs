@@ -111,39 +111,30 @@ impl QuarantineEntry {
         self.last_retry + wait
     }
 
-    /// Returns the time of the next retry; `last` is the last one of any Service.
-    fn next_retry(&self, last: Option<LastRetry>) -> Instant {
+    /// Returns the time of the next retry; `last` is the end and the duration of the last one of
+    /// any Service.
+    fn next_retry(&self, last: Option<(Instant, Duration)>) -> Instant {
         let factor = if self.is_changed {
             CHANGED_FACTOR
         } else {
             RETRY_FACTOR
         };
         let last = last.filter(|_| !self.is_deleted);
-        let rested = last.map(|last| last.ended + last.took.saturating_mul(factor));
+        let rested = last.map(|(ended, took)| ended + took.saturating_mul(factor));
         rested.into_iter().fold(self.due(), Instant::max)
     }
 }
 
-/// Last retry of any Service.
-#[derive(Debug, Clone, Copy)]
-struct LastRetry {
-    ended: Instant,
-    took: Duration,
-}
-
-/// Suspects of a search that continues with a later sync.
-#[derive(Debug, Clone)]
-struct HeldBack {
-    suspects: Bisection,
-    continue_at: Instant,
-}
-
-/// Services in quarantine. Their rendered states are overrides in the tracker.
+/// Services in quarantine, and suspects. Their rendered states are overrides in the tracker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Quarantine {
     entries: BTreeMap<ServiceName, QuarantineEntry>,
-    last_retry: Option<LastRetry>,
-    held_back: Option<HeldBack>,
+    /// End and duration of the last retry of any Service.
+    last_retry: Option<(Instant, Duration)>,
+    /// Suspects of a search that continues with a later sync.
+    suspects: Bisection,
+    /// Time of the next part of that search; `None`: there are no suspects.
+    continue_at: Option<Instant>,
 }
 
 impl Quarantine {
@@ -188,17 +179,16 @@ impl Quarantine {
     /// Moves a Service to its next fallback, because its `rendered` state makes restores fail;
     /// returns the state to render.
     pub(super) fn lower(&mut self, name: &ServiceName, rendered: &ServiceState) -> ServiceState {
-        let fallback = match self.fallback(name) {
-            Some(Fallback::LastApplied) => Fallback::NoEndpoints,
-            Some(Fallback::NoEndpoints | Fallback::NoRules) | None => Fallback::NoRules,
+        let (fallback, state) = match self.fallback(name) {
+            Some(Fallback::LastApplied) => (Fallback::NoEndpoints, without_endpoints(rendered)),
+            Some(Fallback::NoEndpoints | Fallback::NoRules) | None => {
+                (Fallback::NoRules, ServiceState::default())
+            }
         };
         if let Some(entry) = self.entries.get_mut(name) {
             entry.fallback = fallback;
         }
-        match fallback {
-            Fallback::LastApplied | Fallback::NoEndpoints => without_endpoints(rendered),
-            Fallback::NoRules => ServiceState::default(),
-        }
+        state
     }
 
     /// Releases a Service; returns the time that it spent in quarantine.
@@ -236,12 +226,12 @@ impl Quarantine {
     pub(super) fn next_retry(&self) -> Option<Instant> {
         let entries = self.entries.values();
         let retries = entries.map(|entry| entry.next_retry(self.last_retry));
-        retries.chain(self.next_part()).min()
+        retries.chain(self.continue_at).min()
     }
 
     /// Notes a retry that a fault of the node ended `now`: it shows nothing about the Service.
     pub(super) fn postpone(&mut self, name: &ServiceName, took: Duration, now: Instant) {
-        self.last_retry = Some(LastRetry { ended: now, took });
+        self.last_retry = Some((now, took));
         if let Some(entry) = self.entries.get_mut(name) {
             entry.last_retry = now;
         }
@@ -255,7 +245,7 @@ impl Quarantine {
         took: Duration,
         now: Instant,
     ) {
-        self.last_retry = Some(LastRetry { ended: now, took });
+        self.last_retry = Some((now, took));
         if let Some(entry) = self.entries.get_mut(name) {
             entry.failed_retries = entry.failed_retries.saturating_add(1);
             entry.last_retry = now;
@@ -266,27 +256,24 @@ impl Quarantine {
     /// Holds back the suspects that are left `now`, after trials that took this long. The search
     /// continues after as long a pause: it takes half of the time at most.
     pub(super) fn hold_back(&mut self, suspects: Bisection, took: Duration, now: Instant) {
-        self.held_back = (!suspects.is_empty()).then(|| HeldBack {
-            suspects,
-            continue_at: now + took,
-        });
+        self.continue_at = (!suspects.is_empty()).then_some(now + took);
+        self.suspects = suspects;
     }
 
     /// Returns the time of the next part of the search for suspects, if there are any.
-    pub(super) fn next_part(&self) -> Option<Instant> {
-        self.held_back.as_ref().map(|held| held.continue_at)
+    pub(super) const fn next_part(&self) -> Option<Instant> {
+        self.continue_at
     }
 
     /// Takes all suspects, to go on with their search.
     pub(super) fn take_suspects(&mut self) -> Bisection {
-        let held_back = self.held_back.take();
-        held_back.map_or_else(Bisection::default, |held| held.suspects)
+        self.continue_at = None;
+        std::mem::take(&mut self.suspects)
     }
 
     /// Returns the suspects that are held back.
     pub(super) fn suspects(&self) -> impl Iterator<Item = &ServiceName> {
-        let held_back = self.held_back.iter();
-        held_back.flat_map(|held| held.suspects.unresolved())
+        self.suspects.unresolved()
     }
 }
 

@@ -18,7 +18,7 @@ use super::outcome::{
     SyncMode, TrialFailure,
 };
 use super::pacer::SyncResult;
-use super::problems::{FoundProblem, ServiceProblem, ServiceProblems};
+use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};
 use crate::events::{Event, Recorder};
 use crate::health::{
@@ -52,15 +52,6 @@ pub(crate) struct Reporter {
     pub recorder: Recorder,
     /// Name of this node, for the text of Events.
     pub node_name: String,
-}
-
-/// Retry of a failed sync, for logs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PlannedRetry {
-    /// Number of syncs in a row that failed.
-    pub(super) failed_syncs: u32,
-    /// Time until the retry, unless a change of the cluster triggers an earlier sync.
-    pub(super) delay: Duration,
 }
 
 /// Log target of the text of partial restores.
@@ -131,20 +122,19 @@ impl Reporter {
         self.health.update(|health| health.began(self.family));
     }
 
-    /// Reports the end of a sync; `retry` is the retry of a failed one.
+    /// Reports the end of a sync. For logs, `retry` has the number of syncs in a row that failed,
+    /// and the time until the next one, unless a change of the cluster triggers it earlier.
     pub(super) fn finished(
         &self,
         outcome: &Outcome,
         tracker: &Tracker,
         ended: Instant,
-        retry: Option<PlannedRetry>,
+        retry: (u32, Duration),
     ) {
         let at = wall_clock();
         self.notices(&outcome.notices);
         for (position, attempt) in outcome.attempts.iter().enumerate() {
-            let next = outcome.step_after(position);
-            let retry = retry.filter(|_| next == NextStep::Retry);
-            self.attempt(attempt, outcome, next, retry);
+            self.attempt(attempt, outcome, outcome.step_after(position), retry);
         }
         self.quarantine(outcome);
         self.pending(tracker);
@@ -206,7 +196,7 @@ impl Reporter {
         attempt: &Attempt,
         outcome: &Outcome,
         next: NextStep,
-        retry: Option<PlannedRetry>,
+        retry: (u32, Duration),
     ) {
         let kind = match attempt.scope {
             Scope::Full(_) => SyncKind::Full,
@@ -272,14 +262,14 @@ impl Reporter {
 
     /// Reports Services that began to lack rules with this sync, and the number of Services over
     /// each limit.
-    pub(super) fn problems(&self, found: &[FoundProblem], all: &ServiceProblems) {
-        for problem in found {
-            log_problem(self.family, problem);
+    pub(super) fn problems(&self, found: &[(ServiceName, ServiceProblem)], all: &ServiceProblems) {
+        for (service, problem) in found {
+            log_problem(self.family, service, problem);
         }
         for (limit, services) in all.over_limits() {
             self.metrics
                 .restores
-                .over_limit(self.family, limit.as_str(), services);
+                .over_limit(self.family, limit, services);
         }
     }
 
@@ -397,14 +387,14 @@ fn log_failure(
     family: IpFamily,
     attempt: &Attempt,
     (failure, next): (&Failure, NextStep),
-    retry: Option<PlannedRetry>,
+    (failed_syncs, delay): (u32, Duration),
 ) {
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
     let what = match failure {
         Failure::Read(_) => "reading the rules in the kernel failed",
         Failure::Restore(..) => "restore failed",
     };
-    let consequence = failure_consequence(failure, next);
+    let (consequence, is_retried) = (failure_consequence(failure, next), next == NextStep::Retry);
     let excerpt = match failure {
         Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
         _ => String::new(),
@@ -412,8 +402,8 @@ fn log_failure(
     let cause = failure.on_one_line() + &excerpt;
     error!(
         %family, scope = scope.as_str(), took_ms, %cause,
-        failed_syncs = retry.map(|retry| retry.failed_syncs),
-        retry_in_s = retry.map(|retry| retry.delay.as_secs_f64()),
+        failed_syncs = is_retried.then_some(failed_syncs),
+        retry_in_s = is_retried.then_some(delay.as_secs_f64()),
         "{what}; {consequence}"
     );
 }
@@ -458,7 +448,7 @@ pub(super) fn milliseconds(took: Duration) -> f64 {
 }
 
 /// Logs that a Service lacks rules.
-fn log_problem(family: IpFamily, (service, problem): &FoundProblem) {
+fn log_problem(family: IpFamily, service: &ServiceName, problem: &ServiceProblem) {
     match problem {
         ServiceProblem::Endpoints { ports } => warn!(%family,
             "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: clients of {ports} of \

@@ -17,7 +17,7 @@ use super::guarded_chain_monitor::GuardedChainFindings;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
-use super::report::{PlannedRetry, Reporter};
+use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
 use crate::conntrack;
 use crate::host::{
@@ -291,13 +291,8 @@ impl<I: Iptables> Task<I> {
         ended: std::time::Instant,
     ) {
         let tracker = &self.syncer.tracker;
-        let retry = (outcome.result() == SyncResult::Failed).then(|| {
-            let next = self.pacer.next_due().unwrap_or(ended);
-            PlannedRetry {
-                failed_syncs: self.pacer.failures(),
-                delay: next.saturating_duration_since(ended),
-            }
-        });
+        let next = self.pacer.next_due().unwrap_or(ended);
+        let retry = (self.pacer.failures(), next.saturating_duration_since(ended));
         self.reporter.finished(outcome, tracker, ended, retry);
         let found = problems.update(&outcome.applied.before, tracker);
         self.reporter.problems(&found, problems);

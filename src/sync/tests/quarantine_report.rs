@@ -52,7 +52,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     let of_family = &reported.reporters[0];
     of_family.queued(now());
     of_family.began();
-    of_family.finished(&isolated(), &tracker, now(), None);
+    of_family.finished(&isolated(), &tracker, now(), (0, std::time::Duration::ZERO));
 
     let quarantined = reported.series_of("deltaproxy_", "quarantine");
     let expected = [
@@ -94,7 +94,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
 
     // Nothing is left of it once they are released.
     let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
-    reported.reporters[0].finished(&released, &tracker, now(), None);
+    reported.reporters[0].finished(&released, &tracker, now(), (0, std::time::Duration::ZERO));
     let report = reported.reporters[0]
         .health
         .report(later)

@@ -144,7 +144,7 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
         attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
     ]);
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    reported.reporters[0].finished(&outcome, &tracker, now(), None);
+    reported.reporters[0].finished(&outcome, &tracker, now(), (0, Duration::ZERO));
     assert_eq!(
         reported.series("_seconds_count"),
         [
@@ -230,11 +230,21 @@ fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
     let reported = ReportedMetrics::new();
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
-    reported.reporters[1].finished(&outcome(vec![failed()]), &tracker, now(), None);
+    reported.reporters[1].finished(
+        &outcome(vec![failed()]),
+        &tracker,
+        now(),
+        (0, Duration::ZERO),
+    );
     assert_eq!(reported.series("iptables_total"), [""; 0]);
 
     let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
-    reported.reporters[1].finished(&outcome(vec![applied()]), &tracker, now(), None);
+    reported.reporters[1].finished(
+        &outcome(vec![applied()]),
+        &tracker,
+        now(),
+        (0, Duration::ZERO),
+    );
     assert_eq!(
         reported.series("iptables_total"),
         [
@@ -259,7 +269,7 @@ fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
     for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
         outcome.totals.internal_dropped = internal;
         outcome.totals.external_dropped = external;
-        reported.reporters[0].finished(&outcome, &tracker, now(), None);
+        reported.reporters[0].finished(&outcome, &tracker, now(), (0, Duration::ZERO));
         let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
         assert_eq!(
             reported.series("no_local_endpoints"),
@@ -337,7 +347,12 @@ fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
         ..attempt(Scope::Partial, WRITTEN, Ok(()))
     };
     let timed_out = attempt(Scope::Partial, WRITTEN, restore_failed());
-    reported.reporters[0].finished(&outcome(vec![timed_out, had]), &tracker, now(), None);
+    reported.reporters[0].finished(
+        &outcome(vec![timed_out, had]),
+        &tracker,
+        now(),
+        (0, Duration::ZERO),
+    );
     let waited = reported.series_of("deltaproxy_", "lock_wait");
     assert_eq!(
         waited,
@@ -353,7 +368,12 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
     nothing.stats = PayloadStats::default();
     let something = attempt(Scope::Partial, WRITTEN, Ok(()));
     for attempt in [nothing, something] {
-        reported.reporters[0].finished(&outcome(vec![attempt]), &tracker, now(), None);
+        reported.reporters[0].finished(
+            &outcome(vec![attempt]),
+            &tracker,
+            now(),
+            (0, Duration::ZERO),
+        );
     }
     assert_eq!(
         reported.series_of("deltaproxy_restore_payload_bytes_", "count"),
@@ -373,6 +393,6 @@ fn a_failed_read_is_not_counted_as_a_failed_restore() {
         cause: std::io::ErrorKind::NotFound.into(),
     });
     let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
-    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now(), None);
+    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now(), (0, Duration::ZERO));
     assert_eq!(reported.series("_failures_total"), [""; 0]);
 }
