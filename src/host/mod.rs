@@ -23,8 +23,7 @@ pub use iptables::{
 };
 pub(crate) use iptables::{
     ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange, ProgramExit,
-    Touched, UnsharedLock, all_binaries, excerpt, is_untouched, kubelet_backend, other_backend,
-    other_rules,
+    UnsharedLock, all_binaries, excerpt, is_untouched, kubelet_backend, other_backend, other_rules,
 };
 #[cfg(feature = "testing")]
 pub use iptables::{Fake, Fault};

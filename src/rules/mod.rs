@@ -4,6 +4,7 @@
 //! with the rules in the kernel all use this one model of a payload's effect.
 
 mod chain;
+mod chain_set;
 #[cfg(feature = "testing")]
 mod diff;
 mod error;
@@ -17,6 +18,7 @@ mod transaction;
 mod tests;
 
 pub(crate) use chain::Chain;
+pub(crate) use chain_set::ChainSet;
 #[cfg(feature = "testing")]
 pub use diff::Comparison;
 pub(crate) use error::{LineError, ParseError};

@@ -8,11 +8,13 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::drift::{ComparisonDepth, ComparisonTrigger, Extent, RepairKey};
+use super::drift::ComparisonTrigger;
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::pacer::{DoublingDelay, RunTimes};
-use super::repair_backoff::RepairBackoff;
+use super::reading::guarded;
+use super::repair_backoff::{RepairBackoff, RepairKey};
 use crate::host::{ChangeDetection, ForeignChange, RunError};
+use crate::rules::ChainSet;
 
 /// Delay of another read of rules that could not be read, for example while another program held
 /// the xtables lock. A read of very many rules may be abandoned each time for a sync that is due.
@@ -58,7 +60,7 @@ pub(super) struct DriftDetection {
     /// Chains, Services and tables that differ and are not repaired yet.
     pub(super) awaiting_repair: BTreeSet<RepairKey>,
     /// Rules to read again, because an earlier comparison could not read them.
-    pub(super) to_reread: Extent,
+    pub(super) to_reread: ChainSet,
     /// Time of the next attempt to read them.
     pub(super) reread_at: Option<Instant>,
     /// Earliest time of the next check triggered by a change by another program: frequent changes
@@ -91,7 +93,7 @@ impl DriftDetection {
             repair_at: None,
             repair: RepairState::Idle,
             awaiting_repair: BTreeSet::new(),
-            to_reread: Extent::default(),
+            to_reread: ChainSet::default(),
             reread_at: None,
             change_check_not_before: None,
             pending_change: None,
@@ -101,7 +103,7 @@ impl DriftDetection {
     }
 
     /// Adds rules to read again, after a [`REREAD_DELAY`] that grows with failed readings.
-    pub(super) fn postpone(&mut self, extent: Extent, now: Instant) {
+    pub(super) fn postpone(&mut self, extent: &ChainSet, now: Instant) {
         if !extent.is_empty() {
             self.to_reread.merge(extent);
             let delay = REREAD_DELAY.after(self.failed_readings);
@@ -110,7 +112,7 @@ impl DriftDetection {
     }
 
     /// Takes the rules to read again.
-    pub(super) fn take_to_reread(&mut self) -> Extent {
+    pub(super) fn take_to_reread(&mut self) -> ChainSet {
         self.reread_at = None;
         std::mem::take(&mut self.to_reread)
     }
@@ -172,31 +174,24 @@ impl DriftDetection {
         Some(repaired_at.saturating_duration_since(since))
     }
 
-    /// Counts a comparison of this depth whose reading failed; one without failure that read all
-    /// rules resets the count. Returns the count.
+    /// Counts a comparison whose reading failed; a verification without failure resets the count.
+    /// Returns the count.
     pub(super) fn count_failed_readings(
         &mut self,
-        depth: ComparisonDepth,
+        is_verification: bool,
         failure: Option<&RunError>,
     ) -> u32 {
-        match (failure, depth) {
-            (Some(_), _) => self.failed_readings = self.failed_readings.saturating_add(1),
-            (None, ComparisonDepth::Whole) => self.failed_readings = 0,
-            (None, ComparisonDepth::Chains) => {}
+        if failure.is_some() {
+            self.failed_readings = self.failed_readings.saturating_add(1);
+        } else if is_verification {
+            self.failed_readings = 0;
         }
         self.failed_readings
     }
 
     /// Returns the extent of the periodic check.
-    pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
-        Extent {
-            tables: self
-                .guarded_chains
-                .periodic(detection)
-                .into_iter()
-                .collect(),
-            ..Extent::default()
-        }
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> ChainSet {
+        guarded(self.guarded_chains.periodic(detection))
     }
 }
 
@@ -321,13 +316,9 @@ impl VerificationSchedule {
         self.skips = skips;
     }
 
-    /// Returns the names of the programs whose changes triggered a comparison of this depth that no
-    /// single change triggered, if known: a verification, unlike a periodic check, has some.
-    pub(super) fn programs(&self, depth: ComparisonDepth) -> BTreeSet<String> {
-        match depth {
-            ComparisonDepth::Whole => self.programs.clone(),
-            ComparisonDepth::Chains => BTreeSet::new(),
-        }
+    /// Returns the names of the programs whose changes triggered the next verification, if known.
+    pub(super) fn programs(&self) -> BTreeSet<String> {
+        self.programs.clone()
     }
 
     /// Reports whether changes of single chains may still interrupt the current verification.

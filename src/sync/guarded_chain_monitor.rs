@@ -14,10 +14,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::kernel_state::{TableCheck, TableLoss, check_table};
 use super::repair_backoff::{DueRewrite, RewriteBackoff};
-use crate::host::{ChangeDetection, Iptables, ProgramExit, RunError};
-use crate::render::Options;
+use crate::host::{ChangeDetection, Iptables, ListedChains, ProgramExit, RunError};
+use crate::render::{GuardedChainState, Options, guarded_chains};
 use crate::rules::Table;
 use crate::ruleset::Jump;
 
@@ -73,8 +72,9 @@ pub(super) struct GuardedChainFindings {
     pub(super) newly_unreadable: Vec<(Table, RunError)>,
     /// Tables that are readable again.
     pub(super) readable_again: Vec<Table>,
-    /// Table that lacks a guarded chain or all jumps. Tables after it were not checked.
-    pub(super) gone: Option<(Table, TableLoss)>,
+    /// Table that lacks a guarded chain or all jumps, and the jumps that it lacks if its chains are
+    /// there, as after `iptables -F`. Tables after it were not checked.
+    pub(super) gone: Option<(Table, Vec<&'static Jump>)>,
     /// Fixed chains with third-party rules that are due to be rewritten.
     pub(super) due_rewrites: Vec<DueRewrite>,
     /// Fixed chains that lack some of their rules.
@@ -173,7 +173,7 @@ impl GuardedChainMonitor {
         &mut self,
         iptables: &impl Iptables,
         options: &Options,
-        tables: &[Table],
+        tables: &BTreeSet<Table>,
         now: Instant,
     ) -> GuardedChainFindings {
         let mut findings = GuardedChainFindings::default();
@@ -184,21 +184,16 @@ impl GuardedChainMonitor {
             let running = self.running.take();
             findings = running.map_or_else(Default::default, |check| check.findings);
             match checked {
-                Ok(TableCheck::Gone(loss)) => {
-                    findings.gone = Some((table, loss));
+                Ok((state, _)) if state.is_flushed => {
+                    findings.gone = Some((table, state.missing_jumps));
                     return findings;
                 }
-                Ok(TableCheck::Present {
-                    edited_chains,
-                    incomplete_chains,
-                    missing_jumps,
-                    unprintable,
-                }) => {
-                    let incomplete_chains =
-                        incomplete_chains.into_iter().map(|chain| (table, chain));
+                Ok((state, unprintable)) => {
+                    let of_table = |chain| (table, chain);
+                    let incomplete_chains = state.incomplete_chains.into_iter().map(of_table);
                     findings.incomplete_chains.extend(incomplete_chains);
-                    findings.missing_jumps.extend(missing_jumps);
-                    all_edited_chains.extend(edited_chains.into_iter().map(|chain| (table, chain)));
+                    findings.missing_jumps.extend(state.missing_jumps);
+                    all_edited_chains.extend(state.edited_chains.into_iter().map(of_table));
                     read_tables.push(table);
                     self.note_readability(table, unprintable, &mut findings);
                 }
@@ -227,6 +222,91 @@ impl GuardedChainMonitor {
             _ => {}
         }
     }
+}
+
+/// Lists the guarded chains, and queries each jump in a chain that cannot be printed. Returns their
+/// state, with the error of the iptables binary at an unprintable rule in a built-in chain. A table
+/// of which a guarded chain is missing is flushed: the binary lists nothing then.
+///
+/// # Errors
+///
+/// The iptables binary failed, for example because another program held the xtables lock.
+async fn check_table(
+    iptables: &impl Iptables,
+    table: Table,
+    options: &Options,
+) -> Result<(GuardedChainState, Option<RunError>), RunError> {
+    let Some(listing) = list(iptables, table, options).await? else {
+        let state = GuardedChainState {
+            is_flushed: true,
+            ..GuardedChainState::default()
+        };
+        return Ok((state, None));
+    };
+    let mut state = GuardedChainState::of(table, &listing.text, &listing.truncated, options);
+    for jump in std::mem::take(&mut state.unlisted_jumps) {
+        if state.is_flushed {
+            // All others are missing.
+            state.missing_jumps.push(jump);
+            continue;
+        }
+        match iptables.has(table, jump.from, jump.rule).await {
+            // The jump counts as present: its chain has an unprintable rule.
+            Ok(true) | Err(RunError::Unprintable { .. }) => {}
+            Ok(false) => state.missing_jumps.push(jump),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((state, listing.unprintable))
+}
+
+/// Printable lines of the guarded chains of one table.
+#[derive(Debug, Default)]
+struct Listing {
+    text: String,
+    /// Chains with unprintable rules.
+    truncated: Vec<String>,
+    /// First error that concerns a built-in chain.
+    unprintable: Option<RunError>,
+}
+
+/// Lists the guarded chains, and continues after each chain at which the iptables binary ends;
+/// `None` if one of them does not exist.
+async fn list(
+    iptables: &impl Iptables,
+    table: Table,
+    options: &Options,
+) -> Result<Option<Listing>, RunError> {
+    let chains = guarded_chains(table, options);
+    let mut listing = Listing::default();
+    let mut rest = chains.as_slice();
+    while !rest.is_empty() {
+        match iptables.list(table, rest).await? {
+            ListedChains::Missing => return Ok(None),
+            ListedChains::Whole(text) => {
+                listing.text += &text;
+                break;
+            }
+            ListedChains::Truncated {
+                printed,
+                chain,
+                cause,
+            } => {
+                listing.text += &printed;
+                // If the binary names another chain than the listed ones, the first of these counts
+                // as unprintable.
+                let at = rest.iter().position(|listed| *listed == chain);
+                let (tried, remaining) = rest.split_at(at.map_or(1, |at| at + 1));
+                rest = remaining;
+                let truncated = tried.last().copied().unwrap_or_default();
+                if table.built_in_chains().contains(&truncated) {
+                    listing.unprintable.get_or_insert(cause);
+                }
+                listing.truncated.push(truncated.to_owned());
+            }
+        }
+    }
+    Ok(Some(listing))
 }
 
 #[cfg(test)]

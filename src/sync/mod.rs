@@ -3,7 +3,7 @@
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
-//! Read `task` (main loop) and `syncer` (one sync) first; for checks `drift` and `compare`, for
+//! Read `task` (main loop) and `syncer` (one sync) first; for checks `reading` and `drift`, for
 //! failures `search`, `bisect` and `trial_restore`.
 //!
 //! - kube-proxy chain: has a name that kube-proxy uses, whichever program made it. kube-proxy rule:
@@ -34,17 +34,16 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
 mod bisect;
-mod compare;
 mod conntrack_sweeper;
 mod decide;
 mod drift;
 mod drift_detection;
 mod guarded_chain_monitor;
-mod kernel_state;
 mod outcome;
 mod pacer;
 mod problems;
 mod quarantine;
+mod reading;
 mod render_settings;
 mod repair_backoff;
 mod report;

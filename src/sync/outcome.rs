@@ -178,7 +178,7 @@ pub enum TrialFailure {
         /// Service of the rejected line, by the rules that the trial has rendered.
         named: Option<ServiceName>,
     },
-    /// It shows nothing about Services.
+    /// The failure shows nothing about Services.
     Node(NodeFault),
 }
 

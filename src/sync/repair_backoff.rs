@@ -12,7 +12,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::RepairKey;
 use super::pacer::DoublingDelay;
 use crate::rules::Table;
 
@@ -32,6 +31,13 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// Maximum number of remembered chains; further ones are repaired without delay. That many changed
 /// chains mean a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
+
+/// Table and name under which repairs are counted. The name is that of a chain (for a jump, the
+/// chain that holds it), of a Service whose chains are not known by name, or [`WHOLE_TABLE`].
+pub(super) type RepairKey = (Table, Box<str>);
+
+/// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
+pub(super) const WHOLE_TABLE: &str = "*";
 
 /// Repairs of one key: a chain, a Service or a whole table.
 #[derive(Debug, Clone, Copy)]

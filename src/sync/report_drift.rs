@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
-use super::drift::{Compared, ComparisonDepth, Drift, DriftKind};
+use super::drift::{Compared, Drift, DriftKind};
 use super::guarded_chain_monitor::GuardedChainFindings;
 use super::outcome::Notices;
 use super::repair_backoff::DueRewrite;
@@ -25,7 +25,7 @@ impl Reporter {
         self.metrics
             .drift
             .checked(family, trigger, drift.is_empty());
-        if compared.depth == ComparisonDepth::Whole {
+        if compared.is_verification {
             match compared.failure {
                 None => self.metrics.drift.verified(family, wall_clock()),
                 Some(_) => self.metrics.drift.check_failed(family),

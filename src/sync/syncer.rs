@@ -8,16 +8,19 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
-use super::kernel_state::{KernelRules, OnTransientFailure, ReadScope, read_rules};
 use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
+use super::reading::{KernelRules, OnTransientFailure, read_rules};
 use super::render_settings::RenderSettings;
-use crate::host::{Iptables, RestoreError, Restored, RunError, excerpt, is_untouched};
+use crate::host::{
+    Iptables, ListedChains, RestoreError, Restored, RunError, excerpt, is_untouched,
+};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
     PartialPayload, PartialRestore, PayloadStats, RerenderReason, RuleCounts, ServiceTotals,
+    guarded_chains, has_desired_rules,
 };
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
@@ -387,10 +390,18 @@ impl<I: Iptables> Syncer<I> {
     /// cannot be adopted.
     pub(super) async fn adopt(&mut self, options: &mut Options) -> Attempt {
         self.make_counters(options).await;
-        let read = self.read_rules(ReadScope::Adoption(options)).await;
-        let (scope, declined, written) = match read {
+        let failed_reads = self.failed_reads;
+        let read = self.read_rules(Some(LiveRules::of_tables())).await;
+        let adopted = match read {
+            Ok(rules) => {
+                let adopted = self.try_adopt(&rules, failed_reads, options).await;
+                adopted.map(|adopted| (rules.live, adopted))
+            }
+            Err(error) => Err(error),
+        };
+        let (scope, declined, written) = match adopted {
             Err(error) => (Scope::Adoption, None, failed_read(error)),
-            Ok(rules) => match self.try_adopt(&rules, options) {
+            Ok((live, adopted)) => match adopted {
                 Ok(applied) => {
                     self.kernel = KernelState::Known(applied.into(), options.clone());
                     // `Kep3453` would also rewrite chains that do not differ.
@@ -399,7 +410,7 @@ impl<I: Iptables> Syncer<I> {
                     (Scope::Adoption, None, written)
                 }
                 Err(reason) => {
-                    let written = self.write_all(&rules.live, options).await;
+                    let written = self.write_all(&live, options).await;
                     (Scope::Full(FullReason::First), Some(reason), written)
                 }
             },
@@ -420,7 +431,7 @@ impl<I: Iptables> Syncer<I> {
         let read = if let Some(live) = known {
             Ok(live)
         } else {
-            let read = self.read_rules(ReadScope::Outlines).await;
+            let read = self.read_rules(None).await;
             read.map(|rules| rules.live)
         };
         let written = match read {
@@ -471,14 +482,14 @@ impl<I: Iptables> Syncer<I> {
         options.counters = counters;
     }
 
-    /// Reads the rules in the kernel. Newly unreadable tables become notices. The applied state
-    /// stays valid if this fails.
+    /// Reads chains and jumps in the kernel, and the rules into `found`, if requested. Newly
+    /// unreadable tables become notices. The applied state stays valid if this fails.
     pub(super) async fn read_rules(
         &mut self,
-        scope: ReadScope<'_>,
+        found: Option<LiveRules>,
     ) -> Result<KernelRules, RunError> {
         let on_transient = OnTransientFailure::after(self.failed_reads);
-        let read = read_rules(&self.iptables, scope, on_transient).await;
+        let read = read_rules(&self.iptables, found, on_transient).await;
         let mut rules = read.inspect_err(|_| self.failed_reads += 1)?;
         if !rules
             .unreadable
@@ -499,21 +510,39 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Makes a record of the rules in the kernel, and compares them with the rendered ones. Returns
-    /// the reason for which all rules have to be written, if there is one.
-    fn try_adopt(
-        &self,
+    /// the reason for which all rules have to be written, if there is one. The reads before this
+    /// one failed `failed_reads` times in a row.
+    async fn try_adopt(
+        &mut self,
         rules: &KernelRules,
+        failed_reads: u32,
         options: &Options,
-    ) -> Result<AppliedState, &'static str> {
-        let found = rules.found.as_ref().ok_or("a table cannot be read")?;
+    ) -> Result<Result<AppliedState, &'static str>, RunError> {
+        let Some(found) = &rules.found else {
+            return Ok(Err("a table cannot be read"));
+        };
+        // A full restore creates KUBE-FIREWALL, as kubelet does: without it there is nothing to
+        // adopt, so no process is started to list mangle.
+        if !rules.live.has_kube_firewall {
+            return Ok(Err(render::INCOMPLETE_SHARED_CHAINS));
+        }
+        let guarded = guarded_chains(Table::Mangle, options);
+        match self.iptables.list(Table::Mangle, &guarded).await {
+            Ok(ListedChains::Whole(listing))
+                if has_desired_rules(Table::Mangle, &listing, options) => {}
+            Err(error)
+                if error.is_transient()
+                    && OnTransientFailure::after(failed_reads) == OnTransientFailure::Fail =>
+            {
+                self.failed_reads = failed_reads + 1;
+                return Err(error);
+            }
+            Ok(_) | Err(_) => return Ok(Err(render::INCOMPLETE_SHARED_CHAINS)),
+        }
         let services = self.rendered_services();
         let applied = render::adopt(found, &rules.live, &services, options);
-        render::check_adoption(&applied, found, &rules.live, options)?;
-        if rules.is_mangle_complete {
-            Ok(applied)
-        } else {
-            Err(render::INCOMPLETE_SHARED_CHAINS)
-        }
+        let checked = render::check_adoption(&applied, found, &rules.live, options);
+        Ok(checked.map(|()| applied))
     }
 
     async fn write_all(
@@ -550,7 +579,7 @@ impl<I: Iptables> Syncer<I> {
     /// part of its payload. Tables that the iptables binaries cannot print count as `unprintable`.
     /// Returns whether the tables were read, and there is a record.
     pub(super) async fn observe_tables(&mut self, unprintable: LiveRules) -> bool {
-        let read = self.read_rules(ReadScope::Verification).await;
+        let read = self.read_rules(Some(LiveRules::of_tables())).await;
         let (Ok(rules), Some(applied)) = (read, self.kernel.record_mut()) else {
             return false;
         };

@@ -1,6 +1,7 @@
 //! Main loop of one IP family: waits for events, runs syncs, checks and verifications, and requests
 //! the syncs that repair differences.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,15 +9,18 @@ use tokio::sync::{SetOnce, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::compare::{Reading, check_guarded_chains, read_service_rules};
 use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
-use super::drift::{Compared, ComparisonDepth, ComparisonTrigger, Extent};
+use super::drift::{Compared, ComparisonTrigger};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
+use super::reading::{
+    Reading, check_guarded_chains, guarded, guarded_tables, is_verification, read_service_rules,
+    touched, whole,
+};
 use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
 use crate::conntrack;
@@ -25,6 +29,7 @@ use crate::host::{
 };
 use crate::model::Change;
 use crate::render::NodePortAddresses;
+use crate::rules::ChainSet;
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
 
@@ -81,24 +86,17 @@ pub(crate) struct Task<I> {
     pub stop: CancellationToken,
 }
 
-/// Reaction of a reading to a change by another program, if the names of the changed chains are
-/// known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OnChange {
-    /// Continues; the changed chains are checked after the reading.
-    Continue,
-    /// Ends the reading. It is restarted after a short check of the changed chains.
-    Interrupt,
-}
-
 /// End of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReadingEnd {
+pub(super) enum ReadingEnd {
+    /// All was read, or could not be read.
     Complete,
-    /// Another program changed rules; this change is checked first.
-    Interrupted,
+    /// Another program changed rules; this change is checked first, and then the reading restarted.
+    RulesChanged,
     /// A due sync was delayed for too long.
     Abandoned,
+    /// The process shuts down.
+    Shutdown,
 }
 
 impl ReadingEnd {
@@ -108,27 +106,19 @@ impl ReadingEnd {
         self,
         reading: Reading,
         detection: &mut DriftDetection,
-        extent: &Extent,
+        extent: &ChainSet,
         after: Duration,
-    ) -> Reading {
+    ) -> Result<Reading, Self> {
         match self {
-            Self::Complete => reading,
-            Self::Interrupted => reading.interrupted(),
+            Self::Complete => Ok(reading),
+            Self::RulesChanged => Ok(reading.interrupted()),
             Self::Abandoned => {
                 let guarded = detection.guarded_chains.abandoned(after);
-                reading.abandoned(extent, guarded, after)
+                Ok(reading.abandoned(extent, guarded, after))
             }
+            Self::Shutdown => Err(self),
         }
     }
-}
-
-/// Reason that a comparison ended early.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Interruption {
-    /// Another program changed rules; its change is checked first.
-    RulesChanged,
-    /// The process shuts down.
-    Shutdown,
 }
 
 impl<I: Iptables> Task<I> {
@@ -366,7 +356,7 @@ impl<I: Iptables> Task<I> {
         let KernelState::Known(applied, options) = &self.syncer.kernel else {
             return;
         };
-        let mut extent = Extent::touched_and_recorded(change, options, applied);
+        let mut extent = touched(change, options, applied);
         if extent.is_empty() {
             return;
         }
@@ -375,9 +365,11 @@ impl<I: Iptables> Task<I> {
         // A change of named chains can interrupt a verification, but not what runs here. With
         // detection by table sizes no change names chains, so all is compared at once.
         let is_verification_later =
-            extent.depth == ComparisonDepth::Whole && change.source != ChangeSource::TableSizes;
+            is_verification(&extent) && change.source != ChangeSource::TableSizes;
         if is_verification_later {
-            extent.depth = ComparisonDepth::Chains;
+            let named = extent.named().collect::<ChainSet>();
+            extent = guarded(guarded_tables(&extent, options));
+            extent.merge(&named);
         }
         let checked = self
             .compare(detection, trigger, &extent, Some(change))
@@ -405,9 +397,9 @@ impl<I: Iptables> Task<I> {
             detection.verifications.skipped(&ran(), generation);
             return;
         }
-        let (trigger, whole) = (detection.verifications.trigger(), Extent::whole());
-        let compared = self.compare(detection, trigger, &whole, None).await;
-        if compared.err() == Some(Interruption::RulesChanged) {
+        let trigger = detection.verifications.trigger();
+        let compared = self.compare(detection, trigger, &whole(), None).await;
+        if compared.err() == Some(ReadingEnd::RulesChanged) {
             // The CPU time of a killed child process is not counted: elapsed time replaces it.
             let took = now().saturating_duration_since(started);
             detection.verifications.interrupted(took, now());
@@ -422,7 +414,7 @@ impl<I: Iptables> Task<I> {
     /// verification, so that interruptions count.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        if extent.depth == ComparisonDepth::Whole {
+        if is_verification(&extent) {
             detection.verifications.request(Instant::now().into_std());
         } else {
             let trigger = ComparisonTrigger::FollowUp;
@@ -435,13 +427,17 @@ impl<I: Iptables> Task<I> {
     /// repairs the difference. `change` is the change by another program that triggered this.
     /// Returns the findings about guarded chains, which the schedule of checks depends on; none if
     /// nothing was read.
+    ///
+    /// # Errors
+    ///
+    /// Another program changed rules, or the process shuts down.
     pub(super) async fn compare(
         &mut self,
         detection: &mut DriftDetection,
         trigger: ComparisonTrigger,
-        extent: &Extent,
+        extent: &ChainSet,
         change: Option<&ForeignChange>,
-    ) -> Result<GuardedChainFindings, Interruption> {
+    ) -> Result<GuardedChainFindings, ReadingEnd> {
         let started = Instant::now().into_std();
         detection.has_read_extent = false;
         if self.syncer.applied_options().is_none() {
@@ -450,11 +446,8 @@ impl<I: Iptables> Task<I> {
         }
         let may_be_interrupted = detection.verifications.may_be_interrupted();
         // The check that follows a change is not interrupted by the next change.
-        let on_change = match (change, extent.depth) {
-            (None, ComparisonDepth::Whole) if may_be_interrupted => OnChange::Interrupt,
-            _ => OnChange::Continue,
-        };
-        let mut reading = self.read(detection, extent, on_change).await?;
+        let is_interruptible = change.is_none() && is_verification(extent) && may_be_interrupted;
+        let mut reading = self.read(detection, extent, is_interruptible).await?;
         let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
         self.reporter.guarded_chains_checked(guarded, unreadable);
         for (table, cause) in &reading.guarded.newly_unreadable {
@@ -462,34 +455,36 @@ impl<I: Iptables> Task<I> {
                 self.syncer.note_unprintable(*table);
             }
         }
-        let depth = reading.depth(extent.depth);
+        let is_verified = reading.is_verification(extent);
         let contested = detection.backoff.contested(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
         drift.programs = match change {
             Some(change) => change.programs.clone(),
-            None => detection.verifications.programs(extent.depth),
+            None if is_verification(extent) => detection.verifications.programs(),
+            None => BTreeSet::new(),
         };
         let failure = reading.failure.as_ref();
         let now = Instant::now().into_std();
         let repair_delay = detection.plan_repair(&drift.repair_keys, now);
         let compared = Compared {
             trigger,
-            depth,
+            is_verification: is_verified,
             drift: &drift,
             failure,
-            failed_readings: detection.count_failed_readings(depth, failure),
+            failed_readings: detection.count_failed_readings(is_verified, failure),
             repair_delay,
             delayed_chains: detection.backoff.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
-        detection.has_read_extent =
-            failure.is_none() && depth == extent.depth && reading.to_reread.is_empty();
-        detection.postpone(reading.to_reread, now);
+        detection.has_read_extent = failure.is_none()
+            && is_verified == is_verification(extent)
+            && reading.to_reread.is_empty();
+        detection.postpone(&reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(started);
         }
         if reading.is_interrupted {
-            return Err(Interruption::RulesChanged);
+            return Err(ReadingEnd::RulesChanged);
         }
         Ok(reading.guarded)
     }
@@ -510,8 +505,7 @@ impl<I: Iptables> Task<I> {
             compared.trigger,
             ComparisonTrigger::Change(ChangeSource::Events | ChangeSource::LostEvents)
         );
-        let is_partial = compared.depth == ComparisonDepth::Chains;
-        if guarded.is_incomplete() && may_miss_rules && is_partial {
+        if guarded.is_incomplete() && may_miss_rules && !compared.is_verification {
             detection.verifications.request(now);
         }
         if !compared.drift.is_empty() {
@@ -540,9 +534,9 @@ impl<I: Iptables> Task<I> {
     async fn read(
         &mut self,
         detection: &mut DriftDetection,
-        extent: &Extent,
-        on_change: OnChange,
-    ) -> Result<Reading, Interruption> {
+        extent: &ChainSet,
+        is_interruptible: bool,
+    ) -> Result<Reading, ReadingEnd> {
         let started = Instant::now();
         let Syncer {
             tracker,
@@ -573,15 +567,14 @@ impl<I: Iptables> Task<I> {
             changes: &mut self.changes,
             stop: &self.stop,
             pending_change: &mut detection.pending_change,
-            on_change,
+            is_interruptible,
         };
-        let touched =
-            |change: &ForeignChange| Extent::touched_and_recorded(change, options, applied);
+        let touches_rules = |change: &ForeignChange| !touched(change, options, applied).is_empty();
         let next_change = || changed_after(&checked, iptables, not_before);
         let end = interruptions
-            .watch(work, started, next_change, touched)
-            .await?;
-        Ok(end.result(reading, detection, extent, started.elapsed()))
+            .watch(work, started, next_change, touches_rules)
+            .await;
+        end.result(reading, detection, extent, started.elapsed())
     }
 }
 
@@ -653,38 +646,42 @@ struct Interruptions<'a> {
     changes: &'a mut ChangeReceiver,
     stop: &'a CancellationToken,
     pending_change: &'a mut Option<ForeignChange>,
-    on_change: OnChange,
+    /// A change by another program ends the reading, if the names of the changed chains are known;
+    /// otherwise they are checked after it.
+    is_interruptible: bool,
 }
 
 impl Interruptions<'_> {
     /// Waits for the end of `work`, a reading, and handles events meanwhile. `next_change` waits
-    /// for a change by another program; `touched` returns its extent.
+    /// for a change by another program; `touches_rules` reports whether it is one of kube-proxy
+    /// rules: on some nodes others are frequent.
     async fn watch<C: Future<Output = ForeignChange>>(
         &mut self,
         work: impl Future<Output = ()>,
         started: Instant,
         next_change: impl Fn() -> C,
-        touched: impl Fn(&ForeignChange) -> Extent,
-    ) -> Result<ReadingEnd, Interruption> {
+        touches_rules: impl Fn(&ForeignChange) -> bool,
+    ) -> ReadingEnd {
         tokio::pin!(work);
         loop {
             let due = self.intake.pacer.next_due().map(Instant::from_std);
             let patience = due.map(|due| due.max(started) + COMPARISON_PATIENCE);
-            let takes_changes =
-                self.on_change == OnChange::Interrupt && self.pending_change.is_none();
+            let takes_changes = self.is_interruptible && self.pending_change.is_none();
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return Err(Interruption::Shutdown),
-                () = &mut work => return Ok(ReadingEnd::Complete),
-                () = until(patience) => return Ok(ReadingEnd::Abandoned),
+                () = self.stop.cancelled() => return ReadingEnd::Shutdown,
+                () = &mut work => return ReadingEnd::Complete,
+                () = until(patience) => return ReadingEnd::Abandoned,
                 changes = self.changes.recv() => match changes {
                     Some(changes) => self.intake.take(changes),
-                    None => return Err(Interruption::Shutdown),
+                    None => return ReadingEnd::Shutdown,
                 },
-                change = next_change(), if takes_changes => {
-                    let touched = touched(&change);
-                    if keep(self.pending_change, change, &touched) {
-                        return Ok(ReadingEnd::Interrupted);
+                change = next_change(), if takes_changes => if touches_rules(&change) {
+                    // Only to check chains that are known by name takes little time.
+                    let ends_reading = change.is_exact();
+                    *self.pending_change = Some(change);
+                    if ends_reading {
+                        return ReadingEnd::RulesChanged;
                     }
                 }
             }
@@ -700,16 +697,4 @@ async fn changed_after(
 ) -> ForeignChange {
     checked.wait().await;
     changed(iptables, not_before).await
-}
-
-/// Keeps a change until after the reading, unless `touched`, its extent, is empty: on some nodes
-/// changes of other chains are frequent. Returns whether the change ends the reading: only if it
-/// names its chains, because to check these takes little time.
-fn keep(pending: &mut Option<ForeignChange>, change: ForeignChange, touched: &Extent) -> bool {
-    if touched.is_empty() {
-        return false;
-    }
-    let ends_reading = change.is_exact();
-    *pending = Some(change);
-    ends_reading
 }

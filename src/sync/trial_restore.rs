@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use super::bisect::Bisection;
 use super::decide::FullReason;
-use super::kernel_state::ReadScope;
 use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, SearchResult, TrialFailure};
 use super::quarantine::{Fallback, Quarantine, QuarantineCause};
 use super::syncer::{KernelState, Syncer};
@@ -41,7 +40,8 @@ const MOST_TRIALS_WITHOUT_SUSPECTS: usize = MOST_NAMED_LINES + 4;
 /// Maximum number of Services whose chains are rewritten to prove that the node can restore rules.
 const MOST_PROOFS: usize = 2;
 
-/// Returns the one of these Services that the rejected line belongs to, if the failure names a line.
+/// Returns the one of these Services that the rejected line belongs to, if the failure names a
+/// line.
 pub(super) fn named_service(
     failure: &Failure,
     services: &dyn Services,
@@ -68,7 +68,7 @@ impl<I: Iptables> Syncer<I> {
             self.observe_tables(LiveRules::default()).await;
             return Ok(BTreeSet::new());
         }
-        let read = self.read_rules(ReadScope::Verification).await;
+        let read = self.read_rules(Some(LiveRules::of_tables())).await;
         let rules = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)))?;
         // Rules that cannot be read count as missing.
         let found = rules.found.unwrap_or_else(LiveRules::of_tables);

@@ -2,11 +2,11 @@
 //!
 //! A trait, so that callers can be tested without a kernel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::outcome::{CounterError, RestoreError, Restored, RunError};
-use crate::rules::{Payload, Table};
+use crate::rules::{ChainSet, Payload, Table};
 
 /// The rules of one IP family in the kernel, and the counters that they name.
 ///
@@ -131,21 +131,12 @@ const MOST_PROGRAMS: usize = 8;
 /// Changes by other programs since the last report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForeignChange {
-    /// Changed tables.
-    pub tables: BTreeMap<Table, Touched>,
+    /// Chains that were added, deleted, or changed. All of a table if it is not known which.
+    pub chains: ChainSet,
     /// Names of the programs, where the kernel reports them.
     pub programs: BTreeSet<String>,
     /// Source of the report.
     pub source: ChangeSource,
-}
-
-/// Extent of a change in one table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Touched {
-    /// Only these chains were added, deleted, or changed.
-    Chains(BTreeSet<Box<str>>),
-    /// Any chain may have changed.
-    Unknown,
 }
 
 /// Source of the report of a change.
@@ -163,9 +154,8 @@ pub enum ChangeSource {
 impl ForeignChange {
     /// Returns a change of unknown extent in some tables.
     pub fn unknown(source: ChangeSource, tables: impl IntoIterator<Item = Table>) -> Self {
-        let tables = tables.into_iter().map(|table| (table, Touched::Unknown));
         Self {
-            tables: tables.collect(),
+            chains: ChainSet::of_tables(tables),
             programs: BTreeSet::new(),
             source,
         }
@@ -173,33 +163,25 @@ impl ForeignChange {
 
     /// Reports whether no table has changed.
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.chains.is_empty()
     }
 
     /// Reports whether all changed chains are known.
     pub fn is_exact(&self) -> bool {
-        let mut touched = self.tables.values();
-        touched.all(|touched| matches!(touched, Touched::Chains(_)))
+        self.chains.tables().next().is_none()
     }
 
     /// Adds a changed chain.
     pub fn touch(&mut self, table: Table, chain: &str) {
-        let nothing = Touched::Chains(BTreeSet::new());
-        let touched = self.tables.entry(table).or_insert(nothing);
-        if let Touched::Chains(chains) = touched
-            && !chains.contains(chain)
-        {
-            if chains.len() >= MOST_CHAINS {
-                *touched = Touched::Unknown;
-            } else {
-                chains.insert(chain.into());
-            }
+        self.chains.add(table, chain);
+        if self.chains.count_named(table) > MOST_CHAINS {
+            self.touch_table(table);
         }
     }
 
     /// Adds a table that was added or deleted as a whole.
     pub fn touch_table(&mut self, table: Table) {
-        self.tables.insert(table, Touched::Unknown);
+        self.chains.add_table(table);
     }
 
     /// Adds the name of a program.
@@ -210,16 +192,12 @@ impl ForeignChange {
     }
 
     /// Adds everything in another change.
-    pub fn merge(&mut self, other: Self) {
-        for (table, touched) in other.tables {
-            match touched {
-                Touched::Unknown => self.touch_table(table),
-                Touched::Chains(chains) => {
-                    for chain in &chains {
-                        self.touch(table, chain);
-                    }
-                }
-            }
+    pub fn merge(&mut self, other: &Self) {
+        for table in other.chains.tables() {
+            self.touch_table(table);
+        }
+        for (table, chain) in other.chains.named() {
+            self.touch(table, chain);
         }
         for program in &other.programs {
             self.by(program);
@@ -252,18 +230,14 @@ mod tests {
         for number in 0..MOST_CHAINS {
             change.touch(Table::Nat, &format!("KUBE-SEP-{number}"));
         }
-        assert!(matches!(
-            change.tables.get(&Table::Nat),
-            Some(Touched::Chains(chains)) if chains.len() == MOST_CHAINS
-        ));
         change.touch(Table::Nat, "KUBE-SEP-0");
-        assert_ne!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert_eq!(change.chains.count_named(Table::Nat), MOST_CHAINS);
         assert!(change.is_exact());
         change.touch(Table::Nat, "KUBE-SERVICES");
-        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert_eq!(change.chains, ChainSet::of_tables([Table::Nat]));
         assert!(!change.is_exact());
         change.touch(Table::Nat, "KUBE-NODEPORTS");
-        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert_eq!(change.chains, ChainSet::of_tables([Table::Nat]));
     }
 
     #[test]
@@ -272,9 +246,9 @@ mod tests {
         change.touch(Table::Filter, "KUBE-FORWARD");
         change.by("nft");
         let lost = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
-        change.merge(lost);
+        change.merge(&lost);
         assert_eq!(change.source, ChangeSource::LostEvents);
-        assert_eq!(change.tables.get(&Table::Nat), Some(&Touched::Unknown));
+        assert!(change.chains.has_table(Table::Nat));
         assert_eq!(change.programs.len(), 1);
         assert!(!change.is_empty());
         assert!(ForeignChange::default().is_empty());

@@ -29,7 +29,7 @@ pub(crate) use failed_payload::FailedPayloads;
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]
 pub use fake::{Fake, Fault};
-pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange, Touched};
+pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange};
 pub use interface::{Iptables, ListedChains};
 pub(crate) use lock::UnsharedLock;
 pub use outcome::{CounterError, RestoreError, Restored, RunError};

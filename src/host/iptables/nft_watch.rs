@@ -247,12 +247,12 @@ impl NftWatchState {
     fn add_foreign(&mut self, received: ReceivedTransactions) {
         for NftTransaction { change, .. } in received.transactions {
             if !change.is_empty() {
-                self.unreported.merge(change);
+                self.unreported.merge(&change);
             }
         }
         if received.has_lost {
             let lost = ForeignChange::unknown(ChangeSource::LostEvents, Table::ALL);
-            self.unreported.merge(lost);
+            self.unreported.merge(&lost);
         }
     }
 }

@@ -164,7 +164,7 @@ impl SizeWatch {
             if ours.has_waited {
                 let tables = ours.tables.iter().copied();
                 let unknown = ForeignChange::unknown(ChangeSource::TableSizes, tables);
-                state.unreported.merge(unknown);
+                state.unreported.merge(&unknown);
             }
         }
         self.check();
@@ -190,7 +190,7 @@ impl SizeWatch {
         for (table, (before, now)) in Table::ALL.into_iter().zip(before.iter().zip(sizes)) {
             if *before != now {
                 let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);
-                state.unreported.merge(change);
+                state.unreported.merge(&change);
             }
         }
     }

@@ -9,11 +9,14 @@ use super::*;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
+use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
-use crate::sync::compare::{check_guarded_chains, read_service_rules};
-use crate::sync::drift::{ComparisonDepth, Extent};
-use crate::sync::drift::{Drift, DriftKind, RepairKey};
+use crate::sync::drift::{Drift, DriftKind};
 use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
+use crate::sync::reading::{
+    check_guarded_chains, is_verification, read_service_rules, touched, whole,
+};
+use crate::sync::repair_backoff::RepairKey;
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {
@@ -45,26 +48,20 @@ pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignCha
     change
 }
 
-/// The extent of a comparison that a change triggers.
-pub(super) fn extent_of(
-    syncer: &Syncer<Fake>,
-    change: &ForeignChange,
-    depth: ComparisonDepth,
-) -> Extent {
-    match depth {
-        ComparisonDepth::Chains => Extent::touched(change, syncer.applied_options().unwrap()),
-        ComparisonDepth::Whole => Extent::whole(),
-    }
+/// The extent of the check that a change triggers.
+pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> ChainSet {
+    let applied = syncer.kernel.record().unwrap();
+    touched(change, syncer.applied_options().unwrap(), applied)
 }
 
-pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
+pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &ChainSet) -> Drift {
     compare_contested(syncer, extent, &BTreeSet::new()).await
 }
 
 /// Compares as if another program kept changing these chains.
 pub(super) async fn compare_contested(
     syncer: &mut Syncer<Fake>,
-    extent: &Extent,
+    extent: &ChainSet,
     contested: &BTreeSet<RepairKey>,
 ) -> Drift {
     let mut guarded_chains = GuardedChainMonitor::new(None, now());
@@ -152,25 +149,36 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     let before = syncer.iptables().rules().to_save_text();
     for (table, commands, kind) in damages(&syncer) {
         let commands: Vec<&str> = commands.lines().collect();
-        for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
+        for is_verification in [false, true] {
             let change = edit(syncer.iptables(), table, &commands);
-            let extent = extent_of(&syncer, &change, depth);
+            let extent = if is_verification {
+                whole()
+            } else {
+                touched_by(&syncer, &change)
+            };
             let drift = compare(&mut syncer, &extent).await;
             let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
-            if depth == ComparisonDepth::Chains {
+            if !is_verification {
                 assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
             }
-            assert!(!drift.is_empty(), "{commands:?} {depth:?}");
+            assert!(!drift.is_empty(), "{commands:?} {is_verification}");
             let outcome = syncer.once(&[]).await;
-            assert_eq!(scopes(&outcome), [Scope::Partial], "{commands:?} {depth:?}");
+            assert_eq!(
+                scopes(&outcome),
+                [Scope::Partial],
+                "{commands:?} {is_verification}"
+            );
             assert_eq!(outcome.result(), SyncResult::Applied);
             assert_eq!(
                 sorted(&syncer),
                 sorted_text(&before),
-                "{commands:?} {depth:?}"
+                "{commands:?} {is_verification}"
             );
-            let again = compare(&mut syncer, &Extent::whole()).await;
-            assert!(again.is_empty(), "{commands:?} {depth:?}: {again:?}");
+            let again = compare(&mut syncer, &whole()).await;
+            assert!(
+                again.is_empty(),
+                "{commands:?} {is_verification}: {again:?}"
+            );
             syncer.iptables().take_payloads();
             syncer.once(&[]).await;
             assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{commands:?}");
@@ -186,7 +194,7 @@ async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
     let commands: Vec<String> = commands.map(|chain| format!("-F {chain}")).collect();
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     edit(syncer.iptables(), Table::Nat, &commands);
-    let drift = compare(&mut syncer, &Extent::whole()).await;
+    let drift = compare(&mut syncer, &whole()).await;
     let expected = (Table::Nat, DriftKind::UnrepairableServiceChains);
     assert_eq!(drift.counts, [(expected, 1)].into());
     let outcome = syncer.once(&[]).await;
@@ -197,7 +205,7 @@ async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
 #[tokio::test]
 async fn a_deleted_dispatch_chain_is_written_again() {
     for (table, from) in [(Table::Filter, "INPUT"), (Table::Nat, "KUBE-SERVICES")] {
-        for depth in [ComparisonDepth::Chains, ComparisonDepth::Whole] {
+        for is_verification in [false, true] {
             let mut syncer = node().await;
             let before = sorted(&syncer);
             let jump = format!("-A {from}");
@@ -205,11 +213,19 @@ async fn a_deleted_dispatch_chain_is_written_again() {
             let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
             let commands = commands.each_ref().map(String::as_str);
             let change = edit(syncer.iptables(), table, &commands);
-            let extent = extent_of(&syncer, &change, depth);
+            let extent = if is_verification {
+                whole()
+            } else {
+                touched_by(&syncer, &change)
+            };
             let drift = compare(&mut syncer, &extent).await;
             assert_eq!(drift.chains.len(), 2, "{drift:?}");
             let outcome = syncer.once(&[]).await;
-            assert_eq!(scopes(&outcome), [Scope::Partial], "{table} {depth:?}");
+            assert_eq!(
+                scopes(&outcome),
+                [Scope::Partial],
+                "{table} {is_verification}"
+            );
             assert_eq!(outcome.result(), SyncResult::Applied);
             assert_eq!(sorted(&syncer).len(), before.len());
         }
@@ -254,8 +270,8 @@ async fn a_flushed_table_is_restored_whole() {
     let flushed: Vec<&str> = flushed.iter().map(String::as_str).collect();
     edit(syncer.iptables(), Table::Nat, &flushed);
     let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    assert_eq!(extent.depth, ComparisonDepth::Whole);
+    let extent = touched_by(&syncer, &change);
+    assert!(is_verification(&extent));
     let drift = compare(&mut syncer, &extent).await;
     let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
     assert_eq!(flushed, Some(&1));
@@ -270,7 +286,7 @@ async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
     let mut syncer = node().await;
     let endpoint = chains(&syncer, "KUBE-SEP-").remove(0);
     edit(syncer.iptables(), Table::Nat, &[&format!("-F {endpoint}")]);
-    let drift = compare(&mut syncer, &Extent::whole()).await;
+    let drift = compare(&mut syncer, &whole()).await;
     assert_eq!(drift.counts.len(), 1, "{drift:?}");
     syncer.once(&[]).await;
     let payload = syncer.iptables().take_payloads().concat();
@@ -297,8 +313,7 @@ async fn third_party_rules_in_other_chains_are_left_alone() {
         ],
     );
     let before = syncer.iptables().rules().to_save_text();
-    let options = syncer.applied_options().unwrap().clone();
-    for extent in [Extent::touched(&change, &options), Extent::whole()] {
+    for extent in [touched_by(&syncer, &change), whole()] {
         let drift = compare(&mut syncer, &extent).await;
         assert!(drift.is_empty(), "{drift:?}");
         syncer.once(&[]).await;
@@ -308,7 +323,7 @@ async fn third_party_rules_in_other_chains_are_left_alone() {
     let mut elsewhere = ForeignChange::default();
     elsewhere.touch(Table::Nat, "CNI-2");
     elsewhere.touch(Table::Filter, "DOCKER");
-    assert!(Extent::touched(&elsewhere, &options).is_empty());
+    assert!(touched_by(&syncer, &elsewhere).is_empty());
 }
 
 #[tokio::test]
@@ -317,11 +332,11 @@ async fn changes_of_the_cluster_are_no_drift() {
     syncer.tracker.apply(endpoint(2, 7));
     syncer.tracker.apply(service(3, false));
     syncer.tracker.apply(service(8, true));
-    let drift = compare(&mut syncer, &Extent::whole()).await;
+    let drift = compare(&mut syncer, &whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Partial]);
-    let after = compare(&mut syncer, &Extent::whole()).await;
+    let after = compare(&mut syncer, &whole()).await;
     assert!(after.is_empty(), "{after:?}");
     // The same as on a node that has never held anything else.
     let applied = syncer.iptables().rules().to_save_text();
@@ -344,8 +359,8 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let again: Vec<String> = [format!("-F {service}")].into_iter().chain(rules).collect();
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &again);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    assert_eq!(extent.service_chains.len(), 1);
+    let extent = touched_by(&syncer, &change);
+    assert_eq!(extent.named().count(), 1);
     let drift = compare(&mut syncer, &extent).await;
     assert!(drift.is_empty(), "{drift:?}");
     syncer.once(&[]).await;
@@ -354,8 +369,8 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let damage = format!("-F {other}");
     let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
     let change = edit(syncer.iptables(), Table::Nat, &both);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
-    assert_eq!(extent.service_chains.len(), 2);
+    let extent = touched_by(&syncer, &change);
+    assert_eq!(extent.named().count(), 2);
     let drift = compare(&mut syncer, &extent).await;
     let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
     assert_eq!(named, [&*other]);
@@ -382,7 +397,7 @@ async fn unreadable_chains_are_rewritten() {
     let flush = format!("-F {service}");
     let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
     syncer.iptables().inject(Fault::List);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let extent = touched_by(&syncer, &change);
     let drift = compare(&mut syncer, &extent).await;
     assert_eq!(drift.chains.len(), 1, "{drift:?}");
     syncer.once(&[]).await;
@@ -411,7 +426,7 @@ async fn a_verification_finds_the_damage_of_any_rule() {
                 syncer
                     .iptables()
                     .set_rules(RuleSet::parse(&kernel).unwrap());
-                let drift = compare(&mut syncer, &Extent::whole()).await;
+                let drift = compare(&mut syncer, &whole()).await;
                 assert!(!drift.is_empty(), "{line}: {damaged}");
                 syncer.iptables().set_rules(RuleSet::parse(&save).unwrap());
                 sync_until_quiet(&mut syncer).await;
@@ -435,7 +450,7 @@ async fn a_second_damaged_chain_of_a_service_is_drift() {
     for chain in [of_service, of_endpoint] {
         let flush = format!("-F {chain}");
         let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
-        let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+        let extent = touched_by(&syncer, &change);
         let drift = compare(&mut syncer, &extent).await;
         assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
     }
@@ -454,7 +469,7 @@ async fn a_missing_jump_is_not_inserted_twice() {
         let delete = format!("-D {}", rule(&syncer, table, &texts));
         edit(syncer.iptables(), table, &[&delete]);
     }
-    compare(&mut syncer, &Extent::whole()).await;
+    compare(&mut syncer, &whole()).await;
     syncer.iptables().inject(Fault::LockedAfterFirst);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
@@ -478,7 +493,7 @@ async fn a_change_that_is_taken_back_before_it_is_written_leaves_nothing() {
 
 /// Syncs and compares until nothing differs.
 async fn sync_until_quiet(syncer: &mut Syncer<Fake>) {
-    while !compare(syncer, &Extent::whole()).await.is_empty() {
+    while !compare(syncer, &whole()).await.is_empty() {
         syncer.once(&[]).await;
     }
     syncer.once(&[]).await;
@@ -497,11 +512,11 @@ async fn a_damaged_chain_of_a_changing_service_is_drift() {
     assert!(syncer.tracker.dirty().any(|dirty| *dirty == name));
     let flush = format!("-F {chain}");
     let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let extent = touched_by(&syncer, &change);
     let drift = compare(&mut syncer, &extent).await;
     assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
     syncer.once(&[]).await;
-    let again = compare(&mut syncer, &Extent::whole()).await;
+    let again = compare(&mut syncer, &whole()).await;
     assert!(again.is_empty(), "{again:?}");
 }
 
@@ -522,7 +537,7 @@ async fn a_missing_chain_does_not_hide_other_chains() {
         &[&delete, &flush, &delete_chain],
     );
     change.touch(Table::Nat, &touched);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let extent = touched_by(&syncer, &change);
     let drift = compare(&mut syncer, &extent).await;
     let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
     assert_eq!(named, ["KUBE-SERVICES", &gone]);
@@ -536,7 +551,7 @@ async fn a_chain_that_another_program_repaired_is_no_drift() {
     let service = chains(&syncer, "KUBE-SVC-").remove(0);
     let rules = service_rules(&syncer, &service);
     let change = edit(syncer.iptables(), Table::Nat, &[&format!("-F {service}")]);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let extent = touched_by(&syncer, &change);
     assert!(!compare(&mut syncer, &extent).await.is_empty());
     // Its own repair waits, as in a contest.
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
@@ -556,7 +571,7 @@ pub(super) async fn flush_nat(syncer: &mut Syncer<Fake>, contested: &BTreeSet<Re
     let flushes: Vec<String> = flushes.collect();
     let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &flushes);
-    let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+    let extent = touched_by(syncer, &change);
     compare_contested(syncer, &extent, contested).await
 }
 

@@ -10,7 +10,7 @@ use crate::events::{Event, Origin, recorder};
 use crate::host::RunError;
 use crate::model::ServiceName;
 use crate::rules::Table;
-use crate::sync::drift::{Compared, ComparisonDepth, Drift};
+use crate::sync::drift::{Compared, Drift};
 
 const NOW: Duration = Duration::ZERO;
 const WAIT: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
     reported.reporters[0].recorder = recorder;
     reported.reporters[0].compared(&Compared {
         trigger: ComparisonTrigger::VerificationDue,
-        depth: ComparisonDepth::Chains,
+        is_verification: false,
         drift,
         failure: None,
         failed_readings: 0,
@@ -98,7 +98,7 @@ fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
         for failed_readings in 1..=20 {
             reported.reporters[0].compared(&Compared {
                 trigger: ComparisonTrigger::VerificationDue,
-                depth: ComparisonDepth::Whole,
+                is_verification: true,
                 drift: &drift,
                 failure: Some(&failure),
                 failed_readings,

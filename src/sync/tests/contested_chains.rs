@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::compare::{compare_contested, edit, flush_nat, node, node_with, rule, scopes, sorted};
+use super::compare::{
+    compare_contested, edit, flush_nat, node, node_with, rule, scopes, sorted, touched_by,
+};
 use super::*;
 use crate::host::Fault;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::drift::Extent;
 use crate::sync::pacer::SyncResult;
 
 /// Two programs that append a rule twice and delete both never agree.
@@ -19,7 +20,7 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
     let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
     for damage in [format!("-D {dispatch}"), format!("-A {dispatch}")] {
         let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
-        let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+        let extent = touched_by(&syncer, &change);
         let drift = compare_contested(&mut syncer, &extent, &contested).await;
         assert_eq!(drift.chains, contested, "{damage}");
         let outcome = syncer.once(&[]).await;
@@ -40,7 +41,7 @@ async fn a_chain_that_the_second_proxy_has_repaired_is_not_written_again() {
         let before = syncer.iptables().rules();
         let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
         let change = edit(syncer.iptables(), Table::Nat, &["-F KUBE-SERVICES"]);
-        let extent = Extent::touched(&change, syncer.applied_options().unwrap());
+        let extent = touched_by(&syncer, &change);
         let drift = compare_contested(&mut syncer, &extent, &contested).await;
         assert_eq!(drift.chains, contested);
         syncer.iptables().set_rules(before);

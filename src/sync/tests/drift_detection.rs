@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::render::LiveChains;
-use crate::sync::compare::Reading;
 use crate::sync::pacer::RunTimes;
+use crate::sync::reading::{Reading, whole};
 
 #[expect(
     clippy::disallowed_methods,
@@ -72,8 +72,9 @@ fn failed_readings_are_counted_until_all_rules_are_read() {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
     };
-    let (named, whole) = (ComparisonDepth::Chains, ComparisonDepth::Whole);
-    let mut count = |depth, failure| detection.count_failed_readings(depth, failure);
+    let (named, whole) = (false, true);
+    let mut count =
+        |is_verification, failure| detection.count_failed_readings(is_verification, failure);
     assert_eq!(count(named, None), 0);
     assert_eq!(count(whole, Some(&failure)), 1);
     // A chain that can be read says nothing about the rest of the table.
@@ -85,20 +86,17 @@ fn failed_readings_are_counted_until_all_rules_are_read() {
 /// Otherwise an interrupted verification would count as complete in metrics.
 #[test]
 fn a_reading_that_ended_early_compares_no_whole_tables() {
-    let whole = ComparisonDepth::Whole;
-    assert_eq!(
-        Reading::default().interrupted().depth(whole),
-        ComparisonDepth::Chains
-    );
+    let early = Reading::default().interrupted();
+    assert!(!early.is_verification(&whole()));
     let complete = Reading {
         whole: Some(LiveChains::default()),
         ..Reading::default()
     };
-    assert_eq!(complete.depth(whole), whole);
-    assert_eq!(complete.interrupted().depth(whole), ComparisonDepth::Chains);
+    assert!(complete.is_verification(&whole()));
+    assert!(!complete.interrupted().is_verification(&whole()));
     let took = Duration::from_secs(1);
-    let failed = Reading::default().abandoned(&Extent::whole(), None, took);
-    assert_eq!(failed.depth(whole), whole);
+    let failed = Reading::default().abandoned(&whole(), None, took);
+    assert!(failed.is_verification(&whole()));
 }
 
 /// Very large rulesets may take longer to read than a due sync waits, each time.
@@ -111,8 +109,8 @@ fn rereads_come_at_growing_intervals() {
         cause: std::io::ErrorKind::NotFound.into(),
     };
     let delays = (0..8).map(|_| {
-        detection.count_failed_readings(ComparisonDepth::Whole, Some(&failure));
-        detection.postpone(Extent::whole(), now);
+        detection.count_failed_readings(true, Some(&failure));
+        detection.postpone(&whole(), now);
         let at = detection.reread_at.unwrap();
         detection.take_to_reread();
         (at - now).as_secs()

@@ -20,7 +20,11 @@ async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
         waits.push(next - now);
         now = next;
         let result = match written {
-            Some(options) => guarded_chains.check(&kernel, options, &TABLES, now).await,
+            Some(options) => {
+                guarded_chains
+                    .check(&kernel, options, &TABLES.into(), now)
+                    .await
+            }
             None => GuardedChainFindings::default(),
         };
         guarded_chains.schedule(&result, now);
@@ -61,7 +65,7 @@ async fn a_dry_run_never_checks() {
     let mut guarded_chains = GuardedChainMonitor::new(None, now);
     assert_eq!(guarded_chains.next_check(), None);
     let result = guarded_chains
-        .check(&Fake::default(), &options, &TABLES, now)
+        .check(&Fake::default(), &options, &TABLES.into(), now)
         .await;
     guarded_chains.schedule(&result, now);
     assert_eq!(guarded_chains.next_check(), None);

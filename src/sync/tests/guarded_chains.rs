@@ -43,7 +43,7 @@ impl CheckedKernel {
         let (kernel, options) = (self.syncer.iptables(), self.syncer.applied_options());
         let findings = self
             .guarded_chains
-            .check(kernel, options.unwrap(), &TABLES, at)
+            .check(kernel, options.unwrap(), &TABLES.into(), at)
             .await;
         self.guarded_chains.schedule(&findings, at);
         findings

@@ -1,7 +1,7 @@
 //! Services that name one external IP several times, as the API allows: each has a rule of its own,
 //! as with kube-proxy, and the rules are equal.
 
-use super::compare::{compare, edit, extent_of, node_with, rule, scopes};
+use super::compare::{compare, edit, node_with, rule, scopes, touched_by};
 use super::frontends::with;
 use super::search::endpoint;
 use super::tree_chains::TREE;
@@ -9,7 +9,7 @@ use super::*;
 use crate::host::Fake;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::drift::{ComparisonDepth, Extent};
+use crate::sync::reading::whole;
 
 const REPEATED: &str = "203.0.113.1";
 
@@ -39,14 +39,14 @@ async fn equal_rules_are_no_drift() {
     for thresholds in [TreeThresholds::FLAT, TREE] {
         let mut syncer = node(thresholds).await;
         assert_eq!(count(&syncer), 2);
-        let drift = compare(&mut syncer, &Extent::whole()).await;
+        let drift = compare(&mut syncer, &whole()).await;
         assert!(drift.is_empty(), "whole tables: {drift:?}");
         let change = edit(
             syncer.iptables(),
             Table::Nat,
             &["-A KUBE-SERVICES -j ACCEPT", "-D KUBE-SERVICES -j ACCEPT"],
         );
-        let touched = extent_of(&syncer, &change, ComparisonDepth::Chains);
+        let touched = touched_by(&syncer, &change);
         let drift = compare(&mut syncer, &touched).await;
         assert!(drift.is_empty(), "one chain: {drift:?}");
         syncer.once(&[]).await;
@@ -58,29 +58,37 @@ async fn equal_rules_are_no_drift() {
 async fn a_missing_one_of_equal_rules_returns() {
     let mut syncer = node(TreeThresholds::FLAT).await;
     let repeated = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", REPEATED]);
-    for depth in [ComparisonDepth::Whole, ComparisonDepth::Chains] {
+    for is_verification in [true, false] {
         let delete = format!("-D {repeated}");
         let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
         assert_eq!(count(&syncer), 1);
-        let extent = extent_of(&syncer, &change, depth);
+        let extent = if is_verification {
+            whole()
+        } else {
+            touched_by(&syncer, &change)
+        };
         assert!(!compare(&mut syncer, &extent).await.is_empty());
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
         assert_eq!(count(&syncer), 2);
-        let drift = compare(&mut syncer, &Extent::whole()).await;
+        let drift = compare(&mut syncer, &whole()).await;
         assert!(drift.is_empty(), "{drift:?}");
     }
 }
 
 #[tokio::test]
 async fn another_order_around_equal_rules_is_drift() {
-    for depth in [ComparisonDepth::Whole, ComparisonDepth::Chains] {
+    for is_verification in [true, false] {
         let mut syncer = node(TreeThresholds::FLAT).await;
         let between = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "203.0.113.2"]);
         let commands = [format!("-D {between}"), format!("-I {between}")];
         let commands = commands.each_ref().map(|one| &**one);
         let change = edit(syncer.iptables(), Table::Nat, &commands);
-        let extent = extent_of(&syncer, &change, depth);
+        let extent = if is_verification {
+            whole()
+        } else {
+            touched_by(&syncer, &change)
+        };
         assert!(!compare(&mut syncer, &extent).await.is_empty());
     }
 }

@@ -31,12 +31,10 @@ fn lost_events_cause_verifications_with_pauses() {
     schedule.changed(&lost, now);
     assert_eq!(schedule.next(), Some(now));
     assert_eq!(schedule.trigger(), ComparisonTrigger::Change(lost.source));
-    assert_eq!(schedule.programs(ComparisonDepth::Whole), lost.programs);
-    // A periodic check does not name them.
-    assert!(schedule.programs(ComparisonDepth::Chains).is_empty());
+    assert_eq!(schedule.programs(), lost.programs);
     let ended = now + Duration::from_secs(3);
     schedule.finished(&ran(ended, Duration::from_secs(3)), None);
-    assert!(schedule.programs(ComparisonDepth::Whole).is_empty());
+    assert!(schedule.programs().is_empty());
     schedule.changed(&lost, ended);
     assert_eq!(schedule.next(), Some(ended + Duration::from_secs(6)));
     // What is asked for already comes no later.

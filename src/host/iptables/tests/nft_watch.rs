@@ -1,6 +1,7 @@
 //! Recognition of our own transactions.
 
 use super::*;
+use crate::rules::ChainSet;
 
 const IPTABLES: &str = "iptables-nft-re";
 
@@ -91,7 +92,7 @@ fn a_restore_started_by_a_script_is_recognized_by_its_transactions() {
     assert_eq!(ours().port(&by_script), Some(101));
     // An unchanged table has no transaction, and those of the other family are empty.
     let mut other_family = transaction(9, "ip6tables-nft-r");
-    other_family.change.tables.clear();
+    other_family.change.chains = ChainSet::default();
     let fewer = [transaction(101, program), other_family];
     assert_eq!(ours().port(&fewer), Some(101));
     // Two similar ones both count as foreign: a superfluous check does no harm.
