@@ -60,9 +60,9 @@ pub mod net {
 pub mod render {
     pub use crate::render::{
         AppliedState, Counter, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules,
-        LocalDetector, Masquerade, Options, PartialRestore, PayloadStats, RuleCounts,
-        ServiceTotals, TreeThresholds, guarded_chains, has_desired_rules, inline_trees,
-        is_service_chain, partial_payload, with_trees,
+        LocalDetector, LocalMode, Masquerade, NodePortAddressItem, Options, PartialRestore,
+        PayloadStats, RenderSettings, RuleCounts, ServiceTotals, TreeThresholds, guarded_chains,
+        has_desired_rules, inline_trees, is_service_chain, partial_payload, with_trees,
     };
 }
 /// Items of `rules`.
@@ -83,8 +83,8 @@ pub mod select {
 /// Items of `sync`.
 pub mod sync {
     pub use crate::sync::{
-        Attempt, Failure, FullReason, LocalMode, NodePortAddressItem, Outcome, QuarantineCause,
-        RenderSettings, Scope, SyncResult, Syncer, SyncerOptions,
+        Attempt, Failure, FullReason, Outcome, QuarantineCause, Scope, SyncResult, Syncer,
+        SyncerOptions,
     };
 }
 /// Items of `tracker`.

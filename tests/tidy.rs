@@ -114,7 +114,6 @@ const PURE: &[&str] = &[
     "sync/decide.rs",
     "sync/pacer.rs",
     "sync/problems.rs",
-    "sync/render_settings.rs",
     "tracker/",
 ];
 

@@ -2,6 +2,7 @@
 //! [thread](super::family_thread) of its own.
 
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
@@ -11,21 +12,21 @@ use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::family_thread;
 use super::servers::{ProcessContext, failed_payloads};
 use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
 use super::startup_checks::StartupChecks;
+use super::{conntrack_sweeper, family_thread};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
+use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
 use crate::host::{
     AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, RunError,
     Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
+use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::sync::{
-    Clock, ConntrackSweeper, Pacer, RenderSettings, Reporter, SyncMode, Syncer, SyncerOptions, Task,
-};
+use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
@@ -45,7 +46,7 @@ struct FamilyRunner {
     tracker: Tracker,
     startup_checks: StartupChecks,
     checks: CheckServerContext,
-    sweeper: Option<ConntrackSweeper>,
+    sweeper: Option<Sender<SweepRequest>>,
     /// Serializes the searches of both families: the wrapper of the official image creates links
     /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
@@ -74,7 +75,7 @@ pub(super) async fn run(
     let sweeper = if config.mode == SyncMode::DryRun {
         None
     } else {
-        let sweeper = ConntrackSweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
+        let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));

@@ -27,10 +27,11 @@ use crate::host::{
     processors, remove_nft_table, set_oom_score_adj,
 };
 use crate::net::IpFamily;
+use crate::render::RenderSettings;
 use crate::render::{JUMPS, Options, localnet_drop_rule};
 use crate::rules::{Table, Text};
 use crate::ruleset::KUBE_FIREWALL;
-use crate::sync::{RenderSettings, SyncMode};
+use crate::sync::SyncMode;
 use crate::telemetry::on_one_line;
 
 /// Adds to an error about `route_localnet` what needs it.

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::config::Config;
 use crate::model::Node;
 use crate::net::{IpFamily, IpNet, PerFamily};
-use crate::sync::{LocalMode, NodePortAddressItem, RenderSettings};
+use crate::render::{LocalMode, NodePortAddressItem, RenderSettings};
 
 /// Checks that run once it is known which families iptables is usable for, and the Node object.
 #[derive(Clone)]

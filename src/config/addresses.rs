@@ -12,7 +12,7 @@ use super::problems::{ConfigProblems, unknown};
 use super::settings::LOCAL_MODES;
 use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
 use crate::render::LocalDetector;
-use crate::sync::{LocalMode, NodePortAddressItem};
+use crate::render::{LocalMode, NodePortAddressItem};
 
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
 pub(super) fn local_mode(

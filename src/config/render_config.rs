@@ -14,8 +14,8 @@ use crate::host::BackendChoice;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
 use crate::render::Options;
+use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::sync::RenderSettings;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestOptions, ManifestRanges, NotAPortRange, Validation};
 

@@ -19,4 +19,4 @@ mod stale;
 mod tests;
 
 pub use stale::{Filter, Flow, stale_candidates};
-pub(crate) use stale::{StaleCandidates, all_candidates};
+pub(crate) use stale::{StaleCandidates, SweepRequest, all_candidates};

@@ -13,8 +13,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use crate::model::{Frontend, ServiceName, ServicePort, ServiceState, Services};
-use crate::net::{Port, Protocol};
-use crate::render::{Options, ports};
+use crate::net::{IpFamily, Port, Protocol};
+use crate::render::{NodePortAddresses, Options, ports};
 use crate::select::{EndpointGroups, PortEndpoints};
 
 /// Maximum filters of one sweep. The kernel walks its whole table for each filter, in some 20 ms
@@ -78,6 +78,17 @@ pub struct StaleCandidates {
     /// Destinations that gained endpoints: none of their entries became stale. They replace the
     /// valid entries of a candidate of an earlier change.
     gained_endpoints: HashMap<Destination, ValidEntries>,
+}
+
+/// Request to delete the stale entries of one family after a sync.
+#[derive(Debug)]
+pub(crate) struct SweepRequest {
+    /// IP family.
+    pub family: IpFamily,
+    /// Destinations whose entries may be stale, or became valid.
+    pub candidates: StaleCandidates,
+    /// Addresses that accept NodePort traffic.
+    pub node_port_addresses: NodePortAddresses,
 }
 
 impl StaleCandidates {

@@ -64,8 +64,8 @@ pub(crate) use fixed_chains::{
 pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub(crate) use line_owner::service_of_line;
 pub use options::{
-    Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, Masquerade, Options, PartialRestore,
-    TreeThresholds,
+    Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
+    Options, PartialRestore, RenderSettings, TreeThresholds,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};

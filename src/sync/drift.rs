@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::decide::FullReason;
 use super::reading::Reading;
-use super::repair_backoff::{RepairKey, WHOLE_TABLE};
 use super::syncer::{KernelState, Syncer};
 use crate::host::{ChangeSource, Iptables, RunError};
 use crate::model::ServiceName;
@@ -120,6 +119,13 @@ impl Drift {
         }
     }
 }
+
+/// Table and name under which repairs are counted. The name is that of a chain (for a jump, the
+/// chain that holds it), of a Service whose chains are not known by name, or [`WHOLE_TABLE`].
+pub(super) type RepairKey = (Table, Box<str>);
+
+/// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
+pub(super) const WHOLE_TABLE: &str = "*";
 
 /// Trigger of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

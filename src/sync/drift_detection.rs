@@ -5,14 +5,13 @@
 //! chains](super::guarded_chain_monitor), short and frequent, and the verification of all rules.
 //! Both also run after changes by other programs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::ComparisonTrigger;
+use super::drift::{ComparisonTrigger, RepairKey};
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::pacer::{DoublingDelay, RunTimes};
 use super::reading::guarded;
-use super::repair_backoff::{RepairBackoff, RepairKey};
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 use crate::rules::ChainSet;
 
@@ -43,6 +42,23 @@ const MAX_INTERRUPTIONS: u32 = 10;
 /// shows that no program has changed a rule, and a program with another lock is not noticed: with
 /// the default interval, its changes are found within half an hour.
 const MOST_SKIPS_ON_LEGACY: u32 = 5;
+
+/// Number of repairs in a row without delay: an administrator may edit rules a few times.
+const REPAIRS_WITHOUT_DELAY: u32 = 3;
+
+/// Delay of the repairs after [`REPAIRS_WITHOUT_DELAY`].
+const REPAIR_DELAY: DoublingDelay = DoublingDelay {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(60),
+};
+
+/// Time without changes after which a repaired chain is forgotten, counted from its repair, in
+/// addition to the delay that the repair had.
+const FORGET_AFTER: Duration = Duration::from_secs(2);
+
+/// Maximum number of remembered chains; further ones are repaired without delay. That many changed
+/// chains mean a flush, not two programs that change single chains in turn.
+const MOST_CHAINS: usize = 1000;
 
 /// State of drift detection of one IP family.
 #[derive(Debug)]
@@ -214,6 +230,67 @@ enum RepairState {
     },
 }
 
+/// Recent repairs of each chain, Service or whole table: two programs must not undo each other's
+/// work without a pause. Changed or missing rules make Services unreachable, so the sync that
+/// repairs them waits a minute at most. A sync for another reason repairs them earlier.
+#[derive(Debug, Default)]
+pub(super) struct RepairBackoff(BTreeMap<RepairKey, Repairs>);
+
+impl RepairBackoff {
+    /// Counts a repair of these chains, and returns its delay: the shortest of theirs, because a
+    /// chain that is not contested must not wait for others. The sync repairs all of them.
+    pub(super) fn count_repair(
+        &mut self,
+        chains: impl IntoIterator<Item = RepairKey>,
+        now: Instant,
+    ) -> Duration {
+        self.0.retain(|_, repairs| now < repairs.forget_at);
+        let mut shortest = None;
+        for chain in chains {
+            let known = self.0.get(&chain);
+            if known.is_none() && self.0.len() >= MOST_CHAINS {
+                shortest = Some(Duration::ZERO);
+                continue;
+            }
+            let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
+            let wait = match count.saturating_sub(REPAIRS_WITHOUT_DELAY) {
+                0 => Duration::ZERO,
+                delayed => REPAIR_DELAY.after(delayed),
+            };
+            let repaired_at = now + wait;
+            let forget_at = repaired_at + wait + FORGET_AFTER;
+            self.0.insert(chain, Repairs { count, forget_at });
+            shortest = Some(shortest.map_or(wait, |other: Duration| other.min(wait)));
+        }
+        shortest.unwrap_or_default()
+    }
+
+    /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
+    /// chains of which no repair was delayed so far.
+    pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
+        let known = self.0.iter();
+        let contested = known.filter(|(_, repairs)| {
+            now < repairs.forget_at && repairs.count >= REPAIRS_WITHOUT_DELAY
+        });
+        contested.map(|(chain, _)| chain.clone()).collect()
+    }
+
+    /// Returns the number of chains whose last repair was delayed, for the metric.
+    pub(super) fn delayed(&self) -> usize {
+        let is_delayed = |repairs: &&Repairs| repairs.count > REPAIRS_WITHOUT_DELAY;
+        self.0.values().filter(is_delayed).count()
+    }
+}
+
+/// Repairs of one key: a chain, a Service or a whole table.
+#[derive(Debug, Clone, Copy)]
+struct Repairs {
+    /// Number of repairs in a row.
+    count: u32,
+    /// Until then, another change counts as a repetition.
+    forget_at: Instant,
+}
+
 /// Schedule of verifications of one IP family.
 #[derive(Debug)]
 pub(super) struct VerificationSchedule {
@@ -352,6 +429,78 @@ impl VerificationSchedule {
         self.trigger = ComparisonTrigger::VerificationDue;
         self.generation = generation;
         self.skips = 0;
+    }
+}
+
+#[cfg(test)]
+mod repair_tests {
+    use super::*;
+    use crate::rules::Table;
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    fn key(chain: &str) -> RepairKey {
+        (Table::Nat, chain.into())
+    }
+
+    #[test]
+    fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
+        let (mut backoff, mut now) = (RepairBackoff::default(), start());
+        let mut waits = Vec::new();
+        for _ in 0..11 {
+            let wait = backoff.count_repair([key("KUBE-SERVICES")], now);
+            waits.push(wait.as_secs());
+            now += wait + Duration::from_millis(10);
+        }
+        assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(backoff.delayed(), 1);
+        assert_eq!(
+            backoff.count_repair([key("KUBE-NODEPORTS")], now),
+            Duration::ZERO
+        );
+    }
+
+    #[test]
+    fn a_chain_that_stays_repaired_is_forgotten() {
+        let (mut backoff, now) = (RepairBackoff::default(), start());
+        for _ in 0..REPAIRS_WITHOUT_DELAY {
+            assert!(backoff.contested(now).is_empty());
+            assert_eq!(backoff.count_repair([key("A")], now), Duration::ZERO);
+        }
+        assert_eq!(backoff.contested(now), [key("A")].into());
+        assert_eq!(backoff.count_repair([key("A")], now), REPAIR_DELAY.first);
+        let later = now + REPAIR_DELAY.first * 2 + FORGET_AFTER;
+        assert!(backoff.contested(later).is_empty());
+        assert_eq!(backoff.count_repair([key("A")], later), Duration::ZERO);
+        assert_eq!(backoff.delayed(), 0);
+    }
+
+    #[test]
+    fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one() {
+        let (mut backoff, now) = (RepairBackoff::default(), start());
+        for _ in 0..7 {
+            backoff.count_repair([key("A")], now);
+        }
+        assert_eq!(
+            backoff.count_repair([key("A"), key("B")], now),
+            Duration::ZERO
+        );
+        // The contested one alone waits longer still.
+        assert_eq!(backoff.count_repair([key("A")], now).as_secs(), 32);
+    }
+
+    #[test]
+    fn a_flush_of_many_chains_takes_bounded_memory() {
+        let mut backoff = RepairBackoff::default();
+        let chains = (0..5000).map(|number| key(&number.to_string()));
+        assert_eq!(backoff.count_repair(chains, start()), Duration::ZERO);
+        assert_eq!(backoff.0.len(), MOST_CHAINS);
     }
 }
 

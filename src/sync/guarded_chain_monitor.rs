@@ -11,10 +11,9 @@
 //! five seconds for all tables to be flushed. Tables that are flushed later are found by change
 //! detection, or by two checks soon after the periodic check that found the first flush.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::repair_backoff::{DueRewrite, RewriteBackoff};
 use crate::host::{ChangeDetection, Iptables, ListedChains, ProgramExit, RunError};
 use crate::render::{GuardedChainState, Options, guarded_chains};
 use crate::rules::Table;
@@ -32,9 +31,13 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// never stops flushing causes three restores in each sync period, not one a second.
 ///
 /// A loss that was found otherwise is not followed by early checks: change detection usually
-/// reports the next one as well, and [`RepairBackoff`](super::repair_backoff::RepairBackoff) delays
-/// frequent restores.
+/// reports the next one as well, and [`RepairBackoff`](super::drift_detection::RepairBackoff)
+/// delays frequent restores.
 const INTERVALS_AFTER_LOSS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+
+/// Maximum wait between two rewrites of a chain with third-party rules: the interval of full syncs
+/// of kube-proxy, which remove such rules in clusters of up to 1,000 endpoints.
+const LONGEST_REWRITE_WAIT: Duration = Duration::from_secs(3600);
 
 /// Checks of the guarded chains of one IP family: their schedule, and what the last one found.
 #[derive(Debug)]
@@ -224,6 +227,76 @@ impl GuardedChainMonitor {
     }
 }
 
+/// Rewrites of one chain.
+#[derive(Debug, Clone, Copy)]
+struct Rewrites {
+    /// Earliest time of the next rewrite.
+    next: Instant,
+    /// Time between the last rewrite and `next`.
+    wait: Duration,
+}
+
+/// Chains that were rewritten recently because of third-party rules.
+///
+/// The other program may add such a rule again each time it is removed. The chain is rewritten at
+/// once, then at growing intervals while the rule comes back, of an hour at most: it does little
+/// harm, since the kube-proxy rules are complete. A restore that writes the chain for another
+/// reason, for example a full one, removes it earlier.
+#[derive(Debug, Default)]
+pub(super) struct RewriteBackoff(BTreeMap<(Table, &'static str), Rewrites>);
+
+/// Chain to rewrite now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DueRewrite {
+    pub(super) chain: (Table, &'static str),
+    /// Minimum time until the next rewrite.
+    pub(super) wait: Duration,
+    /// The chain was rewritten before, and third-party rules are back.
+    pub(super) is_back: bool,
+}
+
+impl RewriteBackoff {
+    /// Reports whether a fixed chain of this table holds third-party rules or recently did.
+    pub(super) fn has(&self, table: Table) -> bool {
+        self.0.keys().any(|(of, _)| *of == table)
+    }
+
+    /// Notes the chains in which a check found third-party rules; returns those to rewrite now.
+    /// `tables` are those that could be read. A chain may be rewritten again after `first_wait`,
+    /// which doubles each time.
+    pub(super) fn due(
+        &mut self,
+        found: &[(Table, &'static str)],
+        tables: &[Table],
+        first_wait: Duration,
+        now: Instant,
+    ) -> Vec<DueRewrite> {
+        // A chain that was found clean after its wait is forgotten.
+        self.0.retain(|chain, rewrites| {
+            let (table, _) = chain;
+            now < rewrites.next || found.contains(chain) || !tables.contains(table)
+        });
+        let mut due = Vec::new();
+        for chain in found {
+            let known = self.0.get(chain).copied();
+            if known.is_some_and(|rewrites| now < rewrites.next) {
+                continue;
+            }
+            let wait = known.map_or(first_wait, |rewrites| {
+                (rewrites.wait * 2).min(LONGEST_REWRITE_WAIT)
+            });
+            let next = now + wait;
+            self.0.insert(*chain, Rewrites { next, wait });
+            due.push(DueRewrite {
+                chain: *chain,
+                wait,
+                is_back: known.is_some(),
+            });
+        }
+        due
+    }
+}
+
 /// Lists the guarded chains, and queries each jump in a chain that cannot be printed. Returns their
 /// state, with the error of the iptables binary at an unprintable rule in a built-in chain. A table
 /// of which a guarded chain is missing is flushed: the binary lists nothing then.
@@ -307,6 +380,53 @@ async fn list(
         }
     }
     Ok(Some(listing))
+}
+
+#[cfg(test)]
+mod rewrite_tests {
+    use super::*;
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an Instant cannot be made otherwise"
+    )]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
+    const FORWARD: (Table, &str) = (Table::Filter, "KUBE-FORWARD");
+
+    /// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
+    fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
+        let start = start();
+        let mut chains = RewriteBackoff::default();
+        let seconds = (0..until).step_by(30);
+        let due = seconds.filter(|second| {
+            let found = if is_edited(*second) {
+                &[FORWARD][..]
+            } else {
+                &[]
+            };
+            let now = start + Duration::from_secs(*second);
+            !chains
+                .due(found, &Table::ALL, Duration::from_secs(30), now)
+                .is_empty()
+        });
+        due.collect()
+    }
+
+    #[test]
+    fn rules_that_keep_coming_back_are_removed_at_growing_intervals() {
+        let hours = 4 * 3600;
+        let always = rewrites(|_| true, hours);
+        assert_eq!(always, [0, 30, 90, 210, 450, 930, 1890, 3810, 7410, 11010]);
+    }
+
+    #[test]
+    fn a_rule_that_stays_away_is_forgotten() {
+        // Once, and again ten minutes later.
+        assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
+    }
 }
 
 #[cfg(test)]

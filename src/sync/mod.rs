@@ -34,7 +34,6 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
 mod bisect;
-mod conntrack_sweeper;
 mod decide;
 mod drift;
 mod drift_detection;
@@ -44,8 +43,6 @@ mod pacer;
 mod problems;
 mod quarantine;
 mod reading;
-mod render_settings;
-mod repair_backoff;
 mod report;
 mod report_drift;
 mod search;
@@ -56,7 +53,6 @@ mod trial_restore;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use conntrack_sweeper::ConntrackSweeper;
 #[cfg(test)]
 pub(crate) use decide::SyncHistory;
 pub use decide::{FullReason, Scope};
@@ -67,11 +63,10 @@ pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]
 pub(crate) use outcome::{Notices, Quarantined, SearchResult};
 pub use pacer::SyncResult;
-pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
+pub(crate) use pacer::{CpuBudget, DoublingDelay, Gap, Pacer, PacerOptions};
 #[cfg(test)]
 pub(crate) use quarantine::Fallback;
 pub use quarantine::QuarantineCause;
-pub use render_settings::{LocalMode, NodePortAddressItem, RenderSettings};
 pub(crate) use report::Reporter;
 pub(crate) use syncer::Clock;
 pub use syncer::{Syncer, SyncerOptions};

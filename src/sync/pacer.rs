@@ -148,14 +148,14 @@ impl Pacer {
 
 /// Delay that doubles with each repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DoublingDelay {
-    pub(super) first: Duration,
-    pub(super) longest: Duration,
+pub(crate) struct DoublingDelay {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
 }
 
 impl DoublingDelay {
     /// Returns the delay of retries of syncs and sweeps, at most `longest`.
-    pub(super) const fn of_retries(longest: Duration) -> Self {
+    pub(crate) const fn of_retries(longest: Duration) -> Self {
         Self {
             first: FIRST_RETRY,
             longest,
@@ -163,7 +163,7 @@ impl DoublingDelay {
     }
 
     /// Returns the delay after this many failures in a row, at least one.
-    pub(super) fn after(self, failures: u32) -> Duration {
+    pub(crate) fn after(self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.longest)
     }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use super::drift::{Compared, Drift, DriftKind};
-use super::guarded_chain_monitor::GuardedChainFindings;
+use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
 use super::outcome::Notices;
-use super::repair_backoff::DueRewrite;
 use super::report::{Reporter, milliseconds, wall_clock};
 use crate::events::Event;
 use crate::host::RunError;

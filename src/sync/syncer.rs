@@ -12,15 +12,14 @@ use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
 use super::reading::{KernelRules, OnTransientFailure, read_rules};
-use super::render_settings::RenderSettings;
 use crate::host::{
     Iptables, ListedChains, RestoreError, Restored, RunError, excerpt, is_untouched,
 };
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
-    PartialPayload, PartialRestore, PayloadStats, RerenderReason, RuleCounts, ServiceTotals,
-    guarded_chains, has_desired_rules,
+    PartialPayload, PartialRestore, PayloadStats, RenderSettings, RerenderReason, RuleCounts,
+    ServiceTotals, guarded_chains, has_desired_rules,
 };
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tokio::sync::{SetOnce, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::conntrack_sweeper::ConntrackSweeper;
 use super::decide::{FullReason, Scope};
 use super::drift::{Compared, ComparisonTrigger};
 use super::drift_detection::DriftDetection;
@@ -23,7 +23,7 @@ use super::reading::{
 };
 use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
-use crate::conntrack;
+use crate::conntrack::{self, SweepRequest};
 use crate::host::{
     AddressWatch, ChangeSource, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
 };
@@ -69,8 +69,8 @@ pub(crate) struct Task<I> {
     pub pacer: Pacer,
     /// Reporter to logs, metrics, health and Events.
     pub reporter: Reporter,
-    /// Sweeper of stale conntrack entries; `None` in a dry run.
-    pub sweeper: Option<ConntrackSweeper>,
+    /// Channel to the sweeper of stale conntrack entries; `None` in a dry run.
+    pub sweeper: Option<Sender<SweepRequest>>,
     /// Source of changes.
     pub changes: ChangeReceiver,
     /// Watch of the addresses of this node; `None`: they are only checked with the guarded chains.
@@ -319,11 +319,17 @@ impl<I: Iptables> Task<I> {
         } else {
             conntrack::stale_candidates(before, &services, options)
         };
-        sweeper.request(
-            self.reporter.family,
+        // They also have the destinations that became valid, whose entries a running sweep must
+        // spare: so a request without stale ones is sent as well.
+        if candidates.affects_nothing() {
+            return;
+        }
+        // The thread ends later than the tasks, unless it panicked, which ends the process.
+        let _ = sweeper.send(SweepRequest {
+            family: self.reporter.family,
             candidates,
-            &options.node_port_addresses,
-        );
+            node_port_addresses: options.node_port_addresses.clone(),
+        });
     }
 
     /// Runs the periodic check of the guarded chains whose changes are not detected otherwise.

@@ -8,8 +8,9 @@ use deltaproxy::testing::host::Fake;
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::model::{Change, Kind};
 use deltaproxy::testing::net::IpFamily;
+use deltaproxy::testing::render::{LocalMode, RenderSettings};
 use deltaproxy::testing::render::{Options, PartialRestore};
-use deltaproxy::testing::sync::{LocalMode, RenderSettings, Syncer, SyncerOptions};
+use deltaproxy::testing::sync::{Syncer, SyncerOptions};
 use deltaproxy::testing::tracker::Tracker;
 use deltaproxy::testing::watch::api::{
     self, ApiClient, Encoding, RateLimit, ReflectorEvent, Selector,

@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use deltaproxy::testing::model::ExternalIps;
 use deltaproxy::testing::net::{IpFamily, IpNet};
 use deltaproxy::testing::render::{Counter, LocalDetector, Masquerade, Options};
+use deltaproxy::testing::render::{LocalMode, NodePortAddressItem, RenderSettings};
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings};
 
 use super::{Dice, Use, ip, pod_cidr};
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::host::ConntrackSettings;
 use crate::model::ExternalIps;
 use crate::render::LocalDetector;
-use crate::sync::{Gap, LocalMode, NodePortAddressItem};
+use crate::render::{LocalMode, NodePortAddressItem};
+use crate::sync::Gap;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");

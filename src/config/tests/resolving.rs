@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::*;
 use crate::net::IpFamily;
 use crate::render::{LocalDetector, PartialRestore, TreeThresholds};
-use crate::sync::{Gap, LocalMode, NodePortAddressItem, SyncMode};
+use crate::render::{LocalMode, NodePortAddressItem};
+use crate::sync::{Gap, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
 

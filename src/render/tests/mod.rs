@@ -50,4 +50,5 @@ mod guard;
 mod live;
 mod order;
 mod removal;
+mod settings;
 mod state;

@@ -11,12 +11,12 @@ use crate::model::ServiceName;
 use crate::render::TreeThresholds;
 use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
+use crate::sync::drift::RepairKey;
 use crate::sync::drift::{Drift, DriftKind};
 use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
 use crate::sync::reading::{
     check_guarded_chains, is_verification, read_service_rules, touched, whole,
 };
-use crate::sync::repair_backoff::RepairKey;
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {

@@ -10,7 +10,6 @@ mod guarded_chains;
 mod held_back;
 mod node_faults;
 mod quarantine_report;
-mod render_settings;
 mod repeated_addresses;
 mod report;
 mod search;
@@ -22,19 +21,17 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::net::{IpFamily, IpNet, parse_ip};
-use crate::render::{LocalDetector, NodePortAddresses, Options};
+use crate::render::{
+    LocalDetector, LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings,
+};
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()
 }
 
-fn nets(texts: &[&str]) -> Vec<IpNet> {
-    texts.iter().map(|text| text.parse().unwrap()).collect()
-}
-
 /// Items of `--nodeport-addresses`.
 fn networks(texts: &[&str]) -> Vec<NodePortAddressItem> {
-    let networks = nets(texts).into_iter();
+    let networks = texts.iter().map(|text| text.parse::<IpNet>().unwrap());
     networks.map(NodePortAddressItem::Network).collect()
 }
 

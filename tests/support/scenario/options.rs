@@ -6,8 +6,9 @@ use std::time::Duration;
 use deltaproxy::testing::model::{ExternalIps, NamespaceLimits};
 use deltaproxy::testing::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use deltaproxy::testing::render::{self, LocalDetector, PartialRestore};
+use deltaproxy::testing::render::{LocalMode, NodePortAddressItem, RenderSettings};
 use deltaproxy::testing::rules::Backend;
-use deltaproxy::testing::sync::{LocalMode, NodePortAddressItem, RenderSettings, SyncerOptions};
+use deltaproxy::testing::sync::SyncerOptions;
 
 use super::text::Statement;
 

@@ -3,8 +3,34 @@
 //! Upstream: `pkg/proxy/util/nodeport_addresses_test.go`, `TestGetNodeIPs`,
 //! `TestContainsIPv4Loopback` (v1.37)
 
-use super::*;
+use std::net::IpAddr;
+
 use crate::model::{Node, Topology};
+use crate::net::{IpFamily, IpNet, parse_ip};
+use crate::render::{
+    LocalDetector, LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings,
+};
+
+fn ips(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| parse_ip(text).unwrap()).collect()
+}
+
+fn nets(texts: &[&str]) -> Vec<IpNet> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Items of `--nodeport-addresses`.
+fn networks(texts: &[&str]) -> Vec<NodePortAddressItem> {
+    let networks = nets(texts).into_iter();
+    networks.map(NodePortAddressItem::Network).collect()
+}
+
+fn options(family: IpFamily) -> Options {
+    Options {
+        node_ip: parse_ip("192.168.0.2").unwrap(),
+        ..Options::defaults(family)
+    }
+}
 
 fn default_settings(family: IpFamily) -> RenderSettings {
     RenderSettings {

@@ -24,12 +24,11 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use tracing::{debug, warn};
 
-use super::pacer::DoublingDelay;
-use super::syncer::Clock;
-use crate::conntrack::{Flow, StaleCandidates};
+use crate::conntrack::{Flow, StaleCandidates, SweepRequest};
 use crate::host::{FlowError, FlowTable, local_addresses};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
+use crate::sync::{Clock, DoublingDelay};
 use crate::telemetry::SyncMetrics;
 
 /// Delay after sweeps that failed.
@@ -38,64 +37,30 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay::of_retries(Duration::from_secs
 /// the next sweep.
 const LONGEST_PAUSE_AFTER_SWEEP: Duration = Duration::from_millis(500);
 
-/// Request to delete stale entries after a sync.
-#[derive(Debug)]
-struct SweepRequest {
-    family: IpFamily,
-    candidates: StaleCandidates,
-    node_port_addresses: NodePortAddresses,
-}
-
-/// Handle of the sweeper thread. The thread ends when all clones are dropped. The first sync of the
-/// next process asks for a sweep of all Services, which finds the entries that are left.
-#[derive(Debug, Clone)]
-pub(crate) struct ConntrackSweeper(Sender<SweepRequest>);
-
-impl ConntrackSweeper {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    ///
-    /// The system cannot start a thread.
-    pub(crate) fn start<T: FlowTable + Send + 'static>(
-        table: T,
-        metrics: SyncMetrics,
-        clock: Clock,
-    ) -> io::Result<Self> {
-        let (sender, requests) = channel();
-        let sweeper = SweeperThread {
-            table,
-            metrics,
-            clock,
-            requests,
-            pending: PerFamily::from_fn(|_| PendingSweep::default()),
-            failures: 0,
-            is_unavailable: false,
-        };
-        let thread = thread::Builder::new().name("conntrack".to_owned());
-        thread.spawn(|| sweeper.run())?;
-        Ok(Self(sender))
-    }
-
-    /// Requests a sweep for these candidates. They also have the destinations that became valid,
-    /// whose entries a running sweep must spare: so a request without stale ones is sent as well,
-    /// unless the sync affected no destination.
-    pub(crate) fn request(
-        &self,
-        family: IpFamily,
-        candidates: StaleCandidates,
-        node_port_addresses: &NodePortAddresses,
-    ) {
-        if candidates.affects_nothing() {
-            return;
-        }
-        // The thread ends later than the tasks, unless it panicked, which ends the process.
-        let _ = self.0.send(SweepRequest {
-            family,
-            candidates,
-            node_port_addresses: node_port_addresses.clone(),
-        });
-    }
+/// Starts the thread, which ends when all senders are dropped. The first sync of the next process
+/// asks for a sweep of all Services, which finds the entries that are left.
+///
+/// # Errors
+///
+/// The system cannot start a thread.
+pub(super) fn start<T: FlowTable + Send + 'static>(
+    table: T,
+    metrics: SyncMetrics,
+    clock: Clock,
+) -> io::Result<Sender<SweepRequest>> {
+    let (sender, requests) = channel();
+    let sweeper = SweeperThread {
+        table,
+        metrics,
+        clock,
+        requests,
+        pending: PerFamily::from_fn(|_| PendingSweep::default()),
+        failures: 0,
+        is_unavailable: false,
+    };
+    let thread = thread::Builder::new().name("conntrack".to_owned());
+    thread.spawn(|| sweeper.run())?;
+    Ok(sender)
 }
 
 /// Merged requests of one IP family.
