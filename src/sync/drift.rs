@@ -8,7 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::decide::FullReason;
+#[cfg(feature = "testing")]
+use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::reading::Reading;
+#[cfg(feature = "testing")]
+use super::reading::{check_guarded_chains, read_service_rules, whole};
 use super::syncer::{KernelState, Syncer};
 use crate::host::{ChangeSource, Iptables, RunError};
 use crate::model::ServiceName;
@@ -296,6 +300,31 @@ impl<I: Iptables> Syncer<I> {
             }
             drift.add_service(name);
         }
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<I: Iptables> Syncer<I> {
+    /// Verifies all rules in the kernel, for tests. Returns what differs; nothing while the state
+    /// of the kernel is unknown.
+    pub async fn verify(&mut self) -> String {
+        let KernelState::Known(applied, options) = &self.kernel else {
+            return String::new();
+        };
+        // No call of the clock: with that of a test, each takes time.
+        let Some(now) = self.history.last_full else {
+            return String::new();
+        };
+        let whole = whole();
+        let mut monitor = GuardedChainMonitor::new(None, now);
+        let mut reading =
+            check_guarded_chains(&mut monitor, &self.iptables, options, &whole, now).await;
+        read_service_rules(&mut reading, &self.iptables, &whole, applied).await;
+        let drift = self.find_drift(&mut reading, &BTreeSet::new());
+        if drift.is_empty() {
+            return String::new();
+        }
+        format!("{:?} {}", drift.counts, drift.names())
     }
 }
 

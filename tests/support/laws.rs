@@ -116,7 +116,10 @@ impl Play {
             }
             if dice.chance(40) {
                 self.disturb(&mut dice);
-                self.sync();
+                // A verification renders all Services.
+                if self.sync() == SyncResult::Applied && dice.chance(10) {
+                    assert_eq!(verified(&mut self.syncer), "");
+                }
             }
         }
         self
@@ -129,6 +132,7 @@ impl Play {
         self.kernel().clear_faults();
         self.goes_there_and_back();
         self.is_quiet();
+        self.finds_every_edit();
         let mut fresh = syncer(holding(FOREIGN), &self.world, &self.options);
         assert_eq!(once(&mut fresh, &self.machine).0, SyncResult::Applied);
         let (ours, theirs) = (self.rules(), fresh.iptables().rules());
@@ -170,6 +174,38 @@ impl Play {
         }
         self.world = before;
         assert!(!self.syncer.tracker.has_pending());
+    }
+
+    /// Law 10: a verification finds the edit of any single rule, and the next sync takes it back.
+    fn finds_every_edit(&mut self) {
+        let before = self.rules();
+        let mut dice = Dice::new(before.rule_count(Table::Nat) as u64);
+        for _ in 0..3 {
+            let text = before.to_save_text();
+            let mut lines: Vec<&str> = text.lines().collect();
+            let ours = |line: &&usize| lines[**line].starts_with("-A KUBE-");
+            let all: Vec<usize> = (0..lines.len()).collect();
+            let rules: Vec<usize> = all.iter().filter(ours).copied().collect();
+            let at = dice.pick(&rules);
+            let changed = lines[at].replacen("-j ", "-m ttl --ttl-eq 7 -j ", 1);
+            if dice.chance(50) || changed == lines[at] {
+                lines.remove(at);
+            } else {
+                lines[at] = &changed;
+            }
+            let edited = RuleSet::parse(&(lines.join("\n") + "\n")).unwrap();
+            self.kernel().set_rules(edited);
+            assert_ne!(
+                verified(&mut self.syncer),
+                "",
+                "{}",
+                text.lines().nth(at).unwrap()
+            );
+            assert_eq!(once(&mut self.syncer, &self.machine).0, SyncResult::Applied);
+            assert_same(&self.rules(), &before, Comments::Compared);
+            assert_eq!(verified(&mut self.syncer), "");
+        }
+        self.kernel().take_payloads();
     }
 
     /// Things that happen to a node.
@@ -320,6 +356,14 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
         }
     }
     (end, outcome.attempts)
+}
+
+/// What a verification finds. An edit may be so large that all rules are written anew.
+fn verified(syncer: &mut Syncer<Fake>) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(syncer.verify())
 }
 
 /// How many rules the chains hold that are ours.

@@ -132,6 +132,11 @@ impl Fake {
         self.faults.borrow_mut().push_back(fault);
     }
 
+    /// Reports whether faults are still to come.
+    pub fn has_faults(&self) -> bool {
+        !self.faults.borrow().is_empty()
+    }
+
     /// Drops the faults that are still to come.
     pub fn clear_faults(&self) {
         self.faults.borrow_mut().clear();

@@ -222,7 +222,21 @@ impl World {
             return Err("the failed sync changed rules".to_owned());
         }
         self.check_kernels()?;
-        self.check_count(&outcome)
+        self.check_count(&outcome)?;
+        self.check_record(&outcome)
+    }
+
+    /// The record of the syncer is what the kernels hold: a comparison with what they print finds
+    /// nothing.
+    fn check_record(&mut self, outcome: &Outcome) -> Done {
+        let is_faulty = self.syncer.iptables().fake.has_faults();
+        if self.has_foreign || is_faulty || outcome.result() == SyncResult::Failed {
+            return Ok(());
+        }
+        match self.runtime.block_on(self.syncer.verify()).as_str() {
+            "" => Ok(()),
+            differing => Err(format!("the kernel differs from the record: {differing}")),
+        }
     }
 
     fn check_kernels(&self) -> Done {
