@@ -43,8 +43,13 @@ pub struct Size {
     /// Once the start is over.
     pub rss: f64,
     pub peak_rss: f64,
-    /// The largest resident set of a program that it started.
-    pub children_peak_rss: f64,
+    /// Peak of the whole cgroup, with the programs that it starts and what the kernel keeps for
+    /// them: from its first start on an empty node.
+    pub first_start: f64,
+    /// The same until all rules were written over those that were there.
+    pub rewrite: f64,
+    /// The same of a restart on the node that has the rules.
+    pub restart: f64,
     /// Nothing changes, then more and more.
     pub phases: Vec<Phase>,
     pub scrape: Scrape,

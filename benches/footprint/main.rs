@@ -47,7 +47,7 @@ mod support;
 mod usage;
 
 mod args;
-mod children;
+mod cgroup;
 mod figures;
 mod pace;
 mod plot;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::args::Args;
-use crate::children::Watch;
+use crate::cgroup::Cgroup;
 use crate::figures::{Cpu, Of, Phase, Scrape, Size};
 use crate::load::Load;
 use crate::subject::{Node, Running};
@@ -22,13 +22,14 @@ const LONGEST_FULL: Duration = Duration::from_secs(10 * 60);
 /// Enough to divide a clock that ticks every 10 ms.
 const SCRAPES: u32 = 500;
 
-/// Starts the program on an empty node, and lets more and more change.
+/// Starts the program on an empty node, lets more and more change, and starts it again.
 pub fn measure(control: &ControlPlane, load: &mut Load, of: Of, args: &Args) -> Size {
     let node = Node::new(control, of.backend, of.program);
-    let children = Watch::start();
-    let (running, _) = node.start();
+    let cgroup = Cgroup::new();
+    let (running, _) = cgroup.start(|| node.start());
     let start = running.usage();
     thread::sleep(SETTLE);
+    let first_start = cgroup.peak();
     let settled = running.usage();
     let mut phases = vec![phase(&running, 0, args, || thread::sleep(args.phase))];
     for rate in args.rates() {
@@ -42,12 +43,20 @@ pub fn measure(control: &ControlPlane, load: &mut Load, of: Of, args: &Args) -> 
         start: cpu(start, 1.0),
         rss: settled.rss,
         peak_rss: settled.peak_rss,
-        children_peak_rss: children.peak(),
+        first_start,
+        rewrite: cgroup.peak(),
+        restart: 0.0,
         phases,
         scrape: scrape(&running),
     };
     running.stop();
-    size
+    drop(cgroup);
+    let cgroup = Cgroup::new();
+    let (running, _) = cgroup.start(|| node.start());
+    thread::sleep(SETTLE);
+    let restart = cgroup.peak();
+    running.stop();
+    Size { restart, ..size }
 }
 
 /// Makes it write all rules over those that are there, as it does every hour: it is then that the

@@ -26,7 +26,8 @@ fn memory(sizes: &[Size]) -> String {
         rate => format!("{rate}/s"),
     });
     let columns = ["after start".to_owned()].into_iter().chain(rates);
-    let columns = columns.chain(["peak".to_owned(), "largest child".to_owned()]);
+    let cgroup = ["first start", "rewrite", "restart"].map(|name| format!("cgroup, {name}"));
+    let columns = columns.chain(["peak".to_owned()]).chain(cgroup);
     let heads: Vec<String> = columns.collect();
     let rows = sizes.iter().map(|size| {
         let phases = size.phases.iter().map(|phase| phase.rss);
@@ -34,10 +35,12 @@ fn memory(sizes: &[Size]) -> String {
             .phases
             .last()
             .map_or(size.peak_rss, |last| last.peak_rss);
-        let cells = [size.rss]
-            .into_iter()
-            .chain(phases)
-            .chain([peak, size.children_peak_rss]);
+        let cells = [size.rss].into_iter().chain(phases).chain([
+            peak,
+            size.first_start,
+            size.rewrite,
+            size.restart,
+        ]);
         (
             size.of.services,
             cells.map(|value| format!("{value:.1} MiB")).collect(),
