@@ -6,6 +6,9 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
+/// Name of the payload that is not arranged: on nft it is in blocks.
+pub const AS_RENDERED: &str = "as rendered";
+
 /// Where the headers of chains stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Headers {
@@ -55,7 +58,8 @@ impl Arrangement {
     /// The payload in this arrangement; other tables stay as they are.
     pub fn of(&self, payload: &str) -> String {
         let (before, nat, behind) = split_nat(payload);
-        let mut lines: Vec<&str> = nat.lines().filter(|line| *line != "-S").collect();
+        let is_between = |line: &&str| ["*nat", "COMMIT"].contains(line);
+        let mut lines: Vec<&str> = nat.lines().filter(|line| !is_between(line)).collect();
         lines = by_service(beside(lines), self.services);
         if let Headers::First(order) = self.headers {
             lines = headers_first(lines, order);
@@ -66,11 +70,13 @@ impl Arrangement {
     }
 }
 
-/// What stands before the nat table, in it, and behind it.
+/// What stands before the nat table, in it, and behind it. The table may be in several blocks.
 pub fn split_nat(payload: &str) -> (&str, &str, &str) {
     let (before, rest) = payload.split_once("*nat\n").expect("a nat table");
-    let (nat, behind) = rest.split_once("COMMIT\n").expect("the end of a table");
-    (before, nat, behind)
+    let last = rest.rfind("*nat\n").unwrap_or_default();
+    let end = rest[last..].find("COMMIT\n").expect("the end of a table");
+    let (nat, behind) = rest.split_at(last + end);
+    (before, nat, &behind["COMMIT\n".len()..])
 }
 
 /// The chain that a rule of KUBE-SERVICES leads to.

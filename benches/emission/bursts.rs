@@ -4,7 +4,7 @@ use deltaproxy::testing::model::Change;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::Backend;
 
-use crate::arrange::{Arrangement, Headers, List, Order};
+use crate::arrange::{AS_RENDERED, Arrangement, Headers, List, Order};
 use crate::cluster::{Use, World, ip, ready};
 use crate::figures::Notes;
 use crate::kernel::Kernel;
@@ -51,6 +51,9 @@ pub fn measure(kernel: &Kernel, notes: &mut Notes) {
     };
     notes.rounds(|notes| {
         for (count, payloads) in &bursts {
+            for payload in payloads {
+                notes.add(&count.to_string(), AS_RENDERED, kernel.restore(payload));
+            }
             let is_thinkable =
                 |way: &&Arrangement| way.list == List::Never || *count >= FEWEST_LISTED;
             for way in ways.iter().filter(is_thinkable) {

@@ -2,7 +2,7 @@
 
 use deltaproxy::testing::rules::Backend;
 
-use crate::arrange::{Arrangement, Headers, List, Order};
+use crate::arrange::{AS_RENDERED, Arrangement, Headers, List, Order};
 use crate::figures::Notes;
 use crate::kernel::Kernel;
 use crate::product::{Found, Product};
@@ -79,6 +79,9 @@ pub fn measure(kernel: &Kernel, notes: &mut Notes) {
     let empty = product.full(Found::Nothing);
     let there = product.full(Found::Everything);
     notes.rounds(|notes| {
+        kernel.clear();
+        notes.add("onto nothing", AS_RENDERED, kernel.restore(&empty));
+        notes.add("onto itself", AS_RENDERED, kernel.restore(&there));
         for way in &arrangements {
             kernel.clear();
             notes.add("onto nothing", way.name, kernel.restore(&way.of(&empty)));

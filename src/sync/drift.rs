@@ -243,7 +243,7 @@ impl<I: Iptables> Syncer<I> {
         table: Table,
         missing_jumps: &[&'static Jump],
     ) -> Option<LiveChains> {
-        if missing_jumps.is_empty() || table != Table::Nat || self.has_unreadable_tables() {
+        if missing_jumps.is_empty() || table != Table::Nat || !self.unreadable_tables.is_empty() {
             return None;
         }
         let applied = self.kernel.record()?;

@@ -147,24 +147,6 @@ impl<I: Iptables> Syncer<I> {
         self.kernel = KernelState::unknown(reason);
     }
 
-    /// Reports whether the last full sync or adoption could not read a table, or nat has an
-    /// unprintable rule.
-    pub(super) fn has_unreadable_tables(&self) -> bool {
-        let applied = self.kernel.record();
-        !self.unreadable_tables.is_empty()
-            || applied.is_some_and(|applied| !applied.is_nat_printable())
-    }
-
-    /// Notes that an iptables binary cannot print all rules of a table. Only nat counts: on nft the
-    /// nat part of a payload may begin with the command `-S`, so that `iptables-restore` fetches
-    /// all chains together instead of one by one. `-S` fails at an unprintable rule, so payloads
-    /// leave it out until a full sync has read the table.
-    pub(super) fn note_unprintable(&mut self, table: Table) {
-        if let (Table::Nat, Some(applied)) = (table, self.kernel.record_mut()) {
-            applied.set_nat_unprintable();
-        }
-    }
-
     /// Returns the render options of the rules in the kernel; `None` while the state of the kernel
     /// is unknown.
     pub const fn applied_options(&self) -> Option<&Options> {

@@ -25,7 +25,7 @@ use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
 use crate::conntrack::{self, SweepRequest};
 use crate::host::{
-    AddressWatch, ChangeSource, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
+    AddressWatch, ChangeSource, ForeignChange, Iptables, local_addresses, thread_cpu,
 };
 use crate::model::Change;
 use crate::render::NodePortAddresses;
@@ -456,11 +456,6 @@ impl<I: Iptables> Task<I> {
         let mut reading = self.read(detection, extent, is_interruptible).await?;
         let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
         self.reporter.guarded_chains_checked(guarded, unreadable);
-        for (table, cause) in &reading.guarded.newly_unreadable {
-            if matches!(cause, RunError::Unprintable { .. }) {
-                self.syncer.note_unprintable(*table);
-            }
-        }
         let is_verified = reading.is_verification(extent);
         let contested = detection.backoff.contested(started);
         let mut drift = self.syncer.find_drift(&mut reading, &contested);

@@ -185,7 +185,7 @@ const SHARED: [&str; 4] = [
 
 /// Whether some Service may have this line.
 fn check(line: &str, claims: &BTreeMap<String, Claim>) -> Result<(), String> {
-    if ["*filter", "*nat", "COMMIT", "-S"].contains(&line) {
+    if ["*filter", "*nat", "COMMIT"].contains(&line) {
         return Ok(());
     }
     if let Some(header) = line.strip_prefix(':') {

@@ -53,9 +53,7 @@ impl LiveChains {
     }
 
     /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
-    /// `missing`, without references of third-party rules, which only a read finds. Not to be
-    /// called if nat has an unprintable rule: it counts as read, and a full payload would begin
-    /// with `-S`, which fails.
+    /// `missing`, without references of third-party rules, which only a read finds.
     pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {
@@ -141,6 +139,11 @@ impl LiveChains {
     /// missing.
     pub(crate) fn is_read(&self, table: Table) -> bool {
         self.read.contains(&table)
+    }
+
+    /// Returns the number of Service chains that were read.
+    pub(crate) fn service_chain_count(&self) -> usize {
+        self.service_chains.len()
     }
 
     /// Reports whether nat was read and has no Service chain.

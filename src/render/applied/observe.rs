@@ -194,7 +194,6 @@ pub(crate) fn adopt(
     let fixed_rule_counts = fixed_chains::rule_counts(options);
     let jumps = fixed_chains::node_ports_jumps(options);
     let mut applied = AppliedState::without_services(fixed_rule_counts, jumps);
-    applied.is_nat_printable = live.is_read(Table::Nat);
     let endpoints = services
         .all()
         .map(|(_, state)| service::count_endpoints(state))

@@ -60,8 +60,6 @@ pub struct AppliedState {
     /// chain.
     dispatch_rule_counts: BTreeMap<DispatchChain, u64>,
     totals: ServiceTotals,
-    /// The iptables binaries can print all of nat, also with `-S`: no rule in it is unprintable.
-    pub(crate) is_nat_printable: bool,
 }
 
 /// Record of the chains of a partial payload after it was written.
@@ -92,12 +90,6 @@ impl AppliedState {
         }
     }
 
-    /// Notes that nat has an unprintable rule: until a full restore has read the table, no payload
-    /// contains `-S`, which would fail.
-    pub fn set_nat_unprintable(&mut self) {
-        self.is_nat_printable = false;
-    }
-
     /// Returns the numbers of rules of the proxy in the kernel.
     pub fn rule_counts(&self) -> RuleCounts {
         let mut counts = self.fixed_rule_counts;
@@ -119,11 +111,6 @@ impl AppliedState {
     /// Returns the sums over all applied Services.
     pub fn totals(&self) -> ServiceTotals {
         self.totals
-    }
-
-    /// Reports whether nat has no unprintable rule.
-    pub const fn is_nat_printable(&self) -> bool {
-        self.is_nat_printable
     }
 
     /// Returns every chain of every Service.

@@ -9,17 +9,16 @@
 //! to, in a linked list that is sorted by name. For each line it searches the list from the front:
 //! the time grows with the square of the payload. Two things shorten it:
 //!
-//! - A chain whose name comes before all others is put at the front without a search. So chains
-//!   are best declared in descending order of names, before the first rule.
-//! - The list says which chains to fetch from the kernel. `-S`, a list command, which the program
-//!   accepts in its input, makes it fetch all chains of the table at once, and no list is kept.
-//!   Its output is discarded. It fails if the table has an unprintable rule.
+//! - A chain whose name comes before all others is put at the front without a search.
+//! - The list begins anew with each transaction, so on nft the chains of Services are written in
+//!   [blocks](NatBlocks).
 
 use crate::render::applied::LiveChains;
 use crate::render::options::PartialRestore;
-use crate::rules::Backend;
+use crate::render::service::{write_chain_declarations, write_line};
+use crate::rules::{Backend, Table};
 
-/// Position of the declarations of Service chains in a payload.
+/// Position of the declarations of Service chains in a full payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declarations {
     /// Each before the rules of its chain.
@@ -42,29 +41,6 @@ pub(super) const fn tree_extent(backend: Backend, requested: PartialRestore) -> 
     }
 }
 
-/// Maximum chains of a partial payload with inline declarations, on nft.
-///
-/// Declarations come first in descending order of names, to shorten searches of the chain list
-/// (see above). In a cluster of 10,000 Services, a change of all endpoints of some Services takes:
-///
-/// | changed Services | chains | inline   | declarations first |
-/// |------------------|--------|----------|--------------------|
-/// | 500              | 5,500  | 431 ms   | 367 ms             |
-/// | 1,000            | 11,000 | 1,359 ms | 763 ms             |
-/// | 2,000            | 22,000 | 7,828 ms | 2,112 ms           |
-///
-/// With fewer than 200 Services, about 2,000 chains, there is no difference, and a declaration
-/// next to its rules is easier to read.
-const MAX_INLINE_DECLARATIONS: usize = 2_000;
-
-/// Returns the position of the declarations in a partial payload with this number of chains.
-pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Declarations {
-    match backend {
-        Backend::Nft if chains > MAX_INLINE_DECLARATIONS => Declarations::First,
-        Backend::Nft | Backend::Legacy => Declarations::Inline,
-    }
-}
-
 /// Maximum endpoints of a full payload with inline declarations, on legacy, if the kernel has no
 /// Service chain yet.
 ///
@@ -81,9 +57,7 @@ pub(super) const fn partial_declarations(backend: Backend, chains: usize) -> Dec
 const MAX_ENDPOINTS_INLINE: usize = 15_000;
 
 /// Returns the position of the declarations in a full payload with this number of endpoints, for a
-/// kernel with these chains. On nft they are cheap in any position: nat begins with `-S`, or it is
-/// written in blocks of few chains. With neither, because nat is small and cannot be printed, the
-/// search is short.
+/// kernel with these chains. On nft they are cheap in any position: blocks have few chains.
 pub(super) fn full_declarations(
     backend: Backend,
     live: &LiveChains,
@@ -97,74 +71,128 @@ pub(super) fn full_declarations(
     }
 }
 
-/// Sizes of a partial payload and of the nat table.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NatSizes {
-    /// Number of written and deleted chains in the payload, of Services and of trees.
-    pub(super) chains: u64,
-    /// Number of rules in the payload.
-    pub(super) rules: u64,
-    /// Number of rules of the proxy in nat before the restore, as the applied state counts them.
-    pub(super) applied_rules: u64,
+/// Minimum of the chains of a block: those of 100 Services of five endpoints.
+///
+/// The restore program takes less memory for each block, and less time to search its list of
+/// chains; but the kernel walks all chains that can be reached at the end of each block, so the
+/// best size of a block grows with the root of the chains in the kernel.
+///
+/// CPU and peak memory of `iptables-nft-restore` 1.8.9 for a full payload of Services of five
+/// endpoints; `-S` in the payload makes the program fetch all chains at once, and keep no list:
+///
+/// | Services | chains of a block      | no Service chain in the kernel | all in the kernel |
+/// |----------|------------------------|--------------------------------|-------------------|
+/// | 1,000    | all                    | 1.5 s, 29 MiB                  | 1.5 s, 27 MiB     |
+/// | 1,000    | all, with `-S`         | 0.3 s, 28 MiB                  | 0.5 s, 37 MiB     |
+/// | 1,000    | 300                    | 0.3 s, 14 MiB                  | 0.5 s, 14 MiB     |
+/// | 1,000    | 600                    | 0.3 s, 14 MiB                  | 0.4 s, 14 MiB     |
+/// | 1,000    | 2,100                  | 0.5 s, 14 MiB                  | 0.6 s, 14 MiB     |
+/// | 10,000   | all, with `-S`         | 3.5 s, 256 MiB                 | 5.1 s, 345 MiB    |
+/// | 10,000   | 600                    | 3.6 s, 14 MiB                  | 12.9 s, 13 MiB    |
+/// | 10,000   | 1,200                  | 4.0 s, 14 MiB                  | 9.2 s, 14 MiB     |
+/// | 10,000   | 2,100                  |                                | 7.8 s, 14 MiB     |
+/// | 10,000   | 3,000                  |                                | 8.7 s, 17 MiB     |
+///
+/// The dispatch chains were flat; as trees, in a block of their own, they take 37 MiB at 10,000.
+const MIN_BLOCK: usize = 600;
+
+/// Chains of a block for the root of the number of Service chains in the kernel; see [`MIN_BLOCK`].
+const BLOCK_PER_ROOT: usize = 8;
+
+/// Blocks of the nat table: transactions that follow each other in one payload. On legacy there is
+/// one, because each costs the whole table.
+///
+/// A chain is complete before a jump leads to it, and emptied after the last jump to it is gone, so
+/// no packet meets an incomplete one between two blocks.
+#[derive(Debug)]
+pub(super) struct NatBlocks {
+    /// Maximum number of chains of a block; one Service may have more.
+    size: usize,
+    /// Number of chains of the current block.
+    chains: usize,
+    has_ended_one: bool,
 }
 
-impl NatSizes {
-    /// Reports whether the nat part of a payload should begin with `-S`: whether searching the
-    /// chain list (see above) would take longer than fetching all chains.
-    ///
-    /// The time of the search grows with the square of the payload, that of `-S` with the table:
-    /// 8.5 us for each rule. With declarations first, both take the same time if 2,000 of 10,000
-    /// Services change, or 700 of 1,000.
-    pub(super) const fn is_worth_listing(self, backend: Backend) -> bool {
-        match backend {
+impl NatBlocks {
+    /// Returns the first block, for a kernel with this number of Service chains.
+    pub(super) const fn new(backend: Backend, live_chains: usize) -> Self {
+        let size = match backend {
             Backend::Nft => {
-                self.chains * (self.chains + self.rules)
-                    > SEARCH_STEPS_PER_READ_RULE * self.applied_rules
+                let size = BLOCK_PER_ROOT * live_chains.isqrt();
+                if size < MIN_BLOCK { MIN_BLOCK } else { size }
             }
-            Backend::Legacy => false,
+            Backend::Legacy => usize::MAX,
+        };
+        Self {
+            size,
+            chains: 0,
+            has_ended_one: false,
         }
+    }
+
+    /// Counts the chains that come next, and begins another block if this one would have too many.
+    pub(super) fn make_room(&mut self, buf: &mut Vec<u8>, chains: usize) {
+        if self.chains > 0 && chains > self.size.saturating_sub(self.chains) {
+            self.end(buf);
+        }
+        self.chains += chains;
+    }
+
+    /// Begins another block for the dispatch chains, if there are several: they must be written at
+    /// once, and may be larger than a block.
+    pub(super) fn begin_dispatch(&mut self, buf: &mut Vec<u8>) {
+        if self.has_ended_one {
+            self.end(buf);
+        }
+    }
+
+    /// Writes the deletion of chains as [`write_deleted`] does.
+    pub(super) fn delete(
+        &mut self,
+        buf: &mut Vec<u8>,
+        chains: &[Box<str>],
+        is_deleted: impl Fn(&str) -> bool,
+    ) {
+        for block in chains.chunks(self.size) {
+            self.make_room(buf, block.len());
+            write_emptied(buf, block);
+        }
+        for block in chains.chunks(self.size) {
+            // Chains that fill no more than a block were counted when they were emptied in it.
+            if chains.len() > self.size {
+                self.make_room(buf, block.len());
+            }
+            write_removed(buf, block, &is_deleted);
+        }
+    }
+
+    fn end(&mut self, buf: &mut Vec<u8>) {
+        write_line(buf, &["COMMIT"]);
+        write_line(buf, &["*", Table::Nat.as_str()]);
+        self.chains = 0;
+        self.has_ended_one = true;
     }
 }
 
-/// Number of search steps that take as long as `-S` takes for one rule. The steps of a payload are
-/// estimated as its lines (chains and rules) times its chains, as if each line passed all of them.
-const SEARCH_STEPS_PER_READ_RULE: u64 = 7_500;
+/// Writes the deletion of chains that no other chain references. They reference each other, so all
+/// are emptied before the first is deleted. Those that are not to be deleted stay empty.
+pub(super) fn write_deleted(
+    buf: &mut Vec<u8>,
+    chains: &[Box<str>],
+    is_deleted: impl Fn(&str) -> bool,
+) {
+    write_emptied(buf, chains);
+    write_removed(buf, chains, &is_deleted);
+}
 
-/// Maximum endpoints of a full payload with nat in one transaction, on nft. Each has a chain, and
-/// the restore program takes about 5 KiB for it: 25 MiB.
-const MAX_ENDPOINTS_IN_ONE_BLOCK: usize = 5_000;
+fn write_emptied(buf: &mut Vec<u8>, chains: &[Box<str>]) {
+    for chain in chains {
+        write_chain_declarations(buf, &[chain]);
+    }
+}
 
-/// Chains of a block, if the kernel has no Service chain yet: 100 Services of five endpoints.
-///
-/// 10,000 such Services with iptables 1.8.9, CPU and peak memory of `iptables-nft-restore`:
-///
-/// | chains of a block | no Service chain in the kernel | all in the kernel |
-/// |-------------------|--------------------------------|-------------------|
-/// | all, with `-S`    | 3.5 s, 256 MiB                 | 5.1 s, 345 MiB    |
-/// | 600               | 3.6 s, 14 MiB                  | 12.9 s, 13 MiB    |
-/// | 1,200             | 4.0 s, 14 MiB                  | 9.2 s, 14 MiB     |
-/// | 2,100             |                                | 7.8 s, 14 MiB     |
-/// | 3,000             |                                | 8.7 s, 17 MiB     |
-///
-/// The dispatch chains were flat; as trees they take 37 MiB.
-const BLOCK_ON_EMPTY_TABLE: usize = 600;
-
-/// Chains of a block, if the kernel has Service chains: after each block it walks all chains that
-/// can be reached, so there are fewer blocks. Fewer still would cost more: see the chain list.
-const BLOCK_ON_FULL_TABLE: usize = 2_100;
-
-/// Returns the number of chains of a block of nat in a full payload with this number of endpoints,
-/// for a kernel with these chains; `None` if nat is best written in one transaction. On legacy each
-/// transaction costs the whole table.
-pub(super) fn nat_block(backend: Backend, live: &LiveChains, endpoints: usize) -> Option<usize> {
-    match backend {
-        Backend::Nft if endpoints > MAX_ENDPOINTS_IN_ONE_BLOCK => {
-            Some(if live.has_no_service_chain() {
-                BLOCK_ON_EMPTY_TABLE
-            } else {
-                BLOCK_ON_FULL_TABLE
-            })
-        }
-        Backend::Nft | Backend::Legacy => None,
+fn write_removed(buf: &mut Vec<u8>, chains: &[Box<str>], is_deleted: &impl Fn(&str) -> bool) {
+    for chain in chains.iter().filter(|chain| is_deleted(chain)) {
+        write_line(buf, &["-X ", chain]);
     }
 }

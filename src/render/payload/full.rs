@@ -8,23 +8,16 @@
 //! - filter before nat, because tables change one after the other: if a Service loses its
 //!   endpoints, its REJECT rule is in place before its DNAT rules go away, and no packet leaves
 //!   with an untranslated destination.
-//! - Within nat, each chain declaration stands before the rules of its chain, and the target of
-//!   every jump exists by then.
-//! - On nft, nat begins with `-S`, for the reason in [`cost`](super::cost). The filter table has
-//!   too few chains for that to matter.
-//! - On nft, a large nat table is written in blocks without `-S`, each a transaction of its own, so
-//!   that the restore program does not hold all rules in memory: first the fixed chains and the
-//!   chains of Services, then the dispatch chains with the entry jumps, all in one block, then the
-//!   deletions. A chain is complete before a jump leads to it, and is emptied after the last jump
-//!   to it is gone, so no packet meets a missing or incomplete one.
+//! - Within nat: the fixed chains, the chains of Services, the dispatch chains with the entry
+//!   jumps, the deletions. Each chain declaration stands before the rules of its chain, and the
+//!   target of every jump exists by then. On nft they are written in
+//!   [blocks](super::cost::NatBlocks).
 //! - On legacy, with many endpoints and no Service chain in the kernel yet, all declarations of
 //!   Service chains come before the first rule of a Service.
 //! - Services are sorted by name; in nat by cluster IP, unless the options make all dispatch chains
 //!   flat.
 
-use std::collections::BTreeSet;
-
-use super::cost::{self, Declarations};
+use super::cost::{self, Declarations, NatBlocks, write_deleted};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
 use crate::render::fixed_chains;
@@ -33,7 +26,7 @@ use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
 use crate::render::tree::TreeUpdate;
-use crate::rules::{Backend, Payload, Table};
+use crate::rules::{Payload, Table};
 use crate::ruleset::{
     DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, NAT_CHAINS, ServiceChain,
 };
@@ -52,11 +45,7 @@ pub struct FullPayload<'a> {
     rules: ServiceRules,
     applied: AppliedState,
     stats: PayloadStats,
-    /// Chains of a block of nat; `None` if nat is written in one transaction. Known from the end of
-    /// the filter table on.
-    nat_block: Option<usize>,
-    /// Chains in the current block of nat.
-    block_chains: usize,
+    nat_blocks: NatBlocks,
 }
 
 /// Part of the payload that is written next.
@@ -96,15 +85,13 @@ impl<'a> FullPayload<'a> {
             rules: ServiceRules::default(),
             applied: AppliedState::without_services(fixed_rule_counts, jumps),
             stats: PayloadStats::default(),
-            nat_block: None,
-            block_chains: 0,
+            nat_blocks: NatBlocks::new(options.backend, live.service_chain_count()),
         }
     }
 
     /// Returns the state of the kernel after the payload is restored, and the size of the payload.
     /// Both are right only if all of it has been written.
-    pub fn finish(mut self) -> (AppliedState, PayloadStats) {
-        self.applied.is_nat_printable = self.live.is_read(Table::Nat);
+    pub fn finish(self) -> (AppliedState, PayloadStats) {
         (self.applied, self.stats)
     }
 
@@ -160,7 +147,7 @@ impl<'a> FullPayload<'a> {
                     self.write_nat_service(buf, name, state, declarations);
                     Part::NatServices(services, declarations)
                 } else {
-                    self.write_nat_tail(buf);
+                    self.write_dispatch_head(buf);
                     Part::dispatch(Table::Nat)
                 }
             }
@@ -199,8 +186,7 @@ impl<'a> FullPayload<'a> {
     /// Deletes unused tree chains.
     fn write_filter_end(&mut self, buf: &mut Vec<u8>) {
         let unused = self.live.unused_tree_chains(Table::Filter, &self.applied);
-        write_emptied(buf, &unused);
-        write_removed(buf, &unused, self.live);
+        write_deleted(buf, &unused, |chain| self.live.can_delete(chain));
         self.stats.chains += unused.len() as u64;
         write_line(buf, &["COMMIT"]);
     }
@@ -241,75 +227,22 @@ impl<'a> FullPayload<'a> {
         Box::new(services.into_iter())
     }
 
-    fn write_nat_head(&mut self, buf: &mut Vec<u8>) {
-        let backend = self.options.backend;
-        self.nat_block = cost::nat_block(backend, self.live, self.endpoints);
+    fn write_nat_head(&self, buf: &mut Vec<u8>) {
         write_line(buf, &["*", Table::Nat.as_str()]);
-        if self.nat_block.is_none() {
-            self.write_list_command(buf);
-            write_chain_declarations(buf, &NAT_CHAINS);
-        } else {
-            write_chain_declarations(buf, fixed_chains::names(Table::Nat, self.options));
-        }
+        write_chain_declarations(buf, fixed_chains::names(Table::Nat, self.options));
         write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
         fixed_chains::write_nat(buf, self.options);
-        if self.nat_block.is_none() {
-            self.write_entry_jumps(buf, Table::Nat);
-        }
     }
 
-    /// Begins the block of the dispatch chains, if nat is written in blocks. Their declarations
-    /// empty them, so they stand in the block with their rules.
-    fn write_nat_tail(&mut self, buf: &mut Vec<u8>) {
-        if self.nat_block.is_none() {
-            return;
-        }
-        self.end_block(buf);
+    /// Declares the dispatch chains of nat. That empties them, so it stands in the block with their
+    /// rules.
+    fn write_dispatch_head(&mut self, buf: &mut Vec<u8>) {
+        self.nat_blocks.begin_dispatch(buf);
         let all = DispatchChain::ALL.into_iter();
         for dispatch in all.filter(|dispatch| dispatch.table() == Table::Nat) {
             write_chain_declarations(buf, &[dispatch.name()]);
         }
         self.write_entry_jumps(buf, Table::Nat);
-    }
-
-    /// Commits the current block of nat, and begins the next, if nat is written in blocks.
-    fn end_block(&mut self, buf: &mut Vec<u8>) {
-        if self.nat_block.is_none() {
-            return;
-        }
-        write_line(buf, &["COMMIT"]);
-        write_line(buf, &["*", Table::Nat.as_str()]);
-        self.block_chains = 0;
-    }
-
-    /// Ends the current block of nat if these chains, which come next, would exceed its size.
-    fn make_room(&mut self, buf: &mut Vec<u8>, chains: usize) {
-        let Some(size) = self.nat_block else {
-            return;
-        };
-        if self.block_chains > 0 && self.block_chains + chains > size {
-            self.end_block(buf);
-        }
-        self.block_chains += chains;
-    }
-
-    /// Writes `-S` on nft, unless `iptables-save` failed for the table: `-S` would fail as well,
-    /// for example on an unprintable rule, and the restore with it.
-    ///
-    /// The declarations of built-in chains work around a bug of version 1.8.9: after `-S` it
-    /// assumes that every built-in chain exists in the kernel, and does not create a missing one,
-    /// so that the kernel rejects the rules for it. A declaration makes the program check. Without
-    /// a policy, and of a built-in chain, it changes nothing else.
-    fn write_list_command(&self, buf: &mut Vec<u8>) {
-        if self.options.backend != Backend::Nft || !self.live.is_read(Table::Nat) {
-            return;
-        }
-        write_line(buf, &["-S"]);
-        let missing = self.live.missing_entry_jumps(Table::Nat);
-        let chains: BTreeSet<_> = missing.map(|jump| jump.from).collect();
-        for chain in chains {
-            write_chain_declarations(buf, &[chain]);
-        }
     }
 
     fn write_entry_jumps(&self, buf: &mut Vec<u8>, table: Table) {
@@ -326,7 +259,7 @@ impl<'a> FullPayload<'a> {
         declarations: Declarations,
     ) {
         self.render_nat(name, state);
-        self.make_room(buf, self.rules.chains().count());
+        self.nat_blocks.make_room(buf, self.rules.chains().count());
         for (rendered, text) in self.rules.chains() {
             self.stats.chains += 1;
             if declarations == Declarations::Inline {
@@ -352,19 +285,12 @@ impl<'a> FullPayload<'a> {
         service::render(&mut self.rules, name, state, self.options, comments);
     }
 
-    /// Deletes stale chains. All are emptied before the first is deleted: they jump to each other.
+    /// Deletes stale chains, except those that third-party rules reference.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         let mut stale = self.live.stale_chains(self.applied.chains());
         stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
-        let block = self.nat_block.unwrap_or(usize::MAX);
-        for chains in stale.chunks(block) {
-            self.end_block(buf);
-            write_emptied(buf, chains);
-        }
-        for chains in stale.chunks(block) {
-            self.end_block(buf);
-            write_removed(buf, chains, self.live);
-        }
+        self.nat_blocks
+            .delete(buf, &stale, |chain| self.live.can_delete(chain));
         write_line(buf, &["COMMIT"]);
         self.stats.chains += (stale.len() + FILTER_CHAINS.len() + NAT_CHAINS.len()) as u64;
         self.stats.rules = self.applied.rule_counts();
@@ -388,19 +314,6 @@ fn write_mangle(buf: &mut Vec<u8>) {
     write_line(buf, &["*", Table::Mangle.as_str()]);
     write_chain_declarations(buf, &[KUBE_PROXY_CANARY]);
     write_line(buf, &["COMMIT"]);
-}
-
-fn write_emptied(buf: &mut Vec<u8>, chains: &[Box<str>]) {
-    for chain in chains {
-        write_chain_declarations(buf, &[chain]);
-    }
-}
-
-/// Deletes empty chains, except those that third-party rules reference.
-fn write_removed(buf: &mut Vec<u8>, chains: &[Box<str>], live: &LiveChains) {
-    for chain in chains.iter().filter(|chain| live.can_delete(chain)) {
-        write_line(buf, &["-X ", chain]);
-    }
 }
 
 /// Dispatch chains of a table that are not written yet.

@@ -5,10 +5,10 @@
 //!
 //! Damaged fixed chains, then the differences of filter and nat, then missing entry jumps.
 //!
-//! In nat: changed Service chains, each declaration before its rules; then changed dispatch chains,
-//! flat ones whole and trees chain by chain; then the stale chains, all emptied before the first is
-//! deleted. On nft the declarations of very many Service chains come first, and nat begins with
-//! `-S` if the payload is a large part of the table: see [`cost`](super::cost).
+//! In nat, as in a full payload: changed Service chains, each declaration before its rules; then
+//! changed dispatch chains, flat ones whole and trees chain by chain; then the stale chains, all
+//! emptied before the first is deleted. On nft a large part for nat is written in
+//! [blocks](super::cost::NatBlocks).
 //!
 //! With `ChangedChains`, a table without changes is not in the payload. Without any change the
 //! payload is empty, and no process need be started for it. With [`PartialRestore::Kep3453`], the
@@ -19,11 +19,9 @@
 //!
 //! KEP: kep.k8s.io/3453
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::ops::Range;
 
-use super::cost::{self, Declarations, NatSizes};
+use super::cost::{self, NatBlocks, write_deleted};
 use crate::model::{ServiceName, Services};
 use crate::render::applied::{AppliedState, PayloadStats, RenderedChains};
 use crate::render::fixed_chains;
@@ -33,7 +31,7 @@ use crate::render::service::{
     write_chain_declarations, write_line,
 };
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, NAT_CHAINS, ServiceChain};
+use crate::ruleset::{DispatchChain, ServiceChain};
 
 /// Partial payload. Held in memory as a whole: it is small, except if very many Services changed,
 /// or after an adoption, where it may have half of the rules.
@@ -60,15 +58,17 @@ pub fn partial_payload<'n>(
     let mut names: BTreeSet<ServiceName> = dirty.cloned().collect();
     names.extend(applied.due().cloned());
     let comments = comments_after(applied, services, names.iter(), options);
-    let nat_rule_count = applied.rule_counts().nat;
     let mut payload = PayloadWriter {
         options,
         partial_restore,
-        nat_rule_count,
-        chains: ChainChanges::default(),
+        nat: Vec::new(),
+        // Most Service chains are those of endpoints; to count all would take a walk.
+        nat_blocks: NatBlocks::new(options.backend, applied.totals().endpoints),
+        deleted: Vec::new(),
         stats: PayloadStats::default(),
         rendered: RenderedChains::default(),
     };
+    payload.nat = payload.fixed_chains(Table::Nat);
     let mut rules = ServiceRules::default();
     for name in names {
         match services.get(&name) {
@@ -120,30 +120,38 @@ fn comments_after<'n>(
 struct PayloadWriter<'a> {
     options: &'a Options,
     partial_restore: PartialRestore,
-    /// Number of rules of the proxy in nat before the restore.
-    nat_rule_count: u64,
-    chains: ChainChanges,
+    /// Written lines of nat, after the one that begins the table.
+    nat: Vec<u8>,
+    nat_blocks: NatBlocks,
+    /// Service chains to delete.
+    deleted: Vec<ServiceChain>,
     stats: PayloadStats,
     rendered: RenderedChains,
 }
 
 impl PayloadWriter<'_> {
-    /// Adds the difference between the recorded and the rendered chains of a Service.
+    /// Adds the difference between the recorded and the rendered chains of a Service. Those that
+    /// are written are in one block, so that all change at once.
     fn add(&mut self, applied: &mut AppliedState, name: ServiceName, rules: &ServiceRules) {
         let none = AppliedService::default();
         let before = applied.service(&name).unwrap_or(&none);
-        for (rendered, text) in rules.chains() {
-            if before.holds(&rendered) && self.partial_restore != PartialRestore::Kep3453 {
-                continue;
-            }
+        let writes_all = self.partial_restore == PartialRestore::Kep3453;
+        let changed = || {
+            let chains = rules.chains();
+            chains.filter(|(rendered, _)| writes_all || !before.holds(rendered))
+        };
+        self.nat_blocks.make_room(&mut self.nat, changed().count());
+        for (rendered, text) in changed() {
+            write_chain_declaration(&mut self.nat, rendered.chain);
+            self.nat.extend_from_slice(text);
             let rule_count = u64::from(rendered.rule_count);
             self.stats.rules.add(Table::Nat, rule_count);
-            self.chains.fill(rendered.chain, text);
+            self.stats.chains += 1;
         }
         let desired: BTreeSet<_> = rules.chains().map(|(rendered, _)| rendered.chain).collect();
         let recorded = before.chains.iter().map(|recorded| recorded.chain);
         let is_stale = |chain: &ServiceChain| !desired.contains(chain);
-        self.chains.deleted.extend(recorded.filter(is_stale));
+        self.deleted.extend(recorded.filter(is_stale));
         let service = AppliedService::rendered(rules);
         applied.set_dispatch(&name, &service.dispatch);
         self.rendered.services.push((name, service));
@@ -151,25 +159,14 @@ impl PayloadWriter<'_> {
 
     /// Writes the payload. `applied` has the desired dispatch rules already.
     fn write(mut self, applied: &AppliedState) -> PartialPayload {
-        self.rendered.stale = applied.deletable_chains(&self.rendered);
-        self.chains.deleted.extend(&self.rendered.stale);
-        for chain in applied.chains_to_empty(&self.rendered) {
-            self.chains.fill(chain, b"");
-        }
-        self.stats.chains = self.chains.len() as u64;
         let (fixed_chains, jumps) = applied.guarded_due();
         let mut text = fixed_chains::repair_payload(fixed_chains, &[], self.options);
-        for table in [Table::Filter, Table::Nat] {
-            let chains_before = self.stats.chains;
-            let mut body = self.write_table(table, applied);
+        let filter = self.write_filter(applied);
+        self.write_nat_end(applied);
+        for (table, body) in [(Table::Filter, &filter), (Table::Nat, &self.nat)] {
             if !body.is_empty() {
                 write_line(&mut text, &["*", table.as_str()]);
-                let can_list = table == Table::Nat && applied.is_nat_printable;
-                let sizes = self.nat_sizes(self.stats.chains - chains_before);
-                if can_list && sizes.is_worth_listing(self.options.backend) {
-                    write_line(&mut text, &["-S"]);
-                }
-                text.append(&mut body);
+                text.extend_from_slice(body);
                 write_line(&mut text, &["COMMIT"]);
             }
         }
@@ -187,25 +184,50 @@ impl PayloadWriter<'_> {
         }
     }
 
-    fn write_table(&mut self, table: Table, applied: &AppliedState) -> Vec<u8> {
-        let mut body = Vec::new();
-        let backend = self.options.backend;
-        let declarations = cost::partial_declarations(backend, self.chains.len());
+    fn write_filter(&mut self, applied: &AppliedState) -> Vec<u8> {
+        let mut body = self.fixed_chains(Table::Filter);
+        let unused = self.write_dispatch_chains(&mut body, Table::Filter, applied);
+        write_deleted(&mut body, &unused, |_| true);
+        body
+    }
+
+    /// Writes the part of nat after the chains of Services.
+    fn write_nat_end(&mut self, applied: &AppliedState) {
+        let mut body = std::mem::take(&mut self.nat);
+        self.nat_blocks.begin_dispatch(&mut body);
+        let unused = self.write_dispatch_chains(&mut body, Table::Nat, applied);
+        self.rendered.stale = applied.deletable_chains(&self.rendered);
+        self.deleted.extend(&self.rendered.stale);
+        let kept = applied.chains_to_empty(&self.rendered);
+        self.stats.chains += (self.deleted.len() + kept.len()) as u64;
+        let names = |chains: &[ServiceChain]| -> Vec<Box<str>> {
+            chains.iter().map(|chain| chain.name().into()).collect()
+        };
+        let kept = names(&kept);
+        let deleted = [names(&self.deleted), unused, kept.clone()].concat();
+        self.nat_blocks.delete(&mut body, &deleted, |chain| {
+            !kept.iter().any(|name| **name == *chain)
+        });
+        self.nat = body;
+    }
+
+    /// Writes the changed dispatch chains of a table; returns the chains that none of them
+    /// references anymore.
+    fn write_dispatch_chains(
+        &mut self,
+        body: &mut Vec<u8>,
+        table: Table,
+        applied: &AppliedState,
+    ) -> Vec<Box<str>> {
         let mut unused = applied.unused_chains(table);
         let mut used = BTreeSet::new();
-        if self.partial_restore == PartialRestore::Kep3453 {
-            self.reset_shared_chains(&mut body, table);
-        }
-        if table == Table::Nat {
-            self.chains.write_filled(&mut body, declarations);
-        }
-        let tree_extent = cost::tree_extent(backend, self.partial_restore);
+        let tree_extent = cost::tree_extent(self.options.backend, self.partial_restore);
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
             match applied.render_tree(dispatch, tree_extent) {
                 Some((written, update)) => {
                     for chain in &written {
-                        chain.write(&mut body);
+                        chain.write(body);
                         let rules = chain.rules.lines().count();
                         self.stats.rules.add(table, rules as u64);
                     }
@@ -214,24 +236,14 @@ impl PayloadWriter<'_> {
                     used.extend(update.chain_names().map(Box::<str>::from));
                     self.rendered.trees.push((dispatch, update));
                 }
-                None => self.write_flat_chain(&mut body, dispatch, applied),
+                None => self.write_flat_chain(body, dispatch, applied),
             }
         }
         // A tree that is made just now may have a chain that was unused before.
         unused.retain(|name| !used.contains(name));
         let deleted = unused.iter().map(|name| (table, name.clone()));
         self.rendered.unused.extend(deleted);
-        // All are emptied before the first chain is deleted: they jump to chains of Services.
-        for name in &unused {
-            write_chain_declarations(&mut body, &[name]);
-        }
-        if table == Table::Nat {
-            self.chains.write_deleted(&mut body, declarations);
-        }
-        for name in &unused {
-            write_line(&mut body, &["-X ", name]);
-        }
-        body
+        unused
     }
 
     /// Writes a flat dispatch chain whole, if its rules changed or the kernel holds others. As
@@ -242,17 +254,17 @@ impl PayloadWriter<'_> {
         dispatch: DispatchChain,
         applied: &AppliedState,
     ) {
-        let (rules, recorded) = if self.partial_restore == PartialRestore::Kep3453 {
+        let changed = if self.partial_restore == PartialRestore::Kep3453 {
             let rules = applied.flat_rules(dispatch);
             let recorded = RecordedChain::of_lines(&rules);
-            (rules, recorded)
+            Some((rules, recorded))
         } else {
-            let Some(changed) = applied.changed_flat_chain(dispatch) else {
-                return;
-            };
-            write_chain_declarations(buf, &[dispatch.name()]);
-            changed
+            applied.changed_flat_chain(dispatch)
         };
+        let Some((rules, recorded)) = changed else {
+            return;
+        };
+        write_chain_declarations(buf, &[dispatch.name()]);
         self.rendered.flat.push((dispatch, recorded));
         buf.extend_from_slice(rules.as_bytes());
         let rule_count = recorded.rule_count.into();
@@ -260,93 +272,25 @@ impl PayloadWriter<'_> {
         self.stats.chains += 1;
     }
 
-    /// Declares, and so empties, the dispatch and fixed chains, and fills the fixed chains again,
-    /// as every sync of upstream does.
-    fn reset_shared_chains(&mut self, buf: &mut Vec<u8>, table: Table) {
+    /// Returns the fixed chains of a table, if they are written at every sync, as upstream.
+    fn fixed_chains(&mut self, table: Table) -> Vec<u8> {
+        let mut buf = Vec::new();
+        if self.partial_restore != PartialRestore::Kep3453 {
+            return buf;
+        }
+        write_chain_declarations(&mut buf, fixed_chains::names(table, self.options));
         let counts = fixed_chains::rule_counts(self.options);
         match table {
             Table::Filter => {
-                write_chain_declarations(buf, &FILTER_CHAINS);
-                if fixed_chains::fills_kube_firewall(self.options) {
-                    write_chain_declarations(buf, &[KUBE_FIREWALL]);
-                }
-                fixed_chains::write_filter(buf, self.options);
+                fixed_chains::write_filter(&mut buf, self.options);
                 self.stats.rules.filter += counts.filter;
             }
             Table::Nat => {
-                write_chain_declarations(buf, &NAT_CHAINS);
-                fixed_chains::write_nat(buf, self.options);
+                fixed_chains::write_nat(&mut buf, self.options);
                 self.stats.rules.nat += counts.nat;
             }
             Table::Mangle => {}
         }
-    }
-
-    fn nat_sizes(&self, tree_chains: u64) -> NatSizes {
-        NatSizes {
-            chains: self.chains.len() as u64 + tree_chains,
-            rules: self.stats.rules.nat,
-            applied_rules: self.nat_rule_count,
-        }
-    }
-}
-
-/// Changed Service chains of a partial payload, in the order in which they were added.
-#[derive(Default)]
-struct ChainChanges {
-    filled: Vec<(ServiceChain, Range<usize>)>,
-    /// Rules of the filled chains, whole lines.
-    text: Vec<u8>,
-    deleted: Vec<ServiceChain>,
-}
-
-impl ChainChanges {
-    /// Adds a chain that gets these rules.
-    fn fill(&mut self, chain: ServiceChain, rules: &[u8]) {
-        let start = self.text.len();
-        self.text.extend_from_slice(rules);
-        self.filled.push((chain, start..self.text.len()));
-    }
-
-    const fn len(&self) -> usize {
-        self.filled.len() + self.deleted.len()
-    }
-
-    /// Writes the filled chains. They come before all jumps to them. With
-    /// [`Declarations::First`], the chains to delete are declared here as well, so that all
-    /// declarations are sorted together.
-    fn write_filled(&self, buf: &mut Vec<u8>, declarations: Declarations) {
-        match declarations {
-            Declarations::Inline => {
-                for (chain, rules) in &self.filled {
-                    write_chain_declaration(buf, *chain);
-                    buf.extend_from_slice(self.text.get(rules.clone()).unwrap_or_default());
-                }
-            }
-            Declarations::First => {
-                let filled = self.filled.iter().map(|(chain, _)| *chain);
-                let mut chains: Vec<_> = filled.chain(self.deleted.iter().copied()).collect();
-                chains.sort_by_cached_key(|chain| Reverse(chain.sort_key()));
-                for chain in chains {
-                    write_chain_declaration(buf, chain);
-                }
-                buf.extend_from_slice(&self.text);
-            }
-        }
-    }
-
-    /// Writes the deletion of stale chains, which comes when no rule of another chain references
-    /// them anymore. They refer to each other, so all are emptied before the first is deleted.
-    fn write_deleted(&self, buf: &mut Vec<u8>, declarations: Declarations) {
-        if declarations == Declarations::Inline {
-            for chain in &self.deleted {
-                write_chain_declaration(buf, *chain);
-            }
-        }
-        for chain in &self.deleted {
-            buf.extend_from_slice(b"-X ");
-            chain.write(buf);
-            buf.push(b'\n');
-        }
+        buf
     }
 }

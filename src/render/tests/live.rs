@@ -114,12 +114,9 @@ fn existing_jumps_are_not_inserted_again() {
     let found = lines(
         Backend::Nft,
         &[(Table::Nat, nat)],
-        &["-S", ":OUTPUT", ":P", "-I OUTPUT -m comment", "-I P"],
+        &["-I OUTPUT -m comment", "-I P"],
     );
     let expected = [
-        "-S",
-        ":OUTPUT - [0:0]",
-        ":POSTROUTING - [0:0]",
         "-I OUTPUT -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES",
         "-I POSTROUTING -m comment --comment \"kubernetes postrouting rules\" -j KUBE-POSTROUTING",
     ];
@@ -139,7 +136,6 @@ fn kubelets_firewall_chain_is_created_but_not_emptied_without_a_rule_for_it() {
 }
 
 #[test]
-fn without_a_listing_all_jumps_are_inserted_and_nat_is_not_listed() {
+fn without_a_listing_all_jumps_are_inserted() {
     assert_eq!(lines(Backend::Nft, &[], &["-I"]).len(), 14);
-    assert!(lines(Backend::Nft, &[], &["-S"]).is_empty());
 }
