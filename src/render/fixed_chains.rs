@@ -13,7 +13,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::applied::{AppliedState, LiveChains, LiveRules, RuleCounts};
+use super::applied_state::{AppliedState, RuleCounts};
+use super::live::{LiveChains, LiveRules};
 use super::options::{Counter, NodePortAddresses, Options};
 use super::service::{RuleWriter, write_chain_declarations, write_line};
 use crate::net::IpFamily;

@@ -42,9 +42,11 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
 
-mod applied;
+mod applied_state;
 mod fixed_chains;
 mod line_owner;
+mod live;
+mod observe;
 mod options;
 mod payload;
 mod service;
@@ -54,8 +56,7 @@ mod tree;
 mod tests;
 
 pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
-pub use applied::{AppliedState, LiveChains, LiveRules, PayloadStats, RuleCounts};
-pub(crate) use applied::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
+pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;
 pub(crate) use fixed_chains::{
@@ -63,6 +64,8 @@ pub(crate) use fixed_chains::{
 };
 pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub(crate) use line_owner::service_of_line;
+pub use live::{LiveChains, LiveRules};
+pub(crate) use observe::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
     Options, PartialRestore, RenderSettings, TreeThresholds,

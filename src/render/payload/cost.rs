@@ -13,7 +13,7 @@
 //! - The list begins anew with each transaction, so on nft the chains of Services are written in
 //!   [blocks](NatBlocks).
 
-use crate::render::applied::LiveChains;
+use crate::render::live::LiveChains;
 use crate::render::options::PartialRestore;
 use crate::render::service::{write_chain_declarations, write_line};
 use crate::rules::{Backend, Table};

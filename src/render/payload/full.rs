@@ -19,8 +19,9 @@
 
 use super::cost::{self, Declarations, NatBlocks, write_deleted};
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::applied::{AppliedState, LiveChains, PayloadStats};
+use crate::render::applied_state::{AppliedState, PayloadStats};
 use crate::render::fixed_chains;
+use crate::render::live::LiveChains;
 use crate::render::options::{Comments, Options, TreeThresholds};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,

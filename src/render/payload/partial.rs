@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 use super::cost::{self, NatBlocks, write_deleted};
 use crate::model::{ServiceName, Services};
-use crate::render::applied::{AppliedState, PayloadStats, RenderedChains};
+use crate::render::applied_state::{AppliedState, PayloadStats, RenderedChains};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{

@@ -18,7 +18,7 @@ use crate::ruleset::{DispatchChain, DispatchForm, Jump, ServiceChain, tree_of};
 
 /// Rules of the proxy in the kernel, as far as restores and comparisons have shown.
 ///
-/// A [payload](super::super::partial_payload) is rendered from it. After the restore, the caller
+/// A [payload](super::partial_payload) is rendered from it. After the restore, the caller
 /// notes the result:
 ///
 /// - It succeeded: [`Self::written`].

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::state::AppliedState;
+use super::applied_state::AppliedState;
 use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{
     ChainRole, DispatchChain, DispatchForm, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD,

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 
+use super::applied_state::AppliedState;
 use super::live::{LiveChains, LiveRules};
-use super::state::AppliedState;
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options};
