@@ -62,7 +62,7 @@ pub mod render {
         AppliedState, Counter, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules,
         LocalDetector, LocalMode, Masquerade, NodePortAddressItem, Options, PartialRestore,
         PayloadStats, RenderSettings, RuleCounts, ServiceTotals, TreeThresholds, guarded_chains,
-        has_desired_rules, inline_trees, is_service_chain, partial_payload, with_trees,
+        has_desired_rules, inline_trees, is_service_chain, partial_payload,
     };
 }
 /// Items of `rules`.
@@ -74,7 +74,7 @@ pub mod rules {
 }
 /// Items of `ruleset`.
 pub mod ruleset {
-    pub use crate::ruleset::{DispatchForm, KUBE_PROXY_CANARY};
+    pub use crate::ruleset::KUBE_PROXY_CANARY;
 }
 /// Items of `select`.
 pub mod select {

@@ -8,7 +8,6 @@ use super::{completions, terminal};
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
 use crate::inspect::catalog::NoMatches;
 use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
-use crate::render::in_other_form;
 use crate::rules::Table;
 
 /// Prints the paths of packets.
@@ -42,12 +41,9 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
             let conflicts = snapshot.conflicts.get(family).lost.clone();
             let other_backend = snapshot.other_backends.get(family).as_ref();
             let other_backend = other_backend.map(|other| (other.backend, &other.rules));
-            // Graphs do not show the number of rules.
-            let other = args.graph.is_none().then(|| in_other_form(rules)).flatten();
             node.with_pods(*snapshot.pods.get(family))
                 .with_conflicts(conflicts)
                 .with_other_backend(other_backend)
-                .with_other_dispatch(other)
         })
         .collect();
     let explained = match explain::explain(&query, &nodes, &args.client_selection()) {
@@ -60,7 +56,6 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
     };
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
-        (Some(GraphArg::Dot), _) => explain::dot(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
         (None, OutputArg::Json) => format!("{:#}\n", explain::json(&explained)),
         (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),

@@ -75,5 +75,3 @@ pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal};
 pub use service::ServiceTotals;
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
-pub(crate) use tree::in_other_form;
-pub use tree::with_trees;

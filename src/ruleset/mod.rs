@@ -25,10 +25,10 @@ mod service_chain;
 mod shared_chains;
 mod tree_chain;
 
+pub use recognition::inline_trees;
 pub(crate) use recognition::{
-    ChainRole, flattened, has_trees, holds_dispatch_rules, is_proxy_chain,
+    ChainRole, DispatchForm, flattened, has_trees, holds_dispatch_rules, is_proxy_chain,
 };
-pub use recognition::{DispatchForm, inline_trees};
 pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, PortComment, ServiceChain};
 pub(crate) use shared_chains::{

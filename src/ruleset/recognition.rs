@@ -68,26 +68,13 @@ pub(crate) fn holds_dispatch_rules(table: Table, name: &str) -> bool {
     )
 }
 
-/// Arrangement of the rules of a dispatch chain, or of those of a ruleset.
+/// Arrangement of the rules of a dispatch chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DispatchForm {
-    /// All rules are in dispatch chains themselves.
+pub(crate) enum DispatchForm {
+    /// All rules are in the dispatch chain itself.
     Flat,
-    /// Rules are in a tree of chains: in a ruleset, those of at least one dispatch chain.
+    /// Rules are in a tree of chains.
     Tree,
-}
-
-impl DispatchForm {
-    /// All forms.
-    pub const ALL: [Self; 2] = [Self::Flat, Self::Tree];
-
-    /// Returns the value of `--service-dispatch` for this form.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Flat => "flat",
-            Self::Tree => "tree",
-        }
-    }
 }
 
 /// Reports whether rules have a chain of a dispatch tree.

@@ -124,8 +124,6 @@ impl DispatchChain {
 /// Destination that a rule of a dispatch chain matches. A tree arranges the rules by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DispatchDestination {
-    /// More than one destination, or an unknown one: the rule stays in the dispatch chain itself.
-    SeveralOrUnknown,
     /// One cluster IP.
     ClusterIp(IpAddr),
     /// One external IP or address of a load balancer.

@@ -87,10 +87,9 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Returns the prefix that only this destination has; `None` if it is not a single one.
-    pub(crate) fn of(destination: DispatchDestination) -> Option<Self> {
+    /// Returns the prefix that only this destination has.
+    pub(crate) fn of(destination: DispatchDestination) -> Self {
         let (space, bits) = match destination {
-            DispatchDestination::SeveralOrUnknown => return None,
             DispatchDestination::ClusterIp(ip) => {
                 (Space::ClusterIps(IpFamily::of(ip)), address_bits(ip))
             }
@@ -104,7 +103,7 @@ impl Prefix {
             }
         };
         let len = space.width();
-        Some(Self { space, bits, len })
+        Self { space, bits, len }
     }
 
     /// Returns the prefix that all destinations of the same kind have.
@@ -324,12 +323,12 @@ mod tests {
     use crate::net::Port;
 
     fn address(text: &str) -> Prefix {
-        Prefix::of(DispatchDestination::ClusterIp(text.parse().unwrap())).unwrap()
+        Prefix::of(DispatchDestination::ClusterIp(text.parse().unwrap()))
     }
 
     fn node_port(protocol: Protocol, number: u16) -> Prefix {
         let port = Port::new(number).unwrap();
-        Prefix::of(DispatchDestination::Port(protocol, port)).unwrap()
+        Prefix::of(DispatchDestination::Port(protocol, port))
     }
 
     #[test]
@@ -351,9 +350,7 @@ mod tests {
         let name = ports.chain_name(DispatchChain::NatNodePorts);
         assert_eq!(&*name, "KUBE-SVC-udp/28672-32767");
         let external = DispatchDestination::ExternalIp([192, 0, 2, 1].into());
-        let name = Prefix::of(external)
-            .unwrap()
-            .chain_name(DispatchChain::NatServices);
+        let name = Prefix::of(external).chain_name(DispatchChain::NatServices);
         assert_eq!(&*name, "KUBE-EXT-192.0.2.1/32");
 
         let one = node_port(Protocol::Sctp, 65_535);
@@ -371,7 +368,7 @@ mod tests {
         let addresses = longest.map(DispatchDestination::ClusterIp);
         let external = longest.map(DispatchDestination::ExternalIp);
         let destinations = addresses.into_iter().chain(external);
-        let mut prefixes: Vec<Prefix> = destinations.filter_map(Prefix::of).collect();
+        let mut prefixes: Vec<Prefix> = destinations.map(Prefix::of).collect();
         prefixes.push(node_port(Protocol::Sctp, 65_535));
         for dispatch in DispatchChain::ALL {
             let of_family = |space: Space| match space {

@@ -33,8 +33,6 @@ fn rendered(world: &World, setting: u64, dispatch: TreeThresholds) -> RuleSet {
 pub(super) struct BothForms {
     pub(super) flat: RuleSet,
     pub(super) tree: RuleSet,
-    /// Numbers of rules above which `tree` has trees.
-    pub(super) thresholds: TreeThresholds,
 }
 
 impl BothForms {
@@ -56,7 +54,6 @@ impl BothForms {
         Self {
             flat: rendered(&world, seed, TreeThresholds::FLAT),
             tree: rendered(&world, seed, thresholds),
-            thresholds,
         }
     }
 }
@@ -65,7 +62,7 @@ impl BothForms {
 fn packets_end_alike_in_flat_chains_and_in_trees() {
     let (mut asked, mut chains) = (0, 0);
     for seed in 0..16_u64 {
-        let BothForms { flat, tree, .. } = BothForms::of_seed(seed);
+        let BothForms { flat, tree } = BothForms::of_seed(seed);
         chains += tree_chains(&tree);
         assert_eq!(
             inline_trees(&tree).rule_count(Table::Nat),

@@ -158,7 +158,7 @@ pub struct ExplainArgs {
     /// Give the flag once for each address.
     #[arg(long, value_name = "IP")]
     pub node_ip: Vec<IpAddr>,
-    /// Print the text of every rule, and every endpoint
+    /// Print the text of every rule, every endpoint, and how many rules a packet traverses
     #[arg(short, long, conflicts_with_all = ["graph", "output"])]
     pub verbose: bool,
     /// Print paths of packets as a graph
@@ -206,8 +206,6 @@ const CLIENTS: &[FlagWord<ClientKind>] = &[
 pub enum GraphArg {
     /// Text for a terminal
     Tree,
-    /// Input for Graphviz
-    Dot,
     /// Image for a browser
     Svg,
 }

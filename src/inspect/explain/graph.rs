@@ -1,6 +1,6 @@
 //! Graphs of packet paths, reduced to the chains that lead to a result.
 //!
-//! Trees, Graphviz and SVG draw the same. Chains in which no rule matched are left out.
+//! Trees and SVG draw the same. Chains in which no rule matched are left out.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -284,7 +284,7 @@ fn result_node(
     GraphNode { kind, title, note }
 }
 
-/// Drawing in which every node appears once, as Graphviz and SVG need it; trees do not.
+/// Drawing in which every node appears once, as SVG needs it; trees do not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Graph {
     pub(super) title: String,

@@ -1,4 +1,4 @@
-//! Renders graphs of packet paths for terminals (tree), Graphviz (dot) and browsers (SVG).
+//! Renders graphs of packet paths for terminals (tree) and browsers (SVG).
 //!
 //! An SVG has columns from left to right, by the distance from the client. Its font is monospaced,
 //! so that boxes fit their text without measuring it.
@@ -96,51 +96,6 @@ fn subtrees(text: &mut String, before: &str, paths: &[&[Hop]]) {
         let _ = writeln!(text, "{before}{branch}{label}{style}{title}{style:#}{note}");
         subtrees(text, &format!("{before}{below}"), &rests);
     }
-}
-
-/// Renders a directed graph with a cluster for each destination.
-pub(crate) fn dot(explanations: &[Explanation<'_>]) -> String {
-    let mut text = String::from(
-        "digraph explain {\n  rankdir=LR;\n  node [shape=box, fontname=monospace];\n  edge [fontname=monospace];\n",
-    );
-    for (number, graph) in graphs(explanations).into_iter().enumerate() {
-        let label = quoted(&graph.heading().collect::<Vec<_>>().join("\n"));
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "  subgraph cluster{number} {{\n    label={label};");
-        for (index, node) in graph.nodes.iter().enumerate() {
-            let label = match node.note.as_str() {
-                "" => node.title.clone(),
-                note => format!("{}\n{note}", node.title),
-            };
-            let style = match node.kind {
-                NodeKind::Client => ", shape=ellipse",
-                NodeKind::Chain => "",
-                NodeKind::Receiver => ", style=filled, fillcolor=palegreen",
-                NodeKind::Failure => ", style=filled, fillcolor=mistyrose",
-            };
-            let _ = writeln!(
-                text,
-                "    n{number}_{index} [label={}{style}];",
-                quoted(&label)
-            );
-        }
-        for edge in &graph.edges {
-            let (from, to) = (edge.from, edge.to);
-            let label = quoted(&edge.label);
-            let _ = writeln!(
-                text,
-                "    n{number}_{from} -> n{number}_{to} [label={label}];"
-            );
-        }
-        text.push_str("  }\n");
-    }
-    text.push_str("}\n");
-    text
-}
-
-fn quoted(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", text.replace('\n', "\\n"))
 }
 
 /// Renders a complete SVG file.

@@ -14,7 +14,7 @@ use super::client::ClientKind;
 use super::explanation::Explanation;
 use super::node::AddressOrigin;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
-use super::traversed::{TraversedOtherwise, TraversedRules};
+use super::traversed::TraversedRules;
 use super::{reason_text, summary};
 use crate::inspect::catalog::FrontendConflict;
 #[cfg(test)]
@@ -123,12 +123,9 @@ struct PathDocument<'a> {
     cut_off: bool,
     /// Missing jumps and rules of fixed chains that the packets depend on, human-readable.
     broken: Vec<String>,
-    /// Rules that the kernel evaluates for the first packet of the first client, in the rules as
-    /// they are; null if the packet cannot be traced to its end.
+    /// Rules that the kernel evaluates for the first packet of the first client; null if the packet
+    /// cannot be traced to its end.
     traversed: Option<TraversedRules>,
-    /// Rules that it would traverse in the other form of dispatch chains; null if these numbers do
-    /// not differ, or `traversed` is null.
-    traversed_otherwise: Option<TraversedOtherwise>,
 }
 
 /// Client that represents those of its kind.
@@ -277,7 +274,6 @@ fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocu
         cut_off: path.is_cut_off,
         broken: texts(&path.gaps),
         traversed: path.traversed,
-        traversed_otherwise: path.traversed_otherwise,
     }
 }
 

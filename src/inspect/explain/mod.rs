@@ -7,7 +7,7 @@
 //! ```text
 //!   Query ───────────► find ────► PacketDestination ─┐
 //!                                                    ├─► trace ─► PacketPath ─► Explanation ─┐
-//!   ClientSelection ─► clients ─► Client ────────────┘           text, json, tree, dot, svg ◄┘
+//!   ClientSelection ─► clients ─► Client ────────────┘                text, json, tree, svg ◄┘
 //! ```
 //!
 //! # Invariants
@@ -41,7 +41,7 @@ pub(crate) use client::ClientKind;
 pub use client::ClientSelection;
 pub(crate) use explanation::Explanation;
 pub use explanation::explain;
-pub(crate) use graph_formats::{dot, svg, tree};
+pub(crate) use graph_formats::{svg, tree};
 pub(crate) use json::json;
 pub use node::NodeRules;
 pub use path::{PacketPath, PathResult, SeenSource};

@@ -12,7 +12,7 @@ use crate::inspect::catalog::{
 use crate::net::IpFamily;
 use crate::rules::{Backend, Network, Rule, RuleSet, Table, Target, TracedNode};
 use crate::ruleset::{
-    DispatchForm, KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
+    KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
 };
 
 /// Rules of one IP family and what they reveal of the node and its Services.
@@ -42,8 +42,6 @@ pub struct NodeRules<'a> {
     pub(super) conflicts: Vec<FrontendConflict>,
     /// Backend whose rules are not `rules`, and its rules: packets traverse both.
     pub(super) other_backend: Option<(Backend, &'a RuleSet)>,
-    /// Form of dispatch that `rules` do not have, and the same rules in it.
-    pub(super) other_dispatch: Option<(DispatchForm, RuleSet)>,
 }
 
 impl<'a> NodeRules<'a> {
@@ -92,7 +90,6 @@ impl<'a> NodeRules<'a> {
             inferred,
             missing_tables: BTreeSet::new(),
             other_backend: None,
-            other_dispatch: None,
         }
     }
 
@@ -147,16 +144,6 @@ impl<'a> NodeRules<'a> {
     pub fn with_other_backend(self, other_backend: Option<(Backend, &'a RuleSet)>) -> Self {
         Self {
             other_backend,
-            ..self
-        }
-    }
-
-    /// Adds the same rules in the form of dispatch that they do not have, to report how many rules
-    /// packets would traverse there.
-    #[must_use]
-    pub fn with_other_dispatch(self, other_dispatch: Option<(DispatchForm, RuleSet)>) -> Self {
-        Self {
-            other_dispatch,
             ..self
         }
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
-use super::traversed::{TraversedOtherwise, TraversedRules};
+use super::traversed::TraversedRules;
 use crate::inspect::catalog::RulesetGap;
 use crate::rules::{Backend, ReplyLoss, Share, Step, Table, TracedTable, Unclear};
 use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
@@ -44,8 +44,6 @@ pub struct PacketPath<'a> {
     /// Rules that the first packet of the first client traverses; `None` if it is not traced to its
     /// end, or a table is not in the input.
     pub traversed: Option<TraversedRules>,
-    /// Rules that it would traverse in the other form of dispatch, if that differs.
-    pub traversed_otherwise: Option<TraversedOtherwise>,
 }
 
 /// Packets of a path that one random choice selects.

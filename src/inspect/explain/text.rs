@@ -171,8 +171,8 @@ impl ExplanationText {
                 "  {DIM}{hint}; --from or --source selects others{DIM:#}"
             )?;
         }
-        if let Some(rules) = path.traversed {
-            let traversed = traversed::text(rules, path.traversed_otherwise);
+        if let (Detail::Full, Some(rules)) = (self.paths.detail, path.traversed) {
+            let traversed = traversed::text(rules);
             writeln!(self.paths.text, "  {DIM}{traversed}{DIM:#}")?;
         }
         self.paths.path(path)

@@ -13,7 +13,7 @@ use super::path::{
     Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
-use super::traversed::{TraversedOtherwise, TraversedRules};
+use super::traversed::TraversedRules;
 use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };
@@ -33,7 +33,6 @@ pub(super) fn trace<'a>(
     let in_interface = client.in_interface.as_deref();
     let outcomes = outcomes(node, &node.traced_node, to, source, in_interface);
     let traversed = traversed(node, to, source, &outcomes);
-    let traversed_otherwise = traversed_otherwise(node, to, &client, traversed);
     let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
     let (before, after) = shared_steps(&outcomes);
     let first = outcomes.first().map(|one| one.steps.as_slice());
@@ -78,7 +77,6 @@ pub(super) fn trace<'a>(
         gaps,
         missing_table: results.find_map(|result| table_that_may_block(node, result)),
         traversed,
-        traversed_otherwise,
         branches,
     }
 }
@@ -159,20 +157,6 @@ fn traversed(
     let is_martian = to.ip.is_loopback() && !node.traced_node.is_local(source);
     let is_complete = node.missing_tables.is_empty() && !is_martian;
     is_complete.then(|| TraversedRules::of(outcomes))?
-}
-
-/// Counts the rules that the first packet would traverse in the other form of dispatch.
-fn traversed_otherwise(
-    node: &NodeRules<'_>,
-    to: &PacketDestination,
-    client: &Client,
-    live: Option<TraversedRules>,
-) -> Option<TraversedOtherwise> {
-    let live = live?;
-    let (form, rules) = node.other_dispatch.as_ref()?;
-    let packet = packet(node, to, client.ip, client.in_interface.as_deref());
-    let outcomes = trace_packet(rules, &packet, &node.traced_node);
-    TraversedOtherwise::new(*form, TraversedRules::of(&outcomes)?, live)
 }
 
 /// Returns the missing jumps and chains that these packets depend on. `targets` are the chains that

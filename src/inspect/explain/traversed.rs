@@ -1,12 +1,11 @@
-//! Counts the rules that the first packet of a connection traverses, in the rules as they are and
-//! in the other form of dispatch.
+//! Counts the rules that the first packet of a connection traverses.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use crate::rules::{TraceOutcome, Verdict};
-use crate::ruleset::{DispatchForm, holds_dispatch_rules};
+use crate::ruleset::holds_dispatch_rules;
 
 /// Rules that the kernel evaluates for the first packet of a connection, whether they match or
 /// not. If rules choose by chance, those of the choice with the most. Rules in `unsure` are taken
@@ -46,49 +45,8 @@ impl TraversedRules {
     }
 }
 
-/// Rules that the first packet would traverse in the other form of dispatch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct TraversedOtherwise {
-    /// Form of dispatch, as a value of `--service-dispatch`: flat if the rules have trees, and
-    /// tree if they have none.
-    #[serde(serialize_with = "as_text")]
-    #[cfg_attr(test, schemars(with = "String"))]
-    #[cfg_attr(test, schemars(extend("enum" = DispatchForm::ALL.map(DispatchForm::as_str))))]
-    pub dispatch: DispatchForm,
-    /// Number of rules in all chains of all tables.
-    pub rules: usize,
-    /// Number of rules among them in dispatch chains and the chains of their trees.
-    pub dispatch_rules: usize,
-}
-
-impl TraversedOtherwise {
-    /// Returns the number of rules of the other form; `None` if it does not differ.
-    pub(super) fn new(
-        dispatch: DispatchForm,
-        found: TraversedRules,
-        live: TraversedRules,
-    ) -> Option<Self> {
-        (found != live).then_some(Self {
-            dispatch,
-            rules: found.rules,
-            dispatch_rules: found.dispatch_rules,
-        })
-    }
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
-fn as_text<S: serde::Serializer>(form: &DispatchForm, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(form.as_str())
-}
-
-/// Renders `the first packet traverses 1,234 rules, 1,198 of them in dispatch chains; 41 with
-/// --service-dispatch=tree`.
-pub(super) fn text(traversed: TraversedRules, otherwise: Option<TraversedOtherwise>) -> String {
+/// Renders `the first packet traverses 1,234 rules, 1,198 of them in dispatch chains`.
+pub(super) fn text(traversed: TraversedRules) -> String {
     let TraversedRules {
         rules,
         dispatch_rules,
@@ -102,10 +60,6 @@ pub(super) fn text(traversed: TraversedRules, otherwise: Option<TraversedOtherwi
             ", {} of them in dispatch chains",
             grouped(dispatch_rules)
         );
-    }
-    if let Some(other) = otherwise {
-        let (rules, form) = (grouped(other.rules), other.dispatch.as_str());
-        let _ = write!(text, "; {rules} with --service-dispatch={form}");
     }
     text
 }

@@ -23,11 +23,8 @@ use crate::ruleset::{DispatchChain, Prefix};
 #[derive(Debug, Clone)]
 pub(crate) struct DispatchTree {
     dispatch: DispatchChain,
-    /// Rules with a single destination, by that destination.
+    /// Rules by destination.
     pub(super) rules: BTreeMap<Prefix, RulesOfDestination>,
-    /// Rules that match several destinations, or of which the destination is unknown: of another
-    /// proxy, in a ruleset that `other_form` arranges. They stay in the root.
-    several_or_unknown: BTreeSet<(ServiceName, u32)>,
     /// Chains in the kernel by name.
     chains: BTreeMap<Box<str>, RecordedTreeChain>,
     root: RecordedChain,
@@ -95,7 +92,6 @@ impl DispatchTree {
         Self {
             dispatch,
             rules: BTreeMap::new(),
-            several_or_unknown: BTreeSet::new(),
             chains: BTreeMap::new(),
             root: RecordedChain::unknown(),
             rule_count: 0,
@@ -124,10 +120,7 @@ impl DispatchTree {
     }
 
     fn add(&mut self, rule: &DispatchRule, reference: (ServiceName, u32)) {
-        let Some(destination) = Prefix::of(rule.destination) else {
-            self.several_or_unknown.insert(reference);
-            return;
-        };
+        let destination = Prefix::of(rule.destination);
         self.note_change(destination);
         let rules = self.rules.entry(destination).or_default();
         if let Err(at) = rules.references.binary_search(&reference) {
@@ -142,10 +135,7 @@ impl DispatchTree {
     }
 
     fn remove(&mut self, rule: &DispatchRule, reference: &(ServiceName, u32)) {
-        let Some(destination) = Prefix::of(rule.destination) else {
-            self.several_or_unknown.remove(reference);
-            return;
-        };
+        let destination = Prefix::of(rule.destination);
         self.note_change(destination);
         if let Some(rules) = self.rules.get_mut(&destination)
             && let Ok(at) = rules.references.binary_search(reference)
@@ -577,22 +567,15 @@ impl OpenChain {
     ) -> String {
         let name = &self.name;
         let mut text = String::new();
-        let append = |text: &mut String, (service, index): &(ServiceName, u32)| {
-            let service = services.get(service);
-            let rule = service.and_then(|service| service.dispatch.get(*index as usize));
-            let rule = rule.map_or(&[][..], |rule| &*rule.text);
-            text.extend(["-A ", name, &String::from_utf8_lossy(rule)]);
-        };
-        if self.chain.is_none() {
-            for reference in &tree.several_or_unknown {
-                append(&mut text, reference);
-            }
-        }
         for part in &self.parts {
             match part {
                 ChainPart::Rules(destination) => {
-                    for reference in tree.rules_of(*destination) {
-                        append(&mut text, reference);
+                    for (service, index) in tree.rules_of(*destination) {
+                        let service = services.get(service);
+                        let rule =
+                            service.and_then(|service| service.dispatch.get(*index as usize));
+                        let rule = rule.map_or(&[][..], |rule| &*rule.text);
+                        text.extend(["-A ", name, &String::from_utf8_lossy(rule)]);
                     }
                 }
                 ChainPart::Jump(chain) => {

@@ -32,15 +32,12 @@
 //!
 //! The options decide which dispatch chains are trees. `dispatch_tree` holds the rules by
 //! destination and the recorded chains, and renders those that differ; `shape` decides which chains
-//! a tree has. `other_form` arranges a whole ruleset that was read, as a tree or flat.
+//! a tree has.
 
 mod dispatch_tree;
-mod other_form;
 mod shape;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use dispatch_tree::{DispatchTree, TreeUpdate, WrittenChain};
-pub(crate) use other_form::in_other_form;
-pub use other_form::with_trees;

@@ -1,7 +1,7 @@
 //! Addresses of the node that are inferred, assumed, or possible.
 
 use super::{SAVED, assert_contains, explained, rendered};
-use crate::inspect::explain::{dot, json, svg, tree};
+use crate::inspect::explain::{json, svg, tree};
 
 #[test]
 fn an_endpoint_that_may_be_the_node_is_a_doubt() {
@@ -24,7 +24,7 @@ fn an_endpoint_that_may_be_the_node_is_a_doubt() {
     assert_contains(&text, &[doubt]);
     let document = rendered(&saved, "192.168.0.9:443", |all| json(all).to_string());
     assert_contains(&document, &["\"possibleNodeAddresses\":[\"192.168.0.7\"]"]);
-    for draw in [tree, dot, svg] {
+    for draw in [tree, svg] {
         assert_contains(&rendered(&saved, "192.168.0.9:443", draw), &[doubt]);
     }
     // Endpoints within the pods' network are none of the node's.
@@ -41,11 +41,9 @@ fn invented_addresses_are_marked() {
         "outside (such as 203.0.113.1)",
     ];
     assert_contains(&text, &[title]);
-    for draw in [tree, dot] {
-        let drawn = rendered(SAVED, ":30080", draw);
-        assert_contains(&drawn, &["(assumed address of the node)"]);
-        assert_contains(&drawn, &clients);
-    }
+    let drawn = rendered(SAVED, ":30080", tree);
+    assert_contains(&drawn, &["(assumed address of the node)"]);
+    assert_contains(&drawn, &clients);
     assert_contains(&text, &clients);
     let document = rendered(SAVED, ":30080", |all| json(all).to_string());
     assert_contains(&document, &["\"addressAssumed\":true"]);

@@ -4,19 +4,37 @@ use std::fmt::Write as _;
 
 use super::super::{ClientSelection, Detail, NodeRules, explain, json, text};
 use crate::net::IpFamily;
-use crate::render::in_other_form;
 use crate::rules::RuleSet;
-use crate::ruleset::{DispatchForm, has_trees};
 
 /// Rules of fourteen Services, the last one with two endpoints.
 fn flat() -> RuleSet {
-    let mut dispatch = String::new();
+    rules("", |_| "KUBE-SERVICES")
+}
+
+/// Rules of the same Services in a tree. Their addresses have 10.96.0.0/28 in common; .1 to .7 and
+/// .8 to .14 have a leaf each.
+fn tree() -> RuleSet {
+    rules(
+        "-A KUBE-SERVICES -d 10.96.0.0/28 -j KUBE-SVC-10.96.0.0/28\n\
+         -A KUBE-SVC-10.96.0.0/28 -d 10.96.0.0/29 -j KUBE-SVC-10.96.0.0/29\n\
+         -A KUBE-SVC-10.96.0.0/28 -d 10.96.0.8/29 -j KUBE-SVC-10.96.0.8/29\n",
+        |n| match n {
+            ..8 => "KUBE-SVC-10.96.0.0/29",
+            _ => "KUBE-SVC-10.96.0.8/29",
+        },
+    )
+}
+
+/// Rules of the Services, each in the chain of its number, after the jumps of a tree.
+fn rules(jumps: &str, chain_of: impl Fn(u8) -> &'static str) -> RuleSet {
+    let mut dispatch = jumps.to_owned();
     let mut services = String::new();
     for n in 1..=14 {
+        let chain = chain_of(n);
         // Writing to a String cannot fail.
         let _ = writeln!(
             dispatch,
-            "-A KUBE-SERVICES -d 10.96.0.{n}/32 -p tcp -m comment --comment \"shop/s{n}:http \
+            "-A {chain} -d 10.96.0.{n}/32 -p tcp -m comment --comment \"shop/s{n}:http \
              cluster IP\" -m tcp --dport 80 -j KUBE-SVC-{n}"
         );
         let balance = if n == 14 {
@@ -69,24 +87,11 @@ fn flat() -> RuleSet {
     RuleSet::parse(&declared).unwrap()
 }
 
-/// Trees of the same rules. The addresses have 10.96.0.0/28 in common; .1 to .7 and .8 to .14 have
-/// a leaf each.
-fn tree() -> RuleSet {
-    let (form, tree) = in_other_form(&flat()).unwrap();
-    assert_eq!(form, DispatchForm::Tree);
-    assert!(has_trees(&tree));
-    tree
-}
-
 /// Returns the numbers of traversed rules, in total and in dispatch chains, for packets of a Pod.
-fn counted(rules: &RuleSet, query: &str) -> [(usize, usize); 2] {
+fn counted(rules: &RuleSet, query: &str) -> (usize, usize) {
     explained(rules, query, |found| {
-        let path = &found[0].paths[0];
-        let (live, other) = (path.traversed.unwrap(), path.traversed_otherwise.unwrap());
-        [
-            (live.rules, live.dispatch_rules),
-            (other.rules, other.dispatch_rules),
-        ]
+        let traversed = found[0].paths[0].traversed.unwrap();
+        (traversed.rules, traversed.dispatch_rules)
     })
 }
 
@@ -99,8 +104,7 @@ fn explained<T>(
         rules,
         IpFamily::V4,
         &["192.168.0.2".parse().unwrap()].into(),
-    )
-    .with_other_dispatch(in_other_form(rules))];
+    )];
     let client = ClientSelection::Source {
         ip: "10.4.9.9".parse().unwrap(),
         in_interface: None,
@@ -118,9 +122,8 @@ const FILTER: usize = 1;
 #[track_caller]
 fn check(query: &str, of_flat: usize, of_tree: usize, of_service: usize) {
     let total = |dispatch: usize| (AROUND + dispatch + of_service, FILTER + dispatch);
-    let (of_flat, of_tree) = (total(of_flat), total(of_tree));
-    assert_eq!(counted(&flat(), query), [of_flat, of_tree], "flat");
-    assert_eq!(counted(&tree(), query), [of_tree, of_flat], "tree");
+    assert_eq!(counted(&flat(), query), total(of_flat), "flat");
+    assert_eq!(counted(&tree(), query), total(of_tree), "tree");
 }
 
 #[test]
@@ -145,20 +148,22 @@ fn a_packet_to_no_service_traverses_all_rules_of_a_flat_chain_and_few_of_a_tree(
 }
 
 #[test]
-fn the_number_of_traversed_rules_is_in_text_and_json() {
-    let shown = explained(&flat(), "10.97.0.1:80", |all| text(all, Detail::Short));
-    let line = "  the first packet traverses 24 rules, 16 of them in dispatch chains; 11 with \
-                --service-dispatch=tree\n";
-    let shown = anstream::adapter::strip_str(&shown).to_string();
-    assert!(shown.contains(line), "{shown}");
+fn the_number_of_traversed_rules_is_in_verbose_text_and_json() {
+    let shown = |detail| {
+        let shown = explained(&flat(), "10.97.0.1:80", |all| text(all, detail));
+        anstream::adapter::strip_str(&shown).to_string()
+    };
+    let line = "  the first packet traverses 24 rules, 16 of them in dispatch chains\n";
+    let full = shown(Detail::Full);
+    assert!(full.contains(line), "{full}");
+    let short = shown(Detail::Short);
+    assert!(!short.contains("traverses"), "{short}");
     let document = explained(&tree(), "10.97.0.1:80", json);
     let path = &document["destinations"][0]["ways"][0];
     assert_eq!(
         path["traversed"],
         serde_json::json!({"rules": 11, "dispatchRules": 3})
     );
-    let other = serde_json::json!({"dispatch": "flat", "rules": 24, "dispatchRules": 16});
-    assert_eq!(path["traversedOtherwise"], other);
 }
 
 #[test]
@@ -184,6 +189,6 @@ fn of_paths_that_meet_again_the_one_with_more_rules_is_counted() {
         1,
     );
     let rules = RuleSet::parse(&saved.replacen(":FORWARD", ":LOGGED - [0:0]\n:FORWARD", 1));
-    let [(live, _), _] = counted(&rules.unwrap(), "10.96.0.1:80");
-    assert_eq!(live, AROUND + 1 + 4 + (1 + 2) + 1);
+    let (total, _) = counted(&rules.unwrap(), "10.96.0.1:80");
+    assert_eq!(total, AROUND + 1 + 4 + (1 + 2) + 1);
 }
