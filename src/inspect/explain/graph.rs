@@ -1,23 +1,32 @@
-//! Graphs of packet paths, reduced to the chains that lead to a result.
+//! Graphs of packet paths, reduced to the chains that lead to a result, and their text as a tree.
 //!
-//! Trees and SVG draw the same. Chains in which no rule matched are left out.
+//! SVG draws the same. Chains in which no rule matched are left out.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anstyle::{AnsiColor, Style};
 
 use super::explanation::Explanation;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
+use super::path_text::{DIM, WARNING};
 use super::reason::BlockReason;
 use super::{reason_text, rule_text, summary};
 use crate::rules::{Share, Step, Target, TracedTable};
 use crate::ruleset::ChainKind;
 
+const BOLD: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default();
+
 /// Paths to one destination, reduced to what is drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Drawing {
     pub(super) title: String,
-    /// Lines about Services that request the destination and do not have it.
-    pub(super) conflicts: Vec<String>,
+    /// Lines below the title: what is unsure, and Services that request the destination and do not
+    /// have it.
+    pub(super) notes: Vec<String>,
     pub(super) routes: Vec<Route>,
 }
 
@@ -58,16 +67,14 @@ pub(super) enum NodeKind {
 
 /// Returns a drawing for each destination.
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
-    let title = |explanation: &Explanation<'_>| {
-        let title = summary::title(explanation);
-        match summary::node_doubt(explanation) {
-            Some(doubt) => format!("{title}; unsure: {doubt}"),
-            None => title,
-        }
+    let notes = |explanation: &Explanation<'_>| {
+        let doubt = summary::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));
+        let conflicts = reason_text::conflicts(&explanation.conflicts);
+        doubt.into_iter().chain(conflicts).collect()
     };
     let of = |explanation: &Explanation<'_>| Drawing {
-        title: title(explanation),
-        conflicts: reason_text::conflicts(&explanation.conflicts),
+        title: summary::title(explanation),
+        notes: notes(explanation),
         routes: explanation
             .paths
             .iter()
@@ -284,88 +291,115 @@ fn result_node(
     GraphNode { kind, title, note }
 }
 
-/// Drawing in which every node appears once, as SVG needs it; trees do not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Graph {
-    pub(super) title: String,
-    /// Lines below the title, as in [`Drawing::conflicts`].
-    pub(super) conflicts: Vec<String>,
-    /// Nodes in the order in which packets reach them.
-    pub(super) nodes: Vec<GraphNode>,
-    pub(super) edges: Vec<Edge>,
+/// Box of a tree, with its place.
+#[derive(Debug, Clone)]
+pub(super) struct TreeRow<'d> {
+    /// For the boxes that lead to it and for itself: it is the last one below the box before it.
+    is_last: Vec<bool>,
+    label: &'d str,
+    pub(super) node: &'d GraphNode,
 }
 
-/// Edge between two nodes, by their indexes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Edge {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) label: String,
-}
+impl TreeRow<'_> {
+    /// Returns the number of boxes that lead to it.
+    pub(super) const fn depth(&self) -> usize {
+        self.is_last.len().saturating_sub(1)
+    }
 
-/// Returns a graph for each destination.
-pub(super) fn graphs(explanations: &[Explanation<'_>]) -> Vec<Graph> {
-    let mut graphs = Vec::new();
-    for drawing in drawings(explanations) {
-        let mut graph = Graph {
-            title: drawing.title,
-            conflicts: drawing.conflicts,
-            nodes: Vec::new(),
-            edges: Vec::new(),
+    /// Returns its title after the condition or share of the packets.
+    pub(super) fn title(&self) -> String {
+        match self.label {
+            "" => self.node.title.clone(),
+            label => format!("{label}: {}", self.node.title),
+        }
+    }
+
+    /// Returns the lines left of it.
+    fn lines(&self) -> String {
+        let Some((is_last, before)) = self.is_last.split_last() else {
+            return String::new();
         };
-        let (mut indexes, mut known_edges) = (BTreeMap::new(), BTreeSet::new());
-        let mut index = |graph: &mut Graph, node: GraphNode| {
-            *indexes.entry(node).or_insert_with_key(|node| {
-                graph.nodes.push(node.clone());
-                graph.nodes.len() - 1
-            })
-        };
-        for route in drawing.routes {
-            let client = index(&mut graph, route.client);
-            for branch in route.branches {
-                branch.into_iter().fold(client, |from, hop| {
-                    let to = index(&mut graph, hop.to);
-                    let label = hop.label;
-                    let edge = Edge { from, to, label };
-                    graph.connect(&mut known_edges, edge);
-                    to
-                });
-            }
-        }
-        graphs.push(graph);
+        let before = before
+            .iter()
+            .map(|is_last| if *is_last { "    " } else { "│   " });
+        let own = if *is_last { "└── " } else { "├── " };
+        before.chain([own]).collect()
     }
-    graphs
 }
 
-impl Graph {
-    /// Returns the title and the lines below it.
-    pub(super) fn heading(&self) -> impl Iterator<Item = &str> {
-        let conflicts = self.conflicts.iter().map(String::as_str);
-        std::iter::once(self.title.as_str()).chain(conflicts)
+impl Drawing {
+    /// Returns the boxes from top to bottom; branches that begin with the same hops share them.
+    pub(super) fn rows(&self) -> Vec<TreeRow<'_>> {
+        let mut rows = Vec::new();
+        let count = self.routes.len();
+        for (number, route) in self.routes.iter().enumerate() {
+            let row = TreeRow {
+                is_last: vec![number + 1 == count],
+                label: "",
+                node: &route.client,
+            };
+            let branches: Vec<&[Hop]> = route.branches.iter().map(Vec::as_slice).collect();
+            let above = row.is_last.clone();
+            rows.push(row);
+            add_rows(&mut rows, &above, &branches);
+        }
+        rows
     }
+}
 
-    fn connect(&mut self, known: &mut BTreeSet<Edge>, edge: Edge) {
-        if known.insert(edge.clone()) {
-            self.edges.push(edge);
+fn add_rows<'d>(rows: &mut Vec<TreeRow<'d>>, above: &[bool], branches: &[&'d [Hop]]) {
+    let mut groups: Vec<(&Hop, Vec<&[Hop]>)> = Vec::new();
+    let mut positions: BTreeMap<&Hop, usize> = BTreeMap::new();
+    for branch in branches {
+        let Some((hop, rest)) = branch.split_first() else {
+            continue;
+        };
+        let position = *positions.entry(hop).or_insert(groups.len());
+        match groups.get_mut(position) {
+            Some((_, rests)) => rests.push(rest),
+            None => groups.push((hop, vec![rest])),
         }
     }
-
-    /// Returns the length of the longest path from a client to each node. Chains do not lead to
-    /// themselves, so that the lengths are finite.
-    pub(super) fn layers(&self) -> Vec<usize> {
-        let mut layers = vec![0_usize; self.nodes.len()];
-        for _ in &self.nodes {
-            let before = layers.clone();
-            for edge in &self.edges {
-                let from = layers.get(edge.from).copied().unwrap_or_default();
-                if let Some(to) = layers.get_mut(edge.to) {
-                    *to = (*to).max(from + 1);
-                }
-            }
-            if layers == before {
-                break;
-            }
-        }
-        layers
+    let count = groups.len();
+    for (number, (hop, rests)) in groups.into_iter().enumerate() {
+        let is_last = [above, &[number + 1 == count]].concat();
+        rows.push(TreeRow {
+            is_last: is_last.clone(),
+            label: &hop.label,
+            node: &hop.to,
+        });
+        add_rows(rows, &is_last, &rests);
     }
+}
+
+/// Renders a tree for each destination, with colors.
+pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
+    let mut text = String::new();
+    for (index, drawing) in drawings(explanations).iter().enumerate() {
+        let blank = if index == 0 { "" } else { "\n" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{blank}{BOLD}{}{BOLD:#}", drawing.title);
+        for line in &drawing.notes {
+            let _ = writeln!(text, "{WARNING}{line}{WARNING:#}");
+        }
+        for row in drawing.rows() {
+            let style = match row.node.kind {
+                NodeKind::Receiver => GOOD,
+                NodeKind::Failure => BAD,
+                NodeKind::Client | NodeKind::Chain => Style::new(),
+            };
+            let label = match row.label {
+                "" => String::new(),
+                label => format!("{label}: "),
+            };
+            let note = match (row.node.note.as_str(), row.node.kind) {
+                ("", _) => String::new(),
+                (note, NodeKind::Client) => format!(", {note}"),
+                (note, _) => format!("  {DIM}{note}{DIM:#}"),
+            };
+            let (lines, title) = (row.lines(), &row.node.title);
+            let _ = writeln!(text, "{lines}{label}{style}{title}{style:#}{note}");
+        }
+    }
+    text
 }

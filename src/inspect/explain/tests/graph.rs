@@ -51,8 +51,39 @@ fn a_conflict_is_marked_in_each_format() {
         let other = rendered(&saved, "10.96.0.1:443", draw);
         assert!(!other.contains("conflict"), "{other}");
     }
-    // The boxes of an SVG are below the line.
-    let text = rendered(&saved, "10.96.0.10:80", svg);
-    assert_contains(&text, &["y=\"48\" fill=\"#b00\"", "y=\"64\" width"]);
-    assert!(!text.contains("y=\"46\""), "{text}");
+}
+
+#[test]
+fn a_picture_has_a_limited_width_and_colors_for_dark_pages() {
+    let chain = |n| format!("a-chain-of-another-program-{n}");
+    let mut saved = String::from("*filter\n:FORWARD ACCEPT [0:0]\n");
+    for n in 0..30 {
+        saved.push_str(&format!(":{} - [0:0]\n", chain(n)));
+    }
+    saved.push_str(&format!("-A FORWARD -j {}\n", chain(0)));
+    for n in 0..30 {
+        let comment = "a rule with a comment that is long ".repeat(6);
+        let target = if n < 29 {
+            chain(n + 1)
+        } else {
+            "DROP".to_owned()
+        };
+        saved.push_str(&format!(
+            "-A {} -m comment --comment \"{comment}\" -j {target}\n",
+            chain(n)
+        ));
+    }
+    let text = rendered(&format!("{saved}COMMIT\n{SAVED}"), "10.96.0.10:80", svg);
+    let widths = text.split("width=\"").skip(1);
+    let widths = widths.filter_map(|rest| rest.split('"').next()?.parse::<usize>().ok());
+    let widest = widths.max().unwrap();
+    assert!((1000..=1200).contains(&widest), "{widest}");
+    assert_contains(&text, &["@media (prefers-color-scheme:dark)"]);
+    // One client is below the other.
+    let clients = text.lines().filter(|line| line.contains("box client"));
+    assert!(clients.clone().count() > 1, "{text}");
+    assert!(
+        clients.into_iter().all(|line| line.contains("x=\"20\"")),
+        "{text}"
+    );
 }
