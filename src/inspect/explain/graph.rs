@@ -6,19 +6,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 
 use super::explanation::Explanation;
 use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
-use super::path_text::{DIM, WARNING};
+use super::phrases::{self, ResultWords};
 use super::reason::BlockReason;
-use super::{reason_text, rule_text, summary};
+use super::text::{BAD, BOLD, DIM, GOOD, WARNING};
 use crate::rules::{Share, Step, Target, TracedTable};
 use crate::ruleset::ChainKind;
-
-const BOLD: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
 
 /// Paths to one destination, reduced to what is drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,12 +64,12 @@ pub(super) enum NodeKind {
 /// Returns a drawing for each destination.
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
     let notes = |explanation: &Explanation<'_>| {
-        let doubt = summary::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));
-        let conflicts = reason_text::conflicts(&explanation.conflicts);
+        let doubt = phrases::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));
+        let conflicts = phrases::conflicts(&explanation.conflicts);
         doubt.into_iter().chain(conflicts).collect()
     };
     let of = |explanation: &Explanation<'_>| Drawing {
-        title: summary::title(explanation),
+        title: phrases::title(explanation),
         notes: notes(explanation),
         routes: explanation
             .paths
@@ -94,23 +90,23 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
     });
     let source = source.map(|source| match source {
         SeenSource::Client => "source address kept".to_owned(),
-        SeenSource::Node(why) => format!("masqueraded: {}", reason_text::masquerade(why)),
+        SeenSource::Node(why) => format!("masqueraded: {}", phrases::masquerade(why)),
         other @ SeenSource::Other(_) => {
-            format!("source becomes {}", reason_text::seen_source(other))
+            format!("source becomes {}", phrases::seen_source(other))
         }
     });
     let branches = drawn_branches(explanation, path);
     let has_chains = branches.iter().any(|branch| branch.len() > 1);
-    let rules_of = summary::rules_of(path, SharedRules::ExceptFruitlessJumps);
+    let rules_of = phrases::rules_of(path, SharedRules::ExceptFruitlessJumps);
     let rules_of = rules_of.filter(|_| has_chains);
-    let notes = summary::unclear(path).into_iter().chain(source);
+    let notes = phrases::unclear(path).into_iter().chain(source);
     let gaps = path.gaps.iter().filter(|gap| gap.concerns_marks());
     let gaps = gaps.map(|gap| format!("broken: {gap} (nat)"));
     let notes: Vec<_> = notes.chain(gaps).chain(rules_of).collect();
     Route {
         client: GraphNode {
             kind: NodeKind::Client,
-            title: format!("from {}", summary::clients(&path.clients)),
+            title: format!("from {}", phrases::clients(&path.clients)),
             note: notes.join("; "),
         },
         branches,
@@ -163,7 +159,7 @@ impl DrawnBranch {
         let share_at = hops.len();
         match before
             .last()
-            .and_then(|step| rule_text::dnat_address(step.rule))
+            .and_then(|step| phrases::dnat_address(step.rule))
         {
             Some(_) if matches!(result, PathResult::Served { .. }) => last.note = endpoint,
             Some(address) => {
@@ -247,7 +243,7 @@ fn calls(steps: &[&Step<'_>]) -> Vec<(String, String)> {
             Some((table, chain))
                 if step.table == table && step.rule.target_chain() == Some(chain) =>
             {
-                calls.push((rule_text::condition(step.rule), chain.to_owned()));
+                calls.push((phrases::rule_condition(step.rule), chain.to_owned()));
                 inner = Some((table, step.chain));
             }
             Some(_) => {}
@@ -265,30 +261,18 @@ fn result_node(
     path: &PacketPath<'_>,
     result: &PathResult,
 ) -> GraphNode {
-    let reason = |why| reason_text::block_reason(explanation, path, why);
-    let (kind, title, note) = match result {
-        PathResult::Served { to, .. } => (NodeKind::Receiver, to.to_string(), String::new()),
-        PathResult::Passed { is_local, .. } => {
-            let receiver = if *is_local {
-                "this node"
-            } else {
-                "routed normally"
-            };
-            let why = reason_text::dead_end(explanation, path).unwrap_or_default();
-            (NodeKind::Receiver, receiver.to_owned(), why)
-        }
-        PathResult::Unanswered {
-            loss, reason: why, ..
-        } => (NodeKind::Failure, format!("reply {loss}"), reason(why)),
-        PathResult::Dropped(why) => (NodeKind::Failure, "dropped".to_owned(), reason(why)),
-        PathResult::Rejected(why) => (NodeKind::Failure, "rejected".to_owned(), reason(why)),
-        PathResult::Unclear(why) => (NodeKind::Failure, "unclear".to_owned(), why.to_string()),
-        PathResult::MissingTable(table) => {
-            let why = reason_text::missing_table(*table);
-            (NodeKind::Failure, "unclear".to_owned(), why)
-        }
+    let words = ResultWords::of(explanation, path, result);
+    let (kind, title) = match result {
+        PathResult::Served { to, .. } => (NodeKind::Receiver, to.to_string()),
+        PathResult::Passed { is_local: true, .. } => (NodeKind::Receiver, "this node".to_owned()),
+        PathResult::Passed { .. } => (NodeKind::Receiver, "routed normally".to_owned()),
+        _ => (NodeKind::Failure, words.result.to_owned()),
     };
-    GraphNode { kind, title, note }
+    GraphNode {
+        kind,
+        title,
+        note: words.reason.unwrap_or_default(),
+    }
 }
 
 /// Box of a tree, with its place.

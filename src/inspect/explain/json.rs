@@ -13,9 +13,9 @@ use super::client::Client;
 use super::client::ClientKind;
 use super::explanation::Explanation;
 use super::node::AddressOrigin;
-use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules};
+use super::path::{Branch, PacketPath, SeenSource, SharedRules};
+use super::phrases::{self, ResultWords};
 use super::traversed::TraversedRules;
-use super::{reason_text, summary};
 use crate::inspect::catalog::FrontendConflict;
 #[cfg(test)]
 use crate::inspect::catalog::FrontendKind;
@@ -134,7 +134,7 @@ struct PathDocument<'a> {
 struct ClientDocument<'a> {
     /// Kind of the client: a Pod, the node itself, a client outside of the cluster, one of these
     /// within `loadBalancerSourceRanges` (admitted), or the address of `--source`.
-    #[cfg_attr(test, schemars(extend("enum" = ClientKind::ALL.map(summary::kind))))]
+    #[cfg_attr(test, schemars(extend("enum" = ClientKind::ALL.map(phrases::kind))))]
     kind: &'static str,
     /// Source address of its packets.
     address: IpAddr,
@@ -264,8 +264,8 @@ fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocu
         clients: path.clients.iter().map(client).collect(),
         rules_of: first
             .filter(|_| path.shared_rules != SharedRules::All)
-            .map(|client| summary::kind(client.kind)),
-        summary: summary::summary(explanation, path),
+            .map(|client| phrases::kind(client.kind)),
+        summary: phrases::summary(explanation, path),
         outcomes: branches
             .map(|one| outcome(explanation, path, one))
             .collect(),
@@ -279,7 +279,7 @@ fn path<'a>(explanation: &Explanation<'_>, path: &'a PacketPath<'_>) -> PathDocu
 
 fn client(client: &Client) -> ClientDocument<'_> {
     ClientDocument {
-        kind: summary::kind(client.kind),
+        kind: phrases::kind(client.kind),
         address: client.ip,
         assumed: client.origin == AddressOrigin::Invented,
         interface: client.in_interface.as_deref(),
@@ -291,15 +291,16 @@ fn outcome<'a>(
     path: &'a PacketPath<'_>,
     branch: &'a Branch<'_>,
 ) -> OutcomeDocument<'a> {
-    let (result, to, source, reason) = result_fields(explanation, path, &branch.result);
+    let ResultWords {
+        result,
+        to,
+        source,
+        reason,
+    } = ResultWords::of(explanation, path, &branch.result);
     let (sees, masquerade) = match source {
         Some(SeenSource::Client) => (Some("client"), None),
-        Some(SeenSource::Node(why)) => {
-            (Some("node"), Some(reason_text::masquerade(why).to_owned()))
-        }
-        Some(other @ SeenSource::Other(_)) => {
-            (Some("other"), Some(reason_text::seen_source(other)))
-        }
+        Some(SeenSource::Node(why)) => (Some("node"), Some(phrases::masquerade(why).to_owned())),
+        Some(other @ SeenSource::Other(_)) => (Some("other"), Some(phrases::seen_source(other))),
         None => (None, None),
     };
     let policy = branch.policy().map(|(table, chain)| StepDocument {
@@ -313,7 +314,7 @@ fn outcome<'a>(
         (Some(reason), Some(masquerade)) => Some(format!("{reason}; {masquerade}")),
         (reason, masquerade) => reason.or(masquerade),
     };
-    let (result, reason) = if let Some(condition) = summary::condition(path, branch) {
+    let (result, reason) = if let Some(condition) = phrases::condition(path, branch) {
         let (before, after) = match &reason {
             Some(reason) => (": ", reason.as_str()),
             None => ("", ""),
@@ -326,59 +327,11 @@ fn outcome<'a>(
     OutcomeDocument {
         share: branch.share.to_string(),
         result,
-        to,
+        to: to.map(|to| to.to_string()),
         sees,
         reason,
         rules: path.steps(branch).map(step).chain(policy).collect(),
         reply_rules: branch.reply_steps.iter().map(step).collect(),
-    }
-}
-
-/// Name of a result, address of the endpoint, source address that the receiver sees, and reason.
-type ResultFields = (
-    &'static str,
-    Option<String>,
-    Option<SeenSource>,
-    Option<String>,
-);
-
-fn result_fields(
-    explanation: &Explanation<'_>,
-    path: &PacketPath<'_>,
-    result: &PathResult,
-) -> ResultFields {
-    let why = |why| Some(reason_text::block_reason(explanation, path, why));
-    match result {
-        PathResult::Served { to, source } => ("served", Some(to.to_string()), Some(*source), None),
-        PathResult::Passed { is_local, source } => {
-            let result = if *is_local { "local" } else { "routed" };
-            let reason = reason_text::dead_end(explanation, path);
-            (result, None, Some(*source), reason)
-        }
-        PathResult::Dropped(reason) => ("dropped", None, None, why(reason)),
-        PathResult::Rejected(reason) => ("rejected", None, None, why(reason)),
-        PathResult::Unclear(unclear) => ("unclear", None, None, Some(unclear.to_string())),
-        PathResult::MissingTable(table) => (
-            "unclear",
-            None,
-            None,
-            Some(reason_text::missing_table(*table)),
-        ),
-        PathResult::Unanswered {
-            to,
-            source,
-            loss,
-            reason,
-        } => {
-            let text = reason_text::reply(explanation, path, *loss, reason);
-            let text = format!("its reply is {text}");
-            (
-                "unanswered",
-                Some(to.to_string()),
-                Some(*source),
-                Some(text),
-            )
-        }
     }
 }
 

@@ -89,7 +89,7 @@ impl SvgPicture {
         let left = MARGIN + row.depth().min(MAX_INDENTED) * INDENT;
         let top = self.bottom + if parents.is_empty() { 2 * GAP } else { GAP };
         if let Some((x, y)) = parents.last() {
-            let middle = top + (LINE + GAP) / 2;
+            let middle = top + usize::midpoint(LINE, GAP);
             // Writing to a String cannot fail.
             let _ = writeln!(self.body, "<path d=\"M{x},{y}V{middle}H{left}\"/>");
         }

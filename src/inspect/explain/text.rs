@@ -1,53 +1,72 @@
 //! Renders explanations as text for people.
 //!
-//! Rules that match all packets get a line each, and so does every endpoint.
+//! Rules that match all packets get a line each, and so does every endpoint. The names of chains
+//! are aligned.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
-use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
 use super::explanation::Explanation;
-use super::path::{PacketPath, PathResult, SharedRules};
-use super::path_text::{DIM, Detail, PathText, WARNING};
-use super::{reason_text, summary, traversed};
+use super::path::{
+    Branch, PacketPath, PathResult, SeenSource, SharedRules, without_fruitless_jumps,
+};
+use super::phrases;
+use super::traversed::TraversedRules;
+use crate::rules::{Share, Step, TracedTable};
+use crate::ruleset::ChainKind;
 
-const BOLD: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default();
+/// Amount of detail in text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Rules in words, and the first endpoints of many.
+    Short,
+    /// Also the text of every rule, all endpoints, and the number of traversed rules.
+    Full,
+}
+
+pub(super) const BOLD: Style = Style::new().bold();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
 
 /// Maximum destinations of which the rules are shown without `--verbose`.
 const MAX_DESTINATIONS: usize = 2;
+
+/// Maximum endpoints of a path in short text; with the rest of it they fit on a screen.
+const MAX_ENDPOINTS: usize = 10;
+/// Maximum undecided rules of a path in short text.
+const MAX_UNDECIDED: usize = 5;
 
 /// Renders explanations as text with colors.
 pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
     let is_overview = explanations.len() > MAX_DESTINATIONS && detail == Detail::Short;
     let mut writer = ExplanationText {
-        paths: PathText {
-            text: String::new(),
-            detail,
-        },
+        text: String::new(),
+        detail,
         is_overview,
         noted: BTreeSet::new(),
     };
     for (index, explanation) in explanations.iter().enumerate() {
         if index > 0 {
-            writer.paths.text.push('\n');
+            writer.text.push('\n');
         }
         // Writing to a String cannot fail.
         let _ = writer.explanation(explanation);
     }
     if is_overview {
         let hint = "\nFor the rules, add --verbose or query one of these addresses\n";
-        writer.paths.text.push_str(hint);
+        writer.text.push_str(hint);
     }
-    writer.paths.text
+    writer.text
 }
 
 /// Text of explanations.
 struct ExplanationText {
-    paths: PathText,
+    text: String,
+    detail: Detail,
     /// The rules are left out.
     is_overview: bool,
     noted: BTreeSet<String>,
@@ -55,15 +74,14 @@ struct ExplanationText {
 
 impl ExplanationText {
     fn explanation(&mut self, explanation: &Explanation<'_>) -> fmt::Result {
-        writeln!(
-            self.paths.text,
-            "{BOLD}{}{BOLD:#}",
-            summary::title(explanation)
-        )?;
+        writeln!(self.text, "{BOLD}{}{BOLD:#}", phrases::title(explanation))?;
         if let Some(time) = explanation.affinity {
-            let time = seconds(time);
+            let time = match time.as_secs() {
+                seconds if seconds % 3600 == 0 && seconds > 0 => format!("{} h", seconds / 3600),
+                seconds => format!("{seconds} s"),
+            };
             writeln!(
-                self.paths.text,
+                self.text,
                 "sessionAffinity ClientIP: a client keeps its endpoint for {time}"
             )?;
         }
@@ -73,14 +91,14 @@ impl ExplanationText {
             ))?;
         }
         if !explanation.inferred_node_ips.is_empty() {
-            let ips = summary::listed(&explanation.inferred_node_ips);
+            let ips = phrases::listed(&explanation.inferred_node_ips);
             self.note(&format!(
                 "the node's addresses are inferred from its rules: {ips}; set --node-ip if others \
                  matter"
             ))?;
         }
-        if let Some(doubt) = summary::node_doubt(explanation) {
-            writeln!(self.paths.text, "{WARNING}unsure: {doubt}{WARNING:#}")?;
+        if let Some(doubt) = phrases::node_doubt(explanation) {
+            writeln!(self.text, "{WARNING}unsure: {doubt}{WARNING:#}")?;
         }
         if explanation.lacks_pod_address {
             self.note(
@@ -90,15 +108,15 @@ impl ExplanationText {
         if !explanation.unread_tables.is_empty() {
             let tables = explanation.unread_tables.join(" and ");
             writeln!(
-                self.paths.text,
+                self.text,
                 "{WARNING}unsure: the rules in {tables} were not read, and may drop packets{WARNING:#}"
             )?;
         }
-        for line in reason_text::conflicts(&explanation.conflicts) {
-            writeln!(self.paths.text, "{WARNING}{line}{WARNING:#}")?;
+        for line in phrases::conflicts(&explanation.conflicts) {
+            writeln!(self.text, "{WARNING}{line}{WARNING:#}")?;
         }
         for suggestion in &explanation.suggestions {
-            writeln!(self.paths.text, "{WARNING}hint: {suggestion}{WARNING:#}")?;
+            writeln!(self.text, "{WARNING}hint: {suggestion}{WARNING:#}")?;
         }
         for path in &explanation.paths {
             self.path(explanation, path)?;
@@ -109,16 +127,16 @@ impl ExplanationText {
     /// Writes a note unless an earlier destination has it.
     fn note(&mut self, text: &str) -> fmt::Result {
         if self.noted.insert(text.to_owned()) {
-            writeln!(self.paths.text, "{DIM}{text}{DIM:#}")?;
+            writeln!(self.text, "{DIM}{text}{DIM:#}")?;
         }
         Ok(())
     }
 
     fn path(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
         let mut branches = path.branches.iter();
-        let style = if summary::unclear(path).is_some() {
+        let style = if phrases::unclear(path).is_some() {
             WARNING
-        } else if branches.all(|branch| summary::served(branch).is_some()) {
+        } else if branches.all(|branch| phrases::served(branch).is_some()) {
             GOOD
         } else {
             match path.branches.first().map(|branch| &branch.result) {
@@ -131,8 +149,8 @@ impl ExplanationText {
             }
         };
         let (clients, summary) = (
-            summary::clients(&path.clients),
-            summary::summary(explanation, path),
+            phrases::clients(&path.clients),
+            phrases::summary(explanation, path),
         );
         let unsure = if path.missing_table.is_none() {
             ""
@@ -141,14 +159,14 @@ impl ExplanationText {
         };
         let blank = if self.is_overview { "" } else { "\n" };
         writeln!(
-            self.paths.text,
+            self.text,
             "{blank}From {clients}:\n  {style}{summary}{style:#}{unsure}"
         )?;
         // The summary names a missing jump to the Service.
         for gap in path.gaps.iter().filter(|gap| gap.concerns_marks()) {
             let consequence = gap.consequence();
             writeln!(
-                self.paths.text,
+                self.text,
                 "  {BAD}broken: {gap} (nat): {consequence}{BAD:#}"
             )?;
         }
@@ -157,31 +175,298 @@ impl ExplanationText {
         }
         if path.has_hairpin {
             writeln!(
-                self.paths.text,
+                self.text,
                 "  an endpoint that connects to itself (hairpin) sees the node's address"
             )?;
         }
-        let most = match self.paths.detail {
+        let most = match self.detail {
             Detail::Short => SharedRules::ExceptFruitlessJumps,
             Detail::Full => SharedRules::All,
         };
-        if let Some(hint) = summary::rules_of(path, most) {
+        if let Some(hint) = phrases::rules_of(path, most) {
             writeln!(
-                self.paths.text,
+                self.text,
                 "  {DIM}{hint}; --from or --source selects others{DIM:#}"
             )?;
         }
-        if let (Detail::Full, Some(rules)) = (self.paths.detail, path.traversed) {
-            let traversed = traversed::text(rules);
-            writeln!(self.paths.text, "  {DIM}{traversed}{DIM:#}")?;
+        if let (Detail::Full, Some(rules)) = (self.detail, path.traversed) {
+            let traversed = traversed(rules);
+            writeln!(self.text, "  {DIM}{traversed}{DIM:#}")?;
         }
-        self.paths.path(path)
+        self.rules(path)
+    }
+
+    /// Writes the rules and branches of a path in order, then the rules that are undecided.
+    fn rules(&mut self, path: &PacketPath<'_>) -> fmt::Result {
+        let column = Column::new(path, self.detail);
+        let fork = path.branches.first();
+        let fork = fork.and_then(|branch| branch.steps.first());
+        self.steps(&path.before, fork, column)?;
+        if path.branches.len() > 1 {
+            self.branches(path, column)?;
+        }
+        self.steps(&path.after, None, column)?;
+        self.policies(path, column)?;
+        self.undecided(path)
+    }
+
+    /// Writes a line for each step; `next` follows the last of them.
+    fn steps(
+        &mut self,
+        steps: &[Step<'_>],
+        next: Option<&Step<'_>>,
+        column: Column,
+    ) -> fmt::Result {
+        let shown = match self.detail {
+            Detail::Short => without_fruitless_jumps(steps, next),
+            Detail::Full => steps.iter().collect(),
+        };
+        for step in shown {
+            let (condition, effect) = (
+                phrases::rule_condition(step.rule),
+                phrases::rule_effect(step.rule),
+            );
+            let Column { indent, width } = column;
+            let chain_name = qualified(step.table, step.chain);
+            write!(self.text, "{:indent$}{chain_name:width$}  ", "")?;
+            match condition.as_str() {
+                "" => write!(self.text, "{effect}")?,
+                condition if effect.starts_with("->") => {
+                    write!(self.text, "{condition} {effect}")?;
+                }
+                condition => write!(self.text, "{condition}: {effect}")?,
+            }
+            match (self.detail, step.rule.comment()) {
+                (Detail::Full, _) => {
+                    write!(self.text, "\n{:indent$}  {DIM}{}{DIM:#}", "", step.rule)?;
+                }
+                (Detail::Short, Some(comment)) => {
+                    write!(self.text, "  {DIM}{}{DIM:#}", brief(comment))?;
+                }
+                (Detail::Short, None) => {}
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// Writes a line for each chain whose policy drops packets, as if it were its last rule.
+    fn policies(&mut self, path: &PacketPath<'_>, column: Column) -> fmt::Result {
+        let Column { indent, width } = column;
+        for (table, chain, share) in path.policies() {
+            let chain_name = qualified(table, chain);
+            write!(self.text, "{:indent$}{chain_name:width$}  policy: DROP", "")?;
+            if share != Share::ALL {
+                write!(self.text, ", for {share}")?;
+            }
+            if self.detail == Detail::Full {
+                write!(self.text, "\n{:indent$}  {DIM}-P {chain} DROP{DIM:#}", "")?;
+            }
+            self.text.push('\n');
+        }
+        Ok(())
+    }
+
+    /// Writes a line for each branch, and in full detail its rules.
+    fn branches(&mut self, path: &PacketPath<'_>, column: Column) -> fmt::Result {
+        let branches = &path.branches;
+        let most = match self.detail {
+            Detail::Short if branches.len() > MAX_ENDPOINTS + 1 => MAX_ENDPOINTS,
+            _ => branches.len(),
+        };
+        let shares = branches.iter().map(|one| one.share.to_string().len());
+        let shares = shares.max().unwrap_or_default();
+        let address = |branch: &Branch<'_>| {
+            let mut steps = branch.steps.iter().rev();
+            steps.find_map(|step| phrases::dnat_address(step.rule))
+        };
+        let addresses = branches.iter().filter_map(|one| Some(address(one)?.len()));
+        let addresses = addresses.max().unwrap_or_default();
+        let served = || branches.iter().filter_map(phrases::served);
+        let mut kinds = branches
+            .iter()
+            .map(|branch| std::mem::discriminant(&branch.result));
+        let first = kinds.next();
+        let is_different = kinds.any(|kind| Some(kind) != first);
+        let translated = served().filter(|(_, source)| *source != SeenSource::Client);
+        let translated = translated.count();
+        let is_mixed = translated > 0 && translated != branches.len();
+        for branch in branches.iter().take(most) {
+            let to = address(branch).unwrap_or_else(|| "not redirected".to_owned());
+            let share = branch.share.to_string();
+            write!(self.text, "    {share:>shares$}  {to:addresses$}")?;
+            let chain = branch.steps.iter().rev().map(|step| step.chain);
+            if let Some(chain) = chain
+                .into_iter()
+                .find(|chain| ChainKind::of(chain) == Some(ChainKind::Endpoint))
+            {
+                write!(self.text, "  {DIM}{chain}{DIM:#}")?;
+            }
+            if is_mixed && let Some(note) = source_note(branch) {
+                write!(self.text, "  {note}")?;
+            }
+            match &branch.result {
+                PathResult::Dropped(_) if is_different => self.text.push_str("  dropped"),
+                PathResult::Rejected(_) if is_different => self.text.push_str("  rejected"),
+                PathResult::Unanswered { loss, .. } if is_different => {
+                    write!(self.text, "  reply {loss}")?;
+                }
+                _ => {}
+            }
+            self.text.push('\n');
+            if self.detail == Detail::Full {
+                self.steps(&branch.steps, None, column.deeper())?;
+            }
+        }
+        match branches.len() - most {
+            0 => Ok(()),
+            more => writeln!(self.text, "    ... and {more} more; --verbose shows all"),
+        }
+    }
+
+    fn undecided(&mut self, path: &PacketPath<'_>) -> fmt::Result {
+        if let Some(table) = path.missing_table {
+            writeln!(
+                self.text,
+                "  {WARNING}unsure: the {table} table is not in the dump; a rule there may drop or reject it{WARNING:#}"
+            )?;
+        }
+        if path.is_cut_off {
+            writeln!(
+                self.text,
+                "  {WARNING}unclear: {}{WARNING:#}",
+                phrases::CUT_OFF
+            )?;
+        }
+        if path.undecided.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            self.text,
+            "  {WARNING}unclear: cannot evaluate these rules, and the result depends on them{WARNING:#}"
+        )?;
+        let most = match self.detail {
+            Detail::Short => MAX_UNDECIDED,
+            Detail::Full => path.undecided.len(),
+        };
+        for step in path.undecided.iter().take(most) {
+            writeln!(
+                self.text,
+                "    {} {}: {}",
+                step.table, step.chain, step.rule
+            )?;
+        }
+        match path.undecided.len().saturating_sub(most) {
+            0 => Ok(()),
+            more => writeln!(self.text, "    ... and {more} more; --verbose shows all"),
+        }
     }
 }
 
-fn seconds(time: Duration) -> String {
-    match time.as_secs() {
-        seconds if seconds % 3600 == 0 && seconds > 0 => format!("{} h", seconds / 3600),
-        seconds => format!("{seconds} s"),
+fn qualified(table: TracedTable, chain: &str) -> String {
+    format!("{table} {chain}")
+}
+
+/// Position and width of the names of chains.
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    indent: usize,
+    width: usize,
+}
+
+impl Column {
+    /// Fits the longest name that is shown of a path, so that the rules are aligned.
+    fn new(path: &PacketPath<'_>, detail: Detail) -> Self {
+        let widest = |steps: &[&Step<'_>]| {
+            let names = steps.iter().map(|step| qualified(step.table, step.chain));
+            names.map(|name| name.len()).max()
+        };
+        let policies = path.policies().into_iter();
+        let policies = policies.map(|(table, chain, _)| qualified(table, chain).len());
+        let shown = match detail {
+            Detail::Short => path.shared_effective(),
+            Detail::Full => path.before.iter().chain(&path.after).collect(),
+        };
+        let around = widest(&shown).max(policies.max());
+        let own = |branch: &Branch<'_>| widest(&branch.steps.iter().collect::<Vec<_>>());
+        let inside = match detail {
+            Detail::Short => None,
+            Detail::Full => path.branches.iter().filter_map(own).max(),
+        };
+        let inside = inside.map(|width| width + Self::DEEPER);
+        Self {
+            indent: 2,
+            width: around.max(inside).unwrap_or_default(),
+        }
+    }
+
+    /// Indentation of the rules of a branch.
+    const DEEPER: usize = 4;
+
+    fn deeper(self) -> Self {
+        Self {
+            indent: self.indent + Self::DEEPER,
+            width: self.width.saturating_sub(Self::DEEPER),
+        }
+    }
+}
+
+/// Renders the source address that an endpoint sees, if it is not the client's own.
+fn source_note(branch: &Branch<'_>) -> Option<String> {
+    match phrases::served(branch)? {
+        (_, SeenSource::Client) => None,
+        (_, SeenSource::Node(why)) => {
+            let reason = phrases::masquerade(why);
+            Some(format!("sees the node's address: {reason}"))
+        }
+        (_, other @ SeenSource::Other(_)) => Some(format!("sees {}", phrases::seen_source(other))),
+    }
+}
+
+/// Omits a note that all comments of a chain share.
+fn brief(comment: &str) -> &str {
+    comment.split("; NOTE: ").next().unwrap_or(comment)
+}
+
+/// Renders `the first packet traverses 1,234 rules, 1,198 of them in dispatch chains`.
+fn traversed(traversed: TraversedRules) -> String {
+    let TraversedRules {
+        rules,
+        dispatch_rules,
+    } = traversed;
+    let noun = if rules == 1 { "rule" } else { "rules" };
+    let mut text = format!("the first packet traverses {} {noun}", grouped(rules));
+    if dispatch_rules > 0 {
+        // Writing to a String cannot fail.
+        let _ = write!(
+            text,
+            ", {} of them in dispatch chains",
+            grouped(dispatch_rules)
+        );
+    }
+    text
+}
+
+/// Renders a number with a comma before each group of three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_numbers_are_in_groups_of_three_digits() {
+        let numbers = [0, 999, 1_000, 98_765, 1_234_567].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "98,765", "1,234,567"]);
     }
 }

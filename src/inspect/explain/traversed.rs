@@ -1,7 +1,5 @@
 //! Counts the rules that the first packet of a connection traverses.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 
 use crate::rules::{TraceOutcome, Verdict};
@@ -42,48 +40,5 @@ impl TraversedRules {
             rules: outcome.traversed.iter().map(|one| one.rules).sum(),
             dispatch_rules: of_dispatch.map(|one| one.rules).sum(),
         }
-    }
-}
-
-/// Renders `the first packet traverses 1,234 rules, 1,198 of them in dispatch chains`.
-pub(super) fn text(traversed: TraversedRules) -> String {
-    let TraversedRules {
-        rules,
-        dispatch_rules,
-    } = traversed;
-    let noun = if rules == 1 { "rule" } else { "rules" };
-    let mut text = format!("the first packet traverses {} {noun}", grouped(rules));
-    if dispatch_rules > 0 {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            ", {} of them in dispatch chains",
-            grouped(dispatch_rules)
-        );
-    }
-    text
-}
-
-/// Renders a number with a comma before each group of three digits.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_numbers_are_in_groups_of_three_digits() {
-        let numbers = [0, 999, 1_000, 98_765, 1_234_567].map(grouped);
-        assert_eq!(numbers, ["0", "999", "1,000", "98,765", "1,234,567"]);
     }
 }

@@ -1,5 +1,7 @@
 //! Graphs of packets that are lost after the choice of an endpoint.
 
+use std::fmt::Write as _;
+
 use super::{SAVED, assert_contains, rendered};
 use crate::inspect::explain::{svg, tree};
 
@@ -58,9 +60,10 @@ fn a_picture_has_a_limited_width_and_colors_for_dark_pages() {
     let chain = |n| format!("a-chain-of-another-program-{n}");
     let mut saved = String::from("*filter\n:FORWARD ACCEPT [0:0]\n");
     for n in 0..30 {
-        saved.push_str(&format!(":{} - [0:0]\n", chain(n)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(saved, ":{} - [0:0]", chain(n));
     }
-    saved.push_str(&format!("-A FORWARD -j {}\n", chain(0)));
+    let _ = writeln!(saved, "-A FORWARD -j {}", chain(0));
     for n in 0..30 {
         let comment = "a rule with a comment that is long ".repeat(6);
         let target = if n < 29 {
@@ -68,10 +71,11 @@ fn a_picture_has_a_limited_width_and_colors_for_dark_pages() {
         } else {
             "DROP".to_owned()
         };
-        saved.push_str(&format!(
-            "-A {} -m comment --comment \"{comment}\" -j {target}\n",
+        let _ = writeln!(
+            saved,
+            "-A {} -m comment --comment \"{comment}\" -j {target}",
             chain(n)
-        ));
+        );
     }
     let text = rendered(&format!("{saved}COMMIT\n{SAVED}"), "10.96.0.10:80", svg);
     let widths = text.split("width=\"").skip(1);

@@ -60,7 +60,7 @@ fn explained(saved: &str, query: &str) -> String {
 fn rendered(
     saved: &str,
     query: &str,
-    render: impl Fn(&[super::Explanation<'_>]) -> String,
+    render: impl Fn(&[super::explanation::Explanation<'_>]) -> String,
 ) -> String {
     let rules = RuleSet::parse(saved).unwrap();
     let nodes = [NodeRules::new(&rules, IpFamily::V4, &[].into())];

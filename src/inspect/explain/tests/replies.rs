@@ -31,7 +31,7 @@ fn lost_replies_are_reported_in_every_format() {
         ],
     );
     let drawn = rendered(&saved, "10.96.0.10:80", tree);
-    assert_contains(&drawn, &["reply dropped", cause]);
+    assert_contains(&drawn, &["unanswered", "its reply is dropped", cause]);
 }
 
 #[test]

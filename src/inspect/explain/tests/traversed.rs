@@ -98,7 +98,7 @@ fn counted(rules: &RuleSet, query: &str) -> (usize, usize) {
 fn explained<T>(
     rules: &RuleSet,
     query: &str,
-    read: impl Fn(&[super::super::Explanation<'_>]) -> T,
+    read: impl Fn(&[super::super::explanation::Explanation<'_>]) -> T,
 ) -> T {
     let nodes = [NodeRules::new(
         rules,

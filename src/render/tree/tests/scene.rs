@@ -122,7 +122,7 @@ impl Scene {
         let (kind, ip) = match destination {
             DispatchDestination::ClusterIp(ip) => ("service", ip),
             DispatchDestination::ExternalIp(ip) => ("external", ip),
-            other => panic!("{other:?}"),
+            other @ DispatchDestination::Port(..) => panic!("{other:?}"),
         };
         let mut name = format!("{kind}-{ip}");
         if self.namespace == LONGEST_NAME {
