@@ -1,7 +1,7 @@
 //! Documents of the program against their JSON Schemas in `deploy/docs/schema`.
 //!
-//! Unit tests compare the schemas with the types of the documents. These tests compare them with
-//! what the program prints.
+//! Unit tests compare the schemas of `services` and `diff` with the types of the documents. These
+//! tests compare all of them with what the program prints; that of `explain` is written by hand.
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 

@@ -24,18 +24,6 @@ pub enum ClientKind {
     Given,
 }
 
-#[cfg(test)]
-impl ClientKind {
-    /// Every kind, for the schema of explanations.
-    pub(super) const ALL: [Self; 5] = [
-        Self::Pod,
-        Self::Node,
-        Self::Outside,
-        Self::AllowedSource,
-        Self::Given,
-    ];
-}
-
 /// Client whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {

@@ -4,7 +4,6 @@
 //! similar destinations if no Service has the one that was queried.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -31,8 +30,8 @@ pub struct Explanation<'a> {
     pub source_ranges: Vec<Network>,
     /// Service ports that declare this frontend without effect, because another Service has it.
     pub conflicts: Vec<FrontendConflict>,
-    /// Suggestions destinations, if this one is not a Service's.
-    pub suggestions: Vec<Suggestion>,
+    /// Hints at similar destinations, if this one is not a Service's.
+    pub suggestions: Vec<String>,
     /// An address of the node was assumed, because none is known.
     pub is_node_address_assumed: bool,
     /// The assumed address of the node, if the explanation depends on it.
@@ -156,57 +155,22 @@ fn unread_tables(node: &NodeRules<'_>) -> Vec<Box<str>> {
     with_rules.map(|(table, _)| table.into()).collect()
 }
 
-/// Destination that is similar to one that no Service has.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Suggestion {
-    /// Frontend with the same address and port, and another protocol.
-    OtherProtocol(PortName),
-    /// Frontends with the same address and other ports.
-    OtherPorts {
-        /// Service port that has the address.
-        name: PortName,
-        /// Ports of its frontends.
-        ports: BTreeSet<u16>,
-    },
-    /// NodePort with the same port on other addresses.
-    NodePort {
-        /// Service port that has the NodePort.
-        name: PortName,
-        /// Addresses that serve NodePorts.
-        on: BTreeSet<IpAddr>,
-        /// The node's addresses are not known, so that the queried address may be one.
-        is_unsure: bool,
-    },
-    /// Endpoint with the same address and other ports.
-    EndpointPorts {
-        /// Service port that has the endpoint.
-        name: PortName,
-        /// Ports of the endpoint.
-        ports: BTreeSet<u16>,
-    },
-    /// NodePorts with the nearest numbers, for an address of the node.
-    NodePorts(Vec<(u16, PortName)>),
-}
-
 /// Maximum suggestions for a destination; a longer list is not read.
 const MAX_SUGGESTIONS: usize = 4;
 
-/// Returns similar destinations, the most similar first.
-fn suggestions(node: &NodeRules<'_>, to: &PacketDestination) -> Vec<Suggestion> {
+/// Returns hints at similar destinations, the most similar first.
+fn suggestions(node: &NodeRules<'_>, to: &PacketDestination) -> Vec<String> {
     let ports = node.catalog.ports.iter();
-    let found: BTreeSet<Suggestion> = ports
+    let found: BTreeSet<(u8, String)> = ports
         .filter_map(|(name, view)| suggestion(node, to, name, view))
         .collect();
     let others = node_ports(node, to).filter(|_| found.is_empty());
-    found
-        .into_iter()
-        .chain(others)
-        .take(MAX_SUGGESTIONS)
-        .collect()
+    let found = found.into_iter().map(|(_, text)| text);
+    found.chain(others).take(MAX_SUGGESTIONS).collect()
 }
 
-/// Returns the NodePorts nearest to a port of the node, which may be mistyped.
-fn node_ports(node: &NodeRules<'_>, to: &PacketDestination) -> Option<Suggestion> {
+/// Names the NodePorts nearest to a port of the node, which may be mistyped.
+fn node_ports(node: &NodeRules<'_>, to: &PacketDestination) -> Option<String> {
     if !node.has_node_ports(to.ip) {
         return None;
     }
@@ -214,22 +178,30 @@ fn node_ports(node: &NodeRules<'_>, to: &PacketDestination) -> Option<Suggestion
     for (name, view) in &node.catalog.ports {
         let frontends = view.frontends.iter();
         let own = frontends.filter(|one| one.kind == FrontendKind::NodePort);
-        all.extend(own.map(|one| (one.port, name.clone())));
+        all.extend(own.map(|one| (one.port, name)));
     }
     all.sort();
     all.dedup();
     all.sort_by_key(|(port, _)| port.abs_diff(to.port.get()));
     all.truncate(MAX_SUGGESTIONS);
-    (!all.is_empty()).then_some(Suggestion::NodePorts(all))
+    let texts = all.iter();
+    let texts = texts.map(|(port, name)| format!("{port}/{} of {}", name.protocol, name.name));
+    match texts.collect::<Vec<_>>().as_slice() {
+        [] => None,
+        [one] => Some(format!("the only NodePort is {one}")),
+        all => Some(format!("the nearest NodePorts are {}", all.join(", "))),
+    }
 }
 
+/// Returns a hint at a similar destination of a service port, after the rank of its similarity.
 fn suggestion(
     node: &NodeRules<'_>,
     to: &PacketDestination,
-    name: &PortName,
+    port_name: &PortName,
     view: &PortView,
-) -> Option<Suggestion> {
-    let (port, is_protocol) = (to.port.get(), *name.protocol == *to.protocol.as_str());
+) -> Option<(u8, String)> {
+    let PortName { name, protocol } = port_name;
+    let (port, is_protocol) = (to.port.get(), **protocol == *to.protocol.as_str());
     let at = || view.frontends.iter().filter(|one| one.ip == Some(to.ip));
     let has_node_port = |port| {
         let mut ports = view.frontends.iter();
@@ -238,83 +210,38 @@ fn suggestion(
     if !is_protocol {
         let is_node_port = has_node_port(port) && node.has_node_ports(to.ip);
         if is_node_port || at().any(|one| one.port == port) {
-            return Some(Suggestion::OtherProtocol(name.clone()));
+            let text = format!("{name} has this address and port with {protocol}");
+            return Some((0, text));
         }
     }
-    let ports: BTreeSet<u16> = at().map(|one| one.port).collect();
-    if !ports.is_empty() {
-        return Some(Suggestion::OtherPorts {
-            name: name.clone(),
-            ports,
-        });
+    if let Some(ports) = listed(at().map(|one| one.port)) {
+        let text = format!("the address belongs to {name} ({protocol} {ports})");
+        return Some((1, text));
     }
     if is_protocol && has_node_port(port) {
-        return Some(Suggestion::NodePort {
-            name: name.clone(),
-            on: node.node_port_addresses.clone(),
-            is_unsure: node.is_address_assumed && node.node_port_addresses.is_empty(),
-        });
+        let consequence = match listed(&node.node_port_addresses) {
+            Some(on) => format!(", but only on {on}"),
+            None if node.is_address_assumed => {
+                "; if the address is the node's, set --node-ip".to_owned()
+            }
+            None => ", but the address is not the node's".to_owned(),
+        };
+        return Some((2, format!("the port is a NodePort of {name}{consequence}")));
     }
     let addresses = view.endpoints.iter().map(|one| one.address);
     let own = addresses.filter(|address| address.ip() == to.ip);
-    let ports: BTreeSet<u16> = own.map(|address| address.port()).collect();
+    let ports = listed(own.map(|address| address.port()))?;
     // Host-network endpoints share the node's address with many other listeners.
-    let is_similar = !ports.is_empty() && !node.traced_node.is_local(to.ip);
-    is_similar.then(|| Suggestion::EndpointPorts {
-        name: name.clone(),
-        ports,
+    let is_similar = !node.traced_node.is_local(to.ip);
+    is_similar.then(|| {
+        let text = format!("the address belongs to an endpoint of {name} ({protocol} {ports})");
+        (3, text)
     })
 }
 
-fn listed(ports: &BTreeSet<u16>) -> String {
-    let ports: Vec<_> = ports.iter().map(ToString::to_string).collect();
-    ports.join(", ")
-}
-
-/// Renders `30080/tcp of shop/web:http`.
-fn node_port((port, name): &(u16, PortName)) -> String {
-    format!("{port}/{} of {}", name.protocol, name.name)
-}
-
-impl fmt::Display for Suggestion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherProtocol(PortName { name, protocol }) => {
-                write!(f, "{name} has this address and port with {protocol}")
-            }
-            Self::OtherPorts { name, ports } => {
-                let ports = listed(ports);
-                let PortName { name, protocol } = name;
-                write!(f, "the address belongs to {name} ({protocol} {ports})")
-            }
-            Self::NodePort {
-                name,
-                on,
-                is_unsure,
-            } => {
-                write!(f, "the port is a NodePort of {}", name.name)?;
-                let on: Vec<_> = on.iter().map(ToString::to_string).collect();
-                match (is_unsure, on.as_slice()) {
-                    (true, _) => f.write_str("; if the address is the node's, set --node-ip"),
-                    (false, []) => f.write_str(", but the address is not the node's"),
-                    (false, on) => write!(f, ", but only on {}", on.join(", ")),
-                }
-            }
-            Self::EndpointPorts { name, ports } => {
-                let ports = listed(ports);
-                let PortName { name, protocol } = name;
-                write!(
-                    f,
-                    "the address belongs to an endpoint of {name} ({protocol} {ports})"
-                )
-            }
-            Self::NodePorts(ports) => {
-                let ports: Vec<_> = ports.iter().map(node_port).collect();
-                match ports.as_slice() {
-                    [one] => write!(f, "the only NodePort is {one}"),
-                    all => write!(f, "the nearest NodePorts are {}", all.join(", ")),
-                }
-            }
-        }
-    }
+/// Renders items sorted and without duplicates; `None` without any.
+fn listed<T: Ord + ToString>(items: impl IntoIterator<Item = T>) -> Option<String> {
+    let items: BTreeSet<T> = items.into_iter().collect();
+    let texts: Vec<_> = items.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }

@@ -1,16 +1,12 @@
 //! Counts the rules that the first packet of a connection traverses.
 
-use serde::Serialize;
-
 use crate::rules::{TraceOutcome, Verdict};
 use crate::ruleset::holds_dispatch_rules;
 
 /// Rules that the kernel evaluates for the first packet of a connection, whether they match or
 /// not. If rules choose by chance, those of the choice with the most. Rules in `unsure` are taken
 /// not to match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TraversedRules {
     /// Number of rules in all chains of all tables.
     pub rules: usize,
