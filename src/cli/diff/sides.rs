@@ -12,7 +12,6 @@ use crate::config::DiffArgs;
 use crate::ingest::ObjectName;
 use crate::inspect::catalog::PortQuery;
 use crate::inspect::diff::{ManifestFacts, PlannedRestore, PortSelection, Review, compare};
-use crate::inspect::explain::ServiceWithoutRules;
 use crate::model::Kind;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet, Table};
@@ -220,7 +219,7 @@ const fn holds_services(table: Table) -> bool {
 fn without_rules(
     args: &DiffArgs,
     settings: &RuleSettings<'_>,
-) -> anyhow::Result<Option<Vec<ServiceWithoutRules>>> {
+) -> anyhow::Result<Option<Vec<missing::ServiceWithoutRules>>> {
     let mut all = missing::services_of_config(&settings.rendering(&args.source)?)?;
     let before = given_once("from-manifests", &args.from_manifests)?;
     if let (Some(all), Some(before)) = (&mut all, before) {

@@ -41,7 +41,7 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
         ServicesOutput::Yaml => document::write_yaml(out, &rows, &findings, &filter),
         ServicesOutput::Table | ServicesOutput::Wide => {
             let is_wide = args.output == ServicesOutput::Wide;
-            let columns = table::columns(is_wide, snapshot.type_source());
+            let columns = table::columns(is_wide, snapshot.service_types.is_some());
             let mut table = ServiceTable::new(columns);
             for row in &rows {
                 table.add(row);

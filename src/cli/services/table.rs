@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use anstyle::{AnsiColor, Style};
 
 use super::rows::Row;
-use crate::cli::snapshot::TypeSource;
 use crate::inspect::catalog::{FrontendKind, Policy, PortView, ServiceType, TrafficOrigin};
 use crate::net::IpFamily;
 
@@ -76,11 +75,11 @@ const NO_EFFECT: &str = "-";
 /// Beginning of every mark of a frontend or of endpoints that some traffic does not reach.
 const UNREACHABLE: &str = "(unreachable";
 
-/// Returns the columns of a table.
-pub(super) fn columns(is_wide: bool, types: TypeSource) -> Vec<ServiceColumn> {
+/// Returns the columns of a table. Types are certain only if they are those of objects.
+pub(super) fn columns(is_wide: bool, has_objects: bool) -> Vec<ServiceColumn> {
     let wide = if is_wide { WIDE } else { &[] };
     let mut columns = [COLUMNS, wide].concat();
-    if types == TypeSource::Rules {
+    if !has_objects {
         for (heading, _) in columns.iter_mut().filter(|(heading, _)| *heading == TYPE) {
             *heading = LEAST_TYPE;
         }

@@ -5,8 +5,7 @@
 use crate::cli::arguments::RuleSettings;
 use crate::config::{OriginArgs, RenderConfig, Source, environment};
 use crate::ingest::ServiceObject;
-use crate::inspect::catalog::NoMatches;
-use crate::inspect::explain::{MissingServiceHint, NoRulesReason, ServiceWithoutRules};
+use crate::inspect::catalog::{NoMatch, NoMatches};
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
 use crate::tracker::Tracker;
@@ -110,6 +109,14 @@ fn endpoints(state: &ServiceState) -> impl Iterator<Item = &Endpoint> {
     state.slices.iter().flat_map(|(_, slice)| &slice.endpoints)
 }
 
+/// Service that rightly has no rules; only its object shows the reason, never the rules.
+#[derive(PartialEq, Eq)]
+pub(in crate::cli) struct ServiceWithoutRules {
+    namespace: String,
+    name: String,
+    reason: &'static str,
+}
+
 /// Returns the result; replaces or extends errors of names by the reason why their Services have
 /// no rules, if `objects` show it.
 pub(in crate::cli) fn explained(
@@ -120,13 +127,49 @@ pub(in crate::cli) fn explained(
         return Ok(());
     };
     let objects = objects()?;
-    let explain = |error| match MissingServiceHint::new(error, objects.as_deref()) {
-        None => error.to_string(),
-        Some(reason @ MissingServiceHint::WithoutRules(_)) => reason.to_string(),
-        Some(hint @ MissingServiceHint::Perhaps) => format!("{error}\n{hint}"),
-    };
-    let errors: Vec<String> = errors.iter().map(explain).collect();
+    let errors = errors.iter();
+    let errors: Vec<String> = errors
+        .map(|error| explanation(error, objects.as_deref()))
+        .collect();
     anyhow::bail!("{}", errors.join("\nerror: "))
+}
+
+/// Returns the text in place of an error of a name. `objects` are the Services without rules, if
+/// they are known.
+fn explanation(error: &NoMatch, objects: Option<&[ServiceWithoutRules]>) -> String {
+    let NoMatch::Service {
+        pattern,
+        suggestions,
+        ..
+    } = error
+    else {
+        return error.to_string();
+    };
+    let Some(objects) = objects else {
+        // An error without similar names has this hint already.
+        return if suggestions.0.is_empty() {
+            error.to_string()
+        } else {
+            format!("{error}\nhint: headless Services and those of type ExternalName have no rules")
+        };
+    };
+    let is_named = |one: &&ServiceWithoutRules| {
+        let namespace = pattern.namespace.as_deref();
+        *one.name == *pattern.service && namespace.is_none_or(|own| own == one.namespace)
+    };
+    let lines = objects.iter().filter(is_named).map(|one| {
+        let ServiceWithoutRules {
+            namespace,
+            name,
+            reason,
+        } = one;
+        format!("Service `{namespace}/{name}` has no rules: {reason}")
+    });
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        return error.to_string();
+    }
+    lines.join("\n")
 }
 
 /// Returns the Services without rules in the manifests that rules are rendered from. Manifests are
@@ -163,17 +206,19 @@ pub(in crate::cli) fn services_of_config(
     let options = config.manifest_options(ranges);
     let manifests = manifests::load(path, &options, *validation)?;
     let headless = manifests.headless.iter();
-    let headless = headless.map(|one| without_rules(one, NoRulesReason::Headless));
+    let headless =
+        headless.map(|one| without_rules(one, "it is headless, so DNS returns its endpoints"));
     let aliases = manifests.services.iter();
     let aliases = aliases.filter(|one| one.spec.type_ == "ExternalName");
-    let aliases = aliases.map(|one| without_rules(one, NoRulesReason::ExternalName));
+    let aliases =
+        aliases.map(|one| without_rules(one, "it is of type ExternalName, so DNS returns a CNAME"));
     Ok(Some(headless.chain(aliases).collect()))
 }
 
-fn without_rules(service: &ServiceObject, reason: NoRulesReason) -> ServiceWithoutRules {
+fn without_rules(service: &ServiceObject, reason: &'static str) -> ServiceWithoutRules {
     ServiceWithoutRules {
-        namespace: service.metadata.namespace.as_str().into(),
-        name: service.metadata.name.as_str().into(),
+        namespace: service.metadata.namespace.as_str().to_owned(),
+        name: service.metadata.name.as_str().to_owned(),
         reason,
     }
 }

@@ -18,7 +18,7 @@ pub(super) use desired::render as desired;
 pub(super) use desired::{full, manifest_trackers, objects, options};
 pub(super) use proxy_report::Conflicts;
 pub(super) use recorded::{live, saved};
-pub(super) use rules::{RuleOrigin, RuleSnapshot, TypeSource};
+pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
 impl RuleSnapshot {
     /// Loads the rules that the flags select.

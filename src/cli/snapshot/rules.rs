@@ -71,15 +71,6 @@ impl ServiceTypes {
     }
 }
 
-/// Source of the types of Services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum TypeSource {
-    /// Objects of the Services.
-    Objects,
-    /// Frontends in the rules.
-    Rules,
-}
-
 /// Origin of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::cli) enum RuleOrigin {
@@ -106,14 +97,6 @@ impl fmt::Display for RuleOrigin {
 }
 
 impl RuleSnapshot {
-    /// Returns where the types of its Services are from.
-    pub(in crate::cli) const fn type_source(&self) -> TypeSource {
-        match self.service_types {
-            Some(_) => TypeSource::Objects,
-            None => TypeSource::Rules,
-        }
-    }
-
     /// Returns the families whose nat table is not there to read: endpoints are in no other one.
     pub(in crate::cli) fn families_without_nat(&self) -> BTreeSet<IpFamily> {
         let families = self.families.iter().copied();

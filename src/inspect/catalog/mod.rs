@@ -28,8 +28,6 @@ pub use gap::RulesetSource;
 pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use name::PortName;
 pub(crate) use name::{InvalidName, NamePattern, NamespaceMismatch};
-#[cfg(test)]
-pub(crate) use query::UnknownNamespace;
 pub(crate) use query::{NoMatch, NoMatches, PortQuery, Suggestions};
 pub(crate) use unknown::UnknownRules;
 pub(crate) use view::{

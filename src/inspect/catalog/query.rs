@@ -58,7 +58,7 @@ impl PortQuery {
     ) -> Result<(), NoMatches> {
         if let ([], Some(namespace)) = (self.names.as_slice(), &self.namespace) {
             let known = known.clone().map(|(name, _)| name);
-            let unknown = UnknownNamespace::of(namespace, known).map(NoMatch::Namespace);
+            let unknown = unknown_namespace(namespace, known).map(NoMatch::Namespace);
             return unknown.map_or(Ok(()), |unknown| Err(NoMatches(vec![unknown])));
         }
         let names = self.names.iter();
@@ -101,9 +101,10 @@ pub enum NoMatch {
         /// Ports of the Service.
         suggestions: Suggestions,
     },
-    /// No Service of the namespace has rules.
+    /// No Service of the namespace has rules, although other namespaces have some. Reported because
+    /// an empty list would hide a typo.
     #[error("{0}")]
-    Namespace(UnknownNamespace),
+    Namespace(String),
 }
 
 impl NoMatch {
@@ -140,9 +141,7 @@ impl NoMatch {
             }
         })
     }
-}
 
-impl NoMatch {
     /// Adds the parts of the rules that may be of the Service.
     #[must_use]
     pub fn among(mut self, rules: UnknownRules) -> Self {
@@ -263,64 +262,38 @@ fn spelling_hint(pattern: &NamePattern) -> String {
     }
 }
 
-/// Namespace without a Service that has rules, although other namespaces have some. Reported
-/// because an empty list would hide a typo.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownNamespace {
-    namespace: Box<str>,
-    /// Similar namespaces; may be empty.
-    similar: BTreeSet<Box<str>>,
-    /// All namespaces with rules.
-    known: BTreeSet<Box<str>>,
-}
-
-impl UnknownNamespace {
-    /// Returns `None` if a known service port is in the namespace, or if none is known at all.
-    pub(super) fn of<'c>(
-        namespace: &str,
-        known: impl Iterator<Item = &'c PortName>,
-    ) -> Option<Self> {
-        let all: BTreeSet<&str> = known.map(PortName::namespace).collect();
-        if all.is_empty() || all.contains(namespace) {
-            return None;
-        }
-        let similar = all.iter().copied();
-        let similar = similar.filter(|known| is_near(known, namespace));
-        Some(Self {
-            namespace: namespace.into(),
-            similar: similar.map(Box::from).collect(),
-            known: all.into_iter().map(Box::from).collect(),
-        })
+/// Renders that no known service port is in a namespace; `None` if one is, or if none is known.
+pub(super) fn unknown_namespace<'c>(
+    namespace: &str,
+    known: impl Iterator<Item = &'c PortName>,
+) -> Option<String> {
+    let all: BTreeSet<&str> = known.map(PortName::namespace).collect();
+    if all.is_empty() || all.contains(namespace) {
+        return None;
     }
-}
-
-impl fmt::Display for UnknownNamespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no Service of namespace `{}` has rules", self.namespace)?;
-        let listed = |names: &BTreeSet<Box<str>>| {
-            let shown = names.iter().take(MAX_SUGGESTIONS);
-            let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
-            let more = if names.len() > MAX_SUGGESTIONS {
-                ", ..."
-            } else {
-                ""
-            };
-            format!("{}{more}", shown.join(", "))
+    let listed = |names: &[&str]| {
+        let shown = names.iter().take(MAX_SUGGESTIONS);
+        let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
+        let more = if names.len() > MAX_SUGGESTIONS {
+            ", ..."
+        } else {
+            ""
         };
-        match self.similar.len() {
-            0 => write!(f, "\nhint: namespaces with rules: {}", listed(&self.known)),
-            1 => write!(
-                f,
-                "\nhint: did you mean namespace {}?",
-                listed(&self.similar)
-            ),
-            _ => write!(
-                f,
-                "\nhint: did you mean one of the namespaces {}?",
-                listed(&self.similar)
-            ),
-        }
-    }
+        format!("{}{more}", shown.join(", "))
+    };
+    let all: Vec<&str> = all.into_iter().collect();
+    let similar = all.iter().copied();
+    let similar: Vec<&str> = similar
+        .filter(|known| distance(known, namespace) <= MAX_DISTANCE)
+        .collect();
+    let hint = match similar.len() {
+        0 => format!("namespaces with rules: {}", listed(&all)),
+        1 => format!("did you mean namespace {}?", listed(&similar)),
+        _ => format!("did you mean one of the namespaces {}?", listed(&similar)),
+    };
+    Some(format!(
+        "no Service of namespace `{namespace}` has rules\nhint: {hint}"
+    ))
 }
 
 /// Names that may have been meant instead, sorted; may be empty. Displayed as a hint on a line of
@@ -371,11 +344,6 @@ fn similar_services<'c>(
 
 /// Maximum distance of a suggestion: two transposed letters count as two edits.
 const MAX_DISTANCE: usize = 2;
-
-/// Reports whether one name may be a misspelling of the other.
-fn is_near(known: &str, wanted: &str) -> bool {
-    distance(known, wanted) <= MAX_DISTANCE
-}
 
 /// Returns the edit distance, or 1 if one name contains the other.
 fn distance(known: &str, wanted: &str) -> usize {

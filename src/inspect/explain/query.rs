@@ -2,7 +2,6 @@
 //!
 //! An address is parsed without any rules; a name has a meaning only in their catalog.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -242,87 +241,5 @@ const fn save_program(family: IpFamily) -> &'static str {
     match family {
         IpFamily::V4 => "iptables-save",
         IpFamily::V6 => "ip6tables-save",
-    }
-}
-
-/// Service that rightly has no rules; only its object shows the reason, never the rules.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServiceWithoutRules {
-    /// Namespace of the Service.
-    pub namespace: Box<str>,
-    /// Name of the Service without its namespace.
-    pub name: Box<str>,
-    /// Property of the Service for which it gets no rules.
-    pub reason: NoRulesReason,
-}
-
-/// Reason why a Service has no rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoRulesReason {
-    /// The Service has no cluster IP.
-    Headless,
-    /// The Service is an alias of a DNS name.
-    ExternalName,
-}
-
-/// Explanation for a name without rules.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum MissingServiceHint {
-    /// Services of that name that have no rules; printed in place of the error.
-    WithoutRules(Vec<ServiceWithoutRules>),
-    /// The objects are not known, so the Service may be without rules; printed after the error.
-    Perhaps,
-}
-
-impl MissingServiceHint {
-    /// Explains a name that has no rules. `objects` are the Services without rules, if they are
-    /// known. `None`: the error is complete.
-    pub(crate) fn new(error: &NoMatch, objects: Option<&[ServiceWithoutRules]>) -> Option<Self> {
-        let NoMatch::Service {
-            pattern,
-            suggestions,
-            ..
-        } = error
-        else {
-            return None;
-        };
-        let Some(objects) = objects else {
-            // An error without similar names has this hint already.
-            return (!suggestions.0.is_empty()).then_some(Self::Perhaps);
-        };
-        let is_named = |one: &&ServiceWithoutRules| {
-            let namespace = pattern.namespace.as_deref();
-            *one.name == *pattern.service
-                && namespace.is_none_or(|namespace| namespace == &*one.namespace)
-        };
-        let named: Vec<_> = objects.iter().filter(is_named).cloned().collect();
-        (!named.is_empty()).then_some(Self::WithoutRules(named))
-    }
-}
-
-impl fmt::Display for MissingServiceHint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WithoutRules(services) => {
-                let lines: Vec<_> = services.iter().map(ToString::to_string).collect();
-                f.write_str(&lines.join("\n"))
-            }
-            Self::Perhaps => {
-                f.write_str("hint: headless Services and those of type ExternalName have no rules")
-            }
-        }
-    }
-}
-
-impl fmt::Display for ServiceWithoutRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.reason {
-            NoRulesReason::Headless => "it is headless, so DNS returns its endpoints",
-            NoRulesReason::ExternalName => "it is of type ExternalName, so DNS returns a CNAME",
-        };
-        let Self {
-            namespace, name, ..
-        } = self;
-        write!(f, "Service `{namespace}/{name}` has no rules: {reason}")
     }
 }

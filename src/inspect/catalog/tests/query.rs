@@ -1,6 +1,7 @@
 //! Patterns of names, the service ports that they match, and errors for those without a match.
 
-use crate::inspect::catalog::{NamePattern, NoMatch, PortName, PortQuery, UnknownNamespace};
+use crate::inspect::catalog::query;
+use crate::inspect::catalog::{NamePattern, NoMatch, PortName, PortQuery};
 
 fn port(name: &str, protocol: &str) -> PortName {
     PortName {
@@ -165,7 +166,7 @@ fn a_query_matches_names_within_its_namespace() {
 #[track_caller]
 fn unknown_namespace(namespace: &str, known: &[&str], expected: Option<&str>) {
     let known: Vec<PortName> = known.iter().map(|name| port(name, "tcp")).collect();
-    let error = UnknownNamespace::of(namespace, known.iter()).map(|error| error.to_string());
+    let error = query::unknown_namespace(namespace, known.iter());
     let prefix = format!("no Service of namespace `{namespace}` has rules\nhint: ");
     assert_eq!(error, expected.map(|hint| format!("{prefix}{hint}")));
 }
