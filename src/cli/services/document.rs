@@ -10,10 +10,9 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rows::{Row, RowFilter, RuleFindings};
-#[cfg(test)]
-use crate::inspect::catalog::FrontendKind;
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendDocument, Policy, PortView, RulesetGap, ServiceType,
+    EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortView, RulesetGap,
+    ServiceType,
 };
 use crate::net::IpFamily;
 
@@ -99,7 +98,7 @@ pub(super) struct PortDocument<'a> {
     #[cfg_attr(test, schemars(extend("enum" = ["object", "rules"])))]
     type_source: &'static str,
     /// Frontends of the service port.
-    entrances: Vec<FrontendDocument<'a>>,
+    entrances: &'a [FrontendView],
     /// Traffic policy of the cluster IP; null if rules do not show it.
     #[cfg_attr(test, schemars(extend("enum" = ["Cluster", "Local", null])))]
     internal_traffic_policy: Option<&'static str>,
@@ -199,8 +198,7 @@ struct ConflictDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConflictFrontend {
     /// Field of the Service that the frontend is from.
-    #[cfg_attr(test, schemars(extend("enum" = FrontendKind::ALL.map(FrontendKind::id))))]
-    kind: &'static str,
+    kind: FrontendKind,
     /// Virtual IP; null for every address of the node that serves NodePorts.
     ip: Option<IpAddr>,
     /// Port of the frontend.
@@ -305,7 +303,7 @@ pub(super) fn port_document<'a>(
         } else {
             "rules"
         },
-        entrances: view.frontends.iter().map(Into::into).collect(),
+        entrances: &view.frontends,
         internal_traffic_policy: view.internal_policy.map(Policy::as_str),
         external_traffic_policy: view.external_policy.map(Policy::as_str),
         affinity_seconds: view.affinity.map(|time| time.as_secs()),
@@ -326,7 +324,7 @@ fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictDocume
         port: loser.port(),
         protocol: &loser.protocol,
         entrance: ConflictFrontend {
-            kind: conflict.kind.id(),
+            kind: conflict.kind,
             ip: conflict.ip,
             port: conflict.port,
         },

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, PortName};
@@ -58,7 +59,7 @@ fn of_lost(lost: &LostFrontend) -> Option<FrontendConflict> {
             &lost.port,
             lost.frontend.protocol().as_str(),
         ),
-        kind: FrontendKind::from_id(lost.kind())?,
+        kind: FrontendKind::deserialize(&Value::from(lost.kind())).ok()?,
         ip: lost.frontend.ip(),
         port: lost.frontend.port().get(),
         owner: lost.owner.as_str().into(),
@@ -78,7 +79,7 @@ fn parse_lost(lost: &Value) -> Option<FrontendConflict> {
     };
     Some(FrontendConflict {
         loser: loser(name("service")?, port, protocol.as_str()),
-        kind: FrontendKind::from_id(text("kind")?)?,
+        kind: FrontendKind::deserialize(lost.get("kind")?).ok()?,
         ip,
         port: lost.get("port")?.as_u64()?.try_into().ok()?,
         owner: name("owner")?.into(),

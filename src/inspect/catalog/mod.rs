@@ -8,7 +8,6 @@
 //! `KUBE-SERVICES`. Rules there carry the service port's name in every release and every mode;
 //! comments further down are not needed.
 
-mod document;
 mod endpoints;
 mod gap;
 mod name;
@@ -23,7 +22,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub(crate) use document::FrontendDocument;
 pub use gap::RulesetSource;
 pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use name::PortName;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::name::PortName;
 use crate::rules::{Network, Share};
 use crate::ruleset::ChainKind;
@@ -62,7 +64,9 @@ impl PortView {
 }
 
 /// Origin of traffic to a frontend, which decides by which built-in chain it enters the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub enum TrafficOrigin {
     /// Other hosts, and Pods that have a network of their own: `PREROUTING`.
     Outside,
@@ -73,14 +77,6 @@ pub enum TrafficOrigin {
 impl TrafficOrigin {
     /// Every origin.
     pub const ALL: [Self; 2] = [Self::Outside, Self::Node];
-
-    /// Returns the name in machine-readable output.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Outside => "outside",
-            Self::Node => "node",
-        }
-    }
 }
 
 /// Traffic policy: the set of endpoints that traffic may go to.
@@ -110,21 +106,26 @@ impl Policy {
     }
 }
 
-/// One frontend of a service port: a virtual IP and port, or a port of the node.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Address and port where a service port receives traffic.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct FrontendView {
-    /// Field of the Service that it comes from.
+    /// Field of the Service that the frontend is from.
     pub kind: FrontendKind,
-    /// Virtual IP; `None` for ports of the node.
+    /// Virtual IP; null for every address of the node that serves NodePorts.
     pub ip: Option<IpAddr>,
-    /// Destination port.
+    /// Port of the frontend.
     pub port: u16,
-    /// Treatment of traffic from outside.
+    /// Treatment of traffic from outside of the cluster. `unreachableFrom` has the same for
+    /// processes of the node.
+    #[serde(rename = "fate")]
     pub disposition: FrontendDisposition,
-    /// Origins of traffic that does not reach the endpoints of its chain, because a jump or a rule
-    /// is missing or another Service has the frontend.
+    /// Origins of traffic that does not reach an endpoint, because a jump or a rule is missing or
+    /// another Service has the frontend.
+    #[cfg_attr(test, schemars(with = "Vec<TrafficOrigin>"))]
     pub unreachable_from: BTreeSet<TrafficOrigin>,
-    /// Chain of the nat table that traffic is sent to, where it is served.
+    /// Chain of the nat table that the frontend jumps to; null if there is none.
     pub chain: Option<Box<str>>,
 }
 
@@ -194,11 +195,14 @@ impl ServiceType {
 }
 
 /// Kind of a frontend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FrontendKind {
     /// `spec.clusterIPs`.
+    #[serde(rename = "ClusterIP")]
     ClusterIp,
     /// `spec.externalIPs`.
+    #[serde(rename = "ExternalIP")]
     ExternalIp,
     /// `status.loadBalancer.ingress`.
     LoadBalancer,
@@ -211,15 +215,6 @@ pub enum FrontendKind {
 }
 
 impl FrontendKind {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::ClusterIp,
-        Self::ExternalIp,
-        Self::LoadBalancer,
-        Self::External,
-        Self::NodePort,
-        Self::HealthCheck,
-    ];
-
     /// Returns the name in human-readable output.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -229,23 +224,6 @@ impl FrontendKind {
             Self::External => "external address",
             Self::NodePort => "node port",
             Self::HealthCheck => "health check",
-        }
-    }
-
-    /// Parses the name in machine-readable output.
-    pub fn from_id(id: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.id() == id)
-    }
-
-    /// Returns the name in machine-readable output.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "ClusterIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::LoadBalancer => "LoadBalancer",
-            Self::External => "External",
-            Self::NodePort => "NodePort",
-            Self::HealthCheck => "HealthCheck",
         }
     }
 }
@@ -258,7 +236,8 @@ impl fmt::Display for FrontendKind {
 
 /// Treatment of traffic from outside to a frontend. Under policy Local, clients on this node may
 /// still be served; then the frontend has a chain as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FrontendDisposition {
     /// Sent to an endpoint.
     Served,
@@ -266,31 +245,9 @@ pub enum FrontendDisposition {
     Dropped,
     /// Rejected: there are no endpoints.
     Rejected,
-    /// A jump between the frontend and its endpoints is missing, or another Service has the
-    /// frontend; after [`mark_unreachable`](super::Catalog::mark_unreachable) also if a jump that
-    /// leads to the frontend is missing.
+    /// A jump on the path to an endpoint is missing, or another Service has the frontend.
+    // Those before the frontend are known after `Catalog::mark_unreachable`.
     Unreachable,
-}
-
-impl FrontendDisposition {
-    /// Every disposition, for the schemas of documents.
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 4] = [
-        Self::Served,
-        Self::Dropped,
-        Self::Rejected,
-        Self::Unreachable,
-    ];
-
-    /// Returns the name in machine-readable output.
-    pub const fn id(self) -> &'static str {
-        match self {
-            Self::Served => "Served",
-            Self::Dropped => "Dropped",
-            Self::Rejected => "Rejected",
-            Self::Unreachable => "Unreachable",
-        }
-    }
 }
 
 /// A frontend that a service port requests but another Service has. A proxy writes rules for the

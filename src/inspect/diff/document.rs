@@ -6,9 +6,9 @@
 
 use serde::Serialize;
 
-use crate::inspect::catalog::FrontendDocument;
+use crate::inspect::catalog::{FrontendDisposition, FrontendView};
 #[cfg(test)]
-use crate::{inspect::catalog::FrontendDisposition, net::IpFamily, rules::Table};
+use crate::{net::IpFamily, rules::Table};
 
 /// Differences between the live rules of a node, or the objects of `--from-manifests`, and the
 /// desired rules. Fields may be added.
@@ -223,17 +223,13 @@ pub(super) struct DiffRestore<'a> {
 )]
 pub(super) enum DiffEffect<'a> {
     /// Only the desired side has the frontend.
-    EntranceAdded { entrance: FrontendDocument<'a> },
+    EntranceAdded { entrance: &'a FrontendView },
     /// Only the live side has the frontend.
-    EntranceRemoved { entrance: FrontendDocument<'a> },
+    EntranceRemoved { entrance: &'a FrontendView },
     /// The frontend, which is that of the desired side, had another fate.
     Fate {
-        entrance: FrontendDocument<'a>,
-        #[cfg_attr(
-            test,
-            schemars(extend("enum" = FrontendDisposition::ALL.map(FrontendDisposition::id)))
-        )]
-        before: &'static str,
+        entrance: &'a FrontendView,
+        before: FrontendDisposition,
     },
     /// The policy of the cluster IP differs; null if rules do not show it.
     InternalTrafficPolicy(BeforeAfter<&'static str>),
@@ -244,7 +240,7 @@ pub(super) enum DiffEffect<'a> {
         /// Policy of the desired side; of the live side if the service port disappears.
         #[cfg_attr(test, schemars(extend("enum" = ["Cluster", "Local"])))]
         policy: &'static str,
-        entrances: Vec<FrontendDocument<'a>>,
+        entrances: &'a [FrontendView],
         /// Number of endpoints.
         before: usize,
         /// Number of endpoints.

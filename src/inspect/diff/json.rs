@@ -173,15 +173,11 @@ fn restore(restore: &PlannedRestore, family: IpFamily) -> DiffRestore<'_> {
 
 fn effect(effect: &Effect) -> DiffEffect<'_> {
     match effect {
-        Effect::FrontendAdded(one) => DiffEffect::EntranceAdded {
-            entrance: one.into(),
-        },
-        Effect::FrontendRemoved(one) => DiffEffect::EntranceRemoved {
-            entrance: one.into(),
-        },
+        Effect::FrontendAdded(one) => DiffEffect::EntranceAdded { entrance: one },
+        Effect::FrontendRemoved(one) => DiffEffect::EntranceRemoved { entrance: one },
         Effect::DispositionChanged { frontend, before } => DiffEffect::Fate {
-            entrance: frontend.into(),
-            before: before.id(),
+            entrance: frontend,
+            before: *before,
         },
         Effect::PolicyChanged {
             traffic,
@@ -241,7 +237,7 @@ fn policy(traffic: Traffic, before: Option<Policy>, after: Option<Policy>) -> Di
 fn endpoints(change: &EndpointChange) -> DiffEffect<'_> {
     DiffEffect::Endpoints {
         policy: change.policy.as_str(),
-        entrances: change.frontends.iter().map(Into::into).collect(),
+        entrances: &change.frontends,
         before: change.before,
         after: change.after,
         added: texts(&change.added),
