@@ -17,28 +17,22 @@ use crate::rules::{Share, Step, Target, TracedTable};
 use crate::ruleset::ChainKind;
 
 /// Paths to one destination, reduced to what is drawn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) title: String,
     /// Lines below the title: what is unsure, and Services that request the destination and do not
     /// have it.
     pub(super) notes: Vec<String>,
-    pub(super) routes: Vec<Route>,
-}
-
-/// Drawn branches of the path of some clients.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Route {
-    pub(super) client: GraphNode,
-    pub(super) branches: Vec<Vec<Hop>>,
+    /// Boxes from top to bottom; branches that begin with the same hops share them.
+    pub(super) rows: Vec<TreeRow>,
 }
 
 /// Edge of a branch, and the node it leads to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hop {
+struct Hop {
     /// Condition or share of the packets; empty: all.
-    pub(super) label: String,
-    pub(super) to: GraphNode,
+    label: String,
+    to: GraphNode,
 }
 
 /// Box of a graph.
@@ -63,24 +57,36 @@ pub(super) enum NodeKind {
 
 /// Returns a drawing for each destination.
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
-    let notes = |explanation: &Explanation<'_>| {
+    let drawing = |explanation: &Explanation<'_>| {
         let doubt = phrases::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));
         let conflicts = phrases::conflicts(&explanation.conflicts);
-        doubt.into_iter().chain(conflicts).collect()
+        Drawing {
+            title: phrases::title(explanation),
+            notes: doubt.into_iter().chain(conflicts).collect(),
+            rows: rows(explanation),
+        }
     };
-    let of = |explanation: &Explanation<'_>| Drawing {
-        title: phrases::title(explanation),
-        notes: notes(explanation),
-        routes: explanation
-            .paths
-            .iter()
-            .map(|path| route(explanation, path))
-            .collect(),
-    };
-    explanations.iter().map(of).collect()
+    explanations.iter().map(drawing).collect()
 }
 
-fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
+fn rows(explanation: &Explanation<'_>) -> Vec<TreeRow> {
+    let mut rows = Vec::new();
+    let count = explanation.paths.len();
+    for (number, path) in explanation.paths.iter().enumerate() {
+        let is_last = vec![number + 1 == count];
+        let branches = drawn_branches(explanation, path);
+        rows.push(TreeRow {
+            is_last: is_last.clone(),
+            label: String::new(),
+            node: client_node(path, branches.iter().any(|branch| branch.len() > 1)),
+        });
+        let branches: Vec<&[Hop]> = branches.iter().map(Vec::as_slice).collect();
+        add_rows(&mut rows, &is_last, &branches);
+    }
+    rows
+}
+
+fn client_node(path: &PacketPath<'_>, has_chains: bool) -> GraphNode {
     let mut branches = path.branches.iter();
     let source = branches.find_map(|branch| match &branch.result {
         PathResult::Served { source, .. }
@@ -95,21 +101,16 @@ fn route(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Route {
             format!("source becomes {}", phrases::seen_source(other))
         }
     });
-    let branches = drawn_branches(explanation, path);
-    let has_chains = branches.iter().any(|branch| branch.len() > 1);
     let rules_of = phrases::rules_of(path, SharedRules::ExceptFruitlessJumps);
     let rules_of = rules_of.filter(|_| has_chains);
-    let notes = phrases::unclear(path).into_iter().chain(source);
     let gaps = path.gaps.iter().filter(|gap| gap.concerns_marks());
     let gaps = gaps.map(|gap| format!("broken: {gap} (nat)"));
+    let notes = phrases::unclear(path).into_iter().chain(source);
     let notes: Vec<_> = notes.chain(gaps).chain(rules_of).collect();
-    Route {
-        client: GraphNode {
-            kind: NodeKind::Client,
-            title: format!("from {}", phrases::clients(&path.clients)),
-            note: notes.join("; "),
-        },
-        branches,
+    GraphNode {
+        kind: NodeKind::Client,
+        title: format!("from {}", phrases::clients(&path.clients)),
+        note: notes.join("; "),
     }
 }
 
@@ -149,7 +150,7 @@ impl DrawnBranch {
         let is_dnat = |step: &&Step<'_>| matches!(step.rule.target, Some(Target::Dnat { .. }));
         let translated = steps.iter().rposition(is_dnat);
         let (before, after) = steps.split_at(translated.map_or(0, |at| at + 1));
-        let mut hops = hops(calls(before));
+        let mut hops = calls(before);
         let result = &branch.result;
         let mut last = result_node(explanation, path, result);
         // The box of an endpoint takes the place of the one of its chain.
@@ -163,18 +164,12 @@ impl DrawnBranch {
         {
             Some(_) if matches!(result, PathResult::Served { .. }) => last.note = endpoint,
             Some(address) => {
-                let to = GraphNode {
-                    kind: NodeKind::Chain,
-                    title: address,
-                    note: endpoint,
-                };
-                hops.push(Hop {
-                    label: String::new(),
-                    to,
-                });
-                hops.extend(self::hops(deciding_calls(after, result)));
+                let mut hop = Hop::to_chain(String::new(), address);
+                hop.to.note = endpoint;
+                hops.push(hop);
+                hops.extend(deciding_calls(after, result));
             }
-            None => hops.extend(self::hops(deciding_calls(after, result))),
+            None => hops.extend(deciding_calls(after, result)),
         }
         let share_at = match translated {
             Some(_) => share_at,
@@ -202,24 +197,23 @@ impl DrawnBranch {
     }
 }
 
-/// Returns a box for each chain, with the condition of the jump to it.
-fn hops(calls: Vec<(String, String)>) -> Vec<Hop> {
-    let hop = |(label, title)| Hop {
-        label,
-        to: GraphNode {
+impl Hop {
+    /// Returns the hop to a chain, with the condition of the jump to it.
+    const fn to_chain(label: String, title: String) -> Self {
+        let to = GraphNode {
             kind: NodeKind::Chain,
             title,
             note: String::new(),
-        },
-    };
-    calls.into_iter().map(hop).collect()
+        };
+        Self { label, to }
+    }
 }
 
 /// Returns the chains up to the rule that drops or rejects packets; if a policy does, only the
 /// chain that has it.
-fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<(String, String)> {
+fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<Hop> {
     if let PathResult::Dropped(BlockReason::Policy(table, chain)) = result {
-        return vec![(String::new(), format!("{table} {chain}"))];
+        return vec![Hop::to_chain(String::new(), format!("{table} {chain}"))];
     }
     let decides = |step: &&Step<'_>| {
         matches!(
@@ -234,7 +228,7 @@ fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<(String, Stri
 
 /// Returns the chains that jump to one another up to the last step, each with the condition of the
 /// jump.
-fn calls(steps: &[&Step<'_>]) -> Vec<(String, String)> {
+fn calls(steps: &[&Step<'_>]) -> Vec<Hop> {
     let mut calls = Vec::new();
     let mut inner: Option<(TracedTable, &str)> = None;
     for step in steps.iter().rev() {
@@ -243,14 +237,15 @@ fn calls(steps: &[&Step<'_>]) -> Vec<(String, String)> {
             Some((table, chain))
                 if step.table == table && step.rule.target_chain() == Some(chain) =>
             {
-                calls.push((phrases::rule_condition(step.rule), chain.to_owned()));
+                let condition = phrases::rule_condition(step.rule);
+                calls.push(Hop::to_chain(condition, chain.to_owned()));
                 inner = Some((table, step.chain));
             }
             Some(_) => {}
         }
     }
     if let Some((table, chain)) = inner {
-        calls.push((String::new(), format!("{table} {chain}")));
+        calls.push(Hop::to_chain(String::new(), format!("{table} {chain}")));
     }
     calls.reverse();
     calls
@@ -276,15 +271,15 @@ fn result_node(
 }
 
 /// Box of a tree, with its place.
-#[derive(Debug, Clone)]
-pub(super) struct TreeRow<'d> {
+#[derive(Debug)]
+pub(super) struct TreeRow {
     /// For the boxes that lead to it and for itself: it is the last one below the box before it.
     is_last: Vec<bool>,
-    label: &'d str,
-    pub(super) node: &'d GraphNode,
+    label: String,
+    pub(super) node: GraphNode,
 }
 
-impl TreeRow<'_> {
+impl TreeRow {
     /// Returns the number of boxes that lead to it.
     pub(super) const fn depth(&self) -> usize {
         self.is_last.len().saturating_sub(1)
@@ -292,7 +287,7 @@ impl TreeRow<'_> {
 
     /// Returns its title after the condition or share of the packets.
     pub(super) fn title(&self) -> String {
-        match self.label {
+        match self.label.as_str() {
             "" => self.node.title.clone(),
             label => format!("{label}: {}", self.node.title),
         }
@@ -311,27 +306,7 @@ impl TreeRow<'_> {
     }
 }
 
-impl Drawing {
-    /// Returns the boxes from top to bottom; branches that begin with the same hops share them.
-    pub(super) fn rows(&self) -> Vec<TreeRow<'_>> {
-        let mut rows = Vec::new();
-        let count = self.routes.len();
-        for (number, route) in self.routes.iter().enumerate() {
-            let row = TreeRow {
-                is_last: vec![number + 1 == count],
-                label: "",
-                node: &route.client,
-            };
-            let branches: Vec<&[Hop]> = route.branches.iter().map(Vec::as_slice).collect();
-            let above = row.is_last.clone();
-            rows.push(row);
-            add_rows(&mut rows, &above, &branches);
-        }
-        rows
-    }
-}
-
-fn add_rows<'d>(rows: &mut Vec<TreeRow<'d>>, above: &[bool], branches: &[&'d [Hop]]) {
+fn add_rows(rows: &mut Vec<TreeRow>, above: &[bool], branches: &[&[Hop]]) {
     let mut groups: Vec<(&Hop, Vec<&[Hop]>)> = Vec::new();
     let mut positions: BTreeMap<&Hop, usize> = BTreeMap::new();
     for branch in branches {
@@ -349,8 +324,8 @@ fn add_rows<'d>(rows: &mut Vec<TreeRow<'d>>, above: &[bool], branches: &[&'d [Ho
         let is_last = [above, &[number + 1 == count]].concat();
         rows.push(TreeRow {
             is_last: is_last.clone(),
-            label: &hop.label,
-            node: &hop.to,
+            label: hop.label.clone(),
+            node: hop.to.clone(),
         });
         add_rows(rows, &is_last, &rests);
     }
@@ -366,13 +341,13 @@ pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
         for line in &drawing.notes {
             let _ = writeln!(text, "{WARNING}{line}{WARNING:#}");
         }
-        for row in drawing.rows() {
+        for row in &drawing.rows {
             let style = match row.node.kind {
                 NodeKind::Receiver => GOOD,
                 NodeKind::Failure => BAD,
                 NodeKind::Client | NodeKind::Chain => Style::new(),
             };
-            let label = match row.label {
+            let label = match row.label.as_str() {
                 "" => String::new(),
                 label => format!("{label}: "),
             };

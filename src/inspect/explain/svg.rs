@@ -77,15 +77,15 @@ impl SvgPicture {
         }
         // Where the lines to the boxes below each box begin, from the client to the last box.
         let mut parents: Vec<(usize, usize)> = Vec::new();
-        for row in drawing.rows() {
+        for row in &drawing.rows {
             parents.truncate(row.depth());
-            self.tree_row(&row, &mut parents);
+            self.tree_row(row, &mut parents);
         }
         self.bottom += MARGIN;
     }
 
     /// Writes a box, and the line to it from the last of `parents`, to which it is added.
-    fn tree_row(&mut self, row: &TreeRow<'_>, parents: &mut Vec<(usize, usize)>) {
+    fn tree_row(&mut self, row: &TreeRow, parents: &mut Vec<(usize, usize)>) {
         let left = MARGIN + row.depth().min(MAX_INDENTED) * INDENT;
         let top = self.bottom + if parents.is_empty() { 2 * GAP } else { GAP };
         if let Some((x, y)) = parents.last() {
