@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use super::restore::RenderSide;
 use super::snapshot::missing;
 use crate::config::RenderConfig;
-use crate::inspect::catalog::{Catalog, PortName, PortQuery};
+use crate::inspect::catalog::{Catalog, PortName, PortQuery, UnknownRules};
 use crate::model::{ServiceName, Services, SliceName};
 use crate::render::Options;
 use crate::rules::{Rule, Table};
@@ -36,7 +36,9 @@ impl PayloadFilter<'_> {
         objects: &RuleObjects,
         config: &RenderConfig,
     ) -> anyhow::Result<()> {
-        let found = self.selected.check(&objects.ports());
+        let found = self
+            .selected
+            .check(&objects.ports(), UnknownRules::default());
         missing::explained(found, || missing::services_of_config(config))
     }
 

@@ -216,8 +216,8 @@ impl RowFilter {
         let losers = findings.conflicts(self);
         let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
         let known: Vec<_> = known.chain(losers).collect();
-        let checked = self.names.check(&known.iter().cloned());
-        checked.map_err(|names| names.among(findings.all_unknown()))
+        let unknown = findings.all_unknown();
+        self.names.check(&known.iter().cloned(), unknown)
     }
 
     /// Reports whether the filter selects one of the Services of a conflict.

@@ -103,41 +103,22 @@ pub enum InvalidName {
         "`{0}` is not a valid Service name; use `web`, `shop/web`, `shop/web:http` or `shop/web:53/udp`"
     )]
     Form(String),
-    /// Protocol without a port.
-    #[error(
-        "`{text}` is not a valid Service name; a protocol requires a port: \
-         `{meant}:80/{protocol}`"
-    )]
-    Portless {
-        /// Text that was typed.
-        text: String,
-        /// Part before the protocol.
-        meant: String,
-        /// Protocol that was typed.
-        protocol: Protocol,
-    },
-    /// Port after a slash instead of a colon.
-    #[error("`{text}` is not a valid Service name; a port follows a colon: `{meant}`")]
-    Slashed {
-        /// Text that was typed.
-        text: String,
-        /// Correct spelling, with a colon.
-        meant: String,
-    },
-    /// Unknown protocol after the port.
-    #[error("{}", unknown_protocol(.0))]
-    Protocol(String),
+    /// Text that is nearly a name, and what is wrong with it.
+    #[error("{0}")]
+    Near(String),
 }
 
-/// Describes a protocol that no port has.
-fn unknown_protocol(text: &str) -> String {
-    let lower = text.to_ascii_lowercase();
-    let known = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(Protocol::as_str);
-    let edits = known.map(|name| (strsim::osa_distance(name, &lower), name));
-    match edits.into_iter().min() {
-        // Two edits make any of them from any other.
-        Some((0 | 1, near)) => format!("unknown protocol `{text}`; did you mean `{near}`?"),
-        _ => format!("unknown protocol `{text}`: must be tcp, udp or sctp"),
+impl InvalidName {
+    /// Returns the error for a protocol that no port has.
+    pub(crate) fn protocol(text: &str) -> Self {
+        let lower = text.to_ascii_lowercase();
+        let known = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(Protocol::as_str);
+        let edits = known.map(|name| (strsim::osa_distance(name, &lower), name));
+        Self::Near(match edits.into_iter().min() {
+            // Two edits make any of them from any other.
+            Some((0 | 1, near)) => format!("unknown protocol `{text}`; did you mean `{near}`?"),
+            _ => format!("unknown protocol `{text}`: must be tcp, udp or sctp"),
+        })
     }
 }
 
@@ -152,11 +133,19 @@ pub struct NamespaceMismatch {
 /// Resource names that kubectl accepts before the name of a Service, as in `svc/web`.
 pub(super) const KINDS: [&str; 3] = ["svc", "service", "services"];
 
+/// Reason for rejecting a port after a slash.
+const AFTER_COLON: &str = "a port follows a colon";
+
 impl FromStr for NamePattern {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let invalid = || InvalidName::Form(text.to_owned());
+        let near = |reason: &str, meant: &str| {
+            InvalidName::Near(format!(
+                "`{text}` is not a valid Service name; {reason}: `{meant}`"
+            ))
+        };
         let (path, port) = match text.split_once(':') {
             Some((path, port)) => (path, Some(port)),
             None => (text, None),
@@ -170,24 +159,18 @@ impl FromStr for NamePattern {
             [namespace, service] => (Some(*namespace), *service),
             [kind, namespace, service] if KINDS.contains(kind) => (Some(*namespace), *service),
             [namespace, service, last] if port.is_none() && is_name_like(last) => {
-                let (text, meant) = (text.to_owned(), format!("{namespace}/{service}"));
+                let service = format!("{namespace}/{service}");
                 return Err(match protocol_of(last) {
-                    Some(protocol) => InvalidName::Portless {
-                        text,
-                        meant,
-                        protocol,
-                    },
-                    None => InvalidName::Slashed {
-                        text,
-                        meant: format!("{meant}:{last}"),
-                    },
+                    Some(protocol) => near(
+                        "a protocol requires a port",
+                        &format!("{service}:80/{protocol}"),
+                    ),
+                    None => near(AFTER_COLON, &format!("{service}:{last}")),
                 });
             }
             [namespace, service, port, protocol] if protocol_of(protocol).is_some() => {
-                return Err(InvalidName::Slashed {
-                    text: text.to_owned(),
-                    meant: format!("{namespace}/{service}:{port}/{protocol}"),
-                });
+                let meant = format!("{namespace}/{service}:{port}/{protocol}");
+                return Err(near(AFTER_COLON, &meant));
             }
             _ => return Err(invalid()),
         };
@@ -210,7 +193,7 @@ fn split_protocol(port: &str) -> Result<(&str, Option<Protocol>), InvalidName> {
         return Ok((port, None));
     };
     let known = protocol_of(protocol);
-    let known = known.ok_or_else(|| InvalidName::Protocol(protocol.to_owned()))?;
+    let known = known.ok_or_else(|| InvalidName::protocol(protocol))?;
     Ok((port, Some(known)))
 }
 

@@ -47,7 +47,8 @@ impl PortQuery {
     }
 
     /// Checks that each name has a match, or without names that the namespace has one. Known
-    /// service ports come with the port numbers of their frontends.
+    /// service ports come with the port numbers of their frontends. `unknown` are parts of the
+    /// rules that may be of other service ports.
     ///
     /// # Errors
     ///
@@ -55,14 +56,15 @@ impl PortQuery {
     pub fn check<'c, N: IntoIterator<Item = u16>>(
         &self,
         known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
+        unknown: UnknownRules,
     ) -> Result<(), NoMatches> {
         if let ([], Some(namespace)) = (self.names.as_slice(), &self.namespace) {
             let known = known.clone().map(|(name, _)| name);
-            let unknown = unknown_namespace(namespace, known).map(NoMatch::Namespace);
-            return unknown.map_or(Ok(()), |unknown| Err(NoMatches(vec![unknown])));
+            let missing = unknown_namespace(namespace, known).map(NoMatch::Namespace);
+            return missing.map_or(Ok(()), |missing| Err(NoMatches(vec![missing])));
         }
         let names = self.names.iter();
-        let without_match = names.filter_map(|name| NoMatch::of(name, known));
+        let without_match = names.filter_map(|name| NoMatch::of(name, known, unknown));
         match without_match.collect::<Vec<_>>() {
             none if none.is_empty() => Ok(()),
             some => Err(NoMatches(some)),
@@ -113,6 +115,7 @@ impl NoMatch {
     pub fn of<'c, N: IntoIterator<Item = u16>>(
         pattern: &NamePattern,
         known: &(impl Iterator<Item = (&'c PortName, N)> + Clone),
+        unknown: UnknownRules,
     ) -> Option<Self> {
         if known
             .clone()
@@ -132,7 +135,7 @@ impl NoMatch {
             Self::Service {
                 pattern,
                 suggestions,
-                unknown: UnknownRules::default(),
+                unknown,
             }
         } else {
             Self::Port {
@@ -140,24 +143,6 @@ impl NoMatch {
                 suggestions: of_service,
             }
         })
-    }
-
-    /// Adds the parts of the rules that may be of the Service.
-    #[must_use]
-    pub fn among(mut self, rules: UnknownRules) -> Self {
-        if let Self::Service { unknown, .. } = &mut self {
-            *unknown = rules;
-        }
-        self
-    }
-}
-
-impl NoMatches {
-    /// Adds the parts of the rules that may be of the Services.
-    #[must_use]
-    pub fn among(self, rules: UnknownRules) -> Self {
-        let Self(names) = self;
-        Self(names.into_iter().map(|name| name.among(rules)).collect())
     }
 }
 

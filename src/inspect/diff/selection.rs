@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::review::{NotSelected, Review};
 use super::unified::RulesetText;
-use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery};
+use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery, UnknownRules};
 use crate::rules::RuleSet;
 use crate::ruleset::ChainRole;
 
@@ -41,7 +41,7 @@ impl PortSelection {
         }
         let known = numbers.iter();
         let known = known.map(|(port, numbers)| (port, numbers.iter().copied()));
-        query.check(&known)?;
+        query.check(&known, UnknownRules::default())?;
         let ports: BTreeSet<PortName> = known
             .filter(|(port, numbers)| query.fits(port, numbers))
             .map(|(port, _)| port.clone())

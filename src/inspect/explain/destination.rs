@@ -228,12 +228,12 @@ fn by_name<'n, 'r>(
         services(&|name, _| query.fits_service(name)),
     );
     let known = all().map(|(name, view)| (name, view.numbers()));
-    if let Some(missing) = NoMatch::of(query, &known)
+    let unknown = nodes.iter().map(|node| node.catalog.unknown);
+    let unknown = unknown.fold(UnknownRules::default(), UnknownRules::plus);
+    if let Some(missing) = NoMatch::of(query, &known, unknown)
         && with_name.len() < 2
     {
-        let unknown = nodes.iter().map(|node| node.catalog.unknown);
-        let unknown = unknown.fold(UnknownRules::default(), UnknownRules::plus);
-        return Err(missing.among(unknown).into());
+        return Err(missing.into());
     }
     let several = if with_port.is_empty() {
         with_name

@@ -93,7 +93,7 @@ impl FromStr for Query {
                 ("", _) => None,
                 (_, Some(number)) if after.starts_with(':') => Some(port(number)?),
                 (_, Some(word)) if is_word(word) => {
-                    return Err(InvalidQuery::Name(InvalidName::Protocol(word.to_owned())));
+                    return Err(InvalidQuery::Name(InvalidName::protocol(word)));
                 }
                 _ => return Err(InvalidQuery::Form(text.to_owned())),
             };
@@ -113,7 +113,7 @@ impl FromStr for Query {
         {
             let last = after.rsplit('/').next().unwrap_or(after);
             if is_word(last) {
-                return Err(InvalidQuery::Name(InvalidName::Protocol(last.to_owned())));
+                return Err(InvalidQuery::Name(InvalidName::protocol(last)));
             }
             return Err(InvalidQuery::SlashBeforePort {
                 query: text.to_owned(),
@@ -126,7 +126,7 @@ impl FromStr for Query {
         }
         let name = text.parse().map_err(|error| match error {
             InvalidName::Form(_) => InvalidQuery::Form(text.to_owned()),
-            nearly => InvalidQuery::Name(nearly),
+            near @ InvalidName::Near(_) => InvalidQuery::Name(near),
         });
         name.map(Self::Name)
     }
@@ -194,7 +194,7 @@ fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
 fn port(text: &str) -> Result<Port, InvalidQuery> {
     let last = text.rsplit('/').next().unwrap_or(text);
     if last.len() < text.len() && is_word(last) {
-        return Err(InvalidQuery::Name(InvalidName::Protocol(last.to_owned())));
+        return Err(InvalidQuery::Name(InvalidName::protocol(last)));
     }
     text.parse()
         .map_err(|_| InvalidQuery::Port(text.to_owned()))

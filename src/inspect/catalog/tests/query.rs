@@ -1,7 +1,7 @@
 //! Patterns of names, the service ports that they match, and errors for those without a match.
 
 use crate::inspect::catalog::query;
-use crate::inspect::catalog::{NamePattern, NoMatch, PortName, PortQuery};
+use crate::inspect::catalog::{NamePattern, NoMatch, PortName, PortQuery, UnknownRules};
 
 fn port(name: &str, protocol: &str) -> PortName {
     PortName {
@@ -107,7 +107,8 @@ fn without_match(text: &str, expected: &str) {
         (port("test/dns", "udp"), vec![53]),
     ];
     let known = known.iter().map(|(name, numbers)| (name, numbers.clone()));
-    let error = NoMatch::of(&text.parse().unwrap(), &known).map(|error| error.to_string());
+    let error = NoMatch::of(&text.parse().unwrap(), &known, UnknownRules::default());
+    let error = error.map(|error| error.to_string());
     assert_eq!(error.unwrap_or_default(), expected, "{text}");
 }
 

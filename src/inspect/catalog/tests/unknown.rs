@@ -1,7 +1,9 @@
 //! Rules that cannot be read, and rules that do not show the name of their Service.
 
 use super::SAVED;
-use crate::inspect::catalog::{Catalog, FrontendKind, NamePattern, NoMatch, PortName};
+use crate::inspect::catalog::{
+    Catalog, FrontendKind, NamePattern, NoMatch, PortName, UnknownRules,
+};
 use crate::rules::RuleSet;
 
 fn read(text: &str) -> Catalog {
@@ -29,13 +31,14 @@ fn a_frontend_that_cannot_be_read_may_be_of_any_service() {
     assert_eq!((unknown.unreadable, unknown.unreadable_frontends), (1, 1));
     let pattern: NamePattern = "shop/gone".parse().unwrap();
     let none = std::iter::empty::<(&PortName, Vec<u16>)>();
-    let error = NoMatch::of(&pattern, &none).unwrap();
+    let error = NoMatch::of(&pattern, &none, UnknownRules::default()).unwrap();
     assert!(
         error
             .to_string()
             .starts_with("no Service `shop/gone` has rules\n")
     );
-    let shown = error.among(unknown).to_string();
+    let error = NoMatch::of(&pattern, &none, unknown).unwrap();
+    let shown = error.to_string();
     let expected = "no Service `shop/gone` has rules among those that can be read\n\
                     hint: save the rules again: 1 cannot be read, and may be its rules";
     assert!(shown.starts_with(expected), "{shown}");
@@ -48,7 +51,7 @@ fn without_the_nat_table_no_service_is_said_to_have_no_rules() {
     assert_eq!(catalog.unknown.families_without_nat, 1);
     let pattern: NamePattern = "shop/web".parse().unwrap();
     let none = std::iter::empty::<(&PortName, Vec<u16>)>();
-    let error = NoMatch::of(&pattern, &none).unwrap().among(catalog.unknown);
+    let error = NoMatch::of(&pattern, &none, catalog.unknown).unwrap();
     let expected = "no Service `shop/web` has rules in the tables that were read\nhint: ";
     assert!(error.to_string().starts_with(expected), "{error}");
 }
