@@ -100,13 +100,52 @@
 //!
 //! # Words
 //!
-//! - *service port*: one (Service, port name, protocol); owns chains.
-//! - *dispatch chain*: a chain that exists whatever the Services are, and to which every Service
-//!   adds rules, like `KUBE-SERVICES`. A *fixed chain* has only rules that depend on options.
-//! - *recorded*, or *applied*: in the kernel as far as is known: written by a restore that
-//!   succeeded, or adopted. *Damaged*: recorded, but found changed or missing.
-//! - *dirty*: a Service whose objects changed since they were applied. *Due*: one that the next
-//!   payload renders although it may not be dirty.
+//! Chains:
+//!
+//! - *Service port*: one (Service, port name, protocol). *Service chain*: a chain of one service
+//!   port, `KUBE-SVC-`, `KUBE-SVL-`, `KUBE-EXT-`, `KUBE-FW-` or `KUBE-SEP-` and a hash.
+//! - *Dispatch chain*: exists whatever the Services are, and has rules of all of them, like
+//!   `KUBE-SERVICES`. It is *flat*, or the root of *tree chains*, each with the rules whose
+//!   addresses or ports begin with the same bits. Comparisons count a tree chain as a dispatch
+//!   chain.
+//! - *Fixed chain*: has only rules that depend on render options, like `KUBE-POSTROUTING`. *Shared
+//!   chain*: a dispatch or fixed chain. *Entry jump*: a jump to one from a built-in chain.
+//! - *Canary*: an empty chain whose absence shows a *flush*, the removal of all rules of a table.
+//!   *Guarded chain*: a fixed chain, a canary, or a built-in chain with entry jumps.
+//! - *kube-proxy chain*: has a name that kube-proxy uses, whichever program made it. *kube-proxy
+//!   rule*: a rule in one, or an entry jump. *Third-party* rules are of other programs.
+//! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain of ours.
+//! - *Unprintable*: a rule that only `nft` can print, its chain and its table: iptables binaries
+//!   fail.
+//! - *Frontend*: address, port and protocol, or a NodePort, that a Service claims. If several claim
+//!   one, the tracker selects its owner, and the others have *lost* it.
+//! - *Render options*: inputs of rules besides the Services.
+//!
+//! What is known of the kernel:
+//!
+//! - *Desired*: follows from the input. *Live*: read from the kernel. *Recorded*, or *applied*: in
+//!   the kernel as far as is known, written by a restore that succeeded, or *adopted*: found at the
+//!   start. Last applied state of a Service: the objects that its recorded rules were rendered
+//!   from.
+//! - *Dirty*: a Service whose objects or lost frontends changed since it was last applied.
+//!   *Damaged*: a recorded chain that was found changed or missing. *Due*: a Service that each
+//!   payload renders, because a chain of it is damaged, or its changes were rendered and not
+//!   written.
+//! - *Stale*: a chain or rule of ours that is not desired anymore: its Service, port or endpoint is
+//!   gone.
+//! - *Drift*: how the kernel differs from the record, or the record from all Services as rendered.
+//! - *Comparison*: finds drift. A *check* is of guarded chains, or of chains that another program
+//!   changed; a *verification* is of all rules. *Reading*: the part of it that runs iptables
+//!   binaries.
+//!
+//! Syncs:
+//!
+//! - *Restore*: a run of `iptables-restore --noflush`; its input is a *payload*. *Sync*: one or two
+//!   *attempts* to apply all dirty Services, then a search or a retry. An attempt is full, partial
+//!   or an adoption, with at most one restore.
+//! - *Search*: *trial* restores that find the Services that make restores fail. *Suspect*: may be
+//!   one. *Quarantine*: the Services found, which block no others; trials retry their changes.
+//!   *Override*: state of a Service that is rendered in place of its state in the cluster.
 
 #![cfg_attr(
     not(feature = "testing"),
