@@ -7,18 +7,19 @@
 
 use super::options::{Comments, Options};
 use super::service::{self, ServiceRules};
-use crate::model::{ServiceName, Services};
+use crate::model::{ServiceName, ServiceState};
 use crate::ruleset::ServiceChain;
 
-/// Returns the Service that the line belongs to; `None` if it belongs to no current one, like lines
-/// of fixed chains, deletions of stale chains and `COMMIT`.
-pub(crate) fn service_of_line(
+/// Returns the one of these Services that the line belongs to; `None` if it belongs to none, like
+/// lines of fixed chains, deletions of stale chains and `COMMIT`.
+pub(crate) fn service_of_line<'s, I: Iterator<Item = (&'s ServiceName, &'s ServiceState)>>(
     line: &str,
-    services: &dyn Services,
+    services: impl Fn() -> I,
     options: &Options,
 ) -> Option<ServiceName> {
-    let commented = commented_services(line).find(|name| services.get(name).is_some());
-    commented.or_else(|| service_of_chain(service_chain(line)?, services, options))
+    let mut commented = commented_services(line);
+    let commented = commented.find(|name| services().any(|(known, _)| known == name));
+    commented.or_else(|| service_of_chain(service_chain(line)?, services(), options))
 }
 
 /// Returns the Services that the comment of a rule may name: every word in the form of the name of
@@ -51,14 +52,13 @@ fn service_chain(line: &str) -> Option<ServiceChain> {
 }
 
 /// Renders Services until one has the chain.
-fn service_of_chain(
+fn service_of_chain<'s>(
     chain: ServiceChain,
-    services: &dyn Services,
+    mut services: impl Iterator<Item = (&'s ServiceName, &'s ServiceState)>,
     options: &Options,
 ) -> Option<ServiceName> {
     let mut rules = ServiceRules::default();
-    let mut all = services.all();
-    let found = all.find(|(name, state)| {
+    let found = services.find(|(name, state)| {
         // Only names of chains are compared: comments would cost time.
         service::render(&mut rules, name, state, options, Comments::NotOnEndpoints);
         rules.chains().any(|(rendered, _)| rendered.chain == chain)

@@ -75,7 +75,7 @@ impl<I: Iptables> Syncer<I> {
         let services = self.rendered_services();
         let named = failures.find_map(|failure| {
             Some((
-                named_service(failure, &services, options)?,
+                named_service(failure, || services.all(), options)?,
                 failure.on_one_line(),
             ))
         });

@@ -42,9 +42,9 @@ const MOST_PROOFS: usize = 2;
 
 /// Returns the one of these Services that the rejected line belongs to, if the failure names a
 /// line.
-pub(super) fn named_service(
+pub(super) fn named_service<'s, I: Iterator<Item = (&'s ServiceName, &'s ServiceState)>>(
     failure: &Failure,
-    services: &dyn Services,
+    services: impl Fn() -> I,
     options: &Options,
 ) -> Option<ServiceName> {
     let Failure::Restore(_, Some(excerpt)) = failure else {
@@ -245,11 +245,13 @@ impl<I: Iptables> Syncer<I> {
             }));
         }
         let losses = self.tracker.with_changed_losses();
-        let rendered: Vec<_> = names.iter().chain(losses).cloned().collect();
+        let wanted: Vec<_> = names.iter().chain(losses).cloned().collect();
         // Tree chains are written whole: if another program emptied one during the search, an
         // insertion into it would fail, and its Service would seem to be at fault.
-        let mut partial = self.render_changes(&rendered, PartialRestore::WholeTreeChains, options);
+        let mut partial = self.render_changes(&wanted, PartialRestore::WholeTreeChains, options);
         let is_empty = partial.text.is_empty();
+        let rendered = partial.rendered.services.iter();
+        let rendered: Vec<_> = rendered.map(|(name, _)| name.clone()).collect();
         let deadline = Some(deadline(self.restore_took));
         let started = (self.clock)();
         let restored = self.restore_changes(&mut partial, options, deadline).await;
@@ -276,10 +278,16 @@ impl<I: Iptables> Syncer<I> {
         };
         search.restores += 1;
         search.failed += 1;
+        // Looked up now: the caller may put overrides back. Only among those of the payload: to
+        // render all Services would take longer than the trial.
+        let services = self.rendered_services();
+        let of_payload = || {
+            let states = rendered.iter();
+            states.filter_map(|name| Some((name, services.get(name)?)))
+        };
         Err(TrialFailure::Rules {
             cause,
-            // Looked up now: the caller may put overrides back.
-            named: named_service(&failure, &self.rendered_services(), options),
+            named: named_service(&failure, of_payload, options),
             failure,
             is_untouched,
         })

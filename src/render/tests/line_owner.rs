@@ -8,16 +8,6 @@ use crate::render::Options;
 /// One Service, `ns1/svc1`, with the port `p80` and an endpoint.
 struct One(ServiceName, ServiceState);
 
-impl Services for One {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        Box::new(std::iter::once((&self.0, &self.1)))
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        (*name == self.0).then_some(&self.1)
-    }
-}
-
 fn one() -> One {
     let name = ServiceName::new("ns1", "svc1");
     let port = ServicePort {
@@ -39,7 +29,11 @@ fn one() -> One {
 #[track_caller]
 fn check(line: &str, is_of_service: bool) {
     let (options, services) = (Options::defaults(IpFamily::V4), one());
-    let found = service_of_line(line, &services, &options);
+    let found = service_of_line(
+        line,
+        || std::iter::once((&services.0, &services.1)),
+        &options,
+    );
     assert_eq!(found, is_of_service.then_some(services.0), "{line}");
 }
 
