@@ -121,7 +121,7 @@
 //!   one, the tracker selects its owner, and the others have *lost* it.
 //! - *Render options*: inputs of rules besides the Services.
 //!
-//! What is known of the kernel:
+//! Knowledge of the kernel:
 //!
 //! - *Desired*: follows from the input. *Live*: read from the kernel. *Recorded*, or *applied*: in
 //!   the kernel as far as is known, written by a restore that succeeded, or *adopted*: found at the
