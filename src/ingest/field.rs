@@ -152,6 +152,39 @@ pub(super) fn ranges_of(family: IpFamily, ranges: &[IpNet]) -> Box<[IpNet]> {
     ranges.into()
 }
 
+/// Parses the texts of a list. One that cannot be parsed is skipped, with a diagnostic for the
+/// `field` of its index.
+pub(super) fn parse_each<'t, T>(
+    texts: impl Iterator<Item = (usize, &'t String)>,
+    parse: impl Fn(&str) -> Result<T, &'static str>,
+    field: impl Fn(usize) -> String,
+    diagnostics: &mut DiagnosticList<'_>,
+) -> Vec<T> {
+    let parsed = texts.filter_map(|(index, text)| match parse(text) {
+        Ok(value) => Some(value),
+        Err(problem) => {
+            let problem = format!("{} {problem}; it is skipped", quoted(text));
+            diagnostics.note(field(index), problem);
+            None
+        }
+    });
+    parsed.collect()
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, &'static str> {
+    parse_ip(text).ok_or("is not a valid address")
+}
+
+pub(super) fn network(text: &str) -> Result<IpNet, &'static str> {
+    parse_cidr(text).ok_or("is not a valid network")
+}
+
+/// Returns the texts that are not blank, with their indexes.
+fn given(texts: &[String]) -> impl Iterator<Item = (usize, &String)> {
+    let texts = texts.iter().enumerate();
+    texts.filter(|(_, text)| !text.trim().is_empty())
+}
+
 /// Returns the external IPs of both families.
 ///
 /// Differs from upstream: an address that the API rejects, such as a loopback address, is skipped.
@@ -159,22 +192,12 @@ pub(super) fn external_ips(
     spec: &ServiceSpec,
     diagnostics: &mut DiagnosticList<'_>,
 ) -> Vec<IpAddr> {
-    let mut ips = Vec::with_capacity(spec.external_ips.len());
-    for (index, text) in spec.external_ips.iter().enumerate() {
-        match parse_ip(text) {
-            Some(ip) if is_unroutable(ip) => diagnostics.note(
-                format!("spec.externalIPs[{index}]"),
-                format!("{} {UNROUTABLE_ADDRESS}; it is skipped", quoted(text)),
-            ),
-            Some(ip) => ips.push(ip),
-            None if text.trim().is_empty() => {}
-            None => diagnostics.note(
-                format!("spec.externalIPs[{index}]"),
-                format!("{} is not a valid address; it is skipped", quoted(text)),
-            ),
-        }
-    }
-    ips
+    let routable = |text: &str| match address(text)? {
+        ip if is_unroutable(ip) => Err(UNROUTABLE_ADDRESS),
+        ip => Ok(ip),
+    };
+    let field = |index| format!("spec.externalIPs[{index}]");
+    parse_each(given(&spec.external_ips), routable, field, diagnostics)
 }
 
 /// Returns the load balancer addresses that packets have as destination. With `ipMode: Proxy` the
@@ -183,45 +206,24 @@ pub(super) fn load_balancer_ips(
     object: &ServiceObject,
     diagnostics: &mut DiagnosticList<'_>,
 ) -> Vec<IpAddr> {
-    let mut ips = Vec::new();
-    for (index, ingress) in object.status.load_balancer.ingress.iter().enumerate() {
-        let text = &ingress.ip;
-        if text.is_empty() || ingress.ip_mode.as_deref().is_some_and(|mode| mode != "VIP") {
-            continue;
-        }
-        match parse_ip(text) {
-            Some(ip) => ips.push(ip),
-            None => diagnostics.note(
-                format!("status.loadBalancer.ingress[{index}].ip"),
-                format!("{} is not a valid address; it is skipped", quoted(text)),
-            ),
-        }
-    }
-    ips
+    let ingress = object.status.load_balancer.ingress.iter().enumerate();
+    let texts = ingress
+        .filter(|(_, one)| !one.ip.is_empty() && one.ip_mode.as_deref().unwrap_or("VIP") == "VIP")
+        .map(|(index, one)| (index, &one.ip));
+    let field = |index| format!("status.loadBalancer.ingress[{index}].ip");
+    parse_each(texts, address, field, diagnostics)
 }
 
-/// Returns the valid source ranges of both families.
+/// Returns the valid source ranges of both families, and whether one is not valid.
 pub(super) fn source_ranges(
     spec: &ServiceSpec,
     diagnostics: &mut DiagnosticList<'_>,
-) -> Vec<IpNet> {
-    let mut ranges = Vec::new();
-    for (index, text) in spec.load_balancer_source_ranges.iter().enumerate() {
-        match parse_cidr(text.trim()) {
-            Some(range) => ranges.push(range),
-            None if text.trim().is_empty() => {}
-            None => diagnostics.note(
-                format!("spec.loadBalancerSourceRanges[{index}]"),
-                format!("{} is not a valid network; it is skipped", quoted(text)),
-            ),
-        }
-    }
-    ranges
-}
-
-/// Reports whether a source range is given and not valid.
-pub(super) fn is_invalid(range: &str) -> bool {
-    !range.trim().is_empty() && parse_cidr(range.trim()).is_none()
+) -> (Vec<IpNet>, bool) {
+    let texts = || given(&spec.load_balancer_source_ranges);
+    let field = |index| format!("spec.loadBalancerSourceRanges[{index}]");
+    let ranges = parse_each(texts(), |text| network(text.trim()), field, diagnostics);
+    let has_invalid = ranges.len() < texts().count();
+    (ranges, has_invalid)
 }
 
 /// Drops the load balancer addresses of each family without a valid source range, for a Service

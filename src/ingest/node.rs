@@ -8,10 +8,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, DiagnosticList, quoted};
+use super::diagnostic::{Diagnostic, DiagnosticList};
+use super::field::{address, network, parse_each};
 use super::object::NodeObject;
 use crate::model::{Kind, Node, Topology};
-use crate::net::{IpNet, parse_cidr, parse_ip};
+use crate::net::IpNet;
 
 /// Returns the properties of a Node.
 pub fn node(object: &NodeObject) -> (Node, Vec<Diagnostic>) {
@@ -38,37 +39,17 @@ fn addresses(
     of_type: &str,
     diagnostics: &mut DiagnosticList<'_>,
 ) -> Vec<IpAddr> {
-    let mut ips = Vec::new();
-    for (index, address) in object.status.addresses.iter().enumerate() {
-        if address.type_ != of_type {
-            continue;
-        }
-        match parse_ip(&address.address) {
-            Some(ip) => ips.push(ip),
-            None => diagnostics.note(
-                format!("status.addresses[{index}].address"),
-                format!(
-                    "{} is not a valid address; it is skipped",
-                    quoted(&address.address)
-                ),
-            ),
-        }
-    }
-    ips
+    let addresses = object.status.addresses.iter().enumerate();
+    let addresses = addresses.filter(|(_, one)| one.type_ == of_type);
+    let texts = addresses.map(|(index, one)| (index, &one.address));
+    let field = |index| format!("status.addresses[{index}].address");
+    parse_each(texts, address, field, diagnostics)
 }
 
 fn pod_cidrs(object: &NodeObject, diagnostics: &mut DiagnosticList<'_>) -> Vec<IpNet> {
-    let mut cidrs = Vec::new();
-    for (index, text) in object.spec.pod_cidrs.iter().enumerate() {
-        match parse_cidr(text) {
-            Some(cidr) => cidrs.push(cidr),
-            None => diagnostics.note(
-                format!("spec.podCIDRs[{index}]"),
-                format!("{} is not a valid network; it is skipped", quoted(text)),
-            ),
-        }
-    }
-    cidrs
+    let texts = object.spec.pod_cidrs.iter().enumerate();
+    let field = |index| format!("spec.podCIDRs[{index}]");
+    parse_each(texts, network, field, diagnostics)
 }
 
 /// KEP: kep.k8s.io/3836

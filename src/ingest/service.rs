@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::diagnostic::{Diagnostic, DiagnosticList};
 use super::field::{
-    self, Interner, cluster_ip, drop_unguarded, external_ips, is_invalid, load_balancer_ips,
-    ranges_of, source_ranges,
+    self, Interner, cluster_ip, drop_unguarded, external_ips, load_balancer_ips, ranges_of,
+    source_ranges,
 };
 use super::object::{ServiceObject, ServicePortObject, ServiceSpec};
 use crate::model::{
@@ -84,13 +84,9 @@ impl ParsedService {
         let spec = &object.spec;
         let external_policy = external_policy(spec);
         let mut external_ips = external_ips(spec, diagnostics);
-        let source_ranges = source_ranges(spec, diagnostics);
+        let (source_ranges, has_invalid) = source_ranges(spec, diagnostics);
         let mut load_balancer_ips = load_balancer_ips(object, diagnostics);
-        if spec
-            .load_balancer_source_ranges
-            .iter()
-            .any(|range| is_invalid(range))
-        {
+        if has_invalid {
             drop_unguarded(&mut load_balancer_ips, &source_ranges, diagnostics);
         }
         let left = MAX_EXTERNAL_ADDRESSES.saturating_sub(load_balancer_ips.len());
