@@ -1,7 +1,7 @@
 //! Follows the Services, EndpointSlices and the Node of an API server: ingests them, and counts
 //! failures.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -24,27 +24,39 @@ pub(crate) async fn follow(
     ingester: Ingester,
     metrics: &Metrics,
 ) {
-    let ingester = Arc::new(Mutex::new(ingester));
-    let connected = Arc::new(Notify::new());
-    let observer = || ClusterObserver {
-        ingester: Arc::clone(&ingester),
-        connected: Arc::clone(&connected),
-        metrics: metrics.watch.clone(),
+    let shared = &Shared {
+        ingester: Mutex::new(ingester),
+        connected: Notify::new(),
+        metrics: &metrics.watch,
     };
-    let (mut services, mut slices, mut node) = (observer(), observer(), observer());
     for kind in Kind::ALL {
         metrics.watch.ages.start(kind.as_str());
     }
+    let mut services = ClusterObserver {
+        shared,
+        kind: Kind::Service,
+        ingest: |ingester, event: SourceEvent<ServiceObject>| ingester.service(event),
+    };
+    let mut slices = ClusterObserver {
+        shared,
+        kind: Kind::EndpointSlice,
+        ingest: |ingester, event: SourceEvent<EndpointSliceObject>| ingester.endpoint_slice(event),
+    };
+    let mut node = ClusterObserver {
+        shared,
+        kind: Kind::Node,
+        ingest: |ingester, event: SourceEvent<NodeObject>| ingester.node(event),
+    };
     let selectors = (
         Selector::services(),
         Selector::slices(),
         Selector::node(node_name),
     );
     tokio::join!(
-        list_and_watch::<ServiceObject, _>(server, &selectors.0, &mut services),
-        list_and_watch::<EndpointSliceObject, _>(server, &selectors.1, &mut slices),
-        list_and_watch::<NodeObject, _>(server, &selectors.2, &mut node),
-        follow_version(server, &connected, &metrics.build),
+        list_and_watch(server, &selectors.0, &mut services),
+        list_and_watch(server, &selectors.1, &mut slices),
+        list_and_watch(server, &selectors.2, &mut node),
+        follow_version(server, &shared.connected, &metrics.build),
     );
 }
 
@@ -67,63 +79,48 @@ async fn follow_version(server: &ApiClient, connected: &Notify, build: &Kubernet
     }
 }
 
-/// Observer of one kind: ingests its objects, and counts failures and undecodable objects.
-struct ClusterObserver {
-    /// Shared by the three kinds, so that equal strings of all kinds are stored once. The lock
-    /// never waits, since all three run in one task.
-    ingester: Arc<Mutex<Ingester>>,
+/// Parts that the observers of all kinds share.
+struct Shared<'a> {
+    /// One for all kinds, so that equal strings of all kinds are stored once. The lock never waits,
+    /// since all three run in one task.
+    ingester: Mutex<Ingester>,
     /// Notified when the server accepts a list or watch.
-    connected: Arc<Notify>,
-    metrics: WatchMetrics,
+    connected: Notify,
+    metrics: &'a WatchMetrics,
 }
 
-impl ClusterObserver {
+/// Observer of one kind: ingests its objects, and counts failures and undecodable objects.
+struct ClusterObserver<'a, K> {
+    shared: &'a Shared<'a>,
+    kind: Kind,
+    ingest: fn(&mut Ingester, SourceEvent<K>),
+}
+
+impl<K> ClusterObserver<'_, K> {
     fn ingester(&self) -> MutexGuard<'_, Ingester> {
-        self.ingester.lock().unwrap_or_else(PoisonError::into_inner)
+        let ingester = self.shared.ingester.lock();
+        ingester.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
+    async fn on_source_event(&mut self, event: SourceEvent<K>) {
+        (self.ingest)(&mut self.ingester(), event);
     }
 
     /// Counts failures and undecodable objects, and notes when the objects are current. Marks an
     /// object that cannot be decoded: otherwise the end of the list would delete it.
-    fn handle(&self, kind: Kind, event: &ReflectorEvent<'_>) {
+    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
+        let kind = self.kind.as_str();
         match event {
-            ReflectorEvent::Connected => self.connected.notify_one(),
-            ReflectorEvent::Current => self.metrics.ages.current(kind.as_str()),
-            ReflectorEvent::Failed { .. } => self.metrics.failed(kind.as_str()),
+            ReflectorEvent::Connected => self.shared.connected.notify_one(),
+            ReflectorEvent::Current => self.shared.metrics.ages.current(kind),
+            ReflectorEvent::Failed { .. } => self.shared.metrics.failed(kind),
             ReflectorEvent::Undecodable(undecodable) => {
-                self.metrics.undecodable(kind.as_str());
+                self.shared.metrics.undecodable(kind);
                 let name = &undecodable.name;
-                self.ingester().keep(kind, &name.namespace, &name.name);
+                self.ingester().keep(self.kind, &name.namespace, &name.name);
             }
         }
-    }
-}
-
-impl Observer<ServiceObject> for ClusterObserver {
-    async fn on_source_event(&mut self, event: SourceEvent<ServiceObject>) {
-        self.ingester().service(event);
-    }
-
-    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
-        self.handle(Kind::Service, &event);
-    }
-}
-
-impl Observer<EndpointSliceObject> for ClusterObserver {
-    async fn on_source_event(&mut self, event: SourceEvent<EndpointSliceObject>) {
-        self.ingester().endpoint_slice(event);
-    }
-
-    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
-        self.handle(Kind::EndpointSlice, &event);
-    }
-}
-
-impl Observer<NodeObject> for ClusterObserver {
-    async fn on_source_event(&mut self, event: SourceEvent<NodeObject>) {
-        self.ingester().node(event);
-    }
-
-    fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
-        self.handle(Kind::Node, &event);
     }
 }
