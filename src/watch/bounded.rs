@@ -28,24 +28,13 @@ pub(crate) const MAX_DUMP_BYTES: u64 = 1 << 30;
 const WRITER_WAIT: u16 = 5000;
 
 /// Reads a file or a pipe of at most `max_bytes` bytes. A pipe that no program opens for writing is
-/// an error after [`WRITER_WAIT`], one that is closed without a byte at once.
+/// an error after [`WRITER_WAIT`], one that is closed without a byte at once. Stops as
+/// [`read_all_while`] does.
 ///
 /// # Errors
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`]: for a regular file before it is read,
 /// for a pipe or a device after `max_bytes` bytes.
-pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    read_while(path, max_bytes, |_| true)
-}
-
-/// Reads a file or a pipe as [`read`] does, but stops after the first piece of [`PIECE_BYTES`] for
-/// which `is_expected` is false, and returns everything up to that: input of the wrong format may
-/// be endless, and its beginning is enough for the parser of the caller to fail. A last, shorter
-/// piece is not checked.
-///
-/// # Errors
-///
-/// As [`read`].
 pub(crate) fn read_while(
     path: &Path,
     max_bytes: u64,
@@ -70,7 +59,7 @@ pub(crate) fn read_while(
 ///
 /// # Errors
 ///
-/// Errors of [`read`], and [`io::ErrorKind::InvalidInput`] for anything but a regular file.
+/// Errors of [`read_while`], and [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub(crate) fn read_regular_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let metadata = file.metadata()?;
@@ -80,16 +69,16 @@ pub(crate) fn read_regular_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u
     if metadata.len() > max_bytes {
         return Err(too_large(max_bytes));
     }
-    read_all(file, max_bytes)
+    read_all_while(file, max_bytes, |_| true)
 }
 
 /// Reads UTF-8 text from a file or a pipe of at most `max_bytes` bytes.
 ///
 /// # Errors
 ///
-/// Errors of [`read`], and [`io::ErrorKind::InvalidData`].
+/// Errors of [`read_while`], and [`io::ErrorKind::InvalidData`].
 pub(crate) fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
-    text(read(path, max_bytes)?)
+    text(read_while(path, max_bytes, |_| true)?)
 }
 
 /// Reads UTF-8 text from a regular file. Never blocks, as [`read_regular_file`].
@@ -101,24 +90,17 @@ pub(crate) fn regular_file_to_string(path: &Path, max_bytes: u64) -> io::Result<
     text(read_regular_file(path, max_bytes)?)
 }
 
-/// Reads everything up to the end, at most `max_bytes` bytes.
+/// Bytes of each piece of an input that is checked while it is read.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Reads at most `max_bytes` bytes, up to the end or to the first piece of [`PIECE_BYTES`] for
+/// which `is_expected` is false, and returns everything up to that: input of the wrong format may
+/// be endless, and its beginning is enough for the parser of the caller to fail. A last, shorter
+/// piece is not checked.
 ///
 /// # Errors
 ///
 /// Errors of the system, and [`io::ErrorKind::FileTooLarge`] if there is more.
-pub(crate) fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
-    read_all_while(from, max_bytes, |_| true)
-}
-
-/// Bytes of each piece of an input that is checked while it is read.
-const PIECE_BYTES: u64 = 1 << 20;
-
-/// Reads as [`read_all`] does, but stops after the first piece of [`PIECE_BYTES`] for which
-/// `is_expected` is false, and returns everything up to that.
-///
-/// # Errors
-///
-/// As [`read_all`].
 pub(crate) fn read_all_while(
     from: impl Read,
     max_bytes: u64,
@@ -216,6 +198,10 @@ fn too_large(max_bytes: u64) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        read_while(path, max_bytes, |_| true)
+    }
 
     const MAX_TEST_BYTES: u64 = 3 << 20;
 
