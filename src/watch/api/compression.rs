@@ -7,40 +7,21 @@ use http::header::CONTENT_ENCODING;
 
 use super::error::{ApiError, not_decodable, protocol_error};
 
-/// Compression of a body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
-    /// None. Every server supports it, and it is never forbidden by [`Self::accept_encoding`].
-    Identity,
-    /// RFC 1952.
-    Gzip,
-}
-
-impl Compression {
-    /// Returns the `Accept-Encoding` header.
-    pub(super) fn accept_encoding(self) -> &'static str {
-        match self {
-            Self::Identity => "identity",
-            Self::Gzip => "gzip",
-        }
-    }
-
-    /// Returns the compression of a body with these headers, and an error with its name if it is
-    /// unsupported.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
-        let Some(found) = headers.get(CONTENT_ENCODING) else {
-            return Ok(Self::Identity);
-        };
-        let name = String::from_utf8_lossy(found.as_bytes());
-        match name.trim() {
-            "" => Ok(Self::Identity),
-            name if name.eq_ignore_ascii_case("identity") => Ok(Self::Identity),
-            name if name.eq_ignore_ascii_case("gzip") => Ok(Self::Gzip),
-            name => Err(format!(
-                "unsupported Content-Encoding `{}`: neither `gzip` nor `identity`",
-                name.escape_debug()
-            )),
-        }
+/// Reports whether a body with these headers is compressed with gzip (RFC 1952). An error has the
+/// name of another compression. A server may always send none.
+pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
+    let Some(found) = headers.get(CONTENT_ENCODING) else {
+        return Ok(false);
+    };
+    let name = String::from_utf8_lossy(found.as_bytes());
+    match name.trim() {
+        "" => Ok(false),
+        name if name.eq_ignore_ascii_case("identity") => Ok(false),
+        name if name.eq_ignore_ascii_case("gzip") => Ok(true),
+        name => Err(format!(
+            "unsupported Content-Encoding `{}`: neither `gzip` nor `identity`",
+            name.escape_debug()
+        )),
     }
 }
 

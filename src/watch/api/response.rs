@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiClient;
-use super::compression::{Compression, GzipDecoder};
+use super::compression::{GzipDecoder, is_gzip};
 use super::encoding::{Encoding, RequestKind, open_envelope};
 use super::error::{ApiError, not_decodable, protocol_error};
 use crate::telemetry::KubernetesVersion;
@@ -36,10 +36,10 @@ const SHORT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Compression that all requests accept; client-go accepts gzip. Of a list, gzip saves three fifths
 /// of the bytes, and costs the server up to twice the CPU. When all nodes list at once, the CPU of
 /// the API servers is exhausted before their network: `deploy/docs/api-server.md`.
-pub(super) const ACCEPTED_COMPRESSION: Compression = if cfg!(feature = "gzip") {
-    Compression::Gzip
+pub(super) const ACCEPTED_COMPRESSION: &str = if cfg!(feature = "gzip") {
+    "gzip"
 } else {
-    Compression::Identity
+    "identity"
 };
 
 /// Body of a response, and its encoding.
@@ -89,7 +89,7 @@ impl ApiResponse {
 
     /// Sends any request, which accepts [`ACCEPTED_COMPRESSION`], and waits for the headers.
     async fn send(server: &ApiClient, mut request: Request<Body>) -> Result<Self, ApiError> {
-        let accepted = HeaderValue::from_static(ACCEPTED_COMPRESSION.accept_encoding());
+        let accepted = HeaderValue::from_static(ACCEPTED_COMPRESSION);
         request.headers_mut().insert(ACCEPT_ENCODING, accepted);
         let guard = server.wait_to_send().await;
         let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
@@ -99,28 +99,28 @@ impl ApiResponse {
         guard.responded();
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
-        let compression = Compression::of(&parts.headers);
+        let is_gzip = is_gzip(&parts.headers);
         if parts.status.is_success() {
-            let compression = compression.map_err(protocol_error)?;
+            let is_gzip = is_gzip.map_err(protocol_error)?;
             let encoding = encoding.map_err(protocol_error)?;
-            return Ok(Self::new(body, encoding, compression));
+            return Ok(Self::new(body, encoding, is_gzip));
         }
         // An error page of a proxy or of another server may have any media type. It fails to decode
         // as JSON, and is then quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
-        let body = match compression {
-            Ok(compression) => Self::new(body, encoding, compression).short_body().await,
+        let body = match is_gzip {
+            Ok(is_gzip) => Self::new(body, encoding, is_gzip).short_body().await,
             Err(unsupported) => unsupported.into_bytes(),
         };
         let status = Status::of_body(parts.status.as_u16(), encoding, body);
         Err(status.into_error(retry_after(&parts.headers)))
     }
 
-    fn new(body: Body, encoding: Encoding, compression: Compression) -> Self {
+    fn new(body: Body, encoding: Encoding, is_gzip: bool) -> Self {
         Self {
             body,
             encoding,
-            gzip: (compression == Compression::Gzip).then(GzipDecoder::default),
+            gzip: is_gzip.then(GzipDecoder::default),
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
         let client = kube::Client::new(tower::service_fn(answer), "default");
         let sent = client.send(Request::new(Body::empty())).await;
         let body = sent.unwrap().into_body();
-        let mut response = ApiResponse::new(body, Encoding::Json, Compression::Gzip);
+        let mut response = ApiResponse::new(body, Encoding::Json, true);
         let deadline = Instant::now() + Duration::from_millis(50);
         let piece = response.piece(deadline).await;
         assert!(matches!(piece, Err(ApiError::TimedOut(_))), "{piece:?}");
