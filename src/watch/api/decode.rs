@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
-use super::encoding::{EncodedObject, TypeMeta};
+use super::encoding::EncodedObject;
 use super::error::{ApiError, not_decodable};
 use super::resource::Resource;
 use crate::ingest::ObjectName;
@@ -121,9 +121,6 @@ struct PartialMetadata<'a> {
     resource_version: Option<&'a RawValue>,
 }
 
-/// Suffix of the names of list kinds.
-const LIST_SUFFIX: &str = "List";
-
 /// Type of an object in JSON.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -134,19 +131,6 @@ struct JsonTypeMeta<'a> {
     kind: Option<Cow<'a, str>>,
 }
 
-impl TypeMeta {
-    /// Fails for any other type than that of an object of `K`. A missing type is accepted, as in
-    /// Go.
-    pub(super) fn expect_object<K: Resource>(&self) -> Result<(), ApiError> {
-        expect_type::<K>(&self.api_version, &self.kind, "")
-    }
-
-    /// Fails for any other type than that of a list of `K`.
-    pub(super) fn expect_list<K: Resource>(&self) -> Result<(), ApiError> {
-        expect_type::<K>(&self.api_version, &self.kind, LIST_SUFFIX)
-    }
-}
-
 /// Fails if an object in JSON names another type than `K`. A type that cannot be decoded counts as
 /// missing, and is accepted.
 pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
@@ -155,7 +139,8 @@ pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), A
         return Ok(());
     }
     let JsonTypeMeta { api_version, kind } = serde_json::from_str(object.get()).unwrap_or_default();
-    expect_json_type::<K>(api_version.as_deref(), kind.as_deref(), "")
+    let [api_version, kind] = [api_version, kind].map(Option::unwrap_or_default);
+    expect_type::<K>(api_version.as_bytes(), kind.as_bytes(), "")
 }
 
 /// Reports whether an object begins with the type `K`, in the form that API servers write.
@@ -167,24 +152,13 @@ fn starts_with_type<K: Resource>(json: &str) -> bool {
     rest.is_some_and(|rest| rest.starts_with(r#"",""#))
 }
 
-/// Fails if a list in JSON names another type than a list of `K`.
-pub(super) fn expect_json_list<K: Resource>(
-    api_version: Option<&str>,
-    kind: Option<&str>,
-) -> Result<(), ApiError> {
-    expect_json_type::<K>(api_version, kind, LIST_SUFFIX)
-}
-
-fn expect_json_type<K: Resource>(
-    api_version: Option<&str>,
-    kind: Option<&str>,
+/// Fails if an object names another type than `K`, or with the suffix `List` another type than a
+/// list of `K`. A missing type is accepted, as in Go.
+pub(super) fn expect_type<K: Resource>(
+    api_version: &[u8],
+    kind: &[u8],
     suffix: &str,
 ) -> Result<(), ApiError> {
-    let bytes = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
-    expect_type::<K>(&bytes(api_version), &bytes(kind), suffix)
-}
-
-fn expect_type<K: Resource>(api_version: &[u8], kind: &[u8], suffix: &str) -> Result<(), ApiError> {
     let is_kind =
         kind.is_empty() || kind.strip_suffix(suffix.as_bytes()) == Some(K::KIND.as_bytes());
     let is_version = api_version.is_empty() || api_version == K::API_VERSION.as_bytes();

@@ -12,7 +12,7 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::decode::expect_json_list;
+use super::decode::expect_type;
 use super::encoding::{EncodedObject, Encoding, lossy, open_envelope};
 use super::error::{ApiError, not_decodable, protocol_error};
 use super::resource::Resource;
@@ -47,7 +47,8 @@ impl Page {
         match self {
             Self::Json(body) => {
                 let list: JsonList<'_> = serde_json::from_str(body).map_err(not_decodable)?;
-                expect_json_list::<K>(list.api_version.as_deref(), list.kind.as_deref())?;
+                let [version, kind] = [list.api_version, list.kind].map(Option::unwrap_or_default);
+                expect_type::<K>(version.as_bytes(), kind.as_bytes(), "List")?;
                 let Some(items) = list.items else {
                     return Err(not_decodable("a list has no `items`"));
                 };
@@ -58,7 +59,7 @@ impl Page {
             }
             Self::Protobuf(body) => {
                 let (type_meta, message) = open_envelope(body.clone())?;
-                type_meta.expect_list::<K>()?;
+                expect_type::<K>(&type_meta.api_version, &type_meta.kind, "List")?;
                 check_item_count(&message)?;
                 let ProtobufList { metadata, items } =
                     ProtobufList::decode(message).map_err(not_decodable)?;

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::client::ApiClient;
-use super::decode::{ReceivedObject, expect_json_object};
+use super::decode::{ReceivedObject, expect_json_object, expect_type};
 use super::encoding::{self, EncodedObject, Encoding, RequestKind, lossy};
 use super::error::{ApiError, not_decodable, protocol_error};
 use super::resource::{Resource, Selector, WatchStart, watch_uri};
@@ -242,7 +242,7 @@ impl<K: Resource> WatchEvent<K> {
                 }
                 let (type_meta, object) = encoding::open_envelope(object.raw)?;
                 if is_typed {
-                    type_meta.expect_object::<K>()?;
+                    expect_type::<K>(&type_meta.api_version, &type_meta.kind, "")?;
                 }
                 Self::new(&event_type, &EncodedObject::Protobuf(object))
             }
