@@ -54,7 +54,6 @@ mod rate_limit;
 mod reflector;
 mod resource;
 mod response;
-mod resume;
 mod retry;
 #[cfg(test)]
 mod tests;

@@ -21,15 +21,14 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
-use super::list::{ListLimit, Pages, Paging};
+use super::list::{ListLimit, Pages, Paging, current_version};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
-use super::resume::check_resumed;
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::SourceEvent;
@@ -92,6 +91,9 @@ const NO_BOOKMARK: &str = "timed out: no final bookmark of the WatchList";
 /// link of 10 Mbit/s. Through slower ones a LIST follows, which may take longer.
 const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
+/// Maximum time of a check of the resource version: the events of the watch wait for it.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Lists and watches one kind and passes its objects to `observer`, until dropped.
 ///
 /// # Invariants
@@ -149,16 +151,42 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let list = self.list(paging).await?;
             self.finish_list(next, &list).await?;
         }
-        let timeout = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
-        let mut watch = Watch::open(self.server, self.selector, next.start(), timeout).await?;
+        let time = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
+        let mut watch = Watch::open(self.server, self.selector, next.start(), time).await?;
         self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             let list = self.initial_events(&mut watch).await?;
             self.finish_list(next, &list).await?;
         }
-        check_resumed(self.server, self.selector, next).await?;
+        self.check_resumed(next).await?;
         self.backoff.succeeded(Instant::now());
         self.watch(watch, next).await
+    }
+
+    /// Compares the version that a watch has resumed from with the current one of the server, if
+    /// that is due: it has gone back if etcd was restored from an older backup. A server then sends
+    /// neither events nor bookmarks to such a watch until the version of the cluster has passed it,
+    /// which may take hours. After the server has accepted the watch: one that is down or busy gets
+    /// no request more than without the check.
+    ///
+    /// If the request fails, nothing follows: a watch without an event is checked again after three
+    /// minutes.
+    ///
+    /// Differs from upstream: client-go resumes such a watch without a check.
+    async fn check_resumed(&self, next: &mut NextRequest) -> Result<(), ApiError> {
+        if !next.take_version_check() {
+            return Ok(());
+        }
+        let version = timeout(CHECK_TIMEOUT, current_version(self.server, self.selector)).await;
+        match version.unwrap_or(Err(ApiError::TimedOut(CHECK_TIMEOUT))) {
+            Ok(version) => next.expect_not_older(&version),
+            Err(error) => {
+                let (server, error) = (self.server.address(), error.in_full());
+                let kind = K::KIND;
+                tracing::debug!(server, kind, error, "cannot check the resource version");
+                Ok(())
+            }
+        }
     }
 
     /// Lists page by page.
