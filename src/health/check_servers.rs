@@ -225,7 +225,7 @@ impl CheckServers {
             .checks_over_limit(self.family, services.count);
         self.shared
             .health
-            .update(|health| health.checks_over_limit(self.family, services));
+            .update(|health| health.findings(self.family).checks_over_limit = services);
     }
 
     /// Opens the addresses that a Service lacks; returns the first failure.

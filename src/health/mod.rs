@@ -17,8 +17,6 @@ pub(crate) use check::{CheckAddresses, CheckChanges};
 pub(crate) use check_servers::{CheckServerContext, CheckServers};
 pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]
-pub(crate) use state::FamilyReport;
-pub(crate) use state::{
-    FrontendConflicts, HealthReport, HealthState, NodeState, ServiceSummary, UnreadableTables,
-};
+pub(crate) use state::{FamilyFindings, FamilyReport};
+pub(crate) use state::{FrontendConflicts, HealthReport, HealthState, NodeState, ServiceSummary};
 pub(crate) use watchdog::Watchdog;

@@ -4,6 +4,7 @@
 //!
 //! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `healthzHandler` (v1.37)
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -11,14 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 use http::StatusCode;
 use http::request::Parts;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::telemetry::{
     HealthMetrics, ManifestMetrics, Reply, UnknownSettings, WatchAges, not_found, reply,
 };
 
-use super::{FrontendConflicts, HealthReport, HealthState, ServiceSummary, UnreadableTables};
-use crate::model::LostFrontend;
+use super::{FrontendConflicts, HealthReport, HealthState, ServiceSummary};
+use crate::model::ServiceName;
 
 /// Zero time, as Go prints it.
 const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -105,7 +106,7 @@ impl HealthPages {
         let body = with_stale_kinds(body, &self.watches.ages());
         let body = with_unusable_manifests(body, &self.manifests);
         let body = with_unknown_settings(body, &self.unknown_settings);
-        let body = with_stalled_threads(body, stalled);
+        let body = with(body, !stalled.is_empty(), "stalledThreads", &json!(stalled));
         reply(status, "application/json", body)
     }
 }
@@ -132,16 +133,26 @@ fn body(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> 
         let Some(report) = report else { continue };
         let updated = time(report.last_updated);
         let healthy = report.healthy;
-        let unreadable = unreadable(report.unreadable);
-        let quarantined = services("quarantinedServices", &report.quarantined);
-        let conflicts = conflicts(&report.conflicts);
-        let checks = services("healthCheckPortsOverLimit", &report.checks_over_limit);
         push(
             &mut text,
-            format_args!(
-                r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}{unreadable}{quarantined}{conflicts}{checks}}}"#
-            ),
+            format_args!(r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}"#),
         );
+        let found = &report.findings;
+        let tables: Vec<&str> = found.unreadable.into_iter().flatten().collect();
+        if !tables.is_empty() {
+            push(
+                &mut text,
+                format_args!(r#","unreadableTables":{}"#, json!(tables)),
+            );
+        }
+        push_services(&mut text, "quarantinedServices", &found.quarantined);
+        push_conflicts(&mut text, &found.conflicts);
+        push_services(
+            &mut text,
+            "healthCheckPortsOverLimit",
+            &found.checks_over_limit,
+        );
+        text.push('}');
         lead = ",";
     }
     // The lead has changed exactly if `status` was opened.
@@ -149,124 +160,74 @@ fn body(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> 
     text
 }
 
-/// Returns a key with the tables that could not be read; empty without any, as upstream.
-fn unreadable(tables: UnreadableTables) -> String {
-    let names = tables.into_iter().flatten();
-    let names: Vec<String> = names.map(|table| format!("\"{table}\"")).collect();
-    if names.is_empty() {
-        return String::new();
+/// Adds a key with Services; nothing without any.
+fn push_services(text: &mut String, key: &str, services: &ServiceSummary) {
+    if services.count > 0 {
+        let names: Vec<&str> = services.names.iter().map(ServiceName::as_str).collect();
+        let value = json!({"count": services.count, "names": names});
+        push(text, format_args!(r#","{key}":{value}"#));
     }
-    format!(r#","unreadableTables":[{}]"#, names.join(","))
 }
 
-/// Returns this key with Services; empty without any.
-fn services(key: &str, services: &ServiceSummary) -> String {
-    if services.count == 0 {
-        return String::new();
-    }
-    // Names of Services need no escape.
-    let names = services.names.iter().map(|name| format!("\"{name}\""));
-    let (count, names) = (services.count, names.collect::<Vec<_>>().join(","));
-    format!(r#","{key}":{{"count":{count},"names":[{names}]}}"#)
-}
-
-/// Returns a key with the frontends that several Services ask for; empty without any.
-fn conflicts(conflicts: &FrontendConflicts) -> String {
+/// Adds a key with the frontends that several Services ask for; nothing without any.
+fn push_conflicts(text: &mut String, conflicts: &FrontendConflicts) {
     if conflicts.count == 0 {
-        return String::new();
+        return;
     }
     let lost = conflicts.lost.iter().map(|lost| {
-        let LostFrontend {
-            service,
-            port,
-            frontend,
-            owner,
-            rank: _,
-        } = lost;
+        let (service, port, owner) = (&lost.service, &lost.port, &lost.owner);
         // Names that rules may hold need no escape.
-        let ip = frontend.ip().map_or_else(|| "null".to_owned(), |ip| format!("\"{ip}\""));
-        let (number, protocol) = (frontend.port().get(), frontend.protocol());
-        let kind = lost.kind();
+        let (ip, kind) = (json!(lost.frontend.ip()), lost.kind());
+        let (number, protocol) = (lost.frontend.port().get(), lost.frontend.protocol());
         format!(
             r#"{{"service":"{service}","portName":"{port}","kind":"{kind}","ip":{ip},"port":{number},"protocol":"{protocol}","owner":"{owner}"}}"#
         )
     });
     let (count, lost) = (conflicts.count, lost.collect::<Vec<_>>().join(","));
-    format!(r#","frontendConflicts":{{"count":{count},"lost":[{lost}]}}"#)
+    push(
+        text,
+        format_args!(r#","frontendConflicts":{{"count":{count},"lost":[{lost}]}}"#),
+    );
 }
 
 /// Adds the kinds of objects that are stale, with their ages in seconds; nothing without any, as
 /// upstream. The status does not depend on them: the rules in the kernel still work, and neither a
 /// restart nor another node would help.
-fn with_stale_kinds(mut body: String, ages: &[(&'static str, Duration)]) -> String {
+fn with_stale_kinds(body: String, ages: &[(&'static str, Duration)]) -> String {
     let stale = ages.iter().filter(|(_, age)| *age >= STALE);
-    let stale: Vec<String> = stale
-        .map(|(kind, age)| format!("\"{kind}\":{}", age.as_secs()))
-        .collect();
-    if !stale.is_empty() {
-        // The brace that ends the object.
-        body.pop();
-        push(
-            &mut body,
-            format_args!(r#","staleSeconds":{{{}}}}}"#, stale.join(",")),
-        );
-    }
-    body
+    let stale: BTreeMap<_, _> = stale.map(|(kind, age)| (*kind, age.as_secs())).collect();
+    with(body, !stale.is_empty(), "staleSeconds", &json!(stale))
 }
 
 /// Adds the number of manifests that cannot be used; nothing without any, as upstream. The status
 /// does not depend on them: all other rules are up to date.
-fn with_unusable_manifests(mut body: String, manifests: &ManifestMetrics) -> String {
+fn with_unusable_manifests(body: String, manifests: &ManifestMetrics) -> String {
     let (files, objects) = (manifests.unusable_files(), manifests.skipped_objects());
-    if files > 0 || objects > 0 {
-        // The brace that ends the object.
-        body.pop();
-        push(
-            &mut body,
-            format_args!(r#","unusableManifests":{{"files":{files},"objects":{objects}}}}}"#),
-        );
-    }
-    body
+    let value = json!({"files": files, "objects": objects});
+    with(body, files > 0 || objects > 0, "unusableManifests", &value)
 }
 
 /// Adds the number of settings that are unknown, and the paths of the first of them; nothing
 /// without any, as upstream. The status does not depend on them: all other settings have an effect.
-fn with_unknown_settings(mut body: String, unknown: &UnknownSettings) -> String {
+fn with_unknown_settings(body: String, unknown: &UnknownSettings) -> String {
     /// Paths that fit on a screen.
     const MOST_NAMES: usize = 10;
 
     let gates = unknown.feature_gates.iter();
     let gates = gates.map(|name| format!("featureGates.{name}"));
-    let paths: Vec<String> = gates.chain(unknown.fields.iter().cloned()).collect();
-    if let Some(names) = paths
-        .get(..paths.len().min(MOST_NAMES))
-        .filter(|names| !names.is_empty())
-    {
-        // The brace that ends the object.
-        body.pop();
-        let names: Vec<String> = names
-            .iter()
-            .map(|name| Value::from(name.as_str()).to_string())
-            .collect();
-        let (count, names) = (paths.len(), names.join(","));
-        push(
-            &mut body,
-            format_args!(r#","unknownSettings":{{"count":{count},"names":[{names}]}}}}"#),
-        );
-    }
-    body
+    let mut paths: Vec<String> = gates.chain(unknown.fields.iter().cloned()).collect();
+    let count = paths.len();
+    paths.truncate(MOST_NAMES);
+    let value = json!({"count": count, "names": paths});
+    with(body, count > 0, "unknownSettings", &value)
 }
 
-/// Adds the names of threads that have stalled; nothing without any, as upstream.
-fn with_stalled_threads(mut body: String, stalled: &[&str]) -> String {
-    if !stalled.is_empty() {
+/// Adds a key to a JSON object if the condition holds.
+fn with(mut body: String, is_shown: bool, key: &str, value: &Value) -> String {
+    if is_shown {
         // The brace that ends the object.
         body.pop();
-        let names: Vec<String> = stalled.iter().map(|name| format!("\"{name}\"")).collect();
-        push(
-            &mut body,
-            format_args!(r#","stalledThreads":[{}]}}"#, names.join(",")),
-        );
+        push(&mut body, format_args!(r#","{key}":{value}}}"#));
     }
     body
 }

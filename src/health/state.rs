@@ -74,6 +74,20 @@ pub(crate) enum NodeState {
     Eligible,
 }
 
+/// Findings on a family that leave it healthy: its other rules are up to date, and a restart would
+/// not help.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct FamilyFindings {
+    /// The tables that the last check of the rules could not read.
+    pub unreadable: UnreadableTables,
+    /// The Services that make restores fail.
+    pub quarantined: ServiceSummary,
+    /// The frontends that several Services ask for.
+    pub conflicts: FrontendConflicts,
+    /// The Services whose health check node port is not served for want of a socket.
+    pub checks_over_limit: ServiceSummary,
+}
+
 /// History of one family.
 #[derive(Debug, Clone, Default)]
 struct FamilyHealth {
@@ -84,14 +98,7 @@ struct FamilyHealth {
     waiting: Option<Instant>,
     /// Oldest request of the sync under way.
     in_flight: Option<Instant>,
-    /// The tables that the last check of the rules could not read.
-    unreadable: UnreadableTables,
-    /// The Services that make restores fail.
-    quarantined: ServiceSummary,
-    /// The frontends that several Services ask for.
-    conflicts: FrontendConflicts,
-    /// The Services whose health check node port is not served for want of a socket.
-    checks_over_limit: ServiceSummary,
+    findings: FamilyFindings,
 }
 
 impl FamilyHealth {
@@ -128,14 +135,8 @@ pub(crate) struct FamilyReport {
     pub last_updated: Option<SystemTime>,
     /// The rules are up to date.
     pub healthy: bool,
-    /// The tables that the last check of the rules could not read.
-    pub unreadable: UnreadableTables,
-    /// The Services that make restores fail.
-    pub quarantined: ServiceSummary,
-    /// The frontends that several Services ask for.
-    pub conflicts: FrontendConflicts,
-    /// The Services whose health check node port is not served for want of a socket.
-    pub checks_over_limit: ServiceSummary,
+    /// Findings that do not make it unhealthy.
+    pub findings: FamilyFindings,
 }
 
 impl HealthState {
@@ -148,28 +149,9 @@ impl HealthState {
         }
     }
 
-    /// Notes the tables that the last check could not read. They are shown and do not make the
-    /// process unhealthy: a restart would not help, and syncs that fail for the same reason do.
-    pub(crate) fn unreadable(&mut self, family: IpFamily, tables: UnreadableTables) {
-        self.families.get_mut(family).unreadable = tables;
-    }
-
-    /// Notes the Services that make restores fail. All others are up to date, so the family is
-    /// healthy.
-    pub(crate) fn quarantined(&mut self, family: IpFamily, services: ServiceSummary) {
-        self.families.get_mut(family).quarantined = services;
-    }
-
-    /// Notes the frontends that several Services ask for. The family is healthy: each frontend has
-    /// the rules of one Service.
-    pub(crate) fn conflicts(&mut self, family: IpFamily, conflicts: FrontendConflicts) {
-        self.families.get_mut(family).conflicts = conflicts;
-    }
-
-    /// Notes the Services whose health check node port is not served for want of a socket. The
-    /// family is healthy: their rules are up to date.
-    pub(crate) fn checks_over_limit(&mut self, family: IpFamily, services: ServiceSummary) {
-        self.families.get_mut(family).checks_over_limit = services;
+    /// Returns the findings on a family, to change them.
+    pub(crate) fn findings(&mut self, family: IpFamily) -> &mut FamilyFindings {
+        &mut self.families.get_mut(family).findings
     }
 
     /// Drops the requests of a family whose iptables binaries were found only now, or that is
@@ -237,10 +219,7 @@ impl HealthState {
         history.started.then(|| FamilyReport {
             last_updated: history.last_updated,
             healthy: !history.oldest_request().is_some_and(late),
-            unreadable: history.unreadable,
-            quarantined: history.quarantined.clone(),
-            conflicts: history.conflicts.clone(),
-            checks_over_limit: history.checks_over_limit.clone(),
+            findings: history.findings.clone(),
         })
     }
 }

@@ -144,7 +144,7 @@ impl Reporter {
             .frontend_conflicts(self.family, conflicts);
         let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
         self.health
-            .update(|health| health.conflicts(self.family, conflicts));
+            .update(|health| health.findings(self.family).conflicts = conflicts);
         match outcome.result() {
             SyncResult::Failed => self
                 .health
@@ -315,7 +315,7 @@ impl Reporter {
             .in_quarantine(self.family, names.len());
         let names = ServiceSummary::new(names.iter());
         self.health
-            .update(|health| health.quarantined(self.family, names));
+            .update(|health| health.findings(self.family).quarantined = names);
     }
 }
 

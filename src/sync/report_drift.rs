@@ -79,7 +79,7 @@ impl Reporter {
     ) {
         let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
         self.health
-            .update(|health| health.unreadable(self.family, names));
+            .update(|health| health.findings(self.family).unreadable = names);
         for table in Table::ALL {
             let is_unreadable = unreadable.contains(&table);
             self.metrics

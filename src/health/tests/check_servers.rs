@@ -250,7 +250,7 @@ async fn services_above_the_limit_are_counted_and_ten_are_named_and_told() {
     let shown = || {
         let report = health.report(now);
         assert!(report.healthy);
-        let checks = report.families.v4.unwrap().checks_over_limit;
+        let checks = report.families.v4.unwrap().findings.checks_over_limit;
         let families = metrics.registry.gather();
         let gauge = families
             .iter()

@@ -1,6 +1,6 @@
 //! Bodies against the recorded replies of kube-proxy v1.37.2, and the whole way over a socket.
 
-use crate::health::{FrontendConflicts, ServiceSummary};
+use crate::health::{FamilyFindings, FrontendConflicts, ServiceSummary};
 use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -27,10 +27,7 @@ fn report(healthy: bool) -> HealthReport {
     let family = |nanos| FamilyReport {
         last_updated: Some(at(START, nanos)),
         healthy,
-        unreadable: [None; 3],
-        quarantined: ServiceSummary::default(),
-        conflicts: FrontendConflicts::default(),
-        checks_over_limit: ServiceSummary::default(),
+        findings: FamilyFindings::default(),
     };
     HealthReport {
         healthy,
@@ -60,7 +57,7 @@ fn bodies_are_upstream_s() {
 fn tables_that_cannot_be_read_are_named() {
     let mut report = report(true);
     if let Some(family) = &mut report.families.v6 {
-        family.unreadable = [Some("filter"), None, Some("mangle")];
+        family.findings.unreadable = [Some("filter"), None, Some("mangle")];
     }
     let text = body(Probe::Livez, true, &report, at(START, 0));
     let v6 = r#""IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true,"unreadableTables":["filter","mangle"]}"#;
@@ -73,7 +70,7 @@ fn health_check_ports_over_the_limit_are_counted_and_named() {
     let mut report = report(true);
     let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
     if let Some(family) = &mut report.families.v6 {
-        family.checks_over_limit = ServiceSummary::new(names.iter());
+        family.findings.checks_over_limit = ServiceSummary::new(names.iter());
     }
     let text = body(Probe::Livez, true, &report, at(START, 0));
     let key =
@@ -89,7 +86,7 @@ fn services_in_quarantine_are_counted_and_ten_are_named() {
         .map(|number| ServiceName::new("shop", &number.to_string()))
         .collect();
     if let Some(family) = &mut report.families.v4 {
-        family.quarantined = ServiceSummary::new(names.iter());
+        family.findings.quarantined = ServiceSummary::new(names.iter());
     }
     let text = body(Probe::Healthz, true, &report, at(START, 0));
     let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
@@ -113,7 +110,7 @@ fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
     let frontends = [address, Frontend::NodePort(port, Protocol::Udp)];
     let all = (0..).zip(frontends.into_iter().cycle()).map(lost);
     if let Some(family) = &mut report.families.v6 {
-        family.conflicts = FrontendConflicts::new(11, all.take(11));
+        family.findings.conflicts = FrontendConflicts::new(11, all.take(11));
     }
     let text = body(Probe::Livez, true, &report, at(START, 0));
     let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"service":"shop/thief-0","portName":"http","kind":"ExternalIP","ip":"10.96.0.1","port":80,"protocol":"tcp","owner":"shop/web"},{"service":"shop/thief-1","portName":"http","kind":"NodePort","ip":null,"port":80,"protocol":"udp","owner":"shop/web"},"#;
@@ -129,10 +126,7 @@ fn what_never_was_is_left_out_or_year_one() {
     report.families.v4 = Some(FamilyReport {
         last_updated: None,
         healthy: true,
-        unreadable: [None; 3],
-        quarantined: ServiceSummary::default(),
-        conflicts: FrontendConflicts::default(),
-        checks_over_limit: ServiceSummary::default(),
+        findings: FamilyFindings::default(),
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);

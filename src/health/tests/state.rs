@@ -77,18 +77,18 @@ fn tables_that_cannot_be_read_are_shown_and_healthy() {
     state.began(V4);
     state.succeeded(V4, UNIX_EPOCH);
     let names = [Some("filter"), None, Some("mangle")];
-    state.unreadable(V4, names);
+    state.findings(V4).unreadable = names;
     let later = state.report(zero + Duration::from_secs(10_000));
     assert!(later.healthy);
-    assert_eq!(later.families.v4.unwrap().unreadable, names);
+    assert_eq!(later.families.v4.unwrap().findings.unreadable, names);
     // Syncs that fail are unhealthy as ever.
     state.queued(V4, zero);
     assert!(!state.report(zero + Duration::from_secs(60)).healthy);
     state.began(V4);
     state.succeeded(V4, UNIX_EPOCH);
-    state.unreadable(V4, [None; 3]);
+    state.findings(V4).unreadable = [None; 3];
     let report = state.report(zero).families.v4.unwrap();
-    assert_eq!(report.unreadable, [None; 3]);
+    assert_eq!(report.findings.unreadable, [None; 3]);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
         .v4
         .unwrap();
     assert!(report.healthy);
-    assert_eq!(report.quarantined.count, 2);
+    assert_eq!(report.findings.quarantined.count, 2);
 
     let told = events.queued_events();
     let [Event::ServiceQuarantined(name, note), _] = told.as_slice() else {
@@ -101,5 +101,5 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
         .families
         .v4
         .unwrap();
-    assert_eq!(report.quarantined.count, 0);
+    assert_eq!(report.findings.quarantined.count, 0);
 }
