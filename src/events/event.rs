@@ -45,68 +45,49 @@ pub(crate) enum Event {
     RulesContested(String),
 }
 
+/// Fields of the object of an Event.
+pub(super) struct EventFields<'e> {
+    pub(super) reason: &'static str,
+    pub(super) action: &'static str,
+    pub(super) severity: &'static str,
+    /// Service that the Event regards; `None`: this Node.
+    pub(super) service: Option<&'e ServiceName>,
+    note: &'e str,
+}
+
 impl Event {
-    pub(super) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Starting => "Starting",
-            Self::HealthNotServed(_) => "FailedToStartProxierHealthcheck",
-            Self::MetricsNotServed(_) => "FailedToStartMetricServer",
-            Self::CheckNotServed(..) => "FailedToStartServiceHealthcheck",
-            Self::ServiceQuarantined(..) => "ServiceQuarantined",
-            Self::ConfigurationRefused(_) => "ConfigurationRefused",
-            Self::ConfigurationStale(_) => "ConfigurationStale",
-            Self::RulesContested(_) => "RulesContested",
-        }
-    }
-
-    const fn severity(&self) -> &'static str {
-        match self {
-            Self::Starting | Self::ConfigurationStale(_) => "Normal",
-            Self::HealthNotServed(_)
-            | Self::MetricsNotServed(_)
-            | Self::CheckNotServed(..)
-            | Self::ServiceQuarantined(..)
-            | Self::ConfigurationRefused(_)
-            | Self::RulesContested(_) => "Warning",
-        }
-    }
-
-    const fn action(&self) -> &'static str {
-        match self {
-            Self::Starting | Self::HealthNotServed(_) | Self::MetricsNotServed(_) => {
-                "StartKubeProxy"
-            }
-            Self::CheckNotServed(..) => "Listen",
-            Self::ServiceQuarantined(..) | Self::RulesContested(_) => "Restore",
-            Self::ConfigurationRefused(_) | Self::ConfigurationStale(_) => "Configure",
-        }
-    }
-
-    /// Returns the Service that the Event regards; `None`: this Node.
-    pub(super) const fn service(&self) -> Option<&ServiceName> {
-        match self {
-            Self::Starting
-            | Self::HealthNotServed(_)
-            | Self::MetricsNotServed(_)
-            | Self::ConfigurationRefused(_)
-            | Self::ConfigurationStale(_)
-            | Self::RulesContested(_) => None,
-            Self::CheckNotServed(service, _) | Self::ServiceQuarantined(service, _) => {
-                Some(service)
-            }
-        }
-    }
-
-    fn note(&self) -> &str {
-        match self {
-            Self::Starting => "",
+    pub(super) fn fields(&self) -> EventFields<'_> {
+        let (reason, action, severity) = match self {
+            Self::Starting => ("Starting", "StartKubeProxy", "Normal"),
+            Self::HealthNotServed(_) => (
+                "FailedToStartProxierHealthcheck",
+                "StartKubeProxy",
+                "Warning",
+            ),
+            Self::MetricsNotServed(_) => ("FailedToStartMetricServer", "StartKubeProxy", "Warning"),
+            Self::CheckNotServed(..) => ("FailedToStartServiceHealthcheck", "Listen", "Warning"),
+            Self::ServiceQuarantined(..) => ("ServiceQuarantined", "Restore", "Warning"),
+            Self::ConfigurationRefused(_) => ("ConfigurationRefused", "Configure", "Warning"),
+            Self::ConfigurationStale(_) => ("ConfigurationStale", "Configure", "Normal"),
+            Self::RulesContested(_) => ("RulesContested", "Restore", "Warning"),
+        };
+        let (service, note) = match self {
+            Self::Starting => (None, ""),
             Self::HealthNotServed(note)
             | Self::MetricsNotServed(note)
-            | Self::CheckNotServed(_, note)
-            | Self::ServiceQuarantined(_, note)
             | Self::ConfigurationRefused(note)
             | Self::ConfigurationStale(note)
-            | Self::RulesContested(note) => note,
+            | Self::RulesContested(note) => (None, &**note),
+            Self::CheckNotServed(service, note) | Self::ServiceQuarantined(service, note) => {
+                (Some(service), &**note)
+            }
+        };
+        EventFields {
+            reason,
+            action,
+            severity,
+            service,
+            note,
         }
     }
 }
@@ -128,11 +109,12 @@ pub(crate) struct Origin {
 
 /// Returns a new object.
 pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> EventObject {
-    let (kind, name) = match event.service() {
+    let event = event.fields();
+    let (kind, name) = match event.service {
         None => ("Node", &*origin.node_name),
         Some(service) => ("Service", service.name()),
     };
-    let namespace = event.service().map(ServiceName::namespace);
+    let namespace = event.service.map(ServiceName::namespace);
     let nanos = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     EventObject {
         metadata: ObjectMeta {
@@ -143,8 +125,8 @@ pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> EventObj
         event_time: Some(micro_time(at)),
         reporting_controller: Some(CONTROLLER.to_owned()),
         reporting_instance: Some(format!("{CONTROLLER}-{}", origin.host_name)),
-        action: Some(event.action().to_owned()),
-        reason: Some(event.reason().to_owned()),
+        action: Some(event.action.to_owned()),
+        reason: Some(event.reason.to_owned()),
         regarding: Some(ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some(kind.to_owned()),
@@ -152,8 +134,8 @@ pub(super) fn object(event: &Event, origin: &Origin, at: SystemTime) -> EventObj
             name: Some(name.to_owned()),
             ..ObjectReference::default()
         }),
-        note: Some(shortened(event.note()).to_owned()),
-        type_: Some(event.severity().to_owned()),
+        note: Some(shortened(event.note).to_owned()),
+        type_: Some(event.severity.to_owned()),
         ..EventObject::default()
     }
 }

@@ -108,16 +108,8 @@ pub(crate) struct Writer {
     dropped: Arc<AtomicUsize>,
     origin: Origin,
     known: KnownSeries,
-    rejection_log: RejectionLog,
-}
-
-/// State of the log line about a server that rejects Events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RejectionLog {
-    /// Not logged, or an Event was accepted since then.
-    NotLogged,
-    /// Logged.
-    Logged,
+    /// A failure was logged, and no Event was accepted since then.
+    has_logged_failure: bool,
 }
 
 /// Returns a recorder and the writer of its Events.
@@ -128,7 +120,7 @@ pub(crate) fn recorder(origin: Origin) -> (Recorder, Writer) {
         dropped,
         origin,
         known: KnownSeries::default(),
-        rejection_log: RejectionLog::NotLogged,
+        has_logged_failure: false,
     };
     (recorder, writer)
 }
@@ -179,21 +171,17 @@ impl Writer {
     async fn write(&mut self, server: &ApiClient, write: &Write) {
         for attempt in 1..=TRIES {
             let Err(error) = send(server, write).await else {
-                if std::mem::replace(&mut self.rejection_log, RejectionLog::NotLogged)
-                    == RejectionLog::Logged
-                {
+                if std::mem::take(&mut self.has_logged_failure) {
                     info!("events are written again");
                 }
                 return;
             };
             let is_final = is_final(&error) || attempt == TRIES;
-            if std::mem::replace(&mut self.rejection_log, RejectionLog::Logged)
-                == RejectionLog::NotLogged
-            {
+            if std::mem::replace(&mut self.has_logged_failure, true) {
+                debug!(attempt, error = error.in_full(), "cannot write an event");
+            } else {
                 let error = error.in_full();
                 warn!(server = server.address(), error, "cannot write an event");
-            } else {
-                debug!(attempt, error = error.in_full(), "cannot write an event");
             }
             if is_final {
                 return;

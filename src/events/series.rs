@@ -64,7 +64,8 @@ pub(super) struct KnownSeries(BTreeMap<SeriesKey, SeriesEntry>);
 impl KnownSeries {
     /// Adds an Event; returns the request for it, if it needs one.
     pub(super) fn add(&mut self, event: &Event, origin: &Origin, at: SystemTime) -> Option<Write> {
-        let key = (event.reason(), event.service().cloned());
+        let fields = event.fields();
+        let key = (fields.reason, fields.service.cloned());
         if let Some(entry) = self.0.get_mut(&key) {
             entry.count = entry.count.saturating_add(1);
             entry.last = at;

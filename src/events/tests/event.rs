@@ -64,7 +64,10 @@ fn reasons_and_actions_are_kube_proxy_s() {
         Event::ConfigurationStale(text()),
         Event::RulesContested(text()),
     ];
-    let words = all.map(|event| (event.reason(), event.severity(), event.action()));
+    let words = all.map(|event| {
+        let fields = event.fields();
+        (fields.reason, fields.severity, fields.action)
+    });
     let expected = [
         ("Starting", "Normal", "StartKubeProxy"),
         (
