@@ -14,22 +14,21 @@ use anyhow::Context;
 use bytes::Bytes;
 use futures::future::try_join;
 use http::Request;
-use http::request::Parts;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::config::{BindFailure, Config, Profiling, Serving, Source, environment};
+use crate::config::{BindFailure, Config, Serving, Source, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
 use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_files};
 use crate::render::Counter;
 use crate::sync::SyncMode;
 use crate::telemetry::{
-    ConnectionLimit, Debugging, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings, Reply,
-    listen, listen_retrying, serve, serve_requests,
+    ConnectionLimit, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen,
+    listen_retrying, serve,
 };
 
 /// Maximum connections of health check node ports, all Services together: some hundred Services,
@@ -139,10 +138,7 @@ pub(super) async fn run(
     let settings = PageSettings {
         configz: config.configuration.to_configz().into(),
         flags: config.flags.clone(),
-        debugging: match config.serving.profiling {
-            Profiling::On => Debugging::On(log),
-            Profiling::Off => Debugging::Off,
-        },
+        debugging: config.serving.is_profiling.then_some(log),
     };
     let metrics_pages = MetricsPages::new(metrics.registry.clone(), settings)?;
     let (serving, recorder, stop) = (serving(config), checks.recorder.clone(), stop.clone());
@@ -151,7 +147,7 @@ pub(super) async fn run(
     let (result_sender, returned) = oneshot::channel();
     let work = move || {
         let runtime = Builder::new_current_thread().enable_all().build();
-        let health = |request: &Parts| watchdog.answer(&health_pages, request);
+        let health = |request: &Request<Bytes>| watchdog.answer(&health_pages, request);
         let serve = serve_both(serving, health, &metrics_pages, &recorder, &stop);
         let result = runtime
             .map_err(Into::into)
@@ -183,7 +179,7 @@ fn serving(config: &Config) -> Serving {
 
 async fn serve_both(
     serving: Serving,
-    health: impl Fn(&Parts) -> Reply,
+    health: impl Fn(&Request<Bytes>) -> Reply,
     metrics: &MetricsPages,
     recorder: &Recorder,
     stop: &CancellationToken,
@@ -204,8 +200,7 @@ async fn serve_both(
             .await
             .inspect_err(|error| recorder.record(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            let answer = |request: Request<Bytes>| metrics.answer(&request);
-            serve_requests(listener, answer, stop.clone()).await;
+            serve(listener, |request| metrics.answer(request), stop.clone()).await;
         }
         anyhow::Ok(())
     };

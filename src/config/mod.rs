@@ -45,7 +45,7 @@ pub(crate) use flags::{OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
 pub(crate) use help::{CommandHelp, help_of};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use notes::of_rendering as rendering_notes;
-pub(crate) use observability::{BindFailure, LoggingFormat, Profiling, Serving};
+pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
 pub(crate) use problems::ConfigNote;
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;

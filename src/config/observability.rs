@@ -21,17 +21,8 @@ pub struct Serving {
     pub healthz: Option<SocketAddr>,
     /// Action if an address is not available.
     pub bind_failure: BindFailure,
-    /// Debugging pages on the metrics address.
-    pub profiling: Profiling,
-}
-
-/// State of the pages that change the process or slow it down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profiling {
-    /// Not served.
-    Off,
-    /// Served: `--profiling`.
-    On,
+    /// Debugging pages on the metrics address are served: `--profiling`.
+    pub is_profiling: bool,
 }
 
 /// Action if a server cannot listen on its address.
@@ -57,11 +48,7 @@ pub(super) fn serving(
     Some(Serving {
         metrics: metrics?,
         healthz: healthz?,
-        profiling: if configuration.enable_profiling {
-            Profiling::On
-        } else {
-            Profiling::Off
-        },
+        is_profiling: configuration.enable_profiling,
         bind_failure: if configuration.bind_address_hard_fail {
             BindFailure::Exit
         } else {

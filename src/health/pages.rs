@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use http::StatusCode;
-use http::request::Parts;
+use bytes::Bytes;
+use http::{Request, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -84,8 +84,8 @@ impl HealthPages {
         clippy::disallowed_methods,
         reason = "an answer depends on the time of its request"
     )]
-    pub(super) fn answer_while(&self, stalled: &[&str], request: &Parts) -> Reply {
-        let probe = match request.uri.path() {
+    pub(super) fn answer_while(&self, stalled: &[&str], request: &Request<Bytes>) -> Reply {
+        let probe = match request.uri().path() {
             "/healthz" => Probe::Healthz,
             "/livez" => Probe::Livez,
             _ => return not_found(),

@@ -9,7 +9,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::request::Parts;
+use bytes::Bytes;
+use http::Request;
 
 use super::HealthPages;
 use crate::telemetry::Reply;
@@ -58,7 +59,7 @@ impl Watchdog {
     }
 
     /// Answers as `pages` does, or 503 while a thread has stalled.
-    pub(crate) fn answer(&self, pages: &HealthPages, request: &Parts) -> Reply {
+    pub(crate) fn answer(&self, pages: &HealthPages, request: &Request<Bytes>) -> Reply {
         pages.answer_while(&self.stalled(), request)
     }
 

@@ -7,8 +7,8 @@ mod metrics;
 mod repeats;
 
 pub(crate) use http::{
-    ConnectionLimit, Debugging, ListenError, MetricsPages, PageSettings, Reply, listen,
-    listen_in_family, listen_retrying, not_found, reply, serve, serve_requests, serve_within,
+    ConnectionLimit, ListenError, MetricsPages, PageSettings, Reply, listen, listen_in_family,
+    listen_retrying, not_found, reply, serve, serve_within,
 };
 pub(crate) use log::{
     Color, Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes,

@@ -4,7 +4,8 @@ use crate::health::{FamilyFindings, FrontendConflicts, ServiceSummary};
 use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use http::request::Parts;
+use bytes::Bytes;
+use http::Request;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -193,7 +194,7 @@ fn unknown_settings_are_counted_and_the_first_ones_named() {
 }
 
 /// Answers while no thread has stalled.
-fn answer(pages: &HealthPages, request: &Parts) -> Reply {
+fn answer(pages: &HealthPages, request: &Request<Bytes>) -> Reply {
     pages.answer_while(&[], request)
 }
 

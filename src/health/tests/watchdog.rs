@@ -26,8 +26,8 @@ fn pages() -> HealthPages {
 }
 
 fn ask(watchdog: &Watchdog, path: &str) -> Reply {
-    let request = Request::get(path).body(()).unwrap();
-    watchdog.answer(&pages(), &request.into_parts().0)
+    let request = Request::get(path).body(Bytes::new()).unwrap();
+    watchdog.answer(&pages(), &request)
 }
 
 async fn body(watchdog: &Watchdog, path: &str) -> Value {

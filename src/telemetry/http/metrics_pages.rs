@@ -39,8 +39,8 @@ pub(crate) struct PageSettings {
     pub configz: Bytes,
     /// Flags of the command line and their values.
     pub flags: BTreeMap<String, String>,
-    /// Pages below `/debug/`.
-    pub debugging: Debugging,
+    /// Log level that the pages below `/debug/` change; `None`: all of them are unknown.
+    pub debugging: Option<LogLevel>,
 }
 
 /// Pages of the metrics port. Paths are exact; the method is ignored where none is named, as
@@ -85,7 +85,9 @@ impl MetricsPages {
             ),
             "/flagz" => zpages::flagz(headers, &self.settings.flags),
             "/statusz" => zpages::statusz(headers, self.started, now()),
-            path if path.starts_with("/debug/") => debug_page(&self.settings.debugging, request),
+            path if path.starts_with("/debug/") => {
+                debug_page(self.settings.debugging.as_ref(), request)
+            }
             _ => not_found(),
         }
     }
@@ -215,15 +217,6 @@ fn now() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Setting `enableProfiling`.
-#[derive(Debug, Clone)]
-pub(crate) enum Debugging {
-    /// All paths below `/debug/` are unknown.
-    Off,
-    /// The pages are served.
-    On(LogLevel),
-}
-
 /// Body of `/debug/flags` and of all paths below it that are not a flag.
 const FLAGS: &str = "<html>
 <head>
@@ -265,8 +258,8 @@ process_resident_memory_bytes of /metrics.
 ";
 
 /// Returns a page below `/debug/`.
-fn debug_page(debugging: &Debugging, request: &Request<Bytes>) -> Reply {
-    let Debugging::On(level) = debugging else {
+fn debug_page(debugging: Option<&LogLevel>, request: &Request<Bytes>) -> Reply {
+    let Some(level) = debugging else {
         return not_found();
     };
     match request.uri().path() {

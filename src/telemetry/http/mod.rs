@@ -6,7 +6,5 @@ mod server;
 mod zpages;
 
 pub(crate) use listen::{ListenError, listen, listen_in_family, listen_retrying};
-pub(crate) use metrics_pages::{Debugging, MetricsPages, PageSettings};
-pub(crate) use server::{
-    ConnectionLimit, Reply, not_found, reply, serve, serve_requests, serve_within,
-};
+pub(crate) use metrics_pages::{MetricsPages, PageSettings};
+pub(crate) use server::{ConnectionLimit, Reply, not_found, reply, serve, serve_within};

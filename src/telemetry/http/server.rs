@@ -16,7 +16,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
@@ -70,7 +69,7 @@ pub(crate) type Reply = Response<Full<Bytes>>;
 /// All work happens within this future: dropping it closes every connection.
 pub(crate) async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
 where
-    H: Fn(&Parts) -> Reply,
+    H: Fn(&Request<Bytes>) -> Reply,
 {
     let limit = ConnectionLimit::new(MAX_CONNECTIONS);
     serve_within(limit, listener, |_| true, handler, stop).await;
@@ -86,29 +85,7 @@ pub(crate) async fn serve_within<H>(
     handler: H,
     stop: CancellationToken,
 ) where
-    H: Fn(&Parts) -> Reply,
-{
-    let handler = |request: Request<Bytes>| handler(&request.into_parts().0);
-    serve_all(limit, listener, served, handler, stop).await;
-}
-
-/// Serves like [`serve`], for pages that read the body.
-pub(crate) async fn serve_requests<H>(listener: TcpListener, handler: H, stop: CancellationToken)
-where
-    H: Fn(Request<Bytes>) -> Reply,
-{
-    let limit = ConnectionLimit::new(MAX_CONNECTIONS);
-    serve_all(limit, listener, |_| true, handler, stop).await;
-}
-
-async fn serve_all<H>(
-    limit: ConnectionLimit,
-    listener: TcpListener,
-    served: impl Fn(IpAddr) -> bool,
-    handler: H,
-    stop: CancellationToken,
-) where
-    H: Fn(Request<Bytes>) -> Reply,
+    H: Fn(&Request<Bytes>) -> Reply,
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
@@ -137,7 +114,7 @@ async fn serve_all<H>(
                         tracing::warn!(%error, "cannot accept a connection; evicting the oldest one");
                         logged = Some(now);
                     }
-                    if limit.evict_oldest() == Eviction::NoConnection {
+                    if !limit.evict_oldest() {
                         pause.as_mut().reset(now + ACCEPT_PAUSE);
                     }
                 }
@@ -159,13 +136,13 @@ async fn connection<H>(
     handler: &H,
     watcher: Watcher,
 ) where
-    H: Fn(Request<Bytes>) -> Reply,
+    H: Fn(&Request<Bytes>) -> Reply,
 {
     // If this fails, the limit of connections still holds.
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
     let respond = |request: Request<Incoming>| async move {
         let reply = match read_body(request).await {
-            Ok(request) => handler(request),
+            Ok(request) => handler(&request),
             Err(rejection) => rejection,
         };
         Ok::<_, Infallible>(reply)
@@ -263,29 +240,19 @@ impl ConnectionLimit {
         }
     }
 
-    fn evict_oldest(&self) -> Eviction {
-        match self.permits().pop_front() {
-            Some(oldest) => {
-                oldest.cancel();
-                Eviction::Done
-            }
-            None => Eviction::NoConnection,
-        }
+    /// Closes the oldest connection; returns false if there is none.
+    fn evict_oldest(&self) -> bool {
+        let oldest = self.permits().pop_front();
+        oldest.is_some_and(|oldest| {
+            oldest.cancel();
+            true
+        })
     }
 
     /// Locks the list. A panic while it was locked leaves it consistent.
     fn permits(&self) -> MutexGuard<'_, VecDeque<CancellationToken>> {
         self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Result of an eviction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Eviction {
-    /// The oldest connection is being closed.
-    Done,
-    /// There is no connection to close.
-    NoConnection,
 }
 
 /// Permit of one connection; dropping it makes room for another one.

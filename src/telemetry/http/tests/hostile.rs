@@ -7,13 +7,13 @@ use proptest::sample::select;
 
 use super::{MetricsPages, PageSettings};
 use crate::hostile::{bytes, cases, mutated_text};
-use crate::telemetry::{Debugging, Metrics};
+use crate::telemetry::Metrics;
 
 fn pages() -> MetricsPages {
     let settings = PageSettings {
         configz: "{}".into(),
         flags: [("v".to_owned(), "2".to_owned())].into(),
-        debugging: Debugging::Off,
+        debugging: None,
     };
     MetricsPages::new(Metrics::new().unwrap().registry, settings).unwrap()
 }

@@ -7,13 +7,13 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 
 use super::{MetricsPages, PageSettings};
-use crate::telemetry::{Debugging, Metrics};
+use crate::telemetry::Metrics;
 
 fn pages() -> MetricsPages {
     let settings = PageSettings {
         configz: "{}".into(),
         flags: BTreeMap::from([("v".to_owned(), "2".to_owned())]),
-        debugging: Debugging::Off,
+        debugging: None,
     };
     MetricsPages::new(Metrics::new().unwrap().registry, settings).unwrap()
 }

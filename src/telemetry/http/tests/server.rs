@@ -1,7 +1,8 @@
 //! Server over real sockets, and its limit of connections.
 
+use bytes::Bytes;
 use futures::FutureExt;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ async fn with_server<T: Future>(test: impl FnOnce(std::net::SocketAddr, Cancella
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let page = |request: &http::request::Parts| match request.uri.path() {
+    let page = |request: &Request<Bytes>| match request.uri().path() {
         "/page" => reply(StatusCode::OK, "text/plain", "hello"),
         _ => not_found(),
     };
@@ -122,7 +123,7 @@ async fn servers_may_share_a_connection_limit() {
     );
     let addresses = [&first, &second].map(|listener| listener.local_addr().unwrap());
     let stop = CancellationToken::new();
-    let page = |_: &http::request::Parts| reply(StatusCode::OK, "text/plain", "hello");
+    let page = |_: &Request<Bytes>| reply(StatusCode::OK, "text/plain", "hello");
     let client = async {
         assert!(get(addresses[1], "/").await.ends_with("hello"));
         let mut idle = TcpStream::connect(addresses[0]).await.unwrap();
