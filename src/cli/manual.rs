@@ -13,7 +13,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use super::terminal;
-use crate::config::{Cli, CommandHelp, help_of};
+use crate::config::{Cli, CommandHelp, INVALID_FLAGS, help_of};
 
 const PROGRAM: &str = "deltaproxy";
 
@@ -90,7 +90,8 @@ fn page(program: &Command, name: Option<&str>) -> io::Result<String> {
     page.render_options_section(&mut text)?;
     let mut own = Roff::new();
     examples(&mut own, help);
-    entries(&mut own, "EXIT STATUS", help.exit_status);
+    let status = exit_status(help);
+    entries(&mut own, "EXIT STATUS", &status);
     entries(&mut own, "FILES", help.files);
     entries(&mut own, "ENVIRONMENT", help.environment);
     see_also(&mut own, program, help);
@@ -129,27 +130,49 @@ fn description(about: &str, help: &CommandHelp) -> Roff {
 
 fn examples(roff: &mut Roff, help: &CommandHelp) {
     roff.control("SH", ["EXAMPLES"]);
-    for (index, (caption, lines)) in help.examples.iter().enumerate() {
-        if index > 0 {
-            roff.control("PP", []);
+    let (mut caption, mut is_first) = (String::new(), true);
+    let mut lines = help.examples.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("  ") else {
+            caption = format!("{caption} {line}");
+            continue;
+        };
+        if !caption.is_empty() {
+            if !std::mem::take(&mut is_first) {
+                roff.control("PP", []);
+            }
+            roff.text([roman(std::mem::take(&mut caption).trim_start())]);
+            roff.control("RS", ["4"]).control("nf", []);
         }
-        roff.text([roman(format!("{}:", one_line(caption)))]);
-        roff.control("RS", ["4"]).control("nf", []);
-        for line in lines.lines() {
-            roff.text([roman(line)]);
+        roff.text([roman(command)]);
+        if lines.peek().is_none_or(|next| !next.starts_with(' ')) {
+            roff.control("fi", []).control("RE", []);
         }
-        roff.control("fi", []).control("RE", []);
     }
 }
 
+/// Returns the exit codes with their meanings.
+fn exit_status(help: &CommandHelp) -> Vec<(&str, String)> {
+    let mut entries: Vec<(&str, String)> = Vec::new();
+    for line in help.exit_status.lines().chain([INVALID_FLAGS]) {
+        match (line.split_once("  "), entries.last_mut()) {
+            // Further lines of a meaning are indented.
+            (Some(("", more)), Some((_, meaning))) => *meaning += more,
+            (Some((code, meaning)), _) => entries.push((code, meaning.to_owned())),
+            (None, _) => {}
+        }
+    }
+    entries
+}
+
 /// Writes a section of names with descriptions, unless it would be empty.
-fn entries(roff: &mut Roff, heading: &str, entries: &[(&str, &str)]) {
+fn entries<T: AsRef<str>>(roff: &mut Roff, heading: &str, entries: &[(&str, T)]) {
     if entries.is_empty() {
         return;
     }
     roff.control("SH", [heading]);
     for (name, text) in entries {
-        let mut text = one_line(text);
+        let mut text = one_line(text.as_ref());
         if let Some(first) = text.get_mut(..1) {
             first.make_ascii_uppercase();
         }

@@ -42,7 +42,7 @@ pub(crate) use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use flags::{DiffArgs, DiffFormat, RulesFileArgs};
 pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg};
 pub(crate) use flags::{OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
-pub(crate) use help::{CommandHelp, help_of};
+pub(crate) use help::{CommandHelp, INVALID_FLAGS, help_of};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use notes::of_rendering as rendering_notes;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};

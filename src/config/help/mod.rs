@@ -10,7 +10,7 @@ mod text;
 use node::PROGRAM;
 pub(super) use node::{CLEANUP, COMPLETIONS, MAN, RUN, VERSION};
 pub(super) use rules::{DIFF, EXPLAIN, RENDER, SERVICES};
-pub(crate) use text::CommandHelp;
+pub(crate) use text::{CommandHelp, INVALID_FLAGS};
 
 /// Returns the texts of a command; those of the program for an unknown name.
 pub(crate) fn help_of(command: &str) -> &'static CommandHelp {

@@ -1,8 +1,7 @@
 //! Texts of the commands that print, compare and explain rules.
 
 use super::text::{
-    API_SERVER, CommandHelp, INVALID_FLAGS, NO_COLOR, PATH, RUST_LOG, SERVICE_ACCOUNT,
-    UNUSABLE_MANIFEST, XTABLES_LOCK,
+    API_SERVER, CommandHelp, NO_COLOR, PATH, RUST_LOG, SERVICE_ACCOUNT, XTABLES_LOCK,
 };
 
 pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
@@ -11,42 +10,24 @@ pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
 Renders the rules of Services for a node and one IP family, and needs neither
 root nor a kernel with iptables. With names of Services, the output is an
 excerpt for reading.",
-    examples: &[
-        (
-            "All rules of manifests",
-            "deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16",
-        ),
-        (
-            "Rules of a cluster for IPv6",
-            "\
-kubectl get services,endpointslices -A -o yaml |
-  deltaproxy render --manifests - --family ipv6",
-        ),
-        (
-            "Rules of one Service with their objects; not for iptables-restore",
-            "deltaproxy render shop/web --manifests ./services --annotate",
-        ),
-        (
-            "Test whether the kernel accepts the rules",
-            "\
-deltaproxy render --manifests ./services |
-  iptables-restore --noflush --test",
-        ),
-        (
-            "Partial restore after a change of manifests",
-            "deltaproxy render --since ./services.old --manifests ./services",
-        ),
-    ],
-    exit_status: &[
-        ("0", "rendered"),
-        (
-            "1",
-            "failed, a source is missing, or no Service of a NAME or the NAMESPACE has\n\
-             rules",
-        ),
-        UNUSABLE_MANIFEST,
-        INVALID_FLAGS,
-    ],
+    examples: "\
+All rules of manifests:
+  deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16
+Rules of a cluster for IPv6:
+  kubectl get services,endpointslices -A -o yaml |
+    deltaproxy render --manifests - --family ipv6
+Rules of one Service with their objects; not for iptables-restore:
+  deltaproxy render shop/web --manifests ./services --annotate
+Test whether the kernel accepts the rules:
+  deltaproxy render --manifests ./services |
+    iptables-restore --noflush --test
+Partial restore after a change of manifests:
+  deltaproxy render --since ./services.old --manifests ./services",
+    exit_status: "\
+0  rendered
+1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
+   rules
+2  a manifest cannot be used; the others were",
     files: &[SERVICE_ACCOUNT],
     environment: &[API_SERVER, NO_COLOR, RUST_LOG],
     see_also: &["iptables-restore(8)"],
@@ -60,55 +41,31 @@ the output to these; the last line has the number of others that differ.
 
 The fields of JSON are described in deploy/docs/schema/diff.json. Fields may be
 added; nothing else changes.",
-    examples: &[
-        (
-            "On a node, with the flags of its kube-proxy or deltaproxy",
-            "\
-deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
-  --cluster-cidr 10.244.0.0/16",
-        ),
-        (
-            "With its configuration file, which names the kubeconfig; in the Pod if\n\
-             the file is from kubeadm",
-            "deltaproxy diff --config /var/lib/kube-proxy/config.conf",
-        ),
-        (
-            "A dump of a node against a cluster, from any host",
-            "\
-deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
-  --kubeconfig ~/.kube/config --hostname-override node-a \\
-  --cluster-cidr 10.244.0.0/16",
-        ),
-        (
-            "A change of manifests before it is merged, with the restore of a node",
-            "deltaproxy diff --from-manifests main/ --manifests branch/",
-        ),
-        (
-            "Some Services only",
-            "deltaproxy diff shop/web --from-manifests main/ --manifests branch/",
-        ),
-        (
-            "Service ports that lose an endpoint",
-            "\
-deltaproxy diff --output json | jq -r '.servicePorts[] |
-  select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) |
-  .service'",
-        ),
-    ],
-    exit_status: &[
-        (
-            "0",
-            "no difference that affects packets; comments may differ, which only\n\
-             --strict reports",
-        ),
-        ("1", "differences"),
-        (
-            "2",
-            "the comparison failed, for example if a source is missing; or a manifest or\n\
-             a live rule cannot be used",
-        ),
-        INVALID_FLAGS,
-    ],
+    examples: "\
+On a node, with the flags of its kube-proxy or deltaproxy:
+  deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
+    --cluster-cidr 10.244.0.0/16
+With its configuration file, which names the kubeconfig; in the Pod if
+the file is from kubeadm:
+  deltaproxy diff --config /var/lib/kube-proxy/config.conf
+A dump of a node against a cluster, from any host:
+  deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
+    --kubeconfig ~/.kube/config --hostname-override node-a \\
+    --cluster-cidr 10.244.0.0/16
+A change of manifests before it is merged, with the restore of a node:
+  deltaproxy diff --from-manifests main/ --manifests branch/
+Some Services only:
+  deltaproxy diff shop/web --from-manifests main/ --manifests branch/
+Service ports that lose an endpoint:
+  deltaproxy diff --output json | jq -r '.servicePorts[] |
+    select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) |
+    .service'",
+    exit_status: "\
+0  no difference that affects packets; comments may differ, which only
+   --strict reports
+1  differences
+2  the comparison failed, for example if a source is missing; or a manifest or
+   a live rule cannot be used",
     files: &[
         (
             "deploy/docs/schema/diff.json",
@@ -135,39 +92,23 @@ without a path to an endpoint.
 JSON and YAML have one sorted entry for each service port and family. The fields
 are described in deploy/docs/schema/services.json. Fields may be added; nothing
 else changes.",
-    examples: &[
-        (
-            "On a node, with any proxy",
-            "\
-deltaproxy services
-watch -n2 deltaproxy services -n shop
-deltaproxy services --address 10.96.0.10:53 -o wide",
-        ),
-        (
-            "From a dump, without root",
-            "deltaproxy services --from-save iptables.txt --from-save ip6tables.txt",
-        ),
-        (
-            "Rendered from manifests",
-            "deltaproxy services --manifests ./services",
-        ),
-        (
-            "Service ports without endpoints",
-            "\
-deltaproxy services -o json |
-  jq -r '.servicePorts[] | select(.endpoints == []) | .service'",
-        ),
-    ],
-    exit_status: &[
-        ("0", "listed, even if a source has no service ports"),
-        (
-            "1",
-            "failed, a source is missing, no Service of a NAME or the NAMESPACE has rules\n\
-             or requests a frontend of another Service, or none is at --address",
-        ),
-        UNUSABLE_MANIFEST,
-        INVALID_FLAGS,
-    ],
+    examples: "\
+On a node, with any proxy:
+  deltaproxy services
+  watch -n2 deltaproxy services -n shop
+  deltaproxy services --address 10.96.0.10:53 -o wide
+From a dump, without root:
+  deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
+Rendered from manifests:
+  deltaproxy services --manifests ./services
+Service ports without endpoints:
+  deltaproxy services -o json |
+    jq -r '.servicePorts[] | select(.endpoints == []) | .service'",
+    exit_status: "\
+0  listed, even if a source has no service ports
+1  failed, a source is missing, no Service of a NAME or the NAMESPACE has rules
+   or requests a frontend of another Service, or none is at --address
+2  a manifest cannot be used; the others were",
     files: &[
         (
             "deploy/docs/schema/services.json",
@@ -187,32 +128,19 @@ same outcome are shown once; shares are fractions of new connections.
 
 The fields of JSON are described in deploy/docs/schema/explain.json. Fields may
 be added; nothing else changes.",
-    examples: &[
-        (
-            "On a node, with any proxy",
-            "\
-deltaproxy explain 10.96.0.10:53/udp
-deltaproxy explain prod/web:http --from outside
-deltaproxy explain :30080 --source 198.51.100.7",
-        ),
-        (
-            "From a dump, without root",
-            "deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2",
-        ),
-        (
-            "Rendered from manifests, as an image",
-            "deltaproxy explain prod/web --manifests ./services --graph svg > web.svg",
-        ),
-    ],
-    exit_status: &[
-        ("0", "explained, with any outcome"),
-        (
-            "1",
-            "failed, for example if there is no such name, or a source is missing",
-        ),
-        UNUSABLE_MANIFEST,
-        INVALID_FLAGS,
-    ],
+    examples: "\
+On a node, with any proxy:
+  deltaproxy explain 10.96.0.10:53/udp
+  deltaproxy explain prod/web:http --from outside
+  deltaproxy explain :30080 --source 198.51.100.7
+From a dump, without root:
+  deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
+Rendered from manifests, as an image:
+  deltaproxy explain prod/web --manifests ./services --graph svg > web.svg",
+    exit_status: "\
+0  explained, with any outcome
+1  failed, for example if there is no such name, or a source is missing
+2  a manifest cannot be used; the others were",
     files: &[
         (
             "deploy/docs/schema/explain.json",

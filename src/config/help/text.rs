@@ -12,10 +12,11 @@ pub(crate) struct CommandHelp {
     pub name: &'static str,
     /// Paragraphs, separated by empty lines.
     pub description: &'static str,
-    /// Captions, and the command lines that they announce.
-    pub examples: HelpEntries,
-    /// Exit codes.
-    pub exit_status: HelpEntries,
+    /// Captions, and the command lines that they announce, indented.
+    pub examples: &'static str,
+    /// Exit codes, each with its meaning, whose further lines are indented; without
+    /// [`INVALID_FLAGS`].
+    pub exit_status: &'static str,
     /// Files that are read or written without being named on the command line.
     pub files: HelpEntries,
     /// Environment variables.
@@ -27,31 +28,20 @@ pub(crate) struct CommandHelp {
 impl CommandHelp {
     /// Renders the sections that follow the flags in help.
     pub(in crate::config) fn after_flags(&self) -> String {
-        let mut text = String::from("Examples:\n");
-        for (caption, lines) in self.examples {
-            let _ = writeln!(text, "  {}:", caption.replace('\n', "\n  "));
-            for line in lines.lines() {
-                let _ = writeln!(text, "    {line}");
-            }
-        }
+        let indented = |lines: &str| format!("  {}\n", lines.replace('\n', "\n  "));
+        let mut text = format!("Examples:\n{}", indented(self.examples));
         if !self.description.is_empty() {
             let _ = write!(text, "\n{}\n", self.description);
         }
-        text.push_str("\nExit codes:\n");
-        for (code, meaning) in self.exit_status {
-            let _ = writeln!(text, "{code:>3}  {}", meaning.replace('\n', "\n     "));
-        }
-        text.truncate(text.trim_end().len());
+        let status = indented(self.exit_status);
+        let _ = write!(text, "\nExit codes:\n{status} {INVALID_FLAGS}");
         text
     }
 }
 
-pub(super) const INVALID_FLAGS: (&str, &str) = (
-    "64",
-    "invalid flags or configuration file; nothing was done",
-);
-pub(super) const UNUSABLE_MANIFEST: (&str, &str) =
-    ("2", "a manifest cannot be used; the others were");
+/// Last exit code of every command.
+pub(crate) const INVALID_FLAGS: &str = "64  invalid flags or configuration file; nothing was done";
+
 pub(super) const XTABLES_LOCK: (&str, &str) = (
     "/run/xtables.lock",
     "lock that the iptables binaries hold while they change or read legacy rules",
