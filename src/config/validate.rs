@@ -23,7 +23,7 @@ pub(super) fn service_dispatch(
     problems: &mut ConfigProblems,
 ) -> Option<TreeThresholds> {
     let word = &configuration.deltaproxy.service_dispatch;
-    let words = SERVICE_DISPATCHES.iter().map(|word| word.text);
+    let words = SERVICE_DISPATCHES.iter().map(|(word, ..)| *word);
     let unknown = || unknown("arrangement", word, &words.collect::<Vec<_>>());
     let chosen = choice(SERVICE_DISPATCHES, word).ok_or_else(unknown);
     problems.keep("deltaproxy.serviceDispatch", chosen)

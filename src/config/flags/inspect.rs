@@ -184,21 +184,17 @@ pub struct ExplainArgs {
 
 /// Words of `--from`.
 const CLIENTS: &[FlagWord<ClientKind>] = &[
-    FlagWord {
-        text: "pod",
-        help: "Pod on this node that is not an endpoint",
-        choice: ClientKind::Pod,
-    },
-    FlagWord {
-        text: "node",
-        help: "Process on the node",
-        choice: ClientKind::Node,
-    },
-    FlagWord {
-        text: "outside",
-        help: "Client outside of the cluster",
-        choice: ClientKind::Outside,
-    },
+    (
+        "pod",
+        "Pod on this node that is not an endpoint",
+        ClientKind::Pod,
+    ),
+    ("node", "Process on the node", ClientKind::Node),
+    (
+        "outside",
+        "Client outside of the cluster",
+        ClientKind::Outside,
+    ),
 ];
 
 /// Value of `--graph`.

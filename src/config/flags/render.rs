@@ -70,35 +70,15 @@ pub struct RenderArgs {
 
 /// Words of `--family`.
 const FAMILIES: &[FlagWord<IpFamily>] = &[
-    FlagWord {
-        text: "ipv4",
-        help: "Input for iptables-restore",
-        choice: IpFamily::V4,
-    },
-    FlagWord {
-        text: "ipv6",
-        help: "Input for ip6tables-restore",
-        choice: IpFamily::V6,
-    },
+    ("ipv4", "Input for iptables-restore", IpFamily::V4),
+    ("ipv6", "Input for ip6tables-restore", IpFamily::V6),
 ];
 
 /// Words of `--table`.
 const TABLES: &[FlagWord<Table>] = &[
-    FlagWord {
-        text: "filter",
-        help: "Rules that reject or drop packets",
-        choice: Table::Filter,
-    },
-    FlagWord {
-        text: "nat",
-        help: "Rules that translate addresses",
-        choice: Table::Nat,
-    },
-    FlagWord {
-        text: "mangle",
-        help: "The canary chain",
-        choice: Table::Mangle,
-    },
+    ("filter", "Rules that reject or drop packets", Table::Filter),
+    ("nat", "Rules that translate addresses", Table::Nat),
+    ("mangle", "The canary chain", Table::Mangle),
 ];
 
 /// Flags of `diff`.

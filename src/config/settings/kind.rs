@@ -4,16 +4,16 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::words::WordTable;
 use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::{Quantity, VModule};
 use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Type of a setting. The text in a variant stands for the value in help, as `FILE` does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::config) enum SettingKind {
     /// Boolean as in Go. The flag alone means true.
     Bool,
@@ -56,7 +56,7 @@ pub(in crate::config) enum SettingKind {
     /// Version, or boolean.
     Version,
     /// One of the words of a table; clap lists them in help, and rejects an unknown one.
-    Word(WordTable),
+    Word(&'static str, fn() -> PossibleValuesParser),
 }
 
 impl SettingKind {
@@ -91,7 +91,7 @@ impl SettingKind {
             | Self::Path(_)
             | Self::OnePath(_)
             | Self::OneOf(..)
-            | Self::Word(_) => Ok(text.into()),
+            | Self::Word(..) => Ok(text.into()),
         }
     }
 
@@ -128,14 +128,16 @@ impl SettingKind {
             }
             .to_owned(),
             Value::String(text) => text.clone(),
-            Value::Array(items) if self == Self::VModules => joined(items.iter().map(pattern)),
+            Value::Array(items) if matches!(self, Self::VModules) => {
+                joined(items.iter().map(pattern))
+            }
             Value::Array(items) => format!("[{}]", joined(items.iter().map(plain))),
             Value::Object(gates) => joined(gates.iter().map(|(name, is)| format!("{name}={is}"))),
             // As Go does: `5`, not `5.0`.
             Value::Number(number) => match number.as_f64() {
                 // The field has 32 bits, in which the digits of the text suffice.
                 #[expect(clippy::cast_possible_truncation, reason = "it was of 32 bits before")]
-                Some(float) if self == Self::Number => (float as f32).to_string(),
+                Some(float) if matches!(self, Self::Number) => (float as f32).to_string(),
                 _ => number.to_string(),
             },
             Value::Bool(_) => value.to_string(),

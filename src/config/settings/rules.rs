@@ -4,7 +4,7 @@ use super::kind::SettingKind::{
     Bool, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Switch, Text, Word,
 };
 use super::setting::{Setting, SettingSection};
-use super::words::WordTable;
+use super::words::{BACKENDS, SERVICE_DISPATCHES, texts};
 use crate::config::kube_proxy::DEFAULT_SERVICE_DISPATCH;
 
 /// Source of Services, EndpointSlices and the Node, for every command that reads objects.
@@ -139,13 +139,13 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
             ),
         Setting::new("featureGates", "feature-gates", Gates)
             .help("Feature gates; only AllowServiceExternalIPs has an effect on rules"),
-        Setting::flag("iptables-backend", Word(WordTable::Backends))
+        Setting::flag("iptables-backend", Word("BACKEND", || texts(BACKENDS)))
             .default("auto")
             .help("Variant of the iptables binaries"),
         Setting::new(
             "deltaproxy.serviceDispatch",
             "service-dispatch",
-            Word(WordTable::ServiceDispatches),
+            Word("MODE", || texts(SERVICE_DISPATCHES)),
         )
         .default(DEFAULT_SERVICE_DISPATCH)
         .flag_default(DEFAULT_SERVICE_DISPATCH)

@@ -5,7 +5,7 @@ use super::kind::SettingKind::{
     Bool, Duration, Int, Path, Percent, Port, Switch, Text, Verbosity, Version, Word,
 };
 use super::setting::{Setting, SettingSection};
-use super::words::WordTable;
+use super::words::{LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, texts};
 
 /// Flags that every command has. `run` takes a value for its version flag.
 pub(in crate::config) const PROGRAM: SettingSection = SettingSection {
@@ -30,7 +30,7 @@ pub(in crate::config) const FILE: SettingSection = SettingSection {
                  every change.",
             )
             .in_short_help(),
-        Setting::flag("config-reload", Word(WordTable::ReloadTriggers))
+        Setting::flag("config-reload", Word("WHEN", || texts(RELOAD_TRIGGERS)))
             .default("in-place")
             .help("Changes of the file that end the process")
             .more(
@@ -120,7 +120,7 @@ pub(super) const SYNC: SettingSection = SettingSection {
         Setting::flag("state-dir", Path("DIR"))
             .help("Existing directory for the last failed restore input [default: none]")
             .more("There is one file for each IP family."),
-        Setting::flag("partial-restore", Word(WordTable::PartialRestores))
+        Setting::flag("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))
             .default("changed-chains")
             .help("Chains that a partial restore contains"),
     ],
@@ -239,7 +239,7 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .default("text")
             .help("Log format, text or json")
             .in_short_help(),
-        Setting::flag("log-style", Word(WordTable::LogStyles))
+        Setting::flag("log-style", Word("STYLE", || texts(LOG_STYLES)))
             .default("auto")
             .help("Style of both log formats"),
     ],

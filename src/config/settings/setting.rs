@@ -201,7 +201,7 @@ impl Setting {
 
     /// Reports whether clap checks the value and lists the possible ones.
     fn is_word(&self) -> bool {
-        matches!(self.kind, SettingKind::Word(_))
+        matches!(self.kind, SettingKind::Word(..))
     }
 
     /// Adds action, name and parser of the value. Values are texts, so that problems of all flags
@@ -226,7 +226,7 @@ impl Setting {
             SettingKind::OneOf(_, words) => {
                 arg.value_parser(AnyWord(words)).hide_possible_values(true)
             }
-            SettingKind::Word(table) => arg.value_parser(table.texts()),
+            SettingKind::Word(_, words) => arg.value_parser(words()),
             _ => arg,
         }
     }
@@ -243,14 +243,14 @@ impl Setting {
             SettingKind::NodeName => "NAME",
             SettingKind::Gates => "NAME=BOOL,...",
             SettingKind::VModules => "PATTERN=N,...",
-            SettingKind::Word(table) => table.value_name(),
             SettingKind::Int(name)
             | SettingKind::Text(name)
             | SettingKind::FilledText(name)
             | SettingKind::Path(name)
             | SettingKind::OnePath(name)
             | SettingKind::List(name)
-            | SettingKind::OneOf(name, _) => name,
+            | SettingKind::OneOf(name, _)
+            | SettingKind::Word(name, _) => name,
         }
     }
 }

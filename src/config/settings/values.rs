@@ -151,7 +151,7 @@ impl FlagValues {
 }
 
 fn given(matches: &ArgMatches, setting: &Setting) -> Result<Value, ConfigProblem> {
-    if setting.kind == SettingKind::Switch {
+    if matches!(setting.kind, SettingKind::Switch) {
         return Ok(matches.get_flag(setting.flag).into());
     }
     let texts = matches.get_many::<String>(setting.flag);

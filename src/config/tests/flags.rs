@@ -18,7 +18,7 @@ fn sample(kind: SettingKind) -> (&'static str, &'static str) {
         SettingKind::Gates => ("B=t,A=f", r#"{"A":false,"B":true}"#),
         SettingKind::VModules => ("a*=3", r#"[{"filePattern":"a*","verbosity":3}]"#),
         SettingKind::OneOf(..) => ("NodeCIDR", r#""NodeCIDR""#),
-        SettingKind::Word(_) => ("tree", r#""tree""#),
+        SettingKind::Word(..) => ("tree", r#""tree""#),
         other => panic!("{other:?} has no field"),
     }
 }
