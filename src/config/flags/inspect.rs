@@ -158,7 +158,9 @@ pub struct ExplainArgs {
     /// Give the flag once for each address.
     #[arg(long, value_name = "IP")]
     pub node_ip: Vec<IpAddr>,
-    /// Print the text of every rule, every endpoint, and how many rules a packet traverses
+    /// Print all rules and endpoints, and count rules
+    ///
+    /// The count is of the rules that a packet traverses.
     #[arg(short, long, conflicts_with_all = ["graph", "output"])]
     pub verbose: bool,
     /// Print paths of packets as a graph
