@@ -8,11 +8,11 @@
 //! Upstream: staging/src/k8s.io/component-base/logs/api/v1/types.go (v1.37), for logging
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Error, Unexpected, Visitor};
+use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::config::go::GoDuration;
 
@@ -211,33 +211,20 @@ pub struct FlushFrequency(pub GoDuration);
 
 impl<'de> Deserialize<'de> for FlushFrequency {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct DurationOrNumber;
-
-        impl Visitor<'_> for DurationOrNumber {
-            type Value = FlushFrequency;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a duration, or a number of nanoseconds")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<FlushFrequency, E> {
-                text.parse().map(FlushFrequency).map_err(E::custom)
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<FlushFrequency, E> {
-                Ok(FlushFrequency(GoDuration::nanoseconds(number)))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<FlushFrequency, E> {
-                let fitting = i64::try_from(number);
-                let too_many =
-                    |_| E::invalid_value(Unexpected::Unsigned(number), &"2^63 - 1 at most");
-                self.visit_i64(fitting.map_err(too_many)?)
-            }
-        }
-
-        deserializer.deserialize_any(DurationOrNumber)
+        const EXPECTED: &str = "a duration, or a number of nanoseconds";
+        let duration = match &Value::deserialize(deserializer)? {
+            Value::String(text) => text.parse().map_err(D::Error::custom),
+            other => other
+                .as_i64()
+                .map(GoDuration::nanoseconds)
+                .ok_or_else(|| unexpected(other, EXPECTED)),
+        };
+        duration.map(Self)
     }
+}
+
+fn unexpected<E: Error>(value: &Value, expected: &'static str) -> E {
+    E::invalid_type(Unexpected::Other(&value.to_string()), &expected)
 }
 
 /// Kubernetes quantity, a number with a unit such as `64Ki`.
@@ -279,29 +266,11 @@ impl FromStr for Quantity {
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextOrNumber;
-
-        impl Visitor<'_> for TextOrNumber {
-            type Value = Quantity;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a quantity such as 64Ki")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Quantity, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Quantity, E> {
-                Ok(Quantity(number.to_string()))
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Quantity, E> {
-                Ok(Quantity(number.to_string()))
-            }
+        match &Value::deserialize(deserializer)? {
+            Value::String(text) => text.parse().map_err(D::Error::custom),
+            Value::Number(number) if !number.is_f64() => Ok(Self(number.to_string())),
+            other => Err(unexpected(other, "a quantity such as 64Ki")),
         }
-
-        deserializer.deserialize_any(TextOrNumber)
     }
 }
 
