@@ -27,8 +27,8 @@ use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_fi
 use crate::render::Counter;
 use crate::sync::SyncMode;
 use crate::telemetry::{
-    ConnectionLimit, KernelCounts, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen,
-    listen_retrying, serve,
+    ConnectionLimit, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen, listen_retrying,
+    serve,
 };
 
 /// Maximum connections of health check node ports, all Services together: some hundred Services,
@@ -107,10 +107,10 @@ pub(super) fn watchdog(config: &Config) -> Watchdog {
 /// Returns all metrics, with the packet counters that are read from the kernel at each scrape.
 pub(super) fn metrics() -> anyhow::Result<Metrics> {
     let metrics = Metrics::new()?;
-    metrics.registry.register(Box::new(KernelCounts::new(
+    metrics.count_packets(
         || counted_packets(Counter::InvalidDropped.name()),
         || counted_packets(Counter::LocalhostNodePorts.name()),
-    )?))?;
+    )?;
     Ok(metrics)
 }
 

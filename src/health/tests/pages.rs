@@ -212,7 +212,7 @@ async fn replies_are_the_recorded_ones() {
     let pages = HealthPages {
         health: health.clone(),
         metrics: Metrics::new().unwrap().health,
-        watches: WatchAges::new().unwrap(),
+        watches: WatchAges::default(),
         manifests: Metrics::new().unwrap().manifests,
         unknown_settings: UnknownSettings::default(),
     };

@@ -17,13 +17,13 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode};
 use jiff::Timestamp;
-use prometheus::proto::MetricFamily;
-use prometheus::{Gauge, IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
+use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
 
 use super::server::{Reply, TEXT, not_found, reply};
 use super::zpages;
 use crate::telemetry::LogLevel;
-use crate::telemetry::metrics::{START, start_time};
+use crate::telemetry::metrics::{START, register_scraped, start_time};
 
 /// Content type of the text format, as Go's client library sends it.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -134,10 +134,9 @@ impl PingCheck {
         check.registry.register(Box::new(check.last.clone()))?;
         check.registry.register(Box::new(check.total.clone()))?;
         if let Some(started) = started {
-            let (name, help) = START;
-            let start = Gauge::new(name, help)?;
-            start.set(started);
-            check.registry.register(Box::new(start))?;
+            register_scraped(&check.registry, START, MetricType::GAUGE, move || {
+                Some(started)
+            })?;
         }
         Ok(check)
     }

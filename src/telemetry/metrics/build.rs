@@ -18,7 +18,7 @@ use std::fmt::{self, Display, Formatter};
 
 use prometheus::{IntGaugeVec, Registry, Result};
 
-use super::factory::MetricFactory;
+use super::factory::{MetricFactory, OWN};
 
 /// Release of kube-proxy whose behavior this program has.
 const RELEASE: KubernetesVersion = KubernetesVersion {
@@ -82,7 +82,7 @@ pub(crate) struct KubernetesBuild(IntGaugeVec);
 impl KubernetesBuild {
     /// Registers it, with the release of kube-proxy, and `deltaproxy_build_info`.
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        MetricFactory::own(registry)
+        MetricFactory::new(registry, OWN)
             .gauges(
                 "build_info",
                 "Version of deltaproxy; always 1",
@@ -92,7 +92,7 @@ impl KubernetesBuild {
             .set(1);
         let help =
             "Version of the API server, and of the program that replaces kube-proxy; always 1";
-        let kubernetes = MetricFactory::kubernetes(registry);
+        let kubernetes = MetricFactory::new(registry, "kubernetes");
         let info = Self(kubernetes.gauges("build_info", help, &BUILD_LABELS)?);
         info.set(RELEASE);
         Ok(info)

@@ -10,7 +10,7 @@ use prometheus::{
     GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Registry, Result, exponential_buckets,
 };
 
-use super::factory::{FAMILY, MetricFactory, gauge, observe, set_timestamp};
+use super::factory::{FAMILY, MetricFactory, OWN, count, observe, set, set_timestamp};
 use crate::net::IpFamily;
 
 /// Rules that other programs change.
@@ -29,7 +29,7 @@ pub struct DriftMetrics {
 
 impl DriftMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = MetricFactory::own(registry);
+        let own = MetricFactory::new(registry, OWN);
         Ok(Self {
             checks: own.counters(
                 "rule_checks_total",
@@ -92,7 +92,7 @@ impl DriftMetrics {
     /// Counts a check of the rules; `is_clean`: it found the applied ones.
     pub fn checked(&self, family: IpFamily, trigger: &str, is_clean: bool) {
         let labels = [family.as_str(), trigger];
-        self.checks.with_label_values(&labels).inc();
+        count(&self.checks, &labels);
         self.is_clean
             .with_label_values(&[family.as_str()])
             .set(i64::from(is_clean));
@@ -100,8 +100,7 @@ impl DriftMetrics {
 
     /// Counts a comparison of all rules that could not read a table.
     pub fn check_failed(&self, family: IpFamily) {
-        let label = [family.as_str()];
-        self.failed.with_label_values(&label).inc();
+        count(&self.failed, &[family.as_str()]);
     }
 
     /// Sets the time of the last comparison of all rules.
@@ -124,9 +123,7 @@ impl DriftMetrics {
 
     /// Sets the number of chains that another program changes repeatedly.
     pub fn contested(&self, family: IpFamily, chains: usize) {
-        self.contested
-            .with_label_values(&[family.as_str()])
-            .set(gauge(chains));
+        set(&self.contested, &[family.as_str()], chains);
     }
 
     /// Sets whether the last check of the rules could not read this table.
@@ -138,7 +135,6 @@ impl DriftMetrics {
 
     /// Counts a fixed chain of this table that is rewritten because of third-party rules in it.
     pub fn chain_repaired(&self, family: IpFamily, table: &str) {
-        let labels = [family.as_str(), table];
-        self.repairs.with_label_values(&labels).inc();
+        count(&self.repairs, &[family.as_str(), table]);
     }
 }

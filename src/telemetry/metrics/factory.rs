@@ -14,6 +14,12 @@ use crate::net::IpFamily;
 /// Labels of metrics of one family.
 pub(super) const FAMILY: &[&str] = &["ip_family"];
 
+/// Prefix of the metrics of kube-proxy.
+pub(super) const UPSTREAM: &str = "kubeproxy";
+
+/// Prefix of metrics that kube-proxy does not have.
+pub(super) const OWN: &str = "deltaproxy";
+
 /// Makes metrics of one prefix and registers them.
 pub(super) struct MetricFactory<'a> {
     registry: &'a Registry,
@@ -22,39 +28,12 @@ pub(super) struct MetricFactory<'a> {
 }
 
 impl<'a> MetricFactory<'a> {
-    /// Makes `kubeproxy_` metrics, all of which kube-proxy marks as alpha.
-    pub(super) const fn upstream(registry: &'a Registry) -> Self {
+    /// Makes metrics with this prefix. kube-proxy marks all of its metrics as alpha.
+    pub(super) fn new(registry: &'a Registry, prefix: &'static str) -> Self {
         Self {
             registry,
-            prefix: "kubeproxy",
-            stability: "[ALPHA] ",
-        }
-    }
-
-    /// Makes `kubernetes_` metrics, which all components of Kubernetes have.
-    pub(super) const fn kubernetes(registry: &'a Registry) -> Self {
-        Self {
-            registry,
-            prefix: "kubernetes",
-            stability: "[ALPHA] ",
-        }
-    }
-
-    /// Makes `rest_client_` metrics, about requests to the API server.
-    pub(super) const fn rest_client(registry: &'a Registry) -> Self {
-        Self {
-            registry,
-            prefix: "rest_client",
-            stability: "[ALPHA] ",
-        }
-    }
-
-    /// Makes `deltaproxy_` metrics, which kube-proxy does not have.
-    pub(super) const fn own(registry: &'a Registry) -> Self {
-        Self {
-            registry,
-            prefix: "deltaproxy",
-            stability: "",
+            prefix,
+            stability: if prefix == OWN { "" } else { "[ALPHA] " },
         }
     }
 
@@ -119,6 +98,16 @@ pub(super) fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime)
     gauges
         .with_label_values(&[family.as_str()])
         .set(since.as_secs_f64());
+}
+
+/// Counts one.
+pub(super) fn count(counters: &IntCounterVec, labels: &[&str]) {
+    counters.with_label_values(labels).inc();
+}
+
+/// Sets a gauge to a number of things.
+pub(super) fn set(gauges: &IntGaugeVec, labels: &[&str], value: usize) {
+    gauges.with_label_values(labels).set(gauge(value));
 }
 
 /// Returns the value of a gauge.

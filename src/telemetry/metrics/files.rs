@@ -2,7 +2,7 @@
 
 use prometheus::{IntGauge, IntGaugeVec, Registry, Result};
 
-use super::factory::MetricFactory;
+use super::factory::{MetricFactory, OWN, gauge, set};
 
 /// Content of the configuration file, compared with the configuration of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct ConfigMetrics {
 
 impl ConfigMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = MetricFactory::own(registry);
+        let own = MetricFactory::new(registry, OWN);
         Ok(Self {
             stale: own.gauge(
                 "config_stale",
@@ -61,8 +61,7 @@ impl ConfigMetrics {
             fields,
         } = unknown;
         for (kind, names) in [("feature_gate", feature_gates), ("field", fields)] {
-            let gauge = self.unknown.with_label_values(&[kind]);
-            gauge.set(as_gauge(names.len()));
+            set(&self.unknown, &[kind], names.len());
         }
     }
 
@@ -83,7 +82,7 @@ pub(crate) struct ManifestMetrics {
 
 impl ManifestMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = MetricFactory::own(registry);
+        let own = MetricFactory::new(registry, OWN);
         Ok(Self {
             unusable_files: own.gauge(
                 "unusable_manifest_files",
@@ -103,17 +102,17 @@ impl ManifestMetrics {
 
     /// Records the number of files that cannot be used now.
     pub(crate) fn set_unusable_files(&self, count: usize) {
-        self.unusable_files.set(as_gauge(count));
+        self.unusable_files.set(gauge(count));
     }
 
     /// Records the number of objects that are skipped.
     pub(crate) fn set_skipped_objects(&self, count: usize) {
-        self.skipped_objects.set(as_gauge(count));
+        self.skipped_objects.set(gauge(count));
     }
 
     /// Records the number of fields that are ignored in objects that are used.
     pub(crate) fn set_ignored_fields(&self, count: usize) {
-        self.ignored_fields.set(as_gauge(count));
+        self.ignored_fields.set(gauge(count));
     }
 
     /// Returns the number of files that cannot be used now.
@@ -131,8 +130,4 @@ impl ManifestMetrics {
     pub(crate) fn ignored_fields(&self) -> i64 {
         self.ignored_fields.get()
     }
-}
-
-fn as_gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

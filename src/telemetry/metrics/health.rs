@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
 
-use super::factory::{FAMILY, MetricFactory, gauge};
+use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, count, set};
 use crate::net::IpFamily;
 
 /// Metrics of health. Clones share their values.
@@ -15,7 +15,7 @@ pub(crate) struct HealthMetrics {
 
 impl HealthMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let up = MetricFactory::upstream(registry);
+        let up = MetricFactory::new(registry, UPSTREAM);
         Ok(Self {
             healthz: up.counters(
                 "proxy_healthz_total",
@@ -27,7 +27,7 @@ impl HealthMetrics {
                 "Number of /livez responses by status code",
                 &["code"],
             )?,
-            checks_over_limit: MetricFactory::own(registry).gauges(
+            checks_over_limit: MetricFactory::new(registry, OWN).gauges(
                 "health_check_ports_over_limit",
                 "Number of Services whose health check node port is not served because of the limit of open files",
                 FAMILY,
@@ -37,18 +37,16 @@ impl HealthMetrics {
 
     /// Counts a response of `/healthz` with this status code.
     pub(crate) fn healthz(&self, code: &str) {
-        self.healthz.with_label_values(&[code]).inc();
+        count(&self.healthz, &[code]);
     }
 
     /// Counts a response of `/livez` with this status code.
     pub(crate) fn livez(&self, code: &str) {
-        self.livez.with_label_values(&[code]).inc();
+        count(&self.livez, &[code]);
     }
 
     /// Sets the number of Services whose health check node port is not served for want of a socket.
     pub(crate) fn checks_over_limit(&self, family: IpFamily, services: usize) {
-        self.checks_over_limit
-            .with_label_values(&[family.as_str()])
-            .set(gauge(services));
+        set(&self.checks_over_limit, &[family.as_str()], services);
     }
 }

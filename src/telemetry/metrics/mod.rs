@@ -11,6 +11,7 @@ mod health;
 mod process;
 mod requests;
 mod restores;
+mod scraped;
 mod sync;
 mod watch;
 
@@ -21,10 +22,11 @@ pub(crate) use build::{
 };
 pub(crate) use files::{ConfigFileState, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
-pub(crate) use process::KernelCounts;
+use process::ReadCount;
 pub(super) use process::{START, start_time};
 pub(crate) use requests::RequestMetrics;
 pub(crate) use restores::SyncKind;
+pub(super) use scraped::register as register_scraped;
 pub(crate) use sync::{LocalPolicy, SyncMetrics};
 pub(crate) use watch::{WatchAges, WatchMetrics};
 
@@ -55,7 +57,7 @@ impl Metrics {
     /// Only if two metrics had the same name, which a test excludes.
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
-        registry.register(Box::new(process::ProcessCollector::new()?))?;
+        process::register(&registry)?;
         Ok(Self {
             build: KubernetesBuild::register(&registry)?,
             sync: SyncMetrics::register(&registry)?,
@@ -65,5 +67,10 @@ impl Metrics {
             watch: WatchMetrics::register(&registry)?,
             registry,
         })
+    }
+
+    /// Adds the counts of packets that the kernel has.
+    pub(crate) fn count_packets(&self, invalid: ReadCount, localhost: ReadCount) -> Result<()> {
+        process::register_packet_counts(&self.registry, invalid, localhost)
     }
 }

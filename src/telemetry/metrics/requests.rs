@@ -15,7 +15,7 @@ use std::time::Instant;
 use http::{Request, StatusCode};
 use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 
-use super::factory::MetricFactory;
+use super::factory::{MetricFactory, count};
 
 /// Status code label of client-go for a request without a response.
 const NO_RESPONSE: &str = "<error>";
@@ -34,7 +34,7 @@ pub(crate) struct RequestMetrics {
 
 impl RequestMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let up = MetricFactory::rest_client(registry);
+        let up = MetricFactory::new(registry, "rest_client");
         Ok(Self {
             total: up.counters(
                 "requests_total",
@@ -70,7 +70,7 @@ impl RequestMetrics {
             .as_ref()
             .map_or(NO_RESPONSE, StatusCode::as_str);
         let labels = [code, &request.method, &request.host];
-        self.total.with_label_values(&labels).inc();
+        count(&self.total, &labels);
         if let Some(since) = request.since {
             let took = now().saturating_duration_since(since);
             let labels = [&request.method, &request.host];

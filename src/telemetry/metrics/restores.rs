@@ -11,7 +11,7 @@ use prometheus::{
     HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, exponential_buckets,
 };
 
-use super::factory::{FAMILY, MetricFactory, gauge};
+use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, count, set};
 use crate::net::IpFamily;
 
 /// Kind of a sync or restore.
@@ -47,8 +47,8 @@ pub struct RestoreMetrics {
 impl RestoreMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let (up, own) = (
-            MetricFactory::upstream(registry),
-            MetricFactory::own(registry),
+            MetricFactory::new(registry, UPSTREAM),
+            MetricFactory::new(registry, OWN),
         );
         let lock_wait = Opts::new(
             "deltaproxy_restore_lock_wait_seconds_total",
@@ -102,30 +102,25 @@ impl RestoreMetrics {
 
     /// Counts a full sync, successful or not, by the reason for which it was full.
     pub fn full_sync(&self, family: IpFamily, reason: &str) {
-        let labels = [family.as_str(), reason];
-        self.full_syncs.with_label_values(&labels).inc();
+        count(&self.full_syncs, &[family.as_str(), reason]);
     }
 
     /// Sets the number of Services over this limit.
     pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
-        self.over_limit
-            .with_label_values(&[family.as_str(), limit])
-            .set(gauge(services));
+        set(&self.over_limit, &[family.as_str(), limit], services);
     }
 
     /// Sets the number of frontends that several service ports claim.
     pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
-        self.conflicts
-            .with_label_values(&[family.as_str()])
-            .set(gauge(conflicts));
+        set(&self.conflicts, &[family.as_str()], conflicts);
     }
 
     /// Counts a failed restore.
     pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
         let label = [family.as_str()];
-        self.failures.with_label_values(&label).inc();
+        count(&self.failures, &label);
         if kind == SyncKind::Partial {
-            self.partial_failures.with_label_values(&label).inc();
+            count(&self.partial_failures, &label);
         }
     }
 
@@ -156,7 +151,7 @@ pub struct QuarantineMetrics {
 
 impl QuarantineMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = MetricFactory::own(registry);
+        let own = MetricFactory::new(registry, OWN);
         Ok(Self {
             now: own.gauges(
                 "quarantined_services",
@@ -191,16 +186,12 @@ impl QuarantineMetrics {
 
     /// Counts a Service that is put into quarantine, by the cause of its failed restore.
     pub fn quarantined(&self, family: IpFamily, cause: &str) {
-        let labels = [family.as_str(), cause];
-        self.services.with_label_values(&labels).inc();
+        count(&self.services, &[family.as_str(), cause]);
     }
 
     /// Sets the number of Services in quarantine.
     pub fn in_quarantine(&self, family: IpFamily, services: usize) {
-        let gauges = &self.now;
-        gauges
-            .with_label_values(&[family.as_str()])
-            .set(gauge(services));
+        set(&self.now, &[family.as_str()], services);
     }
 
     /// Counts restores made to find or retry Services that make restores fail; `failed` of them

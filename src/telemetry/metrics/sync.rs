@@ -16,7 +16,7 @@ use prometheus::{
 };
 
 use super::drift::DriftMetrics;
-use super::factory::{FAMILY, MetricFactory, gauge, observe, set_timestamp};
+use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, gauge, observe, set, set_timestamp};
 use super::restores::{QuarantineMetrics, RestoreMetrics, SyncKind};
 use crate::net::{IpFamily, PerFamily};
 
@@ -32,9 +32,22 @@ pub enum LocalPolicy {
 /// Metrics of all syncs. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct SyncMetrics {
-    timings: TimingMetrics,
-    changes: ChangeMetrics,
-    rules: RuleMetrics,
+    durations: HistogramVec,
+    full_durations: HistogramVec,
+    partial_durations: HistogramVec,
+    programming: HistogramVec,
+    conntrack: HistogramVec,
+    conntrack_deleted: IntCounterVec,
+    last_synced: GaugeVec,
+    last_queued: GaugeVec,
+    endpoints_pending: FamilySum,
+    endpoint_changes: IntCounter,
+    services_pending: FamilySum,
+    service_changes: IntCounter,
+    rules_total: IntGaugeVec,
+    rules_last: IntGaugeVec,
+    no_local_endpoints: IntGaugeVec,
+    tree_chains: IntGaugeVec,
     /// Metrics of restores.
     pub restores: RestoreMetrics,
     /// Metrics of Services that make restores fail.
@@ -44,133 +57,21 @@ pub struct SyncMetrics {
 }
 
 impl SyncMetrics {
+    #[expect(clippy::too_many_lines, reason = "an entry for each metric")]
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        Ok(Self {
-            timings: TimingMetrics::register(registry)?,
-            changes: ChangeMetrics::register(registry)?,
-            rules: RuleMetrics::register(registry)?,
-            restores: RestoreMetrics::register(registry)?,
-            quarantine: QuarantineMetrics::register(registry)?,
-            drift: DriftMetrics::register(registry)?,
-        })
-    }
-
-    /// Records the duration of a sync, successful or not.
-    pub fn synced(&self, family: IpFamily, kind: SyncKind, took: Duration) {
-        let of_kind = match kind {
-            SyncKind::Full => &self.timings.full,
-            SyncKind::Partial => &self.timings.partial,
-        };
-        for histogram in [&self.timings.all, of_kind] {
-            observe(histogram, family, took);
-        }
-    }
-
-    /// Sets the time of the last successful sync.
-    pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
-        set_timestamp(&self.timings.last, family, at);
-    }
-
-    /// Sets the time at which a sync was last queued.
-    pub fn queued(&self, family: IpFamily, at: SystemTime) {
-        set_timestamp(&self.timings.last_queued, family, at);
-    }
-
-    /// Sets the number of tree chains.
-    pub fn tree_chains(&self, family: IpFamily, chains: usize) {
-        self.rules
-            .tree_chains
-            .with_label_values(&[family.as_str()])
-            .set(gauge(chains));
-    }
-
-    /// Records the time from the trigger of an endpoint change to its rules in the kernel.
-    pub fn programmed(&self, family: IpFamily, latency: Duration) {
-        observe(&self.timings.programming, family, latency);
-    }
-
-    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
-    pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
-        observe(&self.timings.conntrack, family, took);
-        self.timings
-            .conntrack_deleted
-            .with_label_values(&[family.as_str()])
-            .inc_by(deleted);
-    }
-
-    /// Counts a change of an `EndpointSlice`.
-    pub fn endpoint_change(&self) {
-        self.changes.endpoints.inc();
-    }
-
-    /// Counts a change of a Service.
-    pub fn service_change(&self) {
-        self.changes.services.inc();
-    }
-
-    /// Sets the numbers of Services and `EndpointSlices` of the family whose current state is not
-    /// in the kernel yet.
-    ///
-    /// Differs from upstream: there either family overwrites the number of Services of the other
-    /// one, and slices count once for each change, until any sync of any family begins.
-    pub fn pending(&self, family: IpFamily, services: usize, slices: usize) {
-        self.changes.services_pending.set(family, gauge(services));
-        self.changes.endpoints_pending.set(family, gauge(slices));
-    }
-
-    /// Sets the number of rules that the proxy owns in a table, and that the last payload wrote.
-    /// `table` is `filter` or `nat`.
-    pub fn rules(&self, family: IpFamily, table: &str, total: usize, last: usize) {
-        let labels = [table, family.as_str()];
-        self.rules
-            .total
-            .with_label_values(&labels)
-            .set(gauge(total));
-        self.rules.last.with_label_values(&labels).set(gauge(last));
-    }
-
-    /// Sets the number of service ports that have endpoints, but none that the local policy
-    /// allows.
-    pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
-        let policy = match policy {
-            LocalPolicy::Internal => "internal",
-            LocalPolicy::External => "external",
-        };
-        self.rules
-            .no_local_endpoints
-            .with_label_values(&[policy, family.as_str()])
-            .set(gauge(ports));
-    }
-}
-
-/// Durations and times of syncs.
-#[derive(Debug, Clone)]
-struct TimingMetrics {
-    all: HistogramVec,
-    full: HistogramVec,
-    partial: HistogramVec,
-    programming: HistogramVec,
-    conntrack: HistogramVec,
-    conntrack_deleted: IntCounterVec,
-    last: GaugeVec,
-    last_queued: GaugeVec,
-}
-
-impl TimingMetrics {
-    fn register(registry: &Registry) -> Result<Self> {
-        let up = MetricFactory::upstream(registry);
+        let up = MetricFactory::new(registry, UPSTREAM);
         let buckets = exponential_buckets(0.001, 2.0, 15)?;
         let durations = |name, help| up.histograms(name, help, FAMILY, buckets.clone());
         Ok(Self {
-            all: durations(
+            durations: durations(
                 "sync_proxy_rules_duration_seconds",
                 "Duration of syncs in seconds, including failed ones",
             )?,
-            full: durations(
+            full_durations: durations(
                 "sync_full_proxy_rules_duration_seconds",
                 "Duration of full syncs in seconds, which write all rules",
             )?,
-            partial: durations(
+            partial_durations: durations(
                 "sync_partial_proxy_rules_duration_seconds",
                 "Duration of partial syncs in seconds, which write changed rules",
             )?,
@@ -189,7 +90,7 @@ impl TimingMetrics {
                 "Number of conntrack entries deleted because their endpoint is gone",
                 FAMILY,
             )?,
-            last: up.timestamps(
+            last_synced: up.timestamps(
                 "sync_proxy_rules_last_timestamp_seconds",
                 "Unix time of the last successful sync",
             )?,
@@ -197,28 +98,11 @@ impl TimingMetrics {
                 "sync_proxy_rules_last_queued_timestamp_seconds",
                 "Unix time at which a sync was last queued",
             )?,
-        })
-    }
-}
-
-/// Changes of objects. Upstream labels none of these metrics.
-#[derive(Debug, Clone)]
-struct ChangeMetrics {
-    endpoints_pending: FamilySum,
-    endpoints: IntCounter,
-    services_pending: FamilySum,
-    services: IntCounter,
-}
-
-impl ChangeMetrics {
-    fn register(registry: &Registry) -> Result<Self> {
-        let up = MetricFactory::upstream(registry);
-        Ok(Self {
             endpoints_pending: FamilySum::new(up.gauge(
                 "sync_proxy_rules_endpoint_changes_pending",
                 "Number of EndpointSlices whose changes are not in the kernel yet",
             )?),
-            endpoints: up.counter(
+            endpoint_changes: up.counter(
                 "sync_proxy_rules_endpoint_changes_total",
                 "Number of EndpointSlice changes received",
             )?,
@@ -226,33 +110,16 @@ impl ChangeMetrics {
                 "sync_proxy_rules_service_changes_pending",
                 "Number of Services whose changes are not in the kernel yet",
             )?),
-            services: up.counter(
+            service_changes: up.counter(
                 "sync_proxy_rules_service_changes_total",
                 "Number of Service changes received",
             )?,
-        })
-    }
-}
-
-/// Numbers of rules and of service ports that lack local endpoints.
-#[derive(Debug, Clone)]
-struct RuleMetrics {
-    total: IntGaugeVec,
-    last: IntGaugeVec,
-    no_local_endpoints: IntGaugeVec,
-    tree_chains: IntGaugeVec,
-}
-
-impl RuleMetrics {
-    fn register(registry: &Registry) -> Result<Self> {
-        let up = MetricFactory::upstream(registry);
-        Ok(Self {
-            total: up.gauges(
+            rules_total: up.gauges(
                 "sync_proxy_rules_iptables_total",
                 "Number of iptables rules owned by the proxy",
                 &["table", "ip_family"],
             )?,
-            last: up.gauges(
+            rules_last: up.gauges(
                 "sync_proxy_rules_iptables_last",
                 "Number of iptables rules written by the last sync",
                 &["table", "ip_family"],
@@ -262,12 +129,92 @@ impl RuleMetrics {
                 "Number of service ports with traffic policy Local and endpoints on other nodes only",
                 &["traffic_policy", "ip_family"],
             )?,
-            tree_chains: MetricFactory::own(registry).gauges(
+            tree_chains: MetricFactory::new(registry, OWN).gauges(
                 "tree_chains",
                 "Number of chains of trees that send packets to Services; 0 if all rules are flat",
                 FAMILY,
             )?,
+            restores: RestoreMetrics::register(registry)?,
+            quarantine: QuarantineMetrics::register(registry)?,
+            drift: DriftMetrics::register(registry)?,
         })
+    }
+
+    /// Records the duration of a sync, successful or not.
+    pub fn synced(&self, family: IpFamily, kind: SyncKind, took: Duration) {
+        let of_kind = match kind {
+            SyncKind::Full => &self.full_durations,
+            SyncKind::Partial => &self.partial_durations,
+        };
+        for histogram in [&self.durations, of_kind] {
+            observe(histogram, family, took);
+        }
+    }
+
+    /// Sets the time of the last successful sync.
+    pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
+        set_timestamp(&self.last_synced, family, at);
+    }
+
+    /// Sets the time at which a sync was last queued.
+    pub fn queued(&self, family: IpFamily, at: SystemTime) {
+        set_timestamp(&self.last_queued, family, at);
+    }
+
+    /// Sets the number of tree chains.
+    pub fn tree_chains(&self, family: IpFamily, chains: usize) {
+        set(&self.tree_chains, &[family.as_str()], chains);
+    }
+
+    /// Records the time from the trigger of an endpoint change to its rules in the kernel.
+    pub fn programmed(&self, family: IpFamily, latency: Duration) {
+        observe(&self.programming, family, latency);
+    }
+
+    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
+    pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
+        observe(&self.conntrack, family, took);
+        self.conntrack_deleted
+            .with_label_values(&[family.as_str()])
+            .inc_by(deleted);
+    }
+
+    /// Counts a change of an `EndpointSlice`.
+    pub fn endpoint_change(&self) {
+        self.endpoint_changes.inc();
+    }
+
+    /// Counts a change of a Service.
+    pub fn service_change(&self) {
+        self.service_changes.inc();
+    }
+
+    /// Sets the numbers of Services and `EndpointSlices` of the family whose current state is not
+    /// in the kernel yet.
+    ///
+    /// Differs from upstream: there either family overwrites the number of Services of the other
+    /// one, and slices count once for each change, until any sync of any family begins.
+    pub fn pending(&self, family: IpFamily, services: usize, slices: usize) {
+        self.services_pending.set(family, gauge(services));
+        self.endpoints_pending.set(family, gauge(slices));
+    }
+
+    /// Sets the number of rules that the proxy owns in a table, and that the last payload wrote.
+    /// `table` is `filter` or `nat`.
+    pub fn rules(&self, family: IpFamily, table: &str, total: usize, last: usize) {
+        let labels = [table, family.as_str()];
+        set(&self.rules_total, &labels, total);
+        set(&self.rules_last, &labels, last);
+    }
+
+    /// Sets the number of service ports that have endpoints, but none that the local policy
+    /// allows.
+    pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
+        let policy = match policy {
+            LocalPolicy::Internal => "internal",
+            LocalPolicy::External => "external",
+        };
+        set(&self.no_local_endpoints, &[policy, family.as_str()], ports);
     }
 }
 

@@ -1,22 +1,15 @@
 //! Metrics of lists and watches: failures, objects that cannot be decoded, and ages of kinds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use prometheus::proto::MetricType;
 use prometheus::{IntCounterVec, Registry, Result};
 
-use super::factory::MetricFactory;
+use super::factory::{MetricFactory, OWN, count};
 use super::requests::{RequestMetrics, now};
-
-/// Name and HELP.
-const STALENESS: (&str, &str) = (
-    "deltaproxy_watch_staleness_seconds",
-    "Seconds since the last event, bookmark or complete list of the kind; before the first list, \
-     since the start",
-);
+use super::scraped::ScrapedMetric;
 
 /// Metrics of lists and watches. Clones share their values. A kind is an object kind, as
 /// `Service`.
@@ -32,7 +25,7 @@ pub(crate) struct WatchMetrics {
 
 impl WatchMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let own = MetricFactory::own(registry);
+        let own = MetricFactory::new(registry, OWN);
         // Prometheus does not see the appearance of a series at 1 as an increase.
         let by_kind = |name, help| -> Result<IntCounterVec> {
             let counters = own.counters(name, help, &["kind"])?;
@@ -57,40 +50,37 @@ impl WatchMetrics {
 
     /// Counts a list or watch that ended with an error.
     pub(crate) fn failed(&self, kind: &str) {
-        self.errors.with_label_values(&[kind]).inc();
+        count(&self.errors, &[kind]);
     }
 
     /// Counts an object that could not be decoded.
     pub(crate) fn undecodable(&self, kind: &str) {
-        self.undecodable.with_label_values(&[kind]).inc();
+        count(&self.undecodable, &[kind]);
     }
 }
 
 /// Times at which each kind of object was last known to be current; before its first list, the
 /// time at which it began to be watched. Clones share their values.
 ///
-/// A collector in place of a gauge, because ages grow between events: they are computed at each
-/// scrape, and for each answer of the health server.
-#[derive(Debug, Clone)]
-pub(crate) struct WatchAges {
-    current: Arc<Mutex<BTreeMap<&'static str, Instant>>>,
-    desc: Desc,
-}
+/// Ages grow between events, so they are computed at each scrape, and for each answer of the health
+/// server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchAges(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
 
 impl WatchAges {
-    /// Returns ages of no kind.
-    pub(crate) fn new() -> Result<Self> {
-        let (name, help) = STALENESS;
-        let labels = vec!["kind".to_owned()];
-        Ok(Self {
-            current: Arc::default(),
-            desc: Desc::new(name.to_owned(), help.to_owned(), labels, HashMap::new())?,
-        })
-    }
-
     pub(super) fn register(registry: &Registry) -> Result<Self> {
-        let ages = Self::new()?;
-        registry.register(Box::new(ages.clone()))?;
+        let ages = Self::default();
+        let scraped = ages.clone();
+        let read = move || {
+            let ages = scraped.ages().into_iter();
+            ages.map(|(kind, age)| (kind, age.as_secs_f64())).collect()
+        };
+        let name = (
+            "deltaproxy_watch_staleness_seconds",
+            "Seconds since the last event, bookmark or complete list of the kind; before the first \
+             list, since the start",
+        );
+        ScrapedMetric::register(registry, name, Some("kind"), MetricType::GAUGE, read)?;
         Ok(ages)
     }
 
@@ -115,39 +105,8 @@ impl WatchAges {
     }
 
     fn kinds(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Collector for WatchAges {
-    fn desc(&self) -> Vec<&Desc> {
-        vec![&self.desc]
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        let metrics: Vec<Metric> = self.ages().into_iter().map(sample).collect();
-        if metrics.is_empty() {
-            return Vec::new();
-        }
-        let (name, help) = STALENESS;
-        let mut family = MetricFamily::default();
-        family.set_name(name.to_owned());
-        family.set_help(help.to_owned());
-        family.set_field_type(MetricType::GAUGE);
-        family.set_metric(metrics);
-        vec![family]
-    }
-}
-
-fn sample((kind, age): (&'static str, Duration)) -> Metric {
-    let mut label = LabelPair::default();
-    label.set_name("kind".to_owned());
-    label.set_value(kind.to_owned());
-    let mut gauge = Gauge::default();
-    gauge.set_value(age.as_secs_f64());
-    let mut metric = Metric::from_label(vec![label]);
-    metric.set_gauge(gauge);
-    metric
 }
 
 #[cfg(test)]

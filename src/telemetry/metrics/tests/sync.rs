@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
-use super::super::{KernelCounts, Metrics, UnknownSettings};
+use super::super::{Metrics, UnknownSettings};
 use super::{LocalPolicy, SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
@@ -66,8 +66,7 @@ fn used() -> Metrics {
     let request = http::Request::post("https://10.0.0.1/api/v1/events");
     let sent = metrics.watch.requests.sent(&request.body(()).unwrap());
     sent.answered(http::StatusCode::CREATED);
-    let counts = KernelCounts::new(|| Some(12), || Some(34)).unwrap();
-    metrics.registry.register(Box::new(counts)).unwrap();
+    metrics.count_packets(|| Some(12), || Some(34)).unwrap();
     metrics
 }
 
@@ -271,8 +270,7 @@ fn build_info_has_the_version_of_kube_proxy() {
 #[test]
 fn unreadable_packet_counts_have_no_sample() {
     let metrics = Metrics::new().unwrap();
-    let counts = KernelCounts::new(|| None, || Some(0)).unwrap();
-    metrics.registry.register(Box::new(counts)).unwrap();
+    metrics.count_packets(|| None, || Some(0)).unwrap();
     let text = TextEncoder::new()
         .encode_to_string(&metrics.registry.gather())
         .unwrap();
