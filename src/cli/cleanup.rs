@@ -17,6 +17,7 @@ use crate::host::{
 use crate::net::IpFamily;
 use crate::render::{JUMPS, Removal};
 use crate::rules::{Backend, Table, Text};
+use crate::sync::SyncMode;
 
 /// Separator between an error and its hint.
 const HINT: &str = "\nhint: ";
@@ -29,31 +30,23 @@ const SETTLING_TIME: Duration = Duration::from_millis(500);
 const RUNNING_PROXY: &str = "a proxy still runs on this node: remove its Pod or its service first, \
                              then run `cleanup` again";
 
-/// Mode of a cleanup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CleanupMode {
-    /// Removes the rules.
-    Do,
-    /// Prints the payloads that would be restored.
-    Show,
-}
-
 /// Runs `cleanup`.
 pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
     let mode = if args.dry_run {
-        CleanupMode::Show
+        SyncMode::DryRun
     } else {
-        CleanupMode::Do
+        SyncMode::Restore
     };
     everywhere(args.backend(), mode)
 }
 
-/// Removes the rules of both backends or of the chosen one, and prints what was removed.
+/// Removes the rules of both backends or of the chosen one, and prints what was removed; a dry run
+/// prints the payloads that would be restored.
 ///
 /// # Errors
 ///
 /// Something could not be removed; everything else was.
-pub(super) fn everywhere(choice: BackendChoice, mode: CleanupMode) -> anyhow::Result<()> {
+pub(super) fn everywhere(choice: BackendChoice, mode: SyncMode) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -87,7 +80,7 @@ pub(super) fn everywhere(choice: BackendChoice, mode: CleanupMode) -> anyhow::Re
 
 /// Cleanup in progress.
 struct Cleanup {
-    mode: CleanupMode,
+    mode: SyncMode,
     /// Lines of output.
     output: Vec<String>,
     /// Failures without duplicates.
@@ -166,10 +159,10 @@ impl Cleanup {
         for removal in Removal::of(&saved) {
             let place = format!("{place} {}", removal.table);
             match self.mode {
-                CleanupMode::Show => {
+                SyncMode::DryRun => {
                     self.print(format!("# {place}\n{}", removal.payload.trim_end()));
                 }
-                CleanupMode::Do => self.restore(&place, iptables, &removal).await,
+                SyncMode::Restore => self.restore(&place, iptables, &removal).await,
             }
         }
     }
@@ -217,11 +210,11 @@ impl Cleanup {
     fn nft_table(&mut self, family: IpFamily) {
         let table = "the table of mode nftables";
         let (exists, text) = match self.mode {
-            CleanupMode::Do => (
+            SyncMode::Restore => (
                 remove_nft_table(family).map(|changed| changed == Changed::Yes),
                 format!("{family}: removed {table}"),
             ),
-            CleanupMode::Show => (has_nft_table(family), format!("# {family}: {table}")),
+            SyncMode::DryRun => (has_nft_table(family), format!("# {family}: {table}")),
         };
         match exists {
             Ok(true) => self.print(text),
@@ -233,8 +226,8 @@ impl Cleanup {
     /// Prints a note, as a comment if payloads are printed.
     fn print_note(&mut self, text: &str) {
         self.print(match self.mode {
-            CleanupMode::Do => text.to_owned(),
-            CleanupMode::Show => format!("# {text}"),
+            SyncMode::Restore => text.to_owned(),
+            SyncMode::DryRun => format!("# {text}"),
         });
     }
 

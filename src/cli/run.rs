@@ -14,7 +14,6 @@ use crate::config::{
     self, Action, Config, ConfigCheck, ConfigFile, ConfigNote, LogStyle, LoggingFormat, RunArgs,
     Unusable, VERSION, VersionArg, environment,
 };
-use crate::sync::SyncMode;
 use crate::telemetry::Format;
 
 /// Runs the daemon until a signal ends it, or a one-shot action.
@@ -56,7 +55,7 @@ fn run_with_log(args: &RunArgs, format: &mut Format) -> anyhow::Result<()> {
     log_settings(&config);
     match (&args.write_config_to, config.action) {
         (Some(path), _) => write(path, &config.configuration.to_yaml()),
-        (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, mode(&config)),
+        (None, Action::Cleanup) => cleanup::everywhere(config.rules.backend, config.mode),
         (None, Action::Init) => app::init(&config),
         (None, Action::Run) => {
             let validate = |file: &ConfigFile| {
@@ -112,14 +111,6 @@ fn log_settings(config: &Config) {
         }
     }
     arguments::log_notes(&config.notes);
-}
-
-fn mode(config: &Config) -> cleanup::CleanupMode {
-    if config.mode == SyncMode::DryRun {
-        cleanup::CleanupMode::Show
-    } else {
-        cleanup::CleanupMode::Do
-    }
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 
 use crate::config::{ColorWhen, environment};
-use crate::telemetry::{self, Color, Format, LogLevel, LogOptions};
+use crate::telemetry::{self, Format, LogLevel, LogOptions};
 
 /// Applies `--color` to the output of the process, which by itself depends on the terminal and the
 /// environment.
@@ -43,15 +43,13 @@ pub(super) fn install_log(
     verbosity: u8,
     filter: Option<String>,
 ) -> anyhow::Result<LogLevel> {
-    let is_plain = environment::no_color() || !io::stderr().is_terminal();
-    let color = if is_plain { Color::Never } else { Color::Auto };
-    let level = telemetry::install(&LogOptions {
+    let color = !environment::no_color() && io::stderr().is_terminal();
+    let options = LogOptions {
         format,
         verbosity,
-        color,
         filter,
-    })?;
-    Ok(level)
+    };
+    Ok(telemetry::install(&options, color)?)
 }
 
 /// Installs the log of a command that prints data: warnings in the form of its errors. A filter in

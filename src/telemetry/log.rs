@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Debug;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime};
 
@@ -42,16 +42,6 @@ pub(crate) enum Format {
     Plain,
 }
 
-/// Use of terminal colors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Color {
-    /// Colors if stderr is a terminal.
-    #[default]
-    Auto,
-    /// No colors, as `NO_COLOR` asks for.
-    Never,
-}
-
 /// Options of the log. All lines go to stderr.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogOptions {
@@ -59,8 +49,6 @@ pub(crate) struct LogOptions {
     pub format: Format,
     /// kube-proxy's `-v`.
     pub verbosity: u8,
-    /// Use of terminal colors.
-    pub color: Color,
     /// Value of `RUST_LOG`; it replaces the verbosity.
     pub filter: Option<String>,
 }
@@ -107,9 +95,8 @@ impl LogLevel {
 }
 
 /// Installs the logger of the whole process.
-pub(crate) fn install(options: &LogOptions) -> Result<LogLevel, LogError> {
-    let terminal = options.color == Color::Auto && io::stderr().is_terminal();
-    let (subscriber, level) = subscriber(options, terminal, io::stderr)?;
+pub(crate) fn install(options: &LogOptions, color: bool) -> Result<LogLevel, LogError> {
+    let (subscriber, level) = subscriber(options, color, io::stderr)?;
     subscriber.try_init().map_err(|_| LogError::Installed)?;
     Ok(level)
 }

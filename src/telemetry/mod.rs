@@ -10,9 +10,7 @@ pub(crate) use http::{
     ConnectionLimit, ListenError, MetricsPages, PageSettings, Reply, listen, listen_in_family,
     listen_retrying, not_found, reply, serve, serve_within,
 };
-pub(crate) use log::{
-    Color, Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes,
-};
+pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
 pub(crate) use metrics::{
     ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, KubernetesBuild,
     KubernetesVersion, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind,

@@ -165,7 +165,7 @@ fn an_invalid_filter_is_named() {
         filter: Some("deltaproxy=loud".to_owned()),
         ..LogOptions::default()
     };
-    let Err(error @ LogError::Filter { .. }) = install(&options) else {
+    let Err(error @ LogError::Filter { .. }) = install(&options, false) else {
         panic!("accepted");
     };
     assert!(
