@@ -157,18 +157,18 @@ const FAULTS: &[Fault] = &[
     fault(
         "stale chains are kept",
         "src/render/payload/partial.rs",
-        "self.chains.deleted.extend(recorded.filter(is_stale));",
-        "self.chains.deleted.extend(recorded.filter(is_stale).take(0));",
+        "self.deleted.extend(recorded.filter(is_stale));",
+        "self.deleted.extend(recorded.filter(is_stale).take(0));",
     ),
     fault(
         "stale dispatch rules are kept",
-        "src/render/applied/state.rs",
+        "src/render/applied_state.rs",
         "before.ne(after.iter().filter(of_chain))",
         "before.count() < after.iter().filter(of_chain).count()",
     ),
     fault(
         "dispatch rules of a Service are in the wrong order",
-        "src/render/applied/state.rs",
+        "src/render/applied_state.rs",
         "let rules = services.flat_map(|service| &service.dispatch);",
         "let rules = services.flat_map(|service| service.dispatch.iter().rev());",
     ),
@@ -187,8 +187,8 @@ const FAULTS: &[Fault] = &[
     fault(
         "a proxied load balancer address is captured",
         "src/ingest/field.rs",
-        "is_some_and(|mode| mode != \"VIP\")",
-        "is_some_and(|mode| mode == \"Nobody\")",
+        "unwrap_or(\"VIP\") == \"VIP\"",
+        "unwrap_or(\"VIP\") != \"Nobody\"",
     ),
 ];
 
