@@ -54,8 +54,8 @@
 //! - Output is a function of the input: sorted, and the same bytes every time.
 //! - [`tracker`] and [`render`] do not know each other; [`sync`] passes the changes of one to the
 //!   other.
-//! - A change counts as applied once the kernel has accepted it. A failed restore loses no change
-//!   and is followed by a full one.
+//! - A change counts as applied once the kernel has accepted it. A failed restore loses no change.
+//!   A partial one is followed by a full one at once, unless another program held the lock.
 //!
 //! # Design of the record
 //!
@@ -93,9 +93,11 @@
 //! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains, makes a record with
 //!   `render::adopt`, and writes the difference of what is due.
 //! - **A partial restore fails**: `restore_changes` notes whether the kernel may have a part of it,
-//!   and a full restore follows at once. If that fails, all chains are read and observed:
-//!   `Syncer::search` holds back the dirty Services, writes the rest, and finds the Service of the
-//!   rejected line, or by `Bisection`, which is quarantined.
+//!   and a full restore follows at once; after a busy lock, the next sync tries the partial one
+//!   again. If the full one fails as well, `Syncer::search` reads and observes all chains, holds
+//!   back the dirty Services, writes the rest, and quarantines the Service of the rejected line, or
+//!   the one that a `Bisection` finds. If no rules of any Service can be restored, nothing is
+//!   quarantined, and the sync is retried.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words

@@ -84,8 +84,8 @@ impl Drift {
         self.repair_keys.insert((table, chain.into()));
     }
 
-    /// Adds a Service of which a verification found rules that differ. Counted under the nat table,
-    /// which holds most of them.
+    /// Adds a Service whose recorded rules differ from the rendered ones. Counted under the nat
+    /// table, which holds most of its rules.
     pub(super) fn add_service(&mut self, name: ServiceName) {
         let kind = (Table::Nat, DriftKind::ServiceChain);
         *self.counts.entry(kind).or_default() += 1;

@@ -57,7 +57,7 @@ const REPAIR_DELAY: DoublingDelay = DoublingDelay {
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum number of remembered chains; further ones are repaired without delay. That many changed
-/// chains mean a flush, not two programs that change single chains in turn.
+/// chains within a minute mean a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
 
 /// State of drift detection of one IP family.
@@ -257,8 +257,8 @@ impl RepairBackoff {
                 0 => Duration::ZERO,
                 delayed => REPAIR_DELAY.after(delayed),
             };
-            let repaired_at = now + wait;
-            let forget_at = repaired_at + wait + FORGET_AFTER;
+            let repair_at = now + wait;
+            let forget_at = repair_at + wait + FORGET_AFTER;
             self.0.insert(chain, Repairs { count, forget_at });
             shortest = Some(shortest.map_or(wait, |other: Duration| other.min(wait)));
         }

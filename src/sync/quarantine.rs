@@ -253,9 +253,9 @@ impl Quarantine {
         }
     }
 
-    /// Holds back the suspects that are left `now`, after trials that took this long. The search
+    /// Keeps the suspects that are left `now`, after trials that took this long. The search
     /// continues after as long a pause: it takes half of the time at most.
-    pub(super) fn hold_back(&mut self, suspects: Bisection, took: Duration, now: Instant) {
+    pub(super) fn keep_suspects(&mut self, suspects: Bisection, took: Duration, now: Instant) {
         self.continue_at = (!suspects.is_empty()).then_some(now + took);
         self.suspects = suspects;
     }

@@ -1,20 +1,21 @@
 //! Searches for the Services that make restores fail, so that all others are applied.
 //!
-//! A partial restore that fails is followed by a full one. If that fails as well, the cause is
-//! either some Services or the node, for example a missing kernel module or too little memory. The
-//! search finds out by [trial restores](super::trial_restore), and puts the Services at fault into
-//! [quarantine](super::quarantine). If the node can restore no rules of any Service, it ends with a
-//! [`NodeFault`]: no Service is quarantined, and the sync is retried.
+//! A search follows a sync whose last restore failed, unless the xtables lock was busy. The cause
+//! is either some Services or the node, for example a missing kernel module or too little memory.
+//! The search finds out by [trial restores](super::trial_restore), and puts the Services at fault
+//! into [quarantine](super::quarantine). If the node can restore no rules of any Service, it ends
+//! with a [`NodeFault`]: no Service is quarantined, and the sync is retried.
 //!
 //! 1. The suspects are the dirty Services, and before the first restore or adoption that succeeded
 //!    those that differ from the rules in the kernel, which are read then. Their changes are held
 //!    back.
-//! 2. What is left to write is written. If that fails as well, its Services are suspects, without
-//!    rules meanwhile.
+//! 2. What is left to write is written. While that fails, the Service of the rejected line is
+//!    quarantined, or those in quarantine get their next fallback, or the others that had to be
+//!    written are suspects, without rules meanwhile.
 //! 3. Partial restores of groups of suspects follow, as [`bisect`](super::bisect) decides.
-//! 4. A Service counts as the cause only if a restore of other rules succeeded, which proves that
-//!    the node is able to restore some. It is rendered as last applied then, or without endpoints,
-//!    so that clients get a reject.
+//! 4. A Service that is found is rendered as last applied, or without endpoints, so that clients
+//!    get a reject. It stays in quarantine only if a restore of other rules succeeded, which proves
+//!    that the node is able to restore some: otherwise the search is undone.
 //!
 //! Other changes wait while trials run, so a search begins none after [`LONGEST_SEARCH`]. The
 //! suspects that are left stay held back, and each later sync continues the search with some more
@@ -51,8 +52,9 @@ const LONGEST_PART: Duration = Duration::from_millis(100);
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
 impl<I: Iptables> Syncer<I> {
-    /// Searches after the failed attempts of a sync; `None` if no Service can be the cause, or if a
-    /// recent search ended with a [`NodeFault`] before anything was applied.
+    /// Searches after the failed attempts of a sync; `None` if the last one failed in a way that no
+    /// Service can cause, such as a failed reading, or if a recent search ended with a
+    /// [`NodeFault`] before anything was applied.
     pub(super) async fn search(
         &mut self,
         attempts: &[Attempt],
@@ -196,10 +198,10 @@ impl<I: Iptables> Syncer<I> {
         if self.history.has_applied() {
             let dirty: Vec<_> = self.dirty().cloned().collect();
             self.hold_back(&dirty);
-            self.adopt_for_search(options).await?;
+            self.ensure_known(options).await?;
             return Ok(dirty.into_iter().collect());
         }
-        let differing = self.adopt_for_search(options).await?;
+        let differing = self.ensure_known(options).await?;
         let overrides = self.tracker.overrides();
         let is_suspect =
             |name: &ServiceName| self.tracker.get(name).is_some() && !overrides.contains_key(name);
@@ -240,7 +242,7 @@ impl<I: Iptables> Syncer<I> {
         let without_rules = self.finish(options, search).await?;
         suspects.add(without_rules.into_iter().collect());
         let took = now.saturating_duration_since(started);
-        self.quarantine.hold_back(suspects, took, now);
+        self.quarantine.keep_suspects(suspects, took, now);
         search.held_back = self.quarantine.suspects().cloned().collect();
         search.held_back.sort_unstable();
         Ok(())
@@ -266,7 +268,8 @@ impl<I: Iptables> Syncer<I> {
             if !has_rules && suspects.is_node_fault() {
                 return Err(last_failure);
             }
-            // Without rules of Services, the restore before the trials proves as much.
+            // Without rules of Services in the kernel, any restore of this search that succeeded
+            // proves as much.
             if has_rules || search.restores == search.failed {
                 self.prove_node(suspects, options, search).await?;
             }

@@ -276,8 +276,9 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the scope of a second attempt after a failed first one; `None` if none could
-    /// succeed. For a partial one it resets the counters in `options` to those in the kernel.
+    /// Returns the scope of a second attempt after a failed first one; `None` if that succeeded, or
+    /// if a second one would fail for the same reason. For a partial one it resets the counters in
+    /// `options` to those in the kernel.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
             Attempt {
@@ -544,7 +545,7 @@ impl<I: Iptables> Syncer<I> {
             self.kernel = KernelState::Known(applied.into(), options.clone());
         } else if !is_untouched {
             drop(applied);
-            // If a table cannot be printed, all chains count as missing.
+            // Empty tables: if one cannot be printed, all recorded chains count as missing.
             if !self.observe_tables(LiveRules::of_tables()).await {
                 self.force_full(FullReason::Failed);
             }

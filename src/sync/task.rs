@@ -368,7 +368,7 @@ impl<I: Iptables> Task<I> {
         }
         let started = Instant::now().into_std();
         let trigger = ComparisonTrigger::Change(change.source);
-        // A change of named chains can interrupt a verification, but not what runs here. With
+        // A verification of its own can be interrupted by the next change, this check cannot. With
         // detection by table sizes no change names chains, so all is compared at once.
         let is_verification_later =
             is_verification(&extent) && change.source != ChangeSource::TableSizes;

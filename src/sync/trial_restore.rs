@@ -29,8 +29,8 @@ const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline of a trial restore as a multiple of the duration of the last successful restore.
 const DEADLINE_FACTOR: u32 = 10;
 
-/// Maximum number of trials without the suspects after which only the Service of the rejected line
-/// is quarantined, or goes on to its next fallback.
+/// Number of the first trials without the suspects after which a rejected line puts only its
+/// Service into quarantine, or on to its next fallback.
 const MOST_NAMED_LINES: usize = 4;
 
 /// Maximum number of trials without the suspects. After each that failed, some more Services are
@@ -58,7 +58,7 @@ pub(super) fn named_service<'s, I: Iterator<Item = (&'s ServiceName, &'s Service
 impl<I: Iptables> Syncer<I> {
     /// Makes sure that the kernel is known, for a search: reads it if it is not, and before the
     /// first restore or adoption that succeeded. Returns the Services that differ from it then.
-    pub(super) async fn adopt_for_search(
+    pub(super) async fn ensure_known(
         &mut self,
         options: &Options,
     ) -> Result<BTreeSet<ServiceName>, NodeFault> {
