@@ -131,8 +131,8 @@
 //!   from.
 //! - *Dirty*: a Service whose objects or lost frontends changed since it was last applied.
 //!   *Damaged*: a recorded chain that was found changed or missing. *Due*: a Service that each
-//!   payload renders, because a chain of it is damaged, or its changes were rendered and not
-//!   written.
+//!   payload renders, whether dirty or not: a chain of it is damaged, its changes were rendered and
+//!   not written, or it is rendered in another form than before.
 //! - *Stale*: a chain or rule of ours that is not desired anymore: its Service, port or endpoint is
 //!   gone.
 //! - *Drift*: how the kernel differs from the record, or the record from all Services as rendered.

@@ -12,7 +12,7 @@ use super::decide::FullReason;
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::reading::Reading;
 #[cfg(feature = "testing")]
-use super::reading::{check_guarded_chains, read_service_rules, whole};
+use super::reading::{check_guarded_chains, read_chains, whole};
 use super::syncer::{KernelState, Syncer};
 use crate::host::{ChangeSource, Iptables, RunError};
 use crate::model::ServiceName;
@@ -319,7 +319,7 @@ impl<I: Iptables> Syncer<I> {
         let mut monitor = GuardedChainMonitor::new(None, now);
         let mut reading =
             check_guarded_chains(&mut monitor, &self.iptables, options, &whole, now).await;
-        read_service_rules(&mut reading, &self.iptables, &whole, applied).await;
+        read_chains(&mut reading, &self.iptables, &whole, applied).await;
         let drift = self.find_drift(&mut reading, &BTreeSet::new());
         if drift.is_empty() {
             return String::new();

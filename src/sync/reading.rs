@@ -283,8 +283,8 @@ pub(super) async fn check_guarded_chains(
     }
 }
 
-/// Reads the other rules of an extent, unless the check found a flushed table.
-pub(super) async fn read_service_rules(
+/// Reads the other chains of an extent, unless the check found a flushed table.
+pub(super) async fn read_chains(
     reading: &mut Reading,
     iptables: &impl Iptables,
     extent: &ChainSet,

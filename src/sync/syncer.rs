@@ -186,12 +186,12 @@ impl<I: Iptables> Syncer<I> {
         })
     }
 
-    /// Runs one sync. A failed partial restore is followed by a full one at once, unless another
-    /// program held the xtables lock, for example: then the next sync tries it again. A full
-    /// restore that failed while the kernel was known is followed by a partial one, unless options
-    /// changed that fixed chains depend on: a partial one writes these only to repair them. The
-    /// tracker marks a Service as applied only when the kernel has its rules, so a failed sync
-    /// loses no change.
+    /// Runs one sync, and a search or a part of one, or the retry of a Service in quarantine, if
+    /// due. A failed partial restore is followed by a full one at once, unless another program held
+    /// the xtables lock, for example: then the next sync tries it again. A full restore that failed
+    /// while the kernel was known is followed by a partial one, unless options changed that fixed
+    /// chains depend on: a partial one writes these only to repair them. The tracker marks a
+    /// Service as applied only when the kernel has its rules, so a failed sync loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config

@@ -18,8 +18,8 @@ use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::reading::{
-    Reading, check_guarded_chains, guarded, guarded_tables, is_verification, read_service_rules,
-    touched, whole,
+    Reading, check_guarded_chains, guarded, guarded_tables, is_verification, read_chains, touched,
+    whole,
 };
 use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
@@ -556,7 +556,7 @@ impl<I: Iptables> Task<I> {
             reading = check_guarded_chains(guarded_chains, iptables, options, extent, now).await;
             // Cannot fail: it is set only here.
             let _ = checked.set(());
-            read_service_rules(&mut reading, iptables, extent, applied).await;
+            read_chains(&mut reading, iptables, extent, applied).await;
         };
         let intake = Intake {
             tracker,

@@ -230,9 +230,8 @@ impl<I: Iptables> Syncer<I> {
         self.hold_back_without_rules(touched.into_iter());
     }
 
-    /// Makes a partial restore of Services as rendered, of all that is damaged, and of those that
-    /// lose a frontend to them or gain one from them: no frontend may have the rules of two
-    /// Services.
+    /// Makes a partial restore of Services as rendered, of all that is due, and of those that lose
+    /// a frontend to them or gain one from them: no frontend may have the rules of two Services.
     pub(super) async fn try_as_rendered(
         &mut self,
         names: &[ServiceName],
@@ -310,7 +309,7 @@ impl<I: Iptables> Syncer<I> {
         let mut counted = SearchResult::default();
         let names = [name.clone()];
         let trial = self.try_changes(&names, options, &mut counted).await;
-        // A failed retry may have been applied in part.
+        // Writes what is due: a failed retry may have been applied in part.
         let repaired = self.try_as_rendered(&[], options, &mut counted).await;
         let left_damaged = repaired.err().map(TrialFailure::into_node_fault);
         if left_damaged.is_some() {

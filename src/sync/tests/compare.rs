@@ -14,9 +14,7 @@ use crate::rules::{RuleSet, Table};
 use crate::sync::drift::RepairKey;
 use crate::sync::drift::{Drift, DriftKind};
 use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
-use crate::sync::reading::{
-    check_guarded_chains, is_verification, read_service_rules, touched, whole,
-};
+use crate::sync::reading::{check_guarded_chains, is_verification, read_chains, touched, whole};
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {
@@ -75,7 +73,7 @@ pub(super) async fn compare_contested(
     )
     .await;
     let applied = syncer.kernel.record().unwrap();
-    read_service_rules(&mut reading, &syncer.iptables, extent, applied).await;
+    read_chains(&mut reading, &syncer.iptables, extent, applied).await;
     assert!(reading.failure.is_none(), "{:?}", reading.failure);
     syncer.find_drift(&mut reading, contested)
 }
