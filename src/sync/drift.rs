@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+#[cfg(feature = "testing")]
+use std::time::Instant;
 
 use super::decide::FullReason;
 #[cfg(feature = "testing")]
@@ -17,6 +19,8 @@ use super::syncer::{KernelState, Syncer};
 use crate::host::{ChangeSource, Iptables, RunError};
 use crate::model::ServiceName;
 use crate::render::{self, LiveChains, Options};
+#[cfg(feature = "testing")]
+use crate::rules::ChainSet;
 use crate::rules::Table;
 use crate::ruleset::{Jump, holds_dispatch_rules};
 
@@ -305,26 +309,39 @@ impl<I: Iptables> Syncer<I> {
 
 #[cfg(feature = "testing")]
 impl<I: Iptables> Syncer<I> {
-    /// Verifies all rules in the kernel, for tests. Returns what differs; nothing while the state
-    /// of the kernel is unknown.
+    /// Verifies all rules in the kernel after a sync that was applied, for tests. Returns what
+    /// differs, or why nothing was compared.
     pub async fn verify(&mut self) -> String {
-        let KernelState::Known(applied, options) = &self.kernel else {
-            return String::new();
-        };
         // No call of the clock: with that of a test, each takes time.
-        let Some(now) = self.history.last_full else {
-            return String::new();
+        let (true, Some(now)) = (self.kernel.record().is_some(), self.history.last_full) else {
+            return "the rules in the kernel are unknown".to_owned();
         };
-        let whole = whole();
-        let mut monitor = GuardedChainMonitor::new(None, now);
-        let mut reading =
-            check_guarded_chains(&mut monitor, &self.iptables, options, &whole, now).await;
-        read_chains(&mut reading, &self.iptables, &whole, applied).await;
-        let drift = self.find_drift(&mut reading, &BTreeSet::new());
+        let (drift, failure) = self.read_and_compare(&whole(), &BTreeSet::new(), now).await;
+        if let Some(failure) = failure {
+            return failure.to_string();
+        }
         if drift.is_empty() {
             return String::new();
         }
         format!("{:?} {}", drift.counts, drift.names())
+    }
+
+    /// Reads and compares an extent without a task, and returns the failure to read, for tests.
+    pub(super) async fn read_and_compare(
+        &mut self,
+        extent: &ChainSet,
+        contested: &BTreeSet<RepairKey>,
+        now: Instant,
+    ) -> (Drift, Option<RunError>) {
+        let KernelState::Known(applied, options) = &self.kernel else {
+            return (Drift::default(), None);
+        };
+        let mut monitor = GuardedChainMonitor::new(None, now);
+        let mut reading =
+            check_guarded_chains(&mut monitor, &self.iptables, options, extent, now).await;
+        read_chains(&mut reading, &self.iptables, extent, applied).await;
+        let drift = self.find_drift(&mut reading, contested);
+        (drift, reading.failure)
     }
 }
 

@@ -162,7 +162,7 @@ pub(super) fn is_verification(extent: &ChainSet) -> bool {
 }
 
 /// Returns the tables of an extent whose guarded chains are checked.
-pub(super) fn guarded_tables(extent: &ChainSet, options: &Options) -> BTreeSet<Table> {
+fn guarded_tables(extent: &ChainSet, options: &Options) -> BTreeSet<Table> {
     let named = extent.named();
     let named = named.filter(|(table, chain)| guarded_chains(*table, options).contains(chain));
     extent

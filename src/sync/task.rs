@@ -18,8 +18,7 @@ use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::reading::{
-    Reading, check_guarded_chains, guarded, guarded_tables, is_verification, read_chains, touched,
-    whole,
+    Reading, check_guarded_chains, guarded, is_verification, read_chains, touched, whole,
 };
 use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
@@ -373,8 +372,8 @@ impl<I: Iptables> Task<I> {
         let is_verification_later =
             is_verification(&extent) && change.source != ChangeSource::TableSizes;
         if is_verification_later {
-            let named = extent.named().collect::<ChainSet>();
-            extent = guarded(guarded_tables(&extent, options));
+            let named = extent.named().collect();
+            extent = guarded(extent.tables());
             extent.merge(&named);
         }
         let checked = self

@@ -13,8 +13,7 @@ use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
 use crate::sync::drift::RepairKey;
 use crate::sync::drift::{Drift, DriftKind};
-use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
-use crate::sync::reading::{check_guarded_chains, is_verification, read_chains, touched, whole};
+use crate::sync::reading::{is_verification, touched, whole};
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {
@@ -62,20 +61,9 @@ pub(super) async fn compare_contested(
     extent: &ChainSet,
     contested: &BTreeSet<RepairKey>,
 ) -> Drift {
-    let mut guarded_chains = GuardedChainMonitor::new(None, now());
-    let options = syncer.applied_options().unwrap().clone();
-    let mut reading = check_guarded_chains(
-        &mut guarded_chains,
-        &syncer.iptables,
-        &options,
-        extent,
-        now(),
-    )
-    .await;
-    let applied = syncer.kernel.record().unwrap();
-    read_chains(&mut reading, &syncer.iptables, extent, applied).await;
-    assert!(reading.failure.is_none(), "{:?}", reading.failure);
-    syncer.find_drift(&mut reading, contested)
+    let (drift, failure) = syncer.read_and_compare(extent, contested, now()).await;
+    assert!(failure.is_none(), "{failure:?}");
+    drift
 }
 
 /// Names of chains of one kind.
