@@ -70,7 +70,7 @@ impl Arrangement {
     }
 }
 
-/// What stands before the nat table, in it, and behind it. The table may be in several blocks.
+/// The text before the nat table, the table, which may be in several blocks, and the text after it.
 pub fn split_nat(payload: &str) -> (&str, &str, &str) {
     let (before, rest) = payload.split_once("*nat\n").expect("a nat table");
     let last = rest.rfind("*nat\n").unwrap_or_default();

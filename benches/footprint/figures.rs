@@ -46,9 +46,9 @@ pub struct Size {
     /// Peak of the whole cgroup, with the programs that it starts and what the kernel keeps for
     /// them: from its first start on an empty node.
     pub first_start: f64,
-    /// The same until all rules were written over those that were there.
+    /// The same peak after a full restore over existing rules.
     pub rewrite: f64,
-    /// The same of a restart on the node that has the rules.
+    /// Peak of the cgroup of a restart over existing rules.
     pub restart: f64,
     /// Nothing changes, then more and more.
     pub phases: Vec<Phase>,

@@ -45,7 +45,7 @@ impl ChainSet {
         }
     }
 
-    /// Reports whether there is no chain.
+    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.named.is_empty()
     }

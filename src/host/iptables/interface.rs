@@ -207,9 +207,6 @@ impl ForeignChange {
 }
 
 impl ChangeSource {
-    /// All sources.
-    pub const ALL: [Self; 3] = [Self::Events, Self::LostEvents, Self::TableSizes];
-
     /// Returns the spelling in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
