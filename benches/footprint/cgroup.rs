@@ -3,31 +3,67 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::figures::Peak;
+
+/// Short compared with the hundreds of milliseconds for which a restore holds its memory.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A memory cgroup, removed when dropped.
 pub struct Cgroup {
     path: PathBuf,
     parent: PathBuf,
-    /// Highest use so far, in bytes.
+    /// File with the highest use so far, in bytes.
     peak: &'static str,
+    /// Highest use without the kernel's, in bytes.
+    programs: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    sampler: Option<JoinHandle<()>>,
 }
 
 impl Cgroup {
     /// Makes one, in version 1 or 2 of cgroups.
     pub fn new() -> Self {
         let version_1 = Path::new("/sys/fs/cgroup/memory");
-        let (parent, peak) = if version_1.exists() {
-            (version_1, "memory.max_usage_in_bytes")
+        let (parent, peak, use_of_programs): (_, _, fn(&Path) -> u64) = if version_1.exists() {
+            let use_of_programs = |path: &Path| {
+                let all = number(&path.join("memory.usage_in_bytes"));
+                all.saturating_sub(number(&path.join("memory.kmem.usage_in_bytes")))
+            };
+            (version_1, "memory.max_usage_in_bytes", use_of_programs)
         } else {
-            (Path::new("/sys/fs/cgroup"), "memory.peak")
+            let use_of_programs = |path: &Path| {
+                let all = number(&path.join("memory.current"));
+                let stat = fs::read_to_string(path.join("memory.stat")).expect("memory.stat");
+                let kernel = stat.lines().find_map(|line| line.strip_prefix("kernel "));
+                all.saturating_sub(kernel.map_or(0, |bytes| bytes.parse().expect("a number")))
+            };
+            (Path::new("/sys/fs/cgroup"), "memory.peak", use_of_programs)
         };
         let name = format!("deltaproxy-{}", std::process::id());
         let path = parent.join(name);
         fs::create_dir_all(&path).expect("a cgroup");
+        let (programs, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let sampler = {
+            let (path, programs, is_over) = (path.clone(), programs.clone(), is_over.clone());
+            thread::spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    programs.fetch_max(use_of_programs(&path), Ordering::Relaxed);
+                    thread::sleep(SAMPLE_INTERVAL);
+                }
+            })
+        };
         Self {
             path,
             parent: parent.to_owned(),
             peak,
+            programs,
+            is_over,
+            sampler: Some(sampler),
         }
     }
 
@@ -39,15 +75,22 @@ impl Cgroup {
         started
     }
 
-    /// The highest use so far, in MiB.
-    pub fn peak(&self) -> f64 {
-        let text = fs::read_to_string(self.path.join(self.peak)).expect("the peak");
-        text.trim().parse::<f64>().expect("a number") / f64::from(1 << 20)
+    /// The highest use so far.
+    pub fn peak(&self) -> Peak {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        Peak {
+            all: mib(number(&self.path.join(self.peak))),
+            programs: mib(self.programs.load(Ordering::Relaxed)),
+        }
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(sampler) = self.sampler.take() {
+            let _ = sampler.join();
+        }
         let _ = fs::remove_dir(&self.path);
     }
 }
@@ -55,4 +98,9 @@ impl Drop for Cgroup {
 fn enter(path: &Path) {
     let pid = std::process::id().to_string();
     fs::write(path.join("cgroup.procs"), pid).expect("a process in the cgroup");
+}
+
+fn number(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).expect("a file of the cgroup");
+    text.trim().parse().expect("a number")
 }

@@ -43,16 +43,25 @@ pub struct Size {
     /// Once the start is over.
     pub rss: f64,
     pub peak_rss: f64,
-    /// Peak of the whole cgroup, with the programs that it starts and what the kernel keeps for
-    /// them: from its first start on an empty node.
-    pub first_start: f64,
-    /// The same peak after a full restore over existing rules.
-    pub rewrite: f64,
-    /// Peak of the cgroup of a restart over existing rules.
-    pub restart: f64,
+    /// From its first start on an empty node.
+    pub first_start: Peak,
+    /// After a full restore over existing rules.
+    pub rewrite: Peak,
+    /// Of a restart over existing rules.
+    pub restart: Peak,
     /// Nothing changes, then more and more.
     pub phases: Vec<Phase>,
     pub scrape: Scrape,
+}
+
+/// Highest use of memory of a cgroup, in MiB.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Peak {
+    /// Of the program, the programs that it starts, and what the kernel keeps for them.
+    pub all: f64,
+    /// Without what the kernel keeps, such as its copy of the rules. Sampled: a use that lasts less
+    /// than some milliseconds is missing.
+    pub programs: f64,
 }
 
 /// Some changes a second.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::args::Args;
 use crate::cgroup::Cgroup;
-use crate::figures::{Cpu, Of, Phase, Scrape, Size};
+use crate::figures::{Cpu, Of, Peak, Phase, Scrape, Size};
 use crate::load::Load;
 use crate::subject::{Node, Running};
 use crate::support::kube::ControlPlane;
@@ -45,7 +45,7 @@ pub fn measure(control: &ControlPlane, load: &mut Load, of: Of, args: &Args) -> 
         peak_rss: settled.peak_rss,
         first_start,
         rewrite: cgroup.peak(),
-        restart: 0.0,
+        restart: Peak::default(),
         phases,
         scrape: scrape(&running),
     };

@@ -26,7 +26,8 @@ fn memory(sizes: &[Size]) -> String {
         rate => format!("{rate}/s"),
     });
     let columns = ["after start".to_owned()].into_iter().chain(rates);
-    let cgroup = ["first start", "rewrite", "restart"].map(|name| format!("cgroup, {name}"));
+    let cgroup =
+        ["first start", "rewrite", "restart"].map(|name| format!("cgroup (programs), {name}"));
     let columns = columns.chain(["peak".to_owned()]).chain(cgroup);
     let heads: Vec<String> = columns.collect();
     let rows = sizes.iter().map(|size| {
@@ -35,16 +36,11 @@ fn memory(sizes: &[Size]) -> String {
             .phases
             .last()
             .map_or(size.peak_rss, |last| last.peak_rss);
-        let cells = [size.rss].into_iter().chain(phases).chain([
-            peak,
-            size.first_start,
-            size.rewrite,
-            size.restart,
-        ]);
-        (
-            size.of.services,
-            cells.map(|value| format!("{value:.1} MiB")).collect(),
-        )
+        let cells = [size.rss].into_iter().chain(phases).chain([peak]);
+        let cells = cells.map(|value| format!("{value:.1} MiB"));
+        let cgroup = [size.first_start, size.rewrite, size.restart];
+        let cgroup = cgroup.map(|peak| format!("{:.1} ({:.1}) MiB", peak.all, peak.programs));
+        (size.of.services, cells.chain(cgroup).collect())
     });
     table(&title(&sizes[0].of, "memory (RSS)"), &heads, rows)
 }
