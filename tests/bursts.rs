@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use crate::cluster;
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
-use deltaproxy::testing::model::Change;
+use deltaproxy::testing::model::{Change, Endpoint};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
@@ -22,7 +22,7 @@ use deltaproxy::testing::tracker::Tracker;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-use cluster::{Use, World, ip, ready, upstream_options};
+use cluster::{Use, World, ip, upstream_options};
 
 const SERVICES: usize = 600;
 
@@ -106,7 +106,7 @@ impl Settled {
             let (_, name) = World::plain_name(n);
             let mut slice = self.world.slices[&name].clone();
             slice.endpoints = (0..5)
-                .map(|e| ready(ip(IpFamily::V4, Use::Pod, 100_000 + n * 5 + e)))
+                .map(|e| Endpoint::ready(ip(IpFamily::V4, Use::Pod, 100_000 + n * 5 + e)))
                 .collect();
             Change::Slice(name, Some(Box::new(slice)), None)
         });

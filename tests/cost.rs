@@ -11,7 +11,7 @@
 
 use crate::cluster;
 
-use deltaproxy::testing::model::{Change, Service, Topology};
+use deltaproxy::testing::model::{Change, Endpoint, Service, Topology};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
     AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
@@ -276,7 +276,7 @@ fn gain_an_endpoint(world: &mut World) {
     let (_, name) = World::plain_name(7);
     let slice = world.slices.get_mut(&name).unwrap();
     let mut endpoints = slice.endpoints.to_vec();
-    endpoints.push(cluster::ready(ip(IpFamily::V4, Use::Pod, 200_000)));
+    endpoints.push(Endpoint::ready(ip(IpFamily::V4, Use::Pod, 200_000)));
     slice.endpoints = endpoints.into();
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
-use deltaproxy::testing::model::{Change, ServiceName};
+use deltaproxy::testing::model::{Change, Endpoint, ServiceName};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::PartialRestore;
 use deltaproxy::testing::rules::Table;
@@ -23,7 +23,7 @@ use deltaproxy::testing::sync::{Outcome, QuarantineCause, SyncResult, Syncer, Sy
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
 
-use cluster::{World, ready, upstream_settings};
+use cluster::{World, upstream_settings};
 
 /// Restores of a payload with this endpoint hang.
 const POISON: &str = "10.66.66.66";
@@ -74,7 +74,7 @@ fn now() -> Instant {
 fn moves(world: &World, n: usize, to: &str) -> Change {
     let (_, name) = World::plain_name(n);
     let mut slice = world.slices[&name].clone();
-    slice.endpoints = Box::new([ready(to.parse().unwrap())]);
+    slice.endpoints = Box::new([Endpoint::ready(to.parse().unwrap())]);
     Change::Slice(name, Some(Box::new(slice)), None)
 }
 
@@ -117,7 +117,7 @@ async fn others_are_applied(backend: BackendChoice) {
         failed += search.failed;
         found.extend(search.quarantined);
         if search.held_back.is_empty() {
-            assert_eq!(outcome.quarantined, [name(4)]);
+            assert_eq!(outcome.overridden, [name(4)]);
             break;
         }
         let next = syncer.next_retry().unwrap();

@@ -1,11 +1,11 @@
 //! Services whose endpoints have all moved: every one of their chains is written or deleted.
 
-use deltaproxy::testing::model::Change;
+use deltaproxy::testing::model::{Change, Endpoint};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::Backend;
 
 use crate::arrange::{AS_RENDERED, Arrangement, Headers, List, Order};
-use crate::cluster::{Use, World, ip, ready};
+use crate::cluster::{Use, World, ip};
 use crate::figures::Notes;
 use crate::kernel::Kernel;
 use crate::product::{ENDPOINTS, Product, spread};
@@ -74,7 +74,7 @@ fn moved(world: &World, n: usize, first: usize) -> Change {
     let (_, name) = World::plain_name(n);
     let mut slice = world.slices[&name].clone();
     slice.endpoints = (0..ENDPOINTS)
-        .map(|e| ready(ip(IpFamily::V4, Use::Pod, first + n * ENDPOINTS + e)))
+        .map(|e| Endpoint::ready(ip(IpFamily::V4, Use::Pod, first + n * ENDPOINTS + e)))
         .collect();
     Change::Slice(name, Some(Box::new(slice)), None)
 }

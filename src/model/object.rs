@@ -139,6 +139,22 @@ pub struct Endpoint {
     pub zone_hints: Box<[Arc<str>]>,
 }
 
+#[cfg(feature = "testing")]
+impl Endpoint {
+    /// Returns a ready endpoint of another node, without hints.
+    pub fn ready(ip: IpAddr) -> Self {
+        Self {
+            ip,
+            is_ready: true,
+            is_serving: true,
+            is_terminating: false,
+            is_local: false,
+            node_hint: NodeHint::Absent,
+            zone_hints: Box::default(),
+        }
+    }
+}
+
 /// `hints.forNodes`, as it concerns this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeHint {

@@ -4,12 +4,12 @@ use std::env;
 use std::net::IpAddr;
 
 use deltaproxy::testing::model::{
-    Change, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
+    Change, Endpoint, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
 };
 use deltaproxy::testing::net::{IpFamily, Port, Protocol};
 
 use super::callgrind;
-use super::cluster::{Use, World, ip, ready};
+use super::cluster::{Use, World, ip};
 use super::node::Node;
 
 /// Tells the child what grows.
@@ -107,7 +107,7 @@ fn many_ports(size: usize) -> World {
                 protocol: Protocol::Udp,
                 number: port(8080),
             }]),
-            endpoints: Box::new([ready(ip(IpFamily::V4, Use::Pod, n))]),
+            endpoints: Box::new([Endpoint::ready(ip(IpFamily::V4, Use::Pod, n))]),
         };
         world.slices.insert(slice_name(n), slice);
     }
@@ -123,7 +123,7 @@ fn change_one_of_many_ports(size: usize) {
     let mut node = Node::new(&world);
     node.sync();
     let mut slice = world.slices[&slice_name(0)].clone();
-    slice.endpoints = Box::new([ready(ip(IpFamily::V4, Use::Pod, size))]);
+    slice.endpoints = Box::new([Endpoint::ready(ip(IpFamily::V4, Use::Pod, size))]);
     let change = Change::Slice(slice_name(0), Some(Box::new(slice)), None);
     counted(&mut node, vec![change]);
 }

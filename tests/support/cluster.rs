@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use deltaproxy::testing::model::{
-    Change, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort, Topology,
-    TrafficPolicy,
+    Change, Endpoint, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
+    Topology, TrafficPolicy,
 };
 use deltaproxy::testing::net::{IpFamily, Protocol};
 use deltaproxy::testing::tracker::Tracker;
@@ -30,7 +30,7 @@ mod setting;
 
 pub(crate) use dice::Dice;
 #[allow(unused_imports, reason = "who includes this uses a part of it")]
-pub(crate) use parts::{Hints, Use, any_endpoint, any_service, any_slice, ip, ready};
+pub(crate) use parts::{Hints, Use, any_endpoint, any_service, any_slice, ip};
 use parts::{pod_cidr, port};
 #[allow(unused_imports, reason = "who includes this uses a part of it")]
 pub(crate) use setting::{any_machine, any_settings, upstream_options, upstream_settings};
@@ -111,7 +111,7 @@ impl World {
                 number: port(8080),
             }]),
             endpoints: (0..endpoints)
-                .map(|e| ready(ip(self.family, Use::Pod, n * endpoints + e)))
+                .map(|e| Endpoint::ready(ip(self.family, Use::Pod, n * endpoints + e)))
                 .collect(),
         };
         self.services.insert(name, service);

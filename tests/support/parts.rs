@@ -137,19 +137,6 @@ impl Hints {
     }
 }
 
-/// An endpoint that serves.
-pub(crate) fn ready(ip: IpAddr) -> Endpoint {
-    Endpoint {
-        ip,
-        is_ready: true,
-        is_serving: true,
-        is_terminating: false,
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
-    }
-}
-
 pub(crate) fn any_endpoint(dice: &mut Dice, family: IpFamily, hints: Hints) -> Endpoint {
     let is_ready = dice.chance(60);
     let zone_hints: Box<[Arc<str>]> = if matches!(hints, Hints::Zones | Hints::Both) {

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::conntrack::{Filter, stale_candidates};
 use crate::model::{
-    Change, Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort,
+    Change, Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName, SlicePort,
 };
 use crate::net::{Protocol, parse_ip};
 use crate::render::Options;
@@ -89,15 +88,7 @@ fn request_with(ip: &str, endpoints: &[&str]) -> SweepRequest {
     let name = ServiceName::new("ns", "shop");
     let mut tracker = Tracker::new(std::time::SystemTime::UNIX_EPOCH);
     tracker.apply(Change::Service(name.clone(), Some(Box::new(service))));
-    let endpoint = |ip: &&str| Endpoint {
-        ip: parse_ip(ip).unwrap(),
-        is_ready: true,
-        is_serving: true,
-        is_terminating: false,
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
-    };
+    let endpoint = |ip: &&str| Endpoint::ready(parse_ip(ip).unwrap());
     let slice = Slice {
         service: name.clone(),
         ports: Box::new([SlicePort {

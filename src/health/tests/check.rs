@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::model::{
-    Endpoint, NodeHint, Service, ServicePort, Slice, SliceName, SlicePort, TrafficPolicy,
-};
+use crate::model::{Endpoint, Service, ServicePort, Slice, SliceName, SlicePort, TrafficPolicy};
 use crate::net::{Protocol, parse_ip};
 
 fn port(number: u16) -> Port {
@@ -27,13 +25,8 @@ fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
         ..Service::plain(parse_ip("10.96.0.1").unwrap(), Box::new([http]))
     };
     let endpoints = (0..endpoints).map(|n| Endpoint {
-        ip: IpAddr::from([10, 4, 0, n]),
-        is_ready: true,
-        is_serving: true,
-        is_terminating: false,
         is_local: true,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
+        ..Endpoint::ready(IpAddr::from([10, 4, 0, n]))
     });
     let slice = Slice {
         service: ServiceName::new("ns", "a"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::live::KnownServices;
 
 use crate::model::{
-    Endpoint, MOST_ENDPOINTS, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
-    SliceName, SlicePort,
+    Endpoint, MOST_ENDPOINTS, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
+    SlicePort,
 };
 use crate::net::{IpFamily, Port, Protocol};
 use crate::render::options::{Comments, Options, PartialRestore};
@@ -15,15 +15,7 @@ use crate::render::service::{self, ServiceRules, count_ports_over_limit};
 use crate::render::{AppliedState, partial_payload};
 
 fn endpoint(number: u32) -> Endpoint {
-    Endpoint {
-        ip: std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into(),
-        is_ready: true,
-        is_serving: true,
-        is_terminating: false,
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
-    }
+    Endpoint::ready(std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into())
 }
 
 /// A Service with these ports, and slices of a thousand endpoints for each of them.

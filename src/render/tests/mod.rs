@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use crate::model::{
-    Endpoint, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort,
+    Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName, SlicePort,
 };
 use crate::net::{Port, Protocol};
 
@@ -17,15 +16,7 @@ pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
             protocol: Protocol::Tcp,
             number: Port::new(80).unwrap(),
         }]),
-        endpoints: Box::new([Endpoint {
-            ip: [10, 180, 0, 1].into(),
-            is_ready: true,
-            is_serving: true,
-            is_terminating: false,
-            is_local: false,
-            node_hint: NodeHint::Absent,
-            zone_hints: Box::default(),
-        }]),
+        endpoints: Box::new([Endpoint::ready([10, 180, 0, 1].into())]),
     }
 }
 

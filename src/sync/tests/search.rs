@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::syncer::{now, service, syncer};
 use super::*;
 use crate::host::{Fake, Poison};
-use crate::model::{Change, Endpoint, NodeHint, ServiceName, Slice, SliceName, SlicePort};
+use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
 use crate::render::LiveChains;
 use crate::rules::{RuleSet, Table};
@@ -42,15 +42,7 @@ pub(super) fn endpoint(number: u8, last: u8) -> Change {
             protocol: Protocol::Tcp,
             number: Port::new(80).unwrap(),
         }]),
-        endpoints: Box::new([Endpoint {
-            ip: [10, 0, number, last].into(),
-            is_ready: true,
-            is_serving: true,
-            is_terminating: false,
-            is_local: false,
-            node_hint: NodeHint::Absent,
-            zone_hints: Box::default(),
-        }]),
+        endpoints: Box::new([Endpoint::ready([10, 0, number, last].into())]),
     };
     let name = SliceName::new("ns", &number.to_string());
     Change::Slice(name, Some(Box::new(slice)), None)
@@ -145,7 +137,7 @@ async fn poisoned(how: Poison, numbers: &[u8]) -> Syncer<Fake> {
     let mut syncer = changed(POISON, how, changes(numbers)).await;
     let outcome = sync_applied(&mut syncer).await;
     let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
-    assert_eq!(outcome.quarantined, expected, "{how:?}");
+    assert_eq!(outcome.overridden, expected, "{how:?}");
     let search = outcome.search.unwrap();
     assert_eq!(search.quarantined.len(), numbers.len(), "{how:?}");
     syncer
@@ -173,7 +165,7 @@ async fn changes_of_all_other_services_are_applied() {
         let outcome = sync_applied(&mut syncer).await;
         assert_eq!(outcome.applied.before.len(), 4 - numbers.len());
         let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
-        assert_eq!(outcome.quarantined, expected, "{how:?}");
+        assert_eq!(outcome.overridden, expected, "{how:?}");
         let expected = rules_of(others(numbers)).await;
         assert_rules(&syncer, &expected);
         // The partial and the full restore before come to it.
@@ -256,7 +248,7 @@ async fn a_corrected_service_is_released_from_quarantine() {
         let outcome = syncer.once(&[]).await;
         let retry = outcome.quarantine_retry.unwrap();
         assert!(matches!(retry.result, Ok(was) if was.as_secs() == 10));
-        assert!(outcome.quarantined.is_empty());
+        assert!(outcome.overridden.is_empty());
         // Its stale connections are looked for from the state that was last applied.
         let (applied, before) = &outcome.applied.before[0];
         assert_eq!(*applied, name(4));
@@ -283,7 +275,7 @@ async fn a_service_that_is_deleted_or_changed_back_leaves_quarantine() {
         }
         wait(10);
         let outcome = syncer.once(&[]).await;
-        assert!(outcome.quarantined.is_empty(), "{outcome:?}");
+        assert!(outcome.overridden.is_empty(), "{outcome:?}");
         let expected = rules_of([others(&[4]), changes].concat()).await;
         assert_rules(&syncer, &expected);
     }
@@ -313,7 +305,7 @@ async fn clients_of_a_new_service_that_fails_are_rejected() {
         )
         .await;
         let outcome = sync_applied(&mut syncer).await;
-        assert_eq!(outcome.quarantined, [name(40)]);
+        assert_eq!(outcome.overridden, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::NoEndpoints);
         let expected = rules_of([service(40, true), endpoint(3, 2)]).await;
@@ -332,7 +324,7 @@ async fn a_service_that_fails_in_every_form_is_left_out() {
         )
         .await;
         let outcome = sync_applied(&mut syncer).await;
-        assert_eq!(outcome.quarantined, [name(40)]);
+        assert_eq!(outcome.overridden, [name(40)]);
         let blamed = &outcome.search.unwrap().quarantined[0];
         assert_eq!(blamed.fallback, Fallback::NoRules);
         let expected = rules_of([endpoint(3, 2)]).await;
@@ -350,7 +342,7 @@ async fn a_start_with_a_service_that_fails_programs_all_others() {
             syncer.iptables().set_rules(kernel);
             syncer.iptables().set_poisons(&[(POISON, how)]);
             let outcome = sync_applied(&mut syncer).await;
-            assert_eq!(outcome.quarantined, [name(4)]);
+            assert_eq!(outcome.overridden, [name(4)]);
             let search = outcome.search.unwrap();
             assert!(search.restores <= most.max(13), "{how:?}: {search:?}");
             let removed = Change::Slice(SliceName::new("ns", "4"), None, None);
@@ -373,7 +365,7 @@ async fn many_failing_services_do_not_keep_others_back() {
     let outcome = sync_untried(&mut syncer).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     assert_eq!(
-        outcome.quarantined,
+        outcome.overridden,
         failing.clone().map(name).collect::<Vec<_>>()
     );
     let rejected = failing.map(|number| service(number, true));
@@ -415,7 +407,7 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
             }
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Failed, "{how:?} {poison}");
-            assert_eq!(outcome.quarantined, []);
+            assert_eq!(outcome.overridden, []);
             assert!(outcome.applied.before.is_empty());
             let search = outcome.search.unwrap();
             assert!(
@@ -463,7 +455,7 @@ async fn failing_services_at_the_start_cost_the_restored_ones_nothing() {
             .apply(Change::Slice(slice_name, Some(slice), None));
     }
     let outcome = sync_applied(&mut syncer).await;
-    assert_eq!(outcome.quarantined, (40..56).map(name).collect::<Vec<_>>());
+    assert_eq!(outcome.overridden, (40..56).map(name).collect::<Vec<_>>());
     for payload in syncer.iptables().take_payloads() {
         let is_full = payload.contains(":KUBE-POSTROUTING");
         assert!(!is_full || payload.contains("ns/1:p"), "{payload}");

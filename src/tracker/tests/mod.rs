@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use super::Tracker;
 use crate::model::{
-    Change, Endpoint, Kind, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName,
-    SlicePort, Topology,
+    Change, Endpoint, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
+    Topology,
 };
 use crate::net::{Port, Protocol, parse_ip};
 
@@ -47,15 +47,7 @@ fn no_service(of: &str) -> Change {
 
 /// The slice is there and holds these addresses; `second` is when the cluster changed it.
 fn slice(called: &str, of: &str, ips: &[&str], second: Option<u64>) -> Change {
-    let endpoint = |ip: &&str| Endpoint {
-        ip: parse_ip(ip).unwrap(),
-        is_ready: true,
-        is_serving: true,
-        is_terminating: false,
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
-    };
+    let endpoint = |ip: &&str| Endpoint::ready(parse_ip(ip).unwrap());
     let slice = Slice {
         service: name(of),
         ports: Box::new([SlicePort {
