@@ -310,7 +310,7 @@ impl AppliedState {
     }
 
     /// Makes the dispatch rules of a Service those that it had `before` again. It is not due then.
-    pub(crate) fn take_back(&mut self, name: &ServiceName, before: &AppliedService) {
+    pub(crate) fn undo_dispatch(&mut self, name: &ServiceName, before: &AppliedService) {
         self.set_dispatch(name, &before.dispatch);
         self.due.remove(name);
     }

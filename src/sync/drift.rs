@@ -67,9 +67,9 @@ pub(super) struct Drift {
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
     /// Chains that differ and are known by name; for a jump, the chain that holds it.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
-    /// Services whose rules differ, if it is not known in which chains.
-    pub(super) services: BTreeSet<ServiceName>,
-    /// Keys under which the repairs of these differences are counted.
+    /// Services whose record differs from their rendered rules. No other program is the cause.
+    pub(super) unlike_rendered: Vec<ServiceName>,
+    /// Keys under which the repairs of the other differences are counted.
     pub(super) repair_keys: BTreeSet<RepairKey>,
     /// Names of the programs that changed the rules, if the kernel reported them.
     pub(super) programs: BTreeSet<String>,
@@ -88,14 +88,12 @@ impl Drift {
         self.repair_keys.insert((table, chain.into()));
     }
 
-    /// Adds a Service whose recorded rules differ from the rendered ones. Counted under the nat
-    /// table, which holds most of its rules.
-    pub(super) fn add_service(&mut self, name: ServiceName) {
+    /// Adds a Service whose record differs from its rendered rules. Counted under the nat table,
+    /// which holds most of its rules.
+    pub(super) fn add_unlike_rendered(&mut self, name: ServiceName) {
         let kind = (Table::Nat, DriftKind::ServiceChain);
         *self.counts.entry(kind).or_default() += 1;
-        self.repair_keys
-            .insert((Table::Nat, name.to_string().into()));
-        self.services.insert(name);
+        self.unlike_rendered.push(name);
     }
 
     /// Adds chains that are not known by name. Their repairs are counted per table.
@@ -106,30 +104,32 @@ impl Drift {
         }
     }
 
-    /// Reports whether any chain or Service is known by name.
-    pub(super) fn has_names(&self) -> bool {
-        !self.chains.is_empty() || !self.services.is_empty()
+    /// Returns the names of the first chains, for the log; empty if none is known by name.
+    pub(super) fn chain_names(&self) -> String {
+        let chains = self.chains.iter();
+        first_names(chains.map(|(table, chain)| format!("{table} {chain}")))
     }
 
-    /// Returns the names of the first chains and Services, for the log.
-    pub(super) fn names(&self) -> String {
-        let chains = self.chains.iter();
-        let chains = chains.map(|(table, chain)| format!("{table} {chain}"));
-        let services = self.services.iter();
-        let services = services.map(|name| format!("those of Service {name}"));
-        let names: Vec<String> = chains.chain(services).take(MOST_NAMES).collect();
-        let rest = (self.chains.len() + self.services.len()).saturating_sub(names.len());
-        let names = names.join(", ");
-        if rest == 0 {
-            names
-        } else {
-            format!("{names} and {rest} more")
-        }
+    /// Returns the names of the first Services whose record differs from their rendered rules, for
+    /// the log.
+    pub(super) fn service_names(&self) -> String {
+        first_names(self.unlike_rendered.iter().map(ToString::to_string))
+    }
+}
+
+/// Returns the first names, and the number of the others.
+fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
+    let rest = names.len().saturating_sub(MOST_NAMES);
+    let names = names.take(MOST_NAMES).collect::<Vec<_>>().join(", ");
+    if rest == 0 {
+        names
+    } else {
+        format!("{names} and {rest} more")
     }
 }
 
 /// Table and name under which repairs are counted. The name is that of a chain (for a jump, the
-/// chain that holds it), of a Service whose chains are not known by name, or [`WHOLE_TABLE`].
+/// chain that holds it), or [`WHOLE_TABLE`].
 pub(super) type RepairKey = (Table, Box<str>);
 
 /// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
@@ -292,7 +292,7 @@ impl<I: Iptables> Syncer<I> {
         let lost = self.tracker.with_changed_losses();
         let due = applied
             .due()
-            .chain(self.dirty())
+            .chain(self.dirty_without_override())
             .chain(lost)
             .cloned()
             .collect();
@@ -302,7 +302,7 @@ impl<I: Iptables> Syncer<I> {
             if let Some(applied) = self.kernel.record_mut() {
                 applied.add_due(&name);
             }
-            drift.add_service(name);
+            drift.add_unlike_rendered(name);
         }
     }
 }
@@ -323,7 +323,12 @@ impl<I: Iptables> Syncer<I> {
         if drift.is_empty() {
             return String::new();
         }
-        format!("{:?} {}", drift.counts, drift.names())
+        format!(
+            "{:?} {} {}",
+            drift.counts,
+            drift.chain_names(),
+            drift.service_names()
+        )
     }
 
     /// Reads and compares an extent without a task, and returns the failure to read, for tests.
@@ -359,7 +364,7 @@ mod tests {
             drift.add(Table::Nat, DriftKind::ServiceChain, chain);
         }
         assert_eq!(
-            drift.names(),
+            drift.chain_names(),
             "nat A, nat B, nat C, nat D, nat E and 2 more"
         );
         let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
@@ -367,19 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn services_are_named_and_counted_one_by_one() {
+    fn services_unlike_rendered_are_named_apart_from_chains_of_other_programs() {
         let mut drift = Drift::default();
-        assert!(!drift.has_names());
-        drift.add_service(ServiceName::new("shop", "web"));
-        drift.add_service(ServiceName::new("shop", "dns"));
-        drift.add_unnamed(Table::Nat, DriftKind::ServiceChain, 1);
-        assert_eq!(
-            drift.names(),
-            "those of Service shop/dns, those of Service shop/web"
-        );
-        let counted = drift.counts.get(&(Table::Nat, DriftKind::ServiceChain));
-        assert_eq!(counted, Some(&3));
-        let keys: Vec<&str> = drift.repair_keys.iter().map(|(_, key)| &**key).collect();
-        assert_eq!(keys, ["*", "shop/dns", "shop/web"]);
+        drift.add_unlike_rendered(ServiceName::new("shop", "dns"));
+        drift.add_unlike_rendered(ServiceName::new("shop", "web"));
+        assert!(!drift.is_empty());
+        assert_eq!(drift.service_names(), "shop/dns, shop/web");
+        assert_eq!(drift.chain_names(), "");
+        // No repair is delayed because of them: no other program changes them back.
+        assert!(drift.repair_keys.is_empty());
     }
 }

@@ -46,8 +46,9 @@ pub struct Outcome {
     /// Sums over all Services in the applied state, such as ports without local endpoints, for
     /// metrics.
     pub totals: ServiceTotals,
-    /// Services in quarantine, and suspects that are held back, sorted.
-    pub quarantined: Vec<ServiceName>,
+    /// Services that are not rendered in their state in the cluster, sorted: those in quarantine,
+    /// and suspects that are held back.
+    pub overridden: Vec<ServiceName>,
 }
 
 /// Problems that attempts, a search or a retry found in addition to failed restores. Each is

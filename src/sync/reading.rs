@@ -157,7 +157,7 @@ pub(super) fn touched(
 
 /// Reports whether an extent has every kube-proxy rule in the filter and nat tables: those that are
 /// not known by name are read together.
-pub(super) fn is_verification(extent: &ChainSet) -> bool {
+pub(super) fn is_whole(extent: &ChainSet) -> bool {
     extent.has_table(Table::Filter) || extent.has_table(Table::Nat)
 }
 
@@ -252,7 +252,7 @@ impl Reading {
     /// failure before it read whole tables, because of a missing chain or an interruption, does
     /// not.
     pub(super) fn is_verification(&self, extent: &ChainSet) -> bool {
-        is_verification(extent) && (self.failure.is_some() || self.whole.is_some())
+        is_whole(extent) && (self.failure.is_some() || self.whole.is_some())
     }
 
     /// Notes a failure. After a transient one the rules are read again later; another one, such as
@@ -300,7 +300,7 @@ pub(super) async fn read_chains(
     let mut dispatch_chains: BTreeSet<(Table, Box<str>)> = dispatch_chains
         .map(|(table, name)| (table, name.into()))
         .collect();
-    if is_verification(extent) {
+    if is_whole(extent) {
         read_whole_tables(reading, iptables, extent).await;
         if reading.whole.is_some() {
             return;

@@ -309,7 +309,7 @@ impl Reporter {
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);
         }
-        let names = &outcome.quarantined;
+        let names = &outcome.overridden;
         self.metrics
             .quarantine
             .in_quarantine(self.family, names.len());

@@ -170,7 +170,15 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
     if compared.drift.is_empty() {
         return;
     }
-    let chains = compared.drift.names();
+    let services = compared.drift.service_names();
+    if !services.is_empty() {
+        warn!(
+            %family, trigger, services,
+            "recorded rules of Services differ from their rendered ones; rewriting them. Please \
+             report this bug of deltaproxy"
+        );
+    }
+    let chains = compared.drift.chain_names();
     let programs = program_names(compared.drift);
     let mut kinds = compared.drift.counts.keys().map(|(_, kind)| *kind);
     if kinds.any(|kind| kind == DriftKind::UnrepairableServiceChains) {
@@ -189,7 +197,7 @@ fn log_drift(family: IpFamily, compared: &Compared<'_>) {
              may be unreachable until then. Find what changes them: is a second proxy running on \
              this node?"
         );
-    } else if compared.drift.has_names() {
+    } else if !chains.is_empty() {
         info!(
             %family, trigger, programs, chains,
             "rules changed by another program; restoring them"
@@ -206,16 +214,14 @@ fn program_names(drift: &Drift) -> String {
 
 /// Returns the text of the Event about rules that another program changes again and again.
 fn contest_note(family: IpFamily, node: &str, drift: &Drift) -> String {
-    let chains = if drift.has_names() {
-        format!("chains {}", drift.names())
+    let mut chains = drift.chain_names();
+    if chains.is_empty() {
+        let tables = drift.counts.keys().map(|(table, _)| table.as_str());
+        let tables: BTreeSet<_> = tables.collect();
+        chains = format!("tables {}", Vec::from_iter(tables).join(", "));
     } else {
-        let tables: BTreeSet<_> = drift
-            .counts
-            .keys()
-            .map(|(table, _)| table.as_str())
-            .collect();
-        format!("tables {}", Vec::from_iter(tables).join(", "))
-    };
+        chains.insert_str(0, "chains ");
+    }
     let programs = program_names(drift);
     let by = if programs.is_empty() {
         "another program".to_owned()

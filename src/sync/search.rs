@@ -196,7 +196,7 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> Result<BTreeSet<ServiceName>, NodeFault> {
         if self.history.has_applied() {
-            let dirty: Vec<_> = self.dirty().cloned().collect();
+            let dirty: Vec<_> = self.dirty_without_override().cloned().collect();
             self.hold_back(&dirty);
             self.ensure_known(options).await?;
             return Ok(dirty.into_iter().collect());

@@ -227,7 +227,7 @@ impl<I: Iptables> Syncer<I> {
             rules: RuleCounts::default(),
             tree_chains: 0,
             totals: ServiceTotals::default(),
-            quarantined: Vec::new(),
+            overridden: Vec::new(),
         };
         if outcome.result() == SyncResult::Applied {
             self.continue_trials(&mut outcome, &options).await;
@@ -237,7 +237,7 @@ impl<I: Iptables> Syncer<I> {
             outcome.tree_chains = applied.tree_chain_count();
             outcome.totals = applied.totals();
         }
-        outcome.quarantined = self.tracker.overrides().keys().cloned().collect();
+        outcome.overridden = self.tracker.overrides().keys().cloned().collect();
         outcome.notices = std::mem::take(&mut self.notices);
         outcome
     }
@@ -310,7 +310,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Returns the dirty Services that are rendered in their state in the cluster: not those in
     /// quarantine and suspects.
-    pub(super) fn dirty(&self) -> impl Iterator<Item = &ServiceName> {
+    pub(super) fn dirty_without_override(&self) -> impl Iterator<Item = &ServiceName> {
         let overrides = self.tracker.overrides();
         let dirty = self.tracker.dirty();
         dirty.filter(|name| !overrides.contains_key(*name))

@@ -18,7 +18,7 @@ use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::reading::{
-    Reading, check_guarded_chains, guarded, is_verification, read_chains, touched, whole,
+    Reading, check_guarded_chains, guarded, is_whole, read_chains, touched, whole,
 };
 use super::report::Reporter;
 use super::syncer::{KernelState, Syncer};
@@ -369,8 +369,7 @@ impl<I: Iptables> Task<I> {
         let trigger = ComparisonTrigger::Change(change.source);
         // A verification of its own can be interrupted by the next change, this check cannot. With
         // detection by table sizes no change names chains, so all is compared at once.
-        let is_verification_later =
-            is_verification(&extent) && change.source != ChangeSource::TableSizes;
+        let is_verification_later = is_whole(&extent) && change.source != ChangeSource::TableSizes;
         if is_verification_later {
             let named = extent.named().collect();
             extent = guarded(extent.tables());
@@ -419,7 +418,7 @@ impl<I: Iptables> Task<I> {
     /// verification, so that interruptions count.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        if is_verification(&extent) {
+        if is_whole(&extent) {
             detection.verifications.request(Instant::now().into_std());
         } else {
             let trigger = ComparisonTrigger::FollowUp;
@@ -451,7 +450,7 @@ impl<I: Iptables> Task<I> {
         }
         let may_be_interrupted = detection.verifications.may_be_interrupted();
         // The check that follows a change is not interrupted by the next change.
-        let is_interruptible = change.is_none() && is_verification(extent) && may_be_interrupted;
+        let is_interruptible = change.is_none() && is_whole(extent) && may_be_interrupted;
         let mut reading = self.read(detection, extent, is_interruptible).await?;
         let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
         self.reporter.guarded_chains_checked(guarded, unreadable);
@@ -460,7 +459,7 @@ impl<I: Iptables> Task<I> {
         let mut drift = self.syncer.find_drift(&mut reading, &contested);
         drift.programs = match change {
             Some(change) => change.programs.clone(),
-            None if is_verification(extent) => detection.verifications.programs(),
+            None if is_whole(extent) => detection.verifications.programs(),
             None => BTreeSet::new(),
         };
         let failure = reading.failure.as_ref();
@@ -476,9 +475,8 @@ impl<I: Iptables> Task<I> {
             delayed_chains: detection.backoff.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
-        detection.has_read_extent = failure.is_none()
-            && is_verified == is_verification(extent)
-            && reading.to_reread.is_empty();
+        detection.has_read_extent =
+            failure.is_none() && is_verified == is_whole(extent) && reading.to_reread.is_empty();
         detection.postpone(&reading.to_reread, now);
         if !drift.is_empty() {
             detection.found_drift(started);

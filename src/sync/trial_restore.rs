@@ -197,7 +197,7 @@ impl<I: Iptables> Syncer<I> {
                     self.tracker.put_back(name, state);
                 }
             }
-            self.take_back(names, &before);
+            self.undo_trial(names, &before);
         }
         trial
     }
@@ -214,14 +214,14 @@ impl<I: Iptables> Syncer<I> {
     /// Takes back what a failed trial changed in the record. Services of which the kernel may have
     /// a part of the changes are written with the next payload: in the form of their override, or
     /// without rules.
-    fn take_back(&mut self, names: &[ServiceName], before: &[AppliedService]) {
+    fn undo_trial(&mut self, names: &[ServiceName], before: &[AppliedService]) {
         let after = self.recorded(names);
         let mut touched = Vec::new();
         for (name, (before, after)) in names.iter().zip(before.iter().zip(&after)) {
             let is_held_back = self.tracker.overrides().contains_key(name);
             if after.chains == before.chains && !(is_held_back && after.is_damaged()) {
                 if let Some(applied) = self.kernel.record_mut() {
-                    applied.take_back(name, before);
+                    applied.undo_dispatch(name, before);
                 }
             } else if !is_held_back {
                 touched.push(name);

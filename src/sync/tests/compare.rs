@@ -13,7 +13,7 @@ use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
 use crate::sync::drift::RepairKey;
 use crate::sync::drift::{Drift, DriftKind};
-use crate::sync::reading::{is_verification, touched, whole};
+use crate::sync::reading::{is_whole, touched, whole};
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {
@@ -257,7 +257,7 @@ async fn a_flushed_table_is_restored_whole() {
     edit(syncer.iptables(), Table::Nat, &flushed);
     let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
     let extent = touched_by(&syncer, &change);
-    assert!(is_verification(&extent));
+    assert!(is_whole(&extent));
     let drift = compare(&mut syncer, &extent).await;
     let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
     assert_eq!(flushed, Some(&1));

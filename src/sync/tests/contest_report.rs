@@ -8,7 +8,6 @@ use super::report::ReportedMetrics;
 use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::host::RunError;
-use crate::model::ServiceName;
 use crate::rules::Table;
 use crate::sync::drift::{Compared, Drift};
 
@@ -49,15 +48,6 @@ fn a_contested_chain_makes_an_event_that_names_the_program_and_the_chain() {
     assert_eq!(notes(&drift, WAIT), [format!("{begin}, {end}")]);
     drift.programs.insert("iptables".to_owned());
     assert_eq!(notes(&drift, WAIT), [format!("{begin} (iptables), {end}")]);
-}
-
-#[test]
-fn contested_rules_that_only_a_verification_finds_are_named_by_their_service() {
-    let mut drift = Drift::default();
-    drift.add_service(ServiceName::new("shop", "web"));
-    let notes = notes(&drift, WAIT);
-    let names = "60s: chains those of Service shop/web. Find";
-    assert!(notes[0].contains(names), "{notes:?}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn assert_owner(syncer: &Syncer<Fake>, address: &str, owner: u8) {
 fn assert_quarantined(outcome: &Outcome, numbers: &[u8]) {
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     let expected: Vec<_> = numbers.iter().map(|number| name(*number)).collect();
-    assert_eq!(outcome.quarantined, expected);
+    assert_eq!(outcome.overridden, expected);
 }
 
 async fn sync(syncer: &mut Syncer<Fake>, changes: impl IntoIterator<Item = Change>) -> Outcome {
@@ -246,7 +246,7 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
                 owners.values().all(|of| of.len() == 1),
                 "{seed}: {owners:?}"
             );
-            let is_applied = |number: u8| !outcome.quarantined.contains(&name(number));
+            let is_applied = |number: u8| !outcome.overridden.contains(&name(number));
             for (number, external) in wanted(&objects).filter(|(number, _)| is_applied(*number)) {
                 let own = BTreeSet::from([number.to_string()]);
                 let cluster_ip = format!("10.96.0.{number}");
@@ -256,7 +256,7 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
             }
         }
         syncer.iptables().set_poisons(&[]);
-        while !syncer.once(&[]).await.quarantined.is_empty() {
+        while !syncer.once(&[]).await.overridden.is_empty() {
             wait(1000);
         }
         assert!(!syncer.tracker.has_pending());

@@ -63,7 +63,7 @@ async fn a_long_search_continues_after_the_changes_of_others() {
         let search = outcome.search.unwrap();
         assert!(!search.held_back.is_empty(), "{how:?}: {search:?}");
         let failing: Vec<_> = FAILING.map(name).collect();
-        assert_eq!(outcome.quarantined, failing, "{how:?}");
+        assert_eq!(outcome.overridden, failing, "{how:?}");
         let mut found = search.quarantined.len();
         for round in 0..400_u16 {
             let last = 2 + u8::try_from(round % 50).unwrap();
@@ -137,7 +137,7 @@ async fn the_service_of_a_line_without_comment_is_found() {
         syncer.tracker.apply(endpoint(number, last));
     }
     let outcome = sync_applied(&mut syncer).await;
-    assert_eq!(outcome.quarantined, [name(4), name(5)]);
+    assert_eq!(outcome.overridden, [name(4), name(5)]);
     // One is named by the failed sync, the other by the first restore of the rest.
     let search = outcome.search.unwrap();
     assert_eq!(search.restores, 2, "{search:?}");
@@ -154,7 +154,7 @@ async fn rules_are_compared_when_a_full_restore_cannot_succeed() {
     syncer.tracker.apply(endpoint(3, 2));
     let outcome = sync_applied(&mut syncer).await;
     assert_eq!(outcome.attempts.len(), 2, "{outcome:?}");
-    assert_eq!(outcome.quarantined, []);
+    assert_eq!(outcome.overridden, []);
     assert!(has(&syncer, "10.0.3.2:80"));
     // A periodic full sync fails, but no rule is lost.
     syncer.force_full(FullReason::Periodic);
@@ -174,7 +174,7 @@ async fn a_node_that_can_restore_nothing_during_a_search_quarantines_none() {
             wait_for_retries();
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Failed, "{how:?}");
-            assert_eq!(outcome.quarantined.len(), FAILING.len(), "{how:?}");
+            assert_eq!(outcome.overridden.len(), FAILING.len(), "{how:?}");
             assert_eq!(syncer.quarantine.names().count(), before, "{how:?}");
         }
         syncer.iptables().set_poisons(&[]);
@@ -195,11 +195,11 @@ async fn a_flush_is_repaired_although_the_rules_of_a_quarantined_service_fail() 
         sync_applied(&mut syncer).await;
         syncer.iptables().set_poisons(&[(POISON, how)]);
         syncer.tracker.apply(endpoint(4, 66));
-        assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+        assert_eq!(sync_applied(&mut syncer).await.overridden, [name(4)]);
         syncer.iptables().set_poisons(&[("10.0.4.", how)]);
         syncer.iptables().set_rules(RuleSet::default());
         syncer.force_full(FullReason::Flushed);
-        assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+        assert_eq!(sync_applied(&mut syncer).await.overridden, [name(4)]);
         assert!(has(&syncer, "10.0.3.1:80") && has(&syncer, "10.0.40.1:80"));
     }
 }
@@ -213,7 +213,7 @@ async fn a_changed_service_whose_last_rules_fail_keeps_its_reject_rules() {
     syncer.iptables().set_rules(RuleSet::default());
     syncer.force_full(FullReason::Flushed);
     syncer.tracker.apply(endpoint(4, 66));
-    assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(4)]);
+    assert_eq!(sync_applied(&mut syncer).await.overridden, [name(4)]);
     let fallback = syncer.quarantine.fallback(&name(4));
     assert_eq!(fallback, Some(Fallback::NoEndpoints));
     assert!(has(&syncer, "ns/4:p has no endpoints") && has(&syncer, "10.0.40.1:80"));
@@ -236,7 +236,7 @@ async fn a_start_with_rules_that_cannot_be_adopted_applies_all_other_services() 
     syncer.iptables().set_poisons(&[(POISON, Poison::Commit)]);
     syncer.tracker.apply(endpoint(10, 66));
     syncer.tracker.apply(endpoint(3, 2));
-    assert_eq!(sync_applied(&mut syncer).await.quarantined, [name(10)]);
+    assert_eq!(sync_applied(&mut syncer).await.overridden, [name(10)]);
     assert!(has(&syncer, "10.0.3.2:80") && has(&syncer, "10.0.40.1:80"));
     for payload in syncer.iptables().take_payloads() {
         let is_full = payload.contains(":KUBE-POSTROUTING");
@@ -258,7 +258,7 @@ async fn a_start_with_several_services_that_fail_in_every_form_applies_all_other
         syncer.iptables().set_poisons(&poisons);
         let outcome = sync_applied(&mut syncer).await;
         let expected: Vec<_> = failing.map(name).collect();
-        assert_eq!(outcome.quarantined, expected, "{how:?} {count}");
+        assert_eq!(outcome.overridden, expected, "{how:?} {count}");
         assert!(has(&syncer, "10.0.1.1:80") && has(&syncer, "10.0.40.1:80"));
     }
 }

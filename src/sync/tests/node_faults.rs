@@ -48,7 +48,7 @@ async fn a_node_fault_leaves_the_quarantine_as_it_was() {
             let outcome = syncer.once(&[]).await;
             assert!(outcome.search.unwrap().node_fault.is_some(), "{how:?}");
             let expected: Vec<_> = fails.iter().map(|_| name(3)).collect();
-            assert_eq!(outcome.quarantined, expected, "{how:?}");
+            assert_eq!(outcome.overridden, expected, "{how:?}");
             assert_rules(&syncer, &rules);
         }
         syncer.iptables().set_poisons(&[(POISON, Poison::Line)]);
@@ -88,6 +88,6 @@ async fn a_service_that_did_not_change_keeps_its_rules() {
         syncer.tracker.apply(change);
     }
     let outcome = sync_applied(&mut syncer).await;
-    assert_eq!(outcome.quarantined, [name(4)]);
+    assert_eq!(outcome.overridden, [name(4)]);
     assert_rules(&syncer, &rules_of([endpoint(5, 9)]).await);
 }

@@ -35,7 +35,7 @@ fn isolated() -> Outcome {
             ],
             ..SearchResult::default()
         }),
-        quarantined: names.to_vec(),
+        overridden: names.to_vec(),
         ..outcome(attempts.into())
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
         notices: Notices::default(),
         search: None,
         quarantine_retry: None,
-        quarantined: Vec::new(),
+        overridden: Vec::new(),
         applied: AppliedChanges::default(),
         dirty: 1,
         rules: RuleCounts {

@@ -53,7 +53,7 @@ async fn on_nft_the_partial_restore_fails_and_a_full_one_repairs_the_leaf() {
         payloads[0].contains(&format!("-I {LEAF} 7 ")),
         "{payloads:?}"
     );
-    assert!(outcome.quarantined.is_empty());
+    assert!(outcome.overridden.is_empty());
     assert_eq!(rules_of_leaf(&syncer), 7);
 }
 
