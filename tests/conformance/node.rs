@@ -149,9 +149,22 @@ impl Node {
         }
     }
 
-    /// Does something while the program is stopped, so that it repairs nothing meanwhile.
+    /// Does something while the program is stopped, so that it repairs nothing meanwhile. Stops it
+    /// between two restores: one that it has started would go on, and change rules.
     pub fn with_daemon_stopped(&self, work: impl FnOnce()) {
-        self.signal(Signal::SIGSTOP);
+        eventually(PATIENCE, || {
+            self.signal(Signal::SIGSTOP);
+            // A thread may be starting a program at this moment.
+            thread::sleep(Duration::from_millis(10));
+            let children = self.daemon.as_ref().map(|daemon| children(daemon.id()));
+            let children = children.unwrap_or_default();
+            if !children.is_empty() {
+                self.signal(Signal::SIGCONT);
+            }
+            ensure(children.is_empty(), || {
+                format!("the program never stops without children: {children}")
+            })
+        });
         work();
         self.signal(Signal::SIGCONT);
     }
@@ -337,4 +350,15 @@ fn spoilable_programs(backend: Backend, control: &TempDir) -> TempDir {
 /// The real kube-proxy that `tests/run.sh` builds.
 pub fn upstream() -> Program {
     Program::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
+}
+
+/// The processes that a process has started and not waited for.
+fn children(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("the threads of the program");
+    let of_thread = threads.map(|thread| {
+        let path = thread.expect("a thread").path().join("children");
+        // A thread may have ended.
+        fs::read_to_string(path).unwrap_or_default()
+    });
+    of_thread.collect()
 }
