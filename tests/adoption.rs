@@ -16,7 +16,7 @@ use support::kube::binary;
 use support::lab::Lab;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, objects};
+use support::{objects, on_both_backends};
 
 const TARGET: &str = "--to-destination 10.4.0.11:8080";
 
@@ -84,9 +84,6 @@ fn lines(save: &str) -> Vec<&str> {
 
 /// kube-proxy writes the rules of `KUBE-SERVICES` in random order.
 fn only_dispatch_chains_are_written_where_kube_proxy_was(backend: Backend) {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
     let lab = after_kube_proxy(backend);
     let before = [Family::V4, Family::V6].map(|family| lab.rules(family));
     let ours = start(&lab, backend, &Program::Deltaproxy);
@@ -113,21 +110,13 @@ fn only_dispatch_chains_are_written_where_kube_proxy_was(backend: Backend) {
     wait_for_log(&ours, "synced", already + 1);
 }
 
-#[test]
-fn only_dispatch_chains_are_written_where_kube_proxy_was_on_nft() {
-    only_dispatch_chains_are_written_where_kube_proxy_was(Backend::Nft);
-}
-
-#[test]
-fn only_dispatch_chains_are_written_where_kube_proxy_was_on_legacy() {
-    only_dispatch_chains_are_written_where_kube_proxy_was(Backend::Legacy);
-}
+on_both_backends!(
+    Upstream,
+    only_dispatch_chains_are_written_where_kube_proxy_was
+);
 
 /// Only what is wrong is written, and everything else keeps its counters.
 fn damage_is_repaired(backend: Backend) {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
     let lab = after_kube_proxy(backend);
     let before = lab.rules(Family::V4);
     let damaged = before.lines().find(|line| line.contains(TARGET)).unwrap();
@@ -147,12 +136,4 @@ fn damage_is_repaired(backend: Backend) {
     assert_eq!(lines(&lab.rules(Family::V4)), lines(&before));
 }
 
-#[test]
-fn damage_is_repaired_on_nft() {
-    damage_is_repaired(Backend::Nft);
-}
-
-#[test]
-fn damage_is_repaired_on_legacy() {
-    damage_is_repaired(Backend::Legacy);
-}
+on_both_backends!(Upstream, damage_is_repaired);

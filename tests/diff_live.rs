@@ -18,40 +18,28 @@ use support::kube;
 use support::lab::{Lab, POD_PORT};
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, objects};
+use support::{objects, on_both_backends};
 
 const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
-#[test]
-fn nothing_differs_beside_kube_proxy_on_nft() {
-    beside(Backend::Nft, true);
+fn nothing_differs_beside_kube_proxy(backend: Backend) {
+    beside(backend, true);
 }
 
-#[test]
-fn nothing_differs_beside_kube_proxy_on_legacy() {
-    beside(Backend::Legacy, true);
+on_both_backends!(Upstream, nothing_differs_beside_kube_proxy);
+
+fn nothing_differs_beside_deltaproxy(backend: Backend) {
+    beside(backend, false);
 }
 
-#[test]
-fn nothing_differs_beside_deltaproxy_on_nft() {
-    beside(Backend::Nft, false);
-}
-
-#[test]
-fn nothing_differs_beside_deltaproxy_on_legacy() {
-    beside(Backend::Legacy, false);
-}
+on_both_backends!(Cluster, nothing_differs_beside_deltaproxy);
 
 fn beside(backend: Backend, is_upstream: bool) {
-    let (need, program) = if is_upstream {
-        (Need::Upstream, kube::binary("kube-proxy").ok())
+    let program = if is_upstream {
+        Program::KubeProxy(kube::binary("kube-proxy").unwrap())
     } else {
-        (Need::Cluster, None)
+        Program::Deltaproxy
     };
-    if !machine_has(need) {
-        return;
-    }
-    let program = program.map_or(Program::Deltaproxy, Program::KubeProxy);
     let lab = Lab::new(backend);
     let api = lab.control.api();
     api.apply_all(&cluster());

@@ -17,7 +17,7 @@ use support::daemon::{Backend, Daemon, backend_programs, real_program};
 use support::node::{Node, SHOP, with_restore, write_script};
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 use tempfile::TempDir;
 
 /// Far longer than any repair takes: nothing here is found by the check of each period.
@@ -108,7 +108,7 @@ fn wait_for_repair(node: &Node, daemon: &Daemon, before: &[String], what: &str) 
     });
 }
 
-fn single_rules_are_repaired(backend: Backend) {
+fn single_rules_are_repaired_without_a_full_restore(backend: Backend) {
     let Some((node, daemon)) = start(backend, &[]) else {
         return;
     };
@@ -125,19 +125,11 @@ fn single_rules_are_repaired(backend: Backend) {
     assert!(!log.contains("restore failed"), "{log}");
 }
 
-#[test]
-fn single_rules_are_repaired_without_a_full_restore_on_nft() {
-    single_rules_are_repaired(Backend::Nft);
-}
-
-#[test]
-fn single_rules_are_repaired_without_a_full_restore_on_legacy() {
-    single_rules_are_repaired(Backend::Legacy);
-}
+on_both_backends!(Kernel, single_rules_are_repaired_without_a_full_restore);
 
 /// A replacement by a rule of the same size is noticed at once on nft, and by a verification on
 /// legacy.
-fn a_replaced_rule_is_repaired(backend: Backend) {
+fn a_rule_replaced_by_one_of_the_same_size_is_repaired(backend: Backend) {
     let Some((node, daemon)) = start(backend, &["--verify-interval=2s"]) else {
         return;
     };
@@ -153,15 +145,7 @@ fn a_replaced_rule_is_repaired(backend: Backend) {
     assert!(node.metric(&format!("{FULL}1")), "{}", daemon.log());
 }
 
-#[test]
-fn a_rule_replaced_by_one_of_the_same_size_is_repaired_on_nft() {
-    a_replaced_rule_is_repaired(Backend::Nft);
-}
-
-#[test]
-fn a_rule_replaced_by_one_of_the_same_size_is_repaired_on_legacy() {
-    a_replaced_rule_is_repaired(Backend::Legacy);
-}
+on_both_backends!(Kernel, a_rule_replaced_by_one_of_the_same_size_is_repaired);
 
 /// A container without the file of the host has another lock: no opening of it is noticed.
 #[test]
@@ -224,15 +208,7 @@ fn rules_of_other_programs_stay(backend: Backend) {
     );
 }
 
-#[test]
-fn rules_of_other_programs_stay_on_nft() {
-    rules_of_other_programs_stay(Backend::Nft);
-}
-
-#[test]
-fn rules_of_other_programs_stay_on_legacy() {
-    rules_of_other_programs_stay(Backend::Legacy);
-}
+on_both_backends!(Kernel, rules_of_other_programs_stay);
 
 /// The process that writes the rules is not the one that was started, and another one works for
 /// the other family at the same time.
@@ -313,9 +289,6 @@ fn counted_programs(backend: Backend, calls: &Path) -> TempDir {
 /// Neither in each sync period nor in each verify interval, until another program does something.
 /// On legacy a verification follows after six intervals.
 fn nothing_is_run_while_nothing_changes(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     let calls = node.manifests.path().join(".calls");
     let verify_interval = match backend {
@@ -352,12 +325,4 @@ fn nothing_is_run_while_nothing_changes(backend: Backend) {
     assert_ne!(count(), before);
 }
 
-#[test]
-fn nothing_is_run_while_nothing_changes_on_nft() {
-    nothing_is_run_while_nothing_changes(Backend::Nft);
-}
-
-#[test]
-fn nothing_is_run_while_nothing_changes_on_legacy() {
-    nothing_is_run_while_nothing_changes(Backend::Legacy);
-}
+on_both_backends!(Kernel, nothing_is_run_while_nothing_changes);

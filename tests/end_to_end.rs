@@ -23,24 +23,13 @@ use support::netns::Netns;
 use support::rules::{Family, endpoint_chain, service_chain};
 use support::servers::{Reply, tcp_request, udp_request};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects};
+use support::{Need, http, machine_has, objects, on_both_backends};
 
 const DISPATCH: &str = "-A KUBE-SERVICES -d";
 
-#[test]
-fn nft_rules_follow_the_cluster() {
-    rules_follow_the_cluster(Backend::Nft);
-}
-
-#[test]
-fn legacy_rules_follow_the_cluster() {
-    rules_follow_the_cluster(Backend::Legacy);
-}
+on_both_backends!(Cluster, rules_follow_the_cluster);
 
 fn rules_follow_the_cluster(backend: Backend) {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
     let lab = Lab::new(backend);
     let api = lab.control.api();
     let web = web();
@@ -190,20 +179,9 @@ fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
     daemon.assert_running();
 }
 
-#[test]
-fn nft_carries_packets() {
-    carries_packets(Backend::Nft);
-}
-
-#[test]
-fn legacy_carries_packets() {
-    carries_packets(Backend::Legacy);
-}
+on_both_backends!(Cluster, carries_packets);
 
 fn carries_packets(backend: Backend) {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
     let lab = Lab::new(backend);
     let (web, dns) = (web(), dns());
     let both = [

@@ -12,16 +12,13 @@ use support::http;
 use support::node::{Node, SHOP, touch_tables, wait_for_looks, with_restore, write_script};
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 fn is_ready() -> bool {
     machine_has(Need::Kernel)
 }
 
-fn a_flush_is_repaired(backend: Backend) {
-    if !is_ready() {
-        return;
-    }
+fn flushes_are_repaired(backend: Backend) {
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
     node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
@@ -64,15 +61,7 @@ fn a_flush_is_repaired(backend: Backend) {
     assert!(!node.metric(uncounted), "{uncounted}");
 }
 
-#[test]
-fn nft_flushes_are_repaired() {
-    a_flush_is_repaired(Backend::Nft);
-}
-
-#[test]
-fn legacy_flushes_are_repaired() {
-    a_flush_is_repaired(Backend::Legacy);
-}
+on_both_backends!(Kernel, flushes_are_repaired);
 
 #[test]
 fn a_failed_partial_restore_becomes_a_full_one() {
@@ -314,9 +303,6 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
 }
 
 fn a_restart_changes_nothing(backend: Backend) {
-    if !is_ready() {
-        return;
-    }
     let node = Node::new(backend);
     let mut first = node.start(backend_programs(backend));
     node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
@@ -335,15 +321,7 @@ fn a_restart_changes_nothing(backend: Backend) {
     assert_eq!(node.rules_alone(), before);
 }
 
-#[test]
-fn a_restart_on_nft_changes_nothing() {
-    a_restart_changes_nothing(Backend::Nft);
-}
-
-#[test]
-fn a_restart_on_legacy_changes_nothing() {
-    a_restart_changes_nothing(Backend::Legacy);
-}
+on_both_backends!(Kernel, a_restart_changes_nothing);
 
 #[test]
 fn a_broken_manifest_keeps_the_last_good_content() {
@@ -389,9 +367,6 @@ const INVALID: &str = "kubeproxy_iptables_ct_state_invalid_dropped_packets_total
 const ON_LOCALHOST: &str = "kubeproxy_iptables_localhost_nodeports_accepted_packets_total";
 
 fn packets_are_counted_across_a_restart(backend: Backend) {
-    if !is_ready() {
-        return;
-    }
     let node = Node::new(backend);
     node.write(SHOP_ON_NODE_PORT);
     let mut first = node.start(backend_programs(backend));
@@ -428,15 +403,7 @@ fn packets_are_counted_across_a_restart(backend: Backend) {
     count(ON_LOCALHOST, 1);
 }
 
-#[test]
-fn packets_are_counted_across_a_restart_on_nft() {
-    packets_are_counted_across_a_restart(Backend::Nft);
-}
-
-#[test]
-fn packets_are_counted_across_a_restart_on_legacy() {
-    packets_are_counted_across_a_restart(Backend::Legacy);
-}
+on_both_backends!(Kernel, packets_are_counted_across_a_restart);
 
 #[test]
 fn without_the_match_rules_are_written_without_counters() {

@@ -17,25 +17,14 @@ use support::lab::Lab;
 use support::rules::Family;
 use support::servers::tcp_request;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects};
+use support::{http, objects, on_both_backends};
 
 /// Enough that a random choice would show itself.
 const REQUESTS: usize = 10;
 
-#[test]
-fn nft_external_ips_do_not_take_over_cluster_ips() {
-    external_ips_do_not_take_over_cluster_ips(Backend::Nft);
-}
-
-#[test]
-fn legacy_external_ips_do_not_take_over_cluster_ips() {
-    external_ips_do_not_take_over_cluster_ips(Backend::Legacy);
-}
+on_both_backends!(Cluster, external_ips_do_not_take_over_cluster_ips);
 
 fn external_ips_do_not_take_over_cluster_ips(backend: Backend) {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
     let lab = Lab::new(backend);
     let api = lab.control.api();
     let victim = objects::service("victim", json!({"clusterIP": "10.96.1.1"}));

@@ -8,14 +8,11 @@ use support::daemon::Backend;
 use support::node::{Node, SHOP, wait_for_looks, with_restore};
 use support::rules::endpoint_chain;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 /// A check that does not get the lock is no reason to write all rules, least of all while another
 /// program holds it.
 fn a_lock_that_is_held_is_no_flush(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     let file = |name: &str| node.manifests.path().join(name);
     let (held, calls) = (file(".held"), file(".calls"));
@@ -49,15 +46,7 @@ fn a_lock_that_is_held_is_no_flush(backend: Backend) {
     node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
 }
 
-#[test]
-fn a_lock_that_is_held_is_no_flush_on_nft() {
-    a_lock_that_is_held_is_no_flush(Backend::Nft);
-}
-
-#[test]
-fn a_lock_that_is_held_is_no_flush_on_legacy() {
-    a_lock_that_is_held_is_no_flush(Backend::Legacy);
-}
+on_both_backends!(Kernel, a_lock_that_is_held_is_no_flush);
 
 /// The lock is taken for each table. What was written before it was missed must not be written
 /// again, and what was not is written as it is.

@@ -12,7 +12,7 @@ use support::node::{Node, SHOP, wait_for_looks, with_counted_restore};
 use support::process::run;
 use support::rules::endpoint_chain;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 /// The filter table counts as incompatible.
 const STATES_IN_FILTER: &str = "table ip filter { chain INPUT { type filter hook input priority 0; \
@@ -119,9 +119,6 @@ fn a_rule_that_cannot_be_printed_is_removed_from_a_chain_of_ours() {
 
 /// A rule that is put back again and again costs its chain and no full restore.
 fn third_party_rules_in_a_fixed_chain_are_removed(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     let daemon = node.start(backend_programs(backend));
     node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
@@ -161,15 +158,7 @@ fn third_party_rules_in_a_fixed_chain_are_removed(backend: Backend) {
     }
 }
 
-#[test]
-fn third_party_rules_in_a_fixed_chain_are_removed_on_nft() {
-    third_party_rules_in_a_fixed_chain_are_removed(Backend::Nft);
-}
-
-#[test]
-fn third_party_rules_in_a_fixed_chain_are_removed_on_legacy() {
-    third_party_rules_in_a_fixed_chain_are_removed(Backend::Legacy);
-}
+on_both_backends!(Kernel, third_party_rules_in_a_fixed_chain_are_removed);
 
 /// 11 and 3 are kube-proxy's, in the built-in chains of each table.
 #[track_caller]

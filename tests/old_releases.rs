@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use support::daemon::{Backend, Daemon, Program, real_program};
 use support::netns::Netns;
+use support::on_both_backends;
 use support::process::run;
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 /// What kubelets make, and use or did use; filled or not.
 const KUBELETS: [&str; 3] = [
@@ -107,9 +107,6 @@ fn fresh(backend: Backend, family: Family) -> Lines {
 }
 
 fn is_taken_over(backend: Backend, family: Family, dump: &str, gone: &[&str]) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let fresh = fresh(backend, family);
     let netns = Netns::new("old");
     let dump = fs::read_to_string(folder("tests/dumps").join(dump)).unwrap();
@@ -157,15 +154,7 @@ fn release_1_20_is_taken_over(backend: Backend) {
     is_taken_over(backend, Family::V4, "kube-proxy-1.20-v4.save", &gone);
 }
 
-#[test]
-fn release_1_20_is_taken_over_on_nft() {
-    release_1_20_is_taken_over(Backend::Nft);
-}
-
-#[test]
-fn release_1_20_is_taken_over_on_legacy() {
-    release_1_20_is_taken_over(Backend::Legacy);
-}
+on_both_backends!(Kernel, release_1_20_is_taken_over);
 
 fn release_1_23_is_taken_over(backend: Backend) {
     let gone = [
@@ -177,15 +166,7 @@ fn release_1_23_is_taken_over(backend: Backend) {
     is_taken_over(backend, Family::V6, "kube-proxy-1.23-v6.save", &gone);
 }
 
-#[test]
-fn release_1_23_is_taken_over_on_nft() {
-    release_1_23_is_taken_over(Backend::Nft);
-}
-
-#[test]
-fn release_1_23_is_taken_over_on_legacy() {
-    release_1_23_is_taken_over(Backend::Legacy);
-}
+on_both_backends!(Kernel, release_1_23_is_taken_over);
 
 fn release_1_29_is_taken_over(backend: Backend) {
     let gone = [
@@ -197,12 +178,4 @@ fn release_1_29_is_taken_over(backend: Backend) {
     is_taken_over(backend, Family::V4, "kube-proxy-1.29-v4.save", &gone);
 }
 
-#[test]
-fn release_1_29_is_taken_over_on_nft() {
-    release_1_29_is_taken_over(Backend::Nft);
-}
-
-#[test]
-fn release_1_29_is_taken_over_on_legacy() {
-    release_1_29_is_taken_over(Backend::Legacy);
-}
+on_both_backends!(Kernel, release_1_29_is_taken_over);

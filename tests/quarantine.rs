@@ -10,7 +10,7 @@ use support::daemon::{Backend, Daemon};
 use support::http;
 use support::node::{Node, copy_extensions, with_restore};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 /// An endpoint that only the Service at fault has.
 const POISON: &str = "10.4.66.66";
@@ -100,9 +100,6 @@ fn services_names_it(node: &Node) {
 }
 
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     node.write(&fourth_has("10.4.4.1", 1));
     let calls = node.manifests.path().join(".calls");
@@ -163,41 +160,30 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     daemon.assert_running();
 }
 
-#[test]
-fn a_refused_line_quarantines_its_service_on_nft() {
-    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Line, 1);
+fn a_refused_line_quarantines_its_service(backend: Backend) {
+    one_service_fails_and_others_are_applied(backend, Failure::Line, 1);
 }
 
-#[test]
-fn a_refused_line_quarantines_its_service_on_legacy() {
-    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Line, 1);
+on_both_backends!(Kernel, a_refused_line_quarantines_its_service);
+
+fn a_restore_that_names_no_line_quarantines_one_service(backend: Backend) {
+    one_service_fails_and_others_are_applied(backend, Failure::Commit, 10);
 }
 
-#[test]
-fn a_restore_that_names_no_line_quarantines_one_service_on_nft() {
-    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Commit, 10);
+on_both_backends!(Kernel, a_restore_that_names_no_line_quarantines_one_service);
+
+fn a_killed_restore_quarantines_one_service(backend: Backend) {
+    one_service_fails_and_others_are_applied(backend, Failure::Kill, 14);
 }
 
-#[test]
-fn a_restore_that_names_no_line_quarantines_one_service_on_legacy() {
-    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Commit, 10);
-}
-
-#[test]
-fn a_killed_restore_quarantines_one_service_on_nft() {
-    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Kill, 14);
-}
-
-#[test]
-fn a_killed_restore_quarantines_one_service_on_legacy() {
-    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Kill, 14);
-}
+on_both_backends!(Kernel, a_killed_restore_quarantines_one_service);
 
 /// With the rules of the process before it, and without any.
-fn a_start_programs_all_other_services(backend: Backend, failure: Failure) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn a_start_with_a_service_at_fault_programs_all_others(backend: Backend) {
+    let failure = match backend {
+        Backend::Nft => Failure::Line,
+        Backend::Legacy => Failure::Kill,
+    };
     let node = Node::new(backend);
     let calls = node.manifests.path().join(".calls");
     let start = || node.start(with_restore(backend, &script(failure, &calls)));
@@ -223,15 +209,7 @@ fn a_start_programs_all_other_services(backend: Backend, failure: Failure) {
     }
 }
 
-#[test]
-fn a_start_with_a_service_at_fault_programs_all_others_on_nft() {
-    a_start_programs_all_other_services(Backend::Nft, Failure::Line);
-}
-
-#[test]
-fn a_start_with_a_service_at_fault_programs_all_others_on_legacy() {
-    a_start_programs_all_other_services(Backend::Legacy, Failure::Kill);
-}
+on_both_backends!(Kernel, a_start_with_a_service_at_fault_programs_all_others);
 
 #[test]
 fn restores_that_fail_for_every_service_quarantine_none() {
@@ -306,9 +284,6 @@ fn large() -> String {
 
 /// The extension for SCTP is missing, as where a node image leaves it out.
 fn many_rejected_services_do_not_delay_others(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     let extensions = tempfile::tempdir().expect("make a folder");
     copy_extensions(extensions.path(), "libxt_sctp.so");
@@ -340,12 +315,4 @@ fn many_rejected_services_do_not_delay_others(backend: Backend) {
     assert!(!log.contains("likely on this node"), "{log}");
 }
 
-#[test]
-fn many_rejected_services_do_not_delay_others_on_nft() {
-    many_rejected_services_do_not_delay_others(Backend::Nft);
-}
-
-#[test]
-fn many_rejected_services_do_not_delay_others_on_legacy() {
-    many_rejected_services_do_not_delay_others(Backend::Legacy);
-}
+on_both_backends!(Kernel, many_rejected_services_do_not_delay_others);

@@ -22,7 +22,7 @@ use support::netns::Netns;
 use support::node::{Node, with_restore};
 use support::process::Process;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const TIMEOUTS: [(&str, &str); 2] = [
@@ -78,9 +78,6 @@ fn confined(node: &Node, bin: &Path, log: &Path, more: &[String]) -> Process {
 }
 
 fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let (node, bin) = (Node::new(backend), backend_programs(backend));
     let folder = tempfile::tempdir().unwrap();
     let log = |name: &str| folder.path().join(name);
@@ -145,9 +142,6 @@ fn assert_guarded_only(node: &Node) {
 
 /// While the first restore is awaited, nothing guards localhost.
 fn localhost_is_opened_behind_its_guard(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
     let node = Node::new(backend);
     let setting = "ipv4/conf/all/route_localnet";
     node.netns.sysctl(setting, "0");
@@ -177,15 +171,7 @@ fn localhost_is_opened_behind_its_guard(backend: Backend) {
     );
 }
 
-#[test]
-fn localhost_is_opened_behind_its_guard_on_nft() {
-    localhost_is_opened_behind_its_guard(Backend::Nft);
-}
-
-#[test]
-fn localhost_is_opened_behind_its_guard_on_legacy() {
-    localhost_is_opened_behind_its_guard(Backend::Legacy);
-}
+on_both_backends!(Kernel, localhost_is_opened_behind_its_guard);
 
 /// Rules of an old kubelet in its chain stay, and what is there is not written twice.
 #[test]
@@ -222,15 +208,7 @@ fn an_init_container_adds_what_the_guard_lacks() {
     }
 }
 
-#[test]
-fn a_daemon_needs_few_privileges_once_all_is_set_up_on_nft() {
-    a_daemon_needs_few_privileges_once_all_is_set_up(Backend::Nft);
-}
-
-#[test]
-fn a_daemon_needs_few_privileges_once_all_is_set_up_on_legacy() {
-    a_daemon_needs_few_privileges_once_all_is_set_up(Backend::Legacy);
-}
+on_both_backends!(Kernel, a_daemon_needs_few_privileges_once_all_is_set_up);
 
 /// A namespace may look at the machine's own settings, and not change them.
 #[test]

@@ -27,7 +27,7 @@ use support::process::run;
 use support::rules::Family;
 use support::servers::{Reply, Transport, ask};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects, tell};
+use support::{Need, http, machine_has, objects, on_both_backends, tell};
 use tokio::task::JoinSet;
 
 /// Between two connections of a client. Two clients make 200 connections a second.
@@ -44,15 +44,7 @@ const ANSWER: Duration = Duration::from_secs(8);
 const TCP_NODE_PORT: u16 = 30080;
 const UDP_NODE_PORT: u16 = 30053;
 
-#[test]
-fn no_connection_fails_while_proxies_are_exchanged_on_nft() {
-    no_connection_fails_while_proxies_are_exchanged(Backend::Nft);
-}
-
-#[test]
-fn no_connection_fails_while_proxies_are_exchanged_on_legacy() {
-    no_connection_fails_while_proxies_are_exchanged(Backend::Legacy);
-}
+on_both_backends!(Upstream, no_connection_fails_while_proxies_are_exchanged);
 
 /// Order of the end of one proxy and the start of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +56,6 @@ enum Exchange {
 }
 
 fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
     let lab = lab(backend);
     let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
     let mut proxy = start(&lab, backend, &kube_proxy, FLAT);

@@ -15,8 +15,8 @@ use deltaproxy::testing::rules::RuleSet;
 
 use crate::support::daemon::{Backend, real_program};
 use crate::support::netns::Netns;
+use crate::support::on_both_backends;
 use crate::support::process::run;
-use crate::support::{Need, machine_has};
 
 /// Services with one endpoint each.
 const SERVICES: u8 = 40;
@@ -26,20 +26,9 @@ const NODE: &str = "192.168.0.2";
 /// Rule that counts the packets that the next one is compared with.
 const COUNTING: &str = "-p udp -m comment --comment counts";
 
-#[test]
-fn the_kernel_traverses_as_many_rules_as_explain_counts_on_nft() {
-    check(Backend::Nft);
-}
+on_both_backends!(Kernel, the_kernel_traverses_as_many_rules_as_explain_counts);
 
-#[test]
-fn the_kernel_traverses_as_many_rules_as_explain_counts_on_legacy() {
-    check(Backend::Legacy);
-}
-
-fn check(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn the_kernel_traverses_as_many_rules_as_explain_counts(backend: Backend) {
     let (flat, tree) = (rules(Dispatch::Flat), rules(Dispatch::Tree));
     for last_byte in [1, SERVICES / 2, SERVICES, SERVICES + 1, 200] {
         let to: SocketAddr = format!("10.96.0.{last_byte}:80").parse().unwrap();

@@ -131,7 +131,8 @@ fn names_in(file: &str) -> BTreeSet<String> {
     }
 }
 
-/// The functions of a file that are run as tests, whatever stands between the attribute and them.
+/// The functions of a file that are run as tests, whatever stands between the attribute and them,
+/// or on both backends.
 fn tests_in(text: &str) -> BTreeSet<String> {
     let (mut is_test, mut names) = (false, BTreeSet::new());
     for line in text.lines().map(str::trim) {
@@ -142,6 +143,9 @@ fn tests_in(text: &str) -> BTreeSet<String> {
             is_test = true;
         } else if line.starts_with("#[ignore") {
             is_test = false;
+        } else if let Some(arguments) = line.strip_prefix("on_both_backends!(") {
+            let (_, name) = arguments.split_once(", ").unwrap();
+            names.insert(name.trim_end_matches(");").to_owned());
         } else if let Some((_, after)) = line.split_once("fn ") {
             if is_test {
                 let end = after.find(|c: char| !c.is_alphanumeric() && c != '_');
@@ -279,6 +283,7 @@ fn tables_that_rot_are_found() {
         assert!(read(&bad).is_err(), "{bad}");
     }
     let attributes = "#[test]\n#[expect(\n  x\n)]\nfn a() {\n#[tokio::test(y)]\n  async fn b() {}\n\
-                      #[test]\n#[ignore = \"z\"]\nfn c() {}\nfn d() {}";
-    assert_eq!(tests_in(attributes), ["a", "b"].map(str::to_owned).into());
+                      #[test]\n#[ignore = \"z\"]\nfn c() {}\nfn d() {}\non_both_backends!(Kernel, e);";
+    let expected = ["a", "b", "e"].map(str::to_owned);
+    assert_eq!(tests_in(attributes), expected.into());
 }

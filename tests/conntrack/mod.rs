@@ -22,7 +22,7 @@ use support::lab::pod_address;
 use support::node::with_restore;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use support::{Need, machine_has, on_both_backends};
 
 fn is_ready() -> bool {
     machine_has(Need::Kernel)
@@ -86,15 +86,7 @@ fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
     }
 }
 
-#[test]
-fn clients_of_a_removed_endpoint_move_on_with_nft() {
-    clients_of_a_removed_endpoint_move_on(Backend::Nft);
-}
-
-#[test]
-fn clients_of_a_removed_endpoint_move_on_with_legacy() {
-    clients_of_a_removed_endpoint_move_on(Backend::Legacy);
-}
+on_both_backends!(Kernel, clients_of_a_removed_endpoint_move_on);
 
 #[test]
 fn node_ports_are_those_of_this_machine() {

@@ -15,8 +15,9 @@ use proptest::test_runner::TestRunner;
 use super::objects::{Cluster, cluster};
 use super::play::{Play, Twin};
 use crate::hostile::input::cases;
+use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
-use crate::support::{Need, machine_has};
+use crate::support::on_both_backends;
 
 /// How many clusters are shown to each backend.
 const SAMPLES: u32 = 200;
@@ -24,20 +25,8 @@ const SAMPLES: u32 = 200;
 /// Of these, one in so many is restored for good and read back.
 const RESTORED: u32 = 10;
 
-#[test]
-fn restore_reads_what_was_meant_on_nft() {
-    restore_reads_what_was_meant("nft");
-}
-
-#[test]
-fn restore_reads_what_was_meant_on_legacy() {
-    restore_reads_what_was_meant("legacy");
-}
-
-fn restore_reads_what_was_meant(backend: &str) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn restore_reads_what_was_meant(backend: Backend) {
+    let backend = backend.name();
     let config = cases(SAMPLES);
     let samples = config.cases;
     let mut runner = TestRunner::new(config);
@@ -67,6 +56,8 @@ fn restore_reads_what_was_meant(backend: &str) {
         });
     }
 }
+
+on_both_backends!(Kernel, restore_reads_what_was_meant);
 
 /// The full payload, without counters: not every kernel has them.
 fn payload(cluster: &Cluster, family: IpFamily) -> String {

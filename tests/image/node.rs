@@ -13,7 +13,7 @@ use crate::support::lab::Lab;
 use crate::support::process::{Process, run};
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has, objects};
+use crate::support::{Need, machine_has, objects, on_both_backends};
 
 const MANIFEST: &str = include_str!("../../deploy/rendered/kustomize-least-privilege.yaml");
 const KUBEADM: &str = include_str!("../config/kubeadm.yaml");
@@ -103,9 +103,6 @@ fn wait_for_endpoint(lab: &Lab, proxy: &mut Process, endpoint: &str) {
 }
 
 fn containers_write_rules(backend: Backend) {
-    if !machine_has(Need::Image) {
-        return;
-    }
     let lab = Lab::new(backend);
     hint(&lab, backend);
     let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
@@ -132,15 +129,7 @@ fn containers_write_rules(backend: Backend) {
     }
 }
 
-#[test]
-fn containers_write_rules_on_nft() {
-    containers_write_rules(Backend::Nft);
-}
-
-#[test]
-fn containers_write_rules_on_legacy() {
-    containers_write_rules(Backend::Legacy);
-}
+on_both_backends!(Image, containers_write_rules);
 
 #[test]
 fn an_image_without_iptables_names_the_package() {

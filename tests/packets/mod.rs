@@ -27,23 +27,12 @@ mod words;
 use affinity::Departure;
 use scene::{Scene, programs};
 use support::daemon::Backend;
-use support::{Need, machine_has, tell};
+use support::{on_both_backends, tell};
 use words::{Cell, Variant, Word};
 
-#[test]
-fn nft_packets_go_where_the_tables_say() {
-    packets_go_where_the_tables_say(Backend::Nft);
-}
-
-#[test]
-fn legacy_packets_go_where_the_tables_say() {
-    packets_go_where_the_tables_say(Backend::Legacy);
-}
+on_both_backends!(Upstream, packets_go_where_the_tables_say);
 
 fn packets_go_where_the_tables_say(backend: Backend) {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
     let scene = Scene::new(backend, table::all());
     let mut tally = Tally::default();
     for (variant, name) in Variant::WORDS {

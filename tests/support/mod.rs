@@ -84,6 +84,32 @@ pub fn machine_has(need: Need) -> bool {
     }
 }
 
+/// Declares two tests of a function that takes the backend, `NAME::on_nft` and `NAME::on_legacy`.
+/// Both are skipped on a machine without the [`Need`].
+macro_rules! on_both_backends {
+    ($need:ident, $test:ident) => {
+        mod $test {
+            use $crate::support::daemon::Backend;
+            use $crate::support::{Need, machine_has};
+
+            #[test]
+            fn on_nft() {
+                if machine_has(Need::$need) {
+                    super::$test(Backend::Nft);
+                }
+            }
+
+            #[test]
+            fn on_legacy() {
+                if machine_has(Need::$need) {
+                    super::$test(Backend::Legacy);
+                }
+            }
+        }
+    };
+}
+pub(crate) use on_both_backends;
+
 /// Prints a figure that is worth reading when all is well, too: `tests/run.sh` closes with them.
 ///
 /// Past the capture of `println!`, which would show it only with everything else that passed.

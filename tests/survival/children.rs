@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::node::with_restore;
-use crate::support::{Need, machine_has, tell};
+use crate::support::{Need, machine_has, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files};
 
 /// A scene whose restores run `fault` first while the file `$F` exists.
@@ -44,7 +44,7 @@ fn survives(backend: Backend, what: &str, fault: &str, lasts: Duration) {
 }
 
 /// Each fault, what a restore does, and for how long; without a time it ends by itself.
-fn survives_all(backend: Backend) {
+fn failing_restores_are_survived(backend: Backend) {
     for (what, fault, lasts) in [
         ("restore killed once", "rm $F; kill -9 $$", 0),
         ("restore fails once", "rm $F; exit 1", 0),
@@ -69,15 +69,7 @@ fn survives_all(backend: Backend) {
     }
 }
 
-#[test]
-fn failing_restores_are_survived_on_nft() {
-    survives_all(Backend::Nft);
-}
-
-#[test]
-fn failing_restores_are_survived_on_legacy() {
-    survives_all(Backend::Legacy);
-}
+on_both_backends!(Kernel, failing_restores_are_survived);
 
 /// The lock is a file of the test's own.
 #[test]

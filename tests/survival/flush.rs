@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use crate::support::daemon::{Backend, backend_programs, real_program};
+use crate::support::on_both_backends;
 use crate::support::process::run;
-use crate::support::{Need, machine_has};
 use crate::survival::scene::Scene;
 
 /// Tables emptied and rewritten by a firewall in one restore.
@@ -24,10 +24,7 @@ fn restore(scene: &Scene, flags: &[&str], text: &str) {
     run(command.arg("-w").args(flags).stdin(Stdio::from(input)));
 }
 
-fn survives_flushes(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn flushes_are_survived(backend: Backend) {
     let scene = Scene::new(backend);
     let daemon = scene.start(backend_programs(backend));
     // In one transaction: a repair between `-F` and `-X` would fill the chains again.
@@ -48,20 +45,9 @@ fn survives_flushes(backend: Backend) {
     }
 }
 
-#[test]
-fn flushes_are_survived_on_nft() {
-    survives_flushes(Backend::Nft);
-}
+on_both_backends!(Kernel, flushes_are_survived);
 
-#[test]
-fn flushes_are_survived_on_legacy() {
-    survives_flushes(Backend::Legacy);
-}
-
-fn keeps_chains_of_the_kubelet(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn chains_of_the_kubelet_stay(backend: Backend) {
     let scene = Scene::new(backend);
     restore(&scene, &["--noflush"], KUBELET);
     let daemon = scene
@@ -83,12 +69,4 @@ fn keeps_chains_of_the_kubelet(backend: Backend) {
     drop(daemon);
 }
 
-#[test]
-fn chains_of_the_kubelet_stay_on_nft() {
-    keeps_chains_of_the_kubelet(Backend::Nft);
-}
-
-#[test]
-fn chains_of_the_kubelet_stay_on_legacy() {
-    keeps_chains_of_the_kubelet(Backend::Legacy);
-}
+on_both_backends!(Kernel, chains_of_the_kubelet_stay);

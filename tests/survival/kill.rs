@@ -6,7 +6,7 @@ use crate::cluster::Dice;
 use crate::support::daemon::{Backend, backend_programs};
 use crate::support::process::Process;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has, tell};
+use crate::support::{on_both_backends, tell};
 use crate::survival::scene::{Scene, through_shell};
 
 /// Kills in CI; `SURVIVAL_KILLS` asks for another number.
@@ -15,10 +15,7 @@ const KILLS: usize = 25;
 /// A start or a sync takes less.
 const LATEST_KILL_MILLIS: usize = 250;
 
-fn survives_kills(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn kills_at_random_moments_are_survived(backend: Backend) {
     let kills = std::env::var("SURVIVAL_KILLS").ok();
     let kills = kills.map_or(KILLS, |text| {
         text.parse().expect("SURVIVAL_KILLS is a number")
@@ -61,12 +58,4 @@ fn survives_kills(backend: Backend) {
     scene.report("kill -9 and start, longest", longest);
 }
 
-#[test]
-fn kills_at_random_moments_are_survived_on_nft() {
-    survives_kills(Backend::Nft);
-}
-
-#[test]
-fn kills_at_random_moments_are_survived_on_legacy() {
-    survives_kills(Backend::Legacy);
-}
+on_both_backends!(Kernel, kills_at_random_moments_are_survived);

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use crate::support::daemon::{Backend, backend_programs};
 use crate::support::node::with_counted_restore;
 use crate::support::process::Process;
-use crate::support::{Need, machine_has, tell};
+use crate::support::{Need, machine_has, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files, through_shell};
 
 /// Both backends at once: the stop takes a minute.
@@ -90,10 +90,7 @@ fn a_clock_that_is_set_back_and_forth_is_survived() {
     assert!(!times.is_sorted(), "the clock was not set: {log}");
 }
 
-fn survives_without_a_log(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn a_log_that_cannot_be_written_is_survived(backend: Backend) {
     for (what, redirect) in [
         ("log on a full disk", "2>/dev/full"),
         ("stderr closed", "2>&-"),
@@ -115,22 +112,11 @@ fn survives_without_a_log(backend: Backend) {
     }
 }
 
-#[test]
-fn a_log_that_cannot_be_written_is_survived_on_nft() {
-    survives_without_a_log(Backend::Nft);
-}
-
-#[test]
-fn a_log_that_cannot_be_written_is_survived_on_legacy() {
-    survives_without_a_log(Backend::Legacy);
-}
+on_both_backends!(Kernel, a_log_that_cannot_be_written_is_survived);
 
 /// Restores of both daemons end once they agree. No jump is lost here: two daemons that
 /// miss one at the same moment each insert it, and both copies stay.
-fn two_agree(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+fn two_daemons_agree(backend: Backend) {
     let scene = Scene::new(backend);
     let calls = scene.node.manifests.path().join(".calls");
     let bin = with_counted_restore(backend, &calls);
@@ -175,12 +161,4 @@ fn two_agree(backend: Backend) {
     }
 }
 
-#[test]
-fn two_daemons_agree_on_nft() {
-    two_agree(Backend::Nft);
-}
-
-#[test]
-fn two_daemons_agree_on_legacy() {
-    two_agree(Backend::Legacy);
-}
+on_both_backends!(Kernel, two_daemons_agree);
