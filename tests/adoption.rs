@@ -1,4 +1,4 @@
-//! Starting where rules are already: those that a real kube-proxy has written, whole or damaged.
+//! Starting where a real kube-proxy has written rules. `damage` starts with damaged ones.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,7 +11,7 @@ use crate::support;
 
 use serde_json::json;
 
-use support::daemon::{Backend, Daemon, Program, real_program};
+use support::daemon::{Backend, Daemon, Program};
 use support::kube::binary;
 use support::lab::Lab;
 use support::rules::Family;
@@ -114,26 +114,3 @@ on_both_backends!(
     Upstream,
     only_dispatch_chains_are_written_where_kube_proxy_was
 );
-
-/// Only what is wrong is written, and everything else keeps its counters.
-fn damage_is_repaired(backend: Backend) {
-    let lab = after_kube_proxy(backend);
-    let before = lab.rules(Family::V4);
-    let damaged = before.lines().find(|line| line.contains(TARGET)).unwrap();
-    let chain = damaged.split(' ').nth(1).unwrap();
-    let iptables = |args: &[&str]| {
-        let mut command = lab.node.command(real_program(backend, "iptables"));
-        support::process::run(command.args(["-w", "-t", "nat"]).args(args));
-    };
-    iptables(&["-F", chain]);
-    iptables(&["-A", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
-    iptables(&["-D", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
-    iptables(&["-I", "KUBE-SERVICES", "-s", "192.0.2.9", "-j", "ACCEPT"]);
-    iptables(&["-N", "KUBE-SVC-AAAAAAAAAAAAAAAA"]);
-    let ours = start(&lab, backend, &Program::Deltaproxy);
-    wait_for_log(&ours, "scope=\"adoption\"", 1);
-    assert!(!ours.log().contains("scope=\"full\""), "{}", ours.log());
-    assert_eq!(lines(&lab.rules(Family::V4)), lines(&before));
-}
-
-on_both_backends!(Upstream, damage_is_repaired);

@@ -18,51 +18,6 @@ fn is_ready() -> bool {
     machine_has(Need::Kernel)
 }
 
-fn flushes_are_repaired(backend: Backend) {
-    let node = Node::new(backend);
-    let daemon = node.start(backend_programs(backend));
-    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
-    let uncounted = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
-    assert!(node.metric(uncounted), "{uncounted}");
-    let before = node.rules_alone();
-    // Chains go with their rules in one commit: between two the proxy may put rules back, and then
-    // a chain that one of them leads to cannot be deleted.
-    let flushes = [
-        ("nat", "-F\n-X"),
-        ("filter", "-F\n-X"),
-        ("mangle", "-F\n-X"),
-        ("nat", "-F"),
-        ("filter", "-F"),
-        ("nat", "-F PREROUTING"),
-    ];
-    let mut noticed_before = 0;
-    for (number, flush) in (1..).zip(flushes) {
-        let (table, commands) = flush;
-        node.restore(&format!("*{table}\n{commands}\nCOMMIT\n"));
-        eventually(PATIENCE, || {
-            let after = node.rules_alone();
-            ensure(after == before, || format!("after {flush:?}: {after:#?}"))?;
-            // On legacy the restore may still write other tables: the next flush must not come
-            // before its end.
-            let log = daemon.log();
-            ensure(log.matches("rules restored").count() >= number, || log)
-        });
-        let log = daemon.log();
-        let words = [
-            "rules were flushed or deleted",
-            "rules changed by another program",
-            // The check of guarded chains came before the flush, the verification after it.
-            "rules differ from those that were written",
-        ];
-        let noticed: usize = words.iter().map(|words| log.matches(words).count()).sum();
-        assert!(noticed > noticed_before, "{flush:?}: {log}");
-        noticed_before = noticed;
-    }
-    assert!(!node.metric(uncounted), "{uncounted}");
-}
-
-on_both_backends!(Kernel, flushes_are_repaired);
-
 #[test]
 fn a_failed_partial_restore_becomes_a_full_one() {
     if !is_ready() {
@@ -301,27 +256,6 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
         ensure(is_gone, || format!("{restore} is still there"))
     });
 }
-
-fn a_restart_changes_nothing(backend: Backend) {
-    let node = Node::new(backend);
-    let mut first = node.start(backend_programs(backend));
-    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
-    assert!(first.terminate().success());
-    let before = node.rules_alone();
-    let mut second = node.start(backend_programs(backend));
-    eventually(PATIENCE, || {
-        let log = second.log();
-        ensure(
-            log.matches("rules in the kernel adopted").count() == 2,
-            || log,
-        )
-    });
-    assert!(!second.log().contains("synced"), "{}", second.log());
-    assert!(second.terminate().success());
-    assert_eq!(node.rules_alone(), before);
-}
-
-on_both_backends!(Kernel, a_restart_changes_nothing);
 
 #[test]
 fn a_broken_manifest_keeps_the_last_good_content() {

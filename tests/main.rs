@@ -76,7 +76,6 @@ mod log_formats;
 mod manifests;
 mod manual;
 mod metrics;
-mod neighbors;
 mod newest_release;
 mod next_minor;
 mod node_addresses;

@@ -1,24 +1,25 @@
-//! Third-party rules that the iptables programs cannot print, beside ours in the built-in chains,
-//! on a real kernel: the proxy stays healthy, writes no more than without them, and still notices
-//! what it loses.
+//! Third-party rules that the iptables programs cannot print, on a real kernel: the proxy stays
+//! healthy, writes no more than without them, and still notices what it loses, also when it starts.
+//!
+//! One such rule makes `iptables-nft-save` print nothing of a table, or fail.
 
 #![allow(clippy::expect_used, reason = "failing is a test's job")]
-
-use crate::support;
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::http;
-use support::node::{
+use tempfile::TempDir;
+
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::http;
+use crate::support::node::{
     Node, SHOP, copy_extensions, wait_for_looks, with_counted_restore, write_script,
 };
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
-use tempfile::TempDir;
+use crate::support::process::run;
+use crate::support::rules::endpoint_chain;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, machine_has, on_both_backends};
 
 /// Has an endpoint on this node, so that its health check is good.
 const BALANCED: &str = "\
@@ -41,173 +42,215 @@ ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [10.4.0.15], nodeName: node1, conditions: {ready: true}}]
 ";
 
-/// A third-party rule that is added and taken out again.
-#[derive(Clone, Copy)]
-enum Rule {
-    /// With `nft`.
-    Nft(&'static str),
-    /// With iptables; the daemon's programs lack the extension.
-    Dscp(&'static str),
-}
+/// Rules in the order in which they are added and removed: the backend, the table, a chain that
+/// loses a jump meanwhile, and the rule. Rules of iptables need an extension that the daemon's
+/// programs lack.
+const RULES: &str = "\
+nft    | filter | FORWARD | nft insert rule ip filter INPUT ct state established,related accept
+nft    | nat    | OUTPUT  | nft insert rule ip nat POSTROUTING ct state established,related accept
+nft    | filter | FORWARD | nft add rule ip filter FORWARD meta mark set 5
+nft    | filter | FORWARD | nft insert rule ip filter FORWARD meta mark set tcp dport map { 7: 1, 8: 2 }
+nft    | nat    | OUTPUT  | nft insert rule ip nat OUTPUT ct state related accept
+nft    | filter | FORWARD | iptables -I FORWARD -m dscp --dscp 3 -j ACCEPT
+legacy | filter | FORWARD | iptables -I FORWARD -m dscp --dscp 3 -j ACCEPT
+legacy | filter | FORWARD | iptables -A FORWARD -m dscp --dscp 3 -j ACCEPT
+";
+
+/// Saving the nat table fails with status 3.
+const MAP_IN_NAT: &str =
+    "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
+
+/// Messages about failures and losses, of which there are none.
+const FAILURES: [&str; 3] = [
+    "restore failed",
+    "rules were flushed",
+    "reading the rules in the kernel",
+];
 
 /// The comment of the jumps that are taken out.
 const OUTPUT_JUMP: &str = "kubernetes service portals";
 
-#[test]
-fn an_expression_behind_our_jumps_is_lived_with_on_nft() {
-    is_lived_with(
-        Backend::Nft,
-        Rule::Nft("add rule ip filter FORWARD meta mark set 5"),
-    );
-}
-
-#[test]
-fn an_expression_before_our_jumps_is_lived_with_on_nft() {
-    is_lived_with(
-        Backend::Nft,
-        Rule::Nft("insert rule ip filter FORWARD meta mark set tcp dport map { 7: 1, 8: 2 }"),
-    );
-}
-
-#[test]
-fn an_incompatible_chain_is_lived_with_on_nft() {
-    is_lived_with(
-        Backend::Nft,
-        Rule::Nft("insert rule ip nat OUTPUT ct state related accept"),
-    );
-}
-
-#[test]
-fn a_missing_extension_is_lived_with_on_nft() {
-    is_lived_with(Backend::Nft, Rule::Dscp("-I"));
-}
-
-#[test]
-fn a_missing_extension_behind_our_jumps_is_lived_with_on_legacy() {
-    is_lived_with(Backend::Legacy, Rule::Dscp("-A"));
-}
-
-#[test]
-fn a_missing_extension_before_our_jumps_is_lived_with_on_legacy() {
-    is_lived_with(Backend::Legacy, Rule::Dscp("-I"));
-}
-
-/// While it runs, and through a restart.
-fn is_lived_with(backend: Backend, rule: Rule) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
-    let node = Node::new(backend);
-    node.write(&(SHOP.to_owned() + BALANCED));
-    let calls = node.manifests.path().join(".calls");
-    let mut daemon = node.start(programs(backend, rule, &calls));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    node.wait_for_health(200);
-    add(&node, rule);
-    let (table, chain) = rule.place();
-    let unreadable =
-        format!("deltaproxy_unreadable_tables{{ip_family=\"IPv4\",table=\"{table}\"}}");
-    eventually(PATIENCE, || {
-        ensure(node.metric(&format!("{unreadable} 1")), || daemon.log())
-    });
-    // More than twice the sync period, after which a proxy that fails is unhealthy.
-    wait_for_looks(&node, &calls, 4);
-    assert_healthy(&node, &format!(r#""unreadableTables":["{table}"]"#));
-    let log = daemon.log();
-    assert_eq!(log.matches("cannot print all rules").count(), 2, "{log}");
-    assert!(!log.contains("rules were flushed"), "{log}");
-    let syncs = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
-    assert!(node.metric(syncs), "{log}");
-
-    // A loss is noticed, beside the rule and elsewhere.
-    for (table, chain) in [(table, chain), ("nat", "PREROUTING")] {
-        lose_jump(&node, table, chain);
-        eventually(PATIENCE, || {
-            let jumps = jumps(&node, table, chain);
-            ensure(jumps == 1, || format!("{jumps} jumps\n{}", daemon.log()))
-        });
-    }
-
-    // Nothing depends on what is known from before.
-    assert!(daemon.terminate().success());
-    node.write(&(SHOP.replace("10.4.0.12", "10.4.0.13") + BALANCED));
-    let second = node.start(programs(backend, rule, &calls));
-    eventually(PATIENCE, || {
-        let page = http::get(&node.netns, Daemon::METRICS, "/metrics")?.1;
-        let once = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
-        ensure(page.contains(once), || second.log())
-    });
-    wait_for_looks(&node, &calls, 4);
-    assert_healthy(&node, "unreadableTables");
-    let log = second.log();
-    for wrong in [
-        "restore failed",
-        "rules were flushed",
-        "reading the rules in the kernel",
-    ] {
-        assert!(!log.contains(wrong), "{wrong}: {log}");
-    }
-    assert_eq!(jumps(&node, table, chain), 1, "{log}");
-    remove(&node, rule);
-    node.wait_for_rule("--to-destination 10.4.0.13:8080");
-    eventually(PATIENCE, || {
-        ensure(node.metric(&format!("{unreadable} 0")), || second.log())
-    });
-    assert!(
-        second.log().contains("table is readable again"),
-        "{}",
-        second.log()
-    );
+struct Rule {
+    table: &'static str,
+    /// Loses a jump.
+    chain: &'static str,
+    command: Vec<&'static str>,
 }
 
 impl Rule {
-    fn place(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Nft(rule) if rule.contains(" nat ") => ("nat", "OUTPUT"),
-            Self::Nft(_) | Self::Dscp(_) => ("filter", "FORWARD"),
+    /// Reads a line of the table; `None`: not on this backend.
+    fn parse(line: &'static str, backend: Backend) -> Option<Self> {
+        let mut columns = line.split('|').map(str::trim);
+        let mut next = || columns.next().expect("four columns");
+        let (on, table, chain, command) = (next(), next(), next(), next());
+        (on == backend.name()).then(|| Self {
+            table,
+            chain,
+            command: command.split(' ').collect(),
+        })
+    }
+
+    fn add(&self, node: &Node) {
+        match &self.command[..] {
+            ["nft", args @ ..] => drop(run(node.netns.command("nft").args(args))),
+            [_, args @ ..] => node.iptables(args),
+            [] => {}
+        }
+    }
+
+    fn remove(&self, node: &Node) {
+        match &self.command[..] {
+            ["nft", _, _, family, table, chain, ..] => {
+                let place = [*family, *table, *chain];
+                delete(node, place, |line| {
+                    line.contains("mark set") || line.contains("related accept")
+                });
+            }
+            [_, _, args @ ..] => node.iptables(&[&["-D"], args].concat()),
+            _ => {}
         }
     }
 }
 
-fn add(node: &Node, rule: Rule) {
-    match rule {
-        Rule::Nft(rule) => drop(run(node.netns.command("nft").arg(rule))),
-        Rule::Dscp(place) => node.iptables(&dscp(place)),
-    }
+/// Deletes the first rule of a chain whose line is like this.
+fn delete(node: &Node, [family, table, chain]: [&str; 3], is_it: impl Fn(&str) -> bool) {
+    let list = ["-a", "list", "chain", family, table, chain];
+    let listed = run(node.netns.command("nft").args(list));
+    let line = listed.lines().find(|line| is_it(line)).expect("the rule");
+    let handle = line.rsplit(' ').next().expect("a handle");
+    let delete = ["delete", "rule", family, table, chain, "handle", handle];
+    run(node.netns.command("nft").args(delete));
 }
 
-fn remove(node: &Node, rule: Rule) {
-    match rule {
-        Rule::Nft(_) => {
-            let (table, chain) = rule.place();
-            let listed = run(node
-                .netns
-                .command("nft")
-                .args(["-a", "list", "chain", "ip", table, chain]));
-            let foreign =
-                |line: &&str| line.contains("mark set") || line.contains("ct state related accept");
-            let line = listed.lines().find(foreign).expect("the rule");
-            let handle = line.rsplit(' ').next().expect("a handle");
-            let delete = ["delete", "rule", "ip", table, chain, "handle", handle];
-            run(node.netns.command("nft").args(delete));
+fn shop(last: usize) -> String {
+    SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")) + BALANCED
+}
+
+/// While the daemon runs, and through a restart with each of them.
+fn unprintable_rules_hinder_nothing(backend: Backend) {
+    let node = Node::new(backend);
+    let calls = node.manifests.path().join(".calls");
+    node.write(&shop(12));
+    let mut daemon = node.start(programs(backend, &calls));
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
+    node.wait_for_health(200);
+    let rules = RULES.lines().filter_map(|line| Rule::parse(line, backend));
+    for (last, rule) in (13..).zip(rules) {
+        let from = daemon.log().len();
+        rule.add(&node);
+        stays_healthy(&node, &daemon, &calls, &rule);
+        let log = &daemon.log()[from..];
+        let warns = log
+            .lines()
+            .filter(|line| line.contains("cannot print all rules"));
+        assert_eq!(warns.count(), 1, "{log}");
+        for place in [(rule.table, rule.chain), ("nat", "PREROUTING")] {
+            lose_jump(&node, place);
+            eventually(PATIENCE, || {
+                let jumps = jumps(&node, place);
+                ensure(jumps == 1, || format!("{jumps} jumps\n{}", daemon.log()))
+            });
         }
-        Rule::Dscp(_) => node.iptables(&dscp("-D")),
+
+        // Nothing depends on what is known from before.
+        assert!(daemon.terminate().success());
+        node.write(&shop(last));
+        daemon = node.start(programs(backend, &calls));
+        eventually(PATIENCE, || {
+            let once = "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"}";
+            ensure(node.metrics().contains(once), || daemon.log())
+        });
+        stays_healthy(&node, &daemon, &calls, &rule);
+        assert_eq!(jumps(&node, (rule.table, rule.chain)), 1);
+        rule.remove(&node);
+        node.wait_for_rule(&format!("--to-destination 10.4.0.{last}:8080"));
+        eventually(PATIENCE, || {
+            let is_readable = node.metric(&format!("{} 0", unreadable(rule.table)));
+            let is_reported = daemon.log().contains("table is readable again");
+            ensure(is_readable && is_reported, || daemon.log())
+        });
     }
 }
 
-fn dscp(place: &str) -> [&str; 8] {
-    [
-        place, "FORWARD", "-m", "dscp", "--dscp", "3", "-j", "ACCEPT",
-    ]
+on_both_backends!(Kernel, unprintable_rules_hinder_nothing);
+
+fn unreadable(table: &str) -> String {
+    format!("deltaproxy_unreadable_tables{{ip_family=\"IPv4\",table=\"{table}\"}}")
 }
 
-/// The programs, each run of the restore program counted. They lack an extension if the rule needs
-/// one.
-fn programs(backend: Backend, rule: Rule, calls: &Path) -> TempDir {
+/// The table counts as unreadable, and that is all.
+#[track_caller]
+fn stays_healthy(node: &Node, daemon: &Daemon, calls: &Path, rule: &Rule) {
+    wait_for_looks(node, calls, 3);
+    eventually(PATIENCE, || {
+        let is_unreadable = node.metric(&format!("{} 1", unreadable(rule.table)));
+        ensure(is_unreadable, || daemon.log())
+    });
+    assert_healthy(node, &format!(r#""unreadableTables":["{}"]"#, rule.table));
+    let log = daemon.log();
+    for wrong in FAILURES {
+        assert!(!log.contains(wrong), "{:?}: {wrong}: {log}", rule.command);
+    }
+    let syncs = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
+    assert!(node.metric(syncs), "{log}");
+}
+
+/// The first start on a node, and starts with the rules of the one before.
+#[test]
+fn a_map_that_is_there_first_hinders_no_start() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    run(node.netns.command("nft").arg(MAP_IN_NAT));
+    let calls = node.manifests.path().join(".calls");
+    for last in [11, 12, 13] {
+        node.write(&SHOP.replace("10.4.0.12", &format!("10.4.0.{last}")));
+        let mut daemon = node.start(with_counted_restore(Backend::Nft, &calls));
+        let endpoint = endpoint_chain("default/shop:http", "tcp", &format!("10.4.0.{last}:8080"));
+        eventually(PATIENCE, || {
+            let listed = listed(&node, "nat");
+            ensure(listed.contains(&format!("jump {endpoint}")), || listed)
+        });
+        assert_eq!(all_jumps(&node), (11, 3), "{}", daemon.log());
+        wait_for_looks(&node, &calls, 5);
+        assert_eq!(all_jumps(&node), (11, 3), "{}", daemon.log());
+        let log = daemon.log();
+        assert_eq!(log.matches("stale chains stay").count(), 1, "{log}");
+        for wrong in FAILURES {
+            assert!(!log.contains(wrong), "{wrong}: {log}");
+        }
+        let once = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1";
+        assert!(node.metric(once), "not one full sync: {log}");
+        assert!(daemon.terminate().success());
+    }
+}
+
+/// kube-proxy's jumps from built-in chains, 11 of filter and 3 of nat.
+fn all_jumps(node: &Node) -> (usize, usize) {
+    let count = |table| {
+        let (listed, mut is_built_in) = (listed(node, table), false);
+        let lines = listed.lines().map(str::trim).filter(|line| {
+            if let Some(chain) = line.strip_prefix("chain ") {
+                is_built_in = !chain.starts_with("KUBE-");
+            }
+            is_built_in && line.contains("jump KUBE-")
+        });
+        lines.count()
+    };
+    (count("filter"), count("nat"))
+}
+
+/// A table as `nft` prints it; nothing, as long as there is no such table.
+fn listed(node: &Node, table: &str) -> String {
+    let mut command = node.netns.command("nft");
+    let output = command.args(["list", "table", "ip", table]).output();
+    String::from_utf8_lossy(&output.expect("run nft").stdout).into_owned()
+}
+
+/// The programs without an extension, each run of the restore program counted.
+fn programs(backend: Backend, calls: &Path) -> TempDir {
     let bin = with_counted_restore(backend, calls);
-    if matches!(rule, Rule::Nft(_)) {
-        return bin;
-    }
     let extensions = bin.path().join("extensions");
     fs::create_dir(&extensions).expect("make a folder");
     copy_extensions(&extensions, "libxt_dscp.so");
@@ -231,7 +274,7 @@ fn programs(backend: Backend, rule: Rule, calls: &Path) -> TempDir {
     bin
 }
 
-/// All three kinds of pages, and what they say of the tables.
+/// All three kinds of pages are good, and name the tables.
 #[track_caller]
 fn assert_healthy(node: &Node, detail: &str) {
     let check = SocketAddr::from(([127, 0, 0, 1], 32100));
@@ -248,43 +291,25 @@ fn assert_healthy(node: &Node, detail: &str) {
     }
 }
 
-/// Takes the last of our jumps out of a built-in chain, as only the kernel's own program can beside
-/// a rule that the others cannot print.
-fn lose_jump(node: &Node, table: &str, chain: &str) {
+/// Takes the jump to `KUBE-SERVICES` out of a built-in chain, as only the kernel's own program can
+/// next to a rule that the others cannot print.
+fn lose_jump(node: &Node, (table, chain): (&str, &str)) {
     match node.backend {
-        Backend::Nft => {
-            let listed = run(node
-                .netns
-                .command("nft")
-                .args(["-a", "list", "chain", "ip", table, chain]));
-            let line = listed
-                .lines()
-                .find(|line| line.contains("jump KUBE-SERVICES"))
-                .expect("a jump");
-            let handle = line.rsplit(' ').next().expect("a handle");
-            let delete = ["delete", "rule", "ip", table, chain, "handle", handle];
-            run(node.netns.command("nft").args(delete));
-        }
+        Backend::Nft => delete(node, ["ip", table, chain], |line| {
+            line.contains("jump KUBE-SERVICES")
+        }),
         Backend::Legacy => {
-            let mut words = vec!["-t", table, "-D", chain];
-            if table == "filter" {
-                words.extend(["-m", "conntrack", "--ctstate", "NEW"]);
-            }
-            words.extend([
-                "-m",
-                "comment",
-                "--comment",
-                OUTPUT_JUMP,
-                "-j",
-                "KUBE-SERVICES",
-            ]);
-            node.iptables(&words);
+            let state = ["-m", "conntrack", "--ctstate", "NEW"];
+            let comment = ["-m", "comment", "--comment", OUTPUT_JUMP];
+            let state = if table == "filter" { &state[..] } else { &[] };
+            let delete = ["-t", table, "-D", chain];
+            node.iptables(&[&delete, state, &comment, &["-j", "KUBE-SERVICES"]].concat());
         }
     }
 }
 
 /// Jumps from a built-in chain to `KUBE-SERVICES`.
-fn jumps(node: &Node, table: &str, chain: &str) -> usize {
+fn jumps(node: &Node, (table, chain): (&str, &str)) -> usize {
     let text = match node.backend {
         Backend::Nft => run(node
             .netns
@@ -299,36 +324,6 @@ fn jumps(node: &Node, table: &str, chain: &str) -> usize {
     lines.count()
 }
 
-/// A chain of our own with such a rule: it is written anew, however often the rule is put back, and
-/// nothing else is.
-#[test]
-fn an_expression_in_a_fixed_chain_costs_that_chain() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
-    let node = Node::new(Backend::Nft);
-    let daemon = node.start(backend_programs(Backend::Nft));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    for expression in ["meta mark set 5", "ct state established,related accept"] {
-        let rule = format!("insert rule ip nat KUBE-POSTROUTING {expression}");
-        run(node.netns.command("nft").arg(rule));
-        eventually(PATIENCE, || {
-            let chain = ["list", "chain", "ip", "nat", "KUBE-POSTROUTING"];
-            let listed = run(node.netns.command("nft").args(chain));
-            let is_clean = !listed.contains("0x00000005") && !listed.contains("established");
-            ensure(is_clean, || format!("{listed}\n{}", daemon.log()))
-        });
-    }
-    let unflushed = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
-    assert!(node.metric(unflushed), "{}", daemon.log());
-    assert!(
-        !daemon.log().contains("rules were flushed"),
-        "{}",
-        daemon.log()
-    );
-    node.wait_for_health(200);
-}
-
 /// A payload of many chains begins with a listing of `nat` where that makes it faster. It does not
 /// while that table cannot be printed.
 #[test]
@@ -339,13 +334,12 @@ fn many_services_beside_such_a_rule_take_no_full_restore() {
     let node = Node::new(Backend::Nft);
     let daemon = node.start(backend_programs(Backend::Nft));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    add(
-        &node,
-        Rule::Nft("insert rule ip nat OUTPUT meta mark set 5"),
-    );
-    let unreadable = "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"nat\"} 1";
+    let rule = "insert rule ip nat OUTPUT meta mark set 5";
+    run(node.netns.command("nft").arg(rule));
     eventually(PATIENCE, || {
-        ensure(node.metric(unreadable), || daemon.log())
+        ensure(node.metric(&format!("{} 1", unreadable("nat"))), || {
+            daemon.log()
+        })
     });
     let numbers = 1..=250;
     let many: String = numbers
@@ -353,10 +347,7 @@ fn many_services_beside_such_a_rule_take_no_full_restore() {
         .collect();
     node.write(&(SHOP.to_owned() + &many));
     eventually(PATIENCE, || {
-        let listed = run(node
-            .netns
-            .command("nft")
-            .args(["list", "table", "ip", "nat"]));
+        let listed = listed(&node, "nat");
         ensure(listed.contains("10.4.9.250"), || daemon.log())
     });
     let log = daemon.log();

@@ -5,6 +5,8 @@
 #![allow(
     dead_code,
     unreachable_pub,
+    unused_imports,
+    unused_macros,
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::expect_used,

@@ -144,17 +144,31 @@ impl Node {
 
     /// Hands this to the real iptables-restore there, which commits each table at once.
     pub fn restore(&self, payload: &str) {
+        self.restore_with(&["-w", "--noflush"], payload);
+    }
+
+    /// Replaces whole tables, as a firewall does that loads its rules.
+    pub fn replace_tables(&self, payload: &str) {
+        self.restore_with(&["-w", "--counters"], payload);
+    }
+
+    fn restore_with(&self, flags: &[&str], payload: &str) {
         let path = self.manifests.path().join(".payload");
         std::fs::write(&path, payload).expect("write a payload");
         let program = real_program(self.backend, "iptables-restore");
         let mut restore = self.netns.command(program);
-        run(restore.args(["-w", "--noflush"]).arg(&path));
+        run(restore.args(flags).arg(&path));
+    }
+
+    /// The metrics page; empty if it is not served.
+    pub fn metrics(&self) -> String {
+        let page = http::get(&self.netns, Daemon::METRICS, "/metrics");
+        page.map(|(_, text)| text).unwrap_or_default()
     }
 
     /// Whether the metrics page has this line.
     pub fn metric(&self, line: &str) -> bool {
-        let page = http::get(&self.netns, Daemon::METRICS, "/metrics");
-        page.is_ok_and(|(_, text)| text.lines().any(|known| known == line))
+        self.metrics().lines().any(|known| known == line)
     }
 }
 

@@ -5,67 +5,55 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::daemon::{Backend, Daemon};
+use crate::support::daemon::Backend;
 use crate::support::node::with_restore;
 use crate::support::{Need, machine_has, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files};
 
-/// A scene whose restores run `fault` first while the file `$F` exists.
-fn scene(backend: Backend, fault: &str) -> Option<(Scene, Daemon, std::path::PathBuf)> {
-    if !machine_has(Need::Kernel) {
-        return None;
-    }
+/// Faults, in this order: what a restore does first while the file `$F` exists, and for how long;
+/// without a time it ends by itself.
+const FAULTS: [(&str, &str, u64); 6] = [
+    ("restore killed once", "rm $F; kill -9 $$", 0),
+    ("restore fails once", "rm $F; exit 1", 0),
+    (
+        "restore fails 3 times",
+        "echo >>$F.count; [ $(wc -l <$F.count) -lt 3 ] || rm $F; exit 1",
+        0,
+    ),
+    ("every restore fails for 3 s", "exit 1", 3),
+    (
+        "restore stopped for 3 s",
+        "rm $F; (sleep 3; kill -CONT $$) & kill -STOP $$",
+        0,
+    ),
+    (
+        "restore hangs for 3 s",
+        "while [ -e $F ]; do sleep 0.1; done",
+        3,
+    ),
+];
+
+fn failing_restores_are_survived(backend: Backend) {
     let scene = Scene::new(backend);
     let file = scene.node.manifests.path().join(".fault");
     let script = format!(
-        "F={}\n[ ! -e $F ] || {{ {fault}; }}\nexec $REAL \"$@\"",
+        "F={}\n[ ! -e $F ] || . $F\nexec $REAL \"$@\"",
         file.display()
     );
     let daemon = scene.start(with_restore(backend, &script));
-    Some((scene, daemon, file))
-}
-
-fn survives(backend: Backend, what: &str, fault: &str, lasts: Duration) {
-    let Some((scene, daemon, file)) = scene(backend, fault) else {
-        return;
-    };
     let files = open_files(daemon.id());
-    fs::write(&file, "").expect("write a file");
-    scene.change();
-    let mut start = Instant::now();
-    if !lasts.is_zero() {
-        std::thread::sleep(lasts);
-        let _ = fs::remove_file(&file);
-        start = Instant::now();
-    }
-    scene.wait_until_fresh(what, || daemon.log());
-    scene.report(what, start.elapsed());
-    nothing_is_left(daemon.id(), files, what);
-}
-
-/// Each fault, what a restore does, and for how long; without a time it ends by itself.
-fn failing_restores_are_survived(backend: Backend) {
-    for (what, fault, lasts) in [
-        ("restore killed once", "rm $F; kill -9 $$", 0),
-        ("restore fails once", "rm $F; exit 1", 0),
-        (
-            "restore fails 3 times",
-            "echo >>$F; [ $(wc -l <$F) -lt 3 ] || rm $F; exit 1",
-            0,
-        ),
-        ("every restore fails for 3 s", "exit 1", 3),
-        (
-            "restore stopped for 3 s",
-            "rm $F; (sleep 3; kill -CONT $$) & kill -STOP $$",
-            0,
-        ),
-        (
-            "restore hangs for 3 s",
-            "while [ -e $F ]; do sleep 0.1; done",
-            3,
-        ),
-    ] {
-        survives(backend, what, fault, Duration::from_secs(lasts));
+    for (what, fault, seconds) in FAULTS {
+        fs::write(&file, fault).expect("write a file");
+        scene.change();
+        std::thread::sleep(Duration::from_secs(seconds));
+        if seconds > 0 {
+            fs::remove_file(&file).expect("remove a file");
+        }
+        let start = Instant::now();
+        scene.wait_until_fresh(what, || daemon.log());
+        assert!(!file.exists(), "{what}: no restore ran");
+        scene.report(what, start.elapsed());
+        nothing_is_left(daemon.id(), files, what);
     }
 }
 

@@ -11,8 +11,7 @@
 )]
 
 mod children;
-mod flush;
 mod kill;
 mod payload;
 mod process;
-mod scene;
+pub(crate) mod scene;

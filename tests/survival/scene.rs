@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fs;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -25,22 +26,29 @@ const STATES: [u8; 2] = [12, 13];
 pub(crate) struct Scene {
     pub(crate) node: Node,
     state: Cell<usize>,
-    fresh: [Vec<String>; 2],
+    fresh: &'static [Vec<String>; 2],
 }
 
-impl Scene {
-    pub(crate) fn new(backend: Backend) -> Self {
-        let fresh = STATES.map(|last| {
+/// Rules that a fresh sync writes in each state.
+fn fresh(backend: Backend) -> &'static [Vec<String>; 2] {
+    static FRESH: [OnceLock<[Vec<String>; 2]>; 2] = [const { OnceLock::new() }; 2];
+    FRESH[backend as usize].get_or_init(|| {
+        STATES.map(|last| {
             let node = Node::new(backend);
             node.write(&shop(last));
             let _daemon = node.start_with(backend_programs(backend), &FLAGS);
             node.wait_for_full_restore(&format!("--to-destination 10.4.0.{last}:8080"));
             ours(&node)
-        });
+        })
+    })
+}
+
+impl Scene {
+    pub(crate) fn new(backend: Backend) -> Self {
         Self {
             node: Node::new(backend),
             state: Cell::new(0),
-            fresh,
+            fresh: fresh(backend),
         }
     }
 
