@@ -1,4 +1,4 @@
-//! Removing all rules of a proxy, on a real kernel: of both backends, and nobody else's.
+//! Removing all rules of a proxy, on a real kernel: of both backends, and no third-party rules.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const BACKENDS: [Backend; 2] = [Backend::Nft, Backend::Legacy];
 const ENDPOINT: &str = "--to-destination 10.4.0.11:8080";
 
-/// What is somebody else's: kubelet's chains, and the rules of a network plugin.
+/// Third-party rules: kubelet's chains, and the rules of a network plugin.
 const OTHERS: &str = "\
 *mangle
 :KUBE-IPTABLES-HINT - [0:0]
@@ -204,13 +204,13 @@ fn what_mode_ipvs_left_is_told() {
     assert!(done.starts_with(expected), "{done}");
 }
 
-/// Each place is told of once, and the way out once for all.
+/// Each place is reported once, and the remedy once for all.
 #[test]
 fn who_may_not_is_told_so_once() {
     if !machine_has(Need::Kernel) {
         return;
     }
-    // Where anybody may start it from.
+    // A folder of any user.
     let bin = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(bin.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = bin.path().join("deltaproxy");
@@ -318,7 +318,7 @@ fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
     assert!(!ours.iter().any(|chain| tables.contains(chain)), "{tables}");
 }
 
-/// The rules of the other backend are left alone, and told of.
+/// The rules of the other backend are left alone, and reported.
 #[test]
 fn a_daemon_tells_of_rules_that_it_does_not_keep() {
     if !machine_has(Need::Kernel) {
@@ -348,7 +348,7 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
             ensure(text.matches(&warning).count() == 2, || text)
         });
         assert_eq!(everything(&node.netns, left), before);
-        // That of another mode is of no use to anybody.
+        // That of another mode is of no use.
         let tables = run(node.netns.command("nft").args(["list", "tables"]));
         assert!(!tables.contains("kube-proxy"), "{tables}");
         drop(daemon);

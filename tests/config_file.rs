@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 use crate::support::volume::Volume;
 
-/// What a configuration file needs before it says anything, and ports that nobody else has.
+/// What a configuration file needs before it says anything, and ports that no other test has.
 const HEADER: &str = "\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -135,7 +135,7 @@ fn a_file_that_could_not_be_run_with_ends_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// To open that would be to wait for somebody to write, with all of the daemon.
+/// Opening it would block the whole daemon until a program writes.
 #[test]
 fn a_file_that_becomes_a_pipe_holds_nothing_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,8 +230,8 @@ fn a_file_whose_source_is_not_there_ends_nothing() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// Nothing of this says anything else: that two changes of the manifests are still followed shows
-/// that nobody waits for the end.
+/// None of this changes a setting. Two changes of the manifests that are still followed show that
+/// the daemon is not about to end.
 #[test]
 fn a_file_that_says_the_same_or_nothing_ends_nobody() {
     let folder = tempfile::tempdir().unwrap();

@@ -133,7 +133,7 @@ fn server(status: &'static str, body: &'static str) -> SocketAddr {
             while request.read_line(&mut line).unwrap_or(0) > 2 {
                 line.clear();
             }
-            // Whoever has the first answer does not wait for the others.
+            // A client with the first answer does not wait for the others.
             let _ = write!(
                 stream,
                 "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",

@@ -1,7 +1,6 @@
-//! Whose code this is built of: licences and sources, as `.deny.toml` has them.
+//! Licenses and sources of dependencies, as `.deny.toml` allows them.
 //!
-//! Apart from `cargo deny`, which reads the same file and knows advisories as well, because that is
-//! a program of its own that not everybody has; these checks are made wherever tests are.
+//! `cargo deny` reads the same file, and advisories as well, where it is installed.
 
 #![allow(
     clippy::unwrap_used,

@@ -157,8 +157,8 @@ fn clusters_need_another_image_only() {
     a_pod_needs_no_kubeconfig(&lab, &programs);
 }
 
-/// A service account where every Pod has it, and the address of the API server as every Pod is
-/// told.
+/// A service account where every Pod has it, and the address of the API server as in every
+/// Pod.
 const AS_A_POD: &str = "\
 set -e
 mount -t tmpfs none /run

@@ -393,7 +393,7 @@ fn bash_completes_names_of_services() {
     completes(&["render", "--family", "ipv6", "ns1/"], &[]);
 }
 
-/// Whoever may write rules, or a dump, must not write on the command line of who looks at them.
+/// Rules or a dump must not add text to the command line of a user who lists them.
 #[test]
 fn bash_expands_no_name_that_it_is_offered() {
     let folder = tempfile::tempdir().unwrap();

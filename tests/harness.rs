@@ -52,7 +52,7 @@ fn clients_tell_answer_refusal_and_silence_apart() {
         assert_eq!(tcp_request(&near, server), Reply::Refused);
         assert_eq!(udp_request(&near, server), Reply::Refused);
     }
-    // Frames to a hardware address that nobody has are silently lost.
+    // Frames to a hardware address that no device has are silently lost.
     near.ip("neighbour replace 192.0.2.3 lladdr 02:00:00:00:00:01 dev eth0");
     assert_eq!(
         tcp_request(&near, "192.0.2.3:80".parse().unwrap()),

@@ -40,7 +40,7 @@ fn a_lock_that_is_held_is_no_flush(backend: Backend) {
     let unflushed = r#"deltaproxy_full_syncs_total{ip_family="IPv4",reason="flushed"} 0"#;
     assert!(node.metric(unflushed), "{log}");
 
-    // A flush that nobody could see is seen afterwards.
+    // A flush during that time is found afterwards.
     node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
     std::fs::remove_file(&held).expect("remove a file");
     node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");

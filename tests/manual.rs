@@ -190,7 +190,7 @@ fn pages_that_cannot_be_written_are_errors() {
         &below,
         &format!("create folder `{shown}/man1`: Not a directory (os error 20)"),
     );
-    // Nobody may write there, not even root.
+    // Not even root may write there.
     let proc = Path::new("/proc/self");
     error(
         proc,

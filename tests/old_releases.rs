@@ -1,5 +1,5 @@
-//! Taking over from a kube-proxy of long ago, on a real kernel: what it left goes, what is
-//! kubelet's or anybody else's stays.
+//! Taking over from a kube-proxy of long ago, on a real kernel: its rules go, those of
+//! kubelet and of other programs stay.
 
 #![allow(clippy::unwrap_used, reason = "a test fails loudly")]
 
@@ -139,7 +139,7 @@ fn is_taken_over(backend: Backend, family: Family, dump: &str, gone: &[&str]) {
         })
     });
     assert!(!daemon.log().contains("restore failed"), "{}", daemon.log());
-    // Policies are nobody's but the operator's.
+    // Policies are the operator's.
     let policies = |save: &str| save.matches(":FORWARD DROP").count();
     assert_eq!(policies(&saved(&netns, backend, family)), policies(&old));
 }

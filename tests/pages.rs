@@ -179,7 +179,7 @@ fn the_log_level_is_changed_while_running() {
     });
 }
 
-/// Whoever is here longest goes, and an outage is one line.
+/// The oldest connection is closed, and an outage is one line.
 #[test]
 fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
     if !machine_has(Need::Kernel) {
@@ -239,7 +239,7 @@ fn pages_are_served_while_everything_else_waits() {
     }
 }
 
-/// Nobody is at the address of the API server; kube-proxy would wait for its Node first.
+/// No program is at the address of the API server; kube-proxy would wait for its Node first.
 #[test]
 fn pages_are_served_while_no_cluster_can_be_reached() {
     if !machine_has(Need::Kernel) {
@@ -274,7 +274,7 @@ ports: [{port: 8080}]
 endpoints: [{addresses: [10.4.0.11], nodeName: node-a}]
 ";
 
-/// The thread of syncs is kept from going on behind its second one: it logs what nobody reads.
+/// The thread of syncs is kept from going on behind its second one: its log is not read.
 #[test]
 fn health_checks_are_answered_while_everything_else_waits() {
     if !machine_has(Need::Kernel) {
@@ -397,7 +397,7 @@ fn a_flood_is_outlived() {
     scene.process.assert_running();
 }
 
-/// A client that asks and asks, and never reads what it is told, is let go.
+/// A client that sends requests and never reads a reply is disconnected.
 #[test]
 fn answers_that_nobody_reads_are_not_kept() {
     if !machine_has(Need::Kernel) {

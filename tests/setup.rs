@@ -1,7 +1,7 @@
 //! What is done to a machine once, and a daemon that may do no more than write rules.
 //!
 //! Settings of the kernel are those of a namespace made for the test, but for the two that are the
-//! machine's own: these are asked for in vain.
+//! machine's own: these cannot be written.
 
 #![allow(
     clippy::unwrap_used,

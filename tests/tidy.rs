@@ -134,7 +134,7 @@ const MOST_LINES_OF_MOD: usize = 80;
 /// The columns of a line of code, as rustfmt has them.
 const WIDEST: usize = 100;
 
-/// Paths of machines that other people do not have, spelled so that this file is not one of them.
+/// Paths that only some machines have, spelled so that this file is not one of them.
 const ELSEWHERE: &[&str] = &[
     concat!("/wo", "rk/"),
     concat!("/ro", "ot/"),

@@ -91,7 +91,7 @@ fn names_say_something() {
     hold(names);
 }
 
-/// A stranger has to know all of them to change how rules reach the kernel.
+/// A new reader has to know all of them to change how rules reach the kernel.
 #[test]
 fn the_core_has_no_more_types() {
     let is_core = |file: &&File| {

@@ -1,7 +1,7 @@
 //! Which of our tests pin what kube-proxy's own pin, as tables whose every name is looked up.
 //!
 //! The tables lie in the folder of this name. They hold all tests of kube-proxy v1.37 that concern
-//! mode iptables, by their file, and beyond them what nobody tests upstream:
+//! mode iptables, by their file, and beyond them what no test of upstream covers:
 //!
 //! ```text
 //! [pkg/proxy/topology_test.go] 2                   a section, and how many entries it has

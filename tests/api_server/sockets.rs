@@ -39,7 +39,7 @@ enum Http {
 /// End of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The socket is closed, and TLS was not told.
+    /// The socket is closed without a TLS alert.
     Closed,
     /// The socket is reset.
     Reset,

@@ -1,8 +1,8 @@
 //! The promise kept: the same rules as the real kube-proxy, whatever the API server accepts.
 //!
-//! One control plane, and for each variant two nodes that are told they are the same Node: one runs
-//! kube-proxy, one deltaproxy, with the same command line. After every step both kernels must hold
-//! the same rules ([`compare`] says what little order is undefined).
+//! One control plane, and for each variant two nodes that run as the same Node: one with
+//! kube-proxy, one with deltaproxy, with the same command line. After every step both kernels must
+//! hold the same rules ([`compare`] says what little order is undefined).
 //!
 //! `CONFORMANCE_SEED` repeats a random history, `tests/soak.sh` runs long ones.
 

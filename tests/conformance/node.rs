@@ -38,7 +38,7 @@ const COMMON_FLAGS: [&str; 3] = [
 /// The canary's table first: kube-proxy looks there, and then for the others.
 const EMPTY: &str = "*mangle\nCOMMIT\n*nat\nCOMMIT\n*filter\nCOMMIT\n";
 
-/// A node that runs one program in one variant. Both nodes of a pair are told that they are
+/// A node that runs one program in one variant. Both nodes of a pair run as
 /// [`objects::NODE`].
 pub struct Node {
     /// `None` while stopped.

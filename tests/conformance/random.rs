@@ -12,7 +12,7 @@ use crate::cluster::Dice;
 const SERVICES: usize = NAMESPACES.len() * SERVICES_EACH;
 const SLICES: usize = NAMESPACES.len() * SLICES_EACH;
 
-/// Endpoints of the crowd, a Service of its own. With the first slice and one of these sizes of the
+/// Endpoints of a large Service of its own. With the first slice and one of these sizes of the
 /// second a cluster has about as many as the 1,000 above which kube-proxy leaves comments out, so
 /// that ordinary edits cross the threshold, too.
 const CROWD: usize = 520;

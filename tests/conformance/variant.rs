@@ -1,6 +1,4 @@
 //! The ways of running the two programs that are compared: flags, backends, and what a node has.
-//!
-//! Apart from the histories because any history may meet any of them.
 
 use super::support::daemon::Backend;
 use super::support::netns::Netns;

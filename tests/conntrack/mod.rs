@@ -1,5 +1,5 @@
-//! UDP clients that keep their port, on a real kernel: whoever they talk to, they reach the right
-//! one a second after the rules changed, and nobody else loses anything.
+//! UDP clients that keep their port, on a real kernel: they reach the right endpoint
+//! a second after the rules changed, and other clients lose nothing.
 
 #![allow(
     clippy::expect_used,
@@ -44,7 +44,7 @@ fn clients(scene: &Scene) -> [Talk<'_>; 2] {
     talks
 }
 
-/// All are, by whom does not matter, within this time.
+/// All get an answer of any endpoint within this time.
 fn are_answered(talks: &[Talk<'_>], within: Duration) {
     for talk in talks {
         eventually(within, || talk.ask());
@@ -97,7 +97,7 @@ fn node_ports_are_those_of_this_machine() {
     let talks = here.map(|(family, ip)| scene.talk_to_both(family, ip, NODE_PORT));
     let elsewhere = there.map(|(family, ip)| {
         let talk = scene.talk(family, ip, NODE_PORT);
-        // Nobody listens: the entry is what matters.
+        // No program listens: the entry is what matters.
         talk.ask().unwrap_err();
         talk
     });
@@ -244,7 +244,7 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
     let _ = astray.ask();
     eventually(PATIENCE, || astray.ask());
 
-    // An endpoint goes away while nobody looks.
+    // An endpoint goes away while no daemon runs.
     assert!(daemon.terminate().success());
     scene.node.write(
         &Shop {

@@ -18,7 +18,7 @@ pub(crate) const A: u8 = 11;
 pub(crate) const B: u8 = 12;
 
 /// A Service for datagrams, as manifests have it. Its port is the pods' own, so that clients which
-/// talk to a pod without it are only told apart by the address.
+/// talk to a pod without it differ only by the address.
 #[derive(Clone, Copy)]
 pub(crate) struct Shop {
     pub(crate) port: u16,
@@ -196,7 +196,7 @@ impl Talk<'_> {
         });
     }
 
-    /// Nobody answers, a second from now at the latest.
+    /// No pod answers, a second from now at the latest.
     #[track_caller]
     pub(crate) fn reaches_nobody(&self) {
         eventually(SECOND, || match self.ask() {

@@ -1,4 +1,4 @@
-//! What an API server hears, which is here a socket that answers nobody.
+//! Requests to an API server, which is here a socket that never replies.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use super::table::Row;
 /// How long a busy machine may take to ask.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where nobody listens.
+/// No program listens there.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
 /// A server that is out of order, and the requests that came to it, in lower case.
@@ -21,7 +21,7 @@ fn listen() -> (SocketAddr, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (asked, requests) = channel();
-    // It ends with the first connection that nobody wants to hear of any more, or with the test.
+    // It ends with the first connection after the receiver is dropped, or with the test.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();

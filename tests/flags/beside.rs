@@ -179,13 +179,13 @@ const FILES: &[&str] = &[
 
 /// What kube-proxy takes and we refuse, or the other way round, and why.
 const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
-    ("--cluster-cidr=", Taken::No, Taken::Yes), // A default that somebody typed.
+    ("--cluster-cidr=", Taken::No, Taken::Yes), // A default that is typed.
     ("--nodeport-addresses=10.0.0.0/8,", Taken::No, Taken::Yes), // The same.
     ("--healthz-bind-address=0.0.0.0", Taken::No, Taken::Yes), // It forgets the port if it writes.
     ("--metrics-bind-address=off", Taken::No, Taken::Yes), // Its word is none that works.
     ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
     ("--version=v1.37.99", Taken::No, Taken::Yes), // It has to be the very version.
-    ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Nobody can listen there.
+    ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Not an address to listen on.
     ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
     ("--boot-id-file=x", Taken::No, Taken::Yes), // A flag of earlier releases.
     ("--feature-gates=NoSuchGate=true", Taken::No, Taken::Yes), // A warning.

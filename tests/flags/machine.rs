@@ -35,7 +35,7 @@ fn run(netns: &Netns, flags: &[&str]) -> Output {
     command.env_remove("RUST_LOG").output().unwrap()
 }
 
-/// A node with a Service. Namespaces start with what the machine has been told of localhost.
+/// A node with a Service. Namespaces start with the machine's settings of localhost.
 fn untouched() -> Node {
     let node = Node::new(Backend::Nft);
     node.netns.sysctl("ipv4/conf/all/route_localnet", "0");

@@ -105,7 +105,7 @@ fn command(args: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", PROGRAM]).args(args);
     command.stdin(Stdio::null()).env_remove("RUST_LOG");
-    // Whoever runs tests in a Pod does not mean its cluster.
+    // Tests that run in a Pod do not use its cluster.
     command.env_remove("KUBERNETES_SERVICE_HOST");
     command
 }

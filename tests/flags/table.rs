@@ -19,7 +19,7 @@ pub enum Shown {
     Wanted(&'static str, u64),
     /// The same below `/proc/sys/net`, and written.
     Setting(&'static str, &'static str),
-    /// What a module is told.
+    /// The setting of a module.
     Told(fn(&Config) -> String, &'static str),
     /// Nothing but one line, which says so.
     Nothing,

@@ -1,4 +1,4 @@
-//! What operators are told by the API server.
+//! Events in the API server, for operators.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;

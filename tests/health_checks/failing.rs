@@ -50,7 +50,7 @@ fn says(node: &Node, status: u16, endpoints: usize, is_healthy: bool) {
     });
 }
 
-/// Nobody is told of endpoints that no packet reaches yet.
+/// Endpoints that no packet reaches yet are not reported.
 #[test]
 fn checks_follow_the_kernel_and_not_the_cluster() {
     if !machine_has(Need::Kernel) {

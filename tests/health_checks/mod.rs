@@ -1,4 +1,4 @@
-//! Health as load balancers and probes see it, and what operators are told, beside a real
+//! Health as load balancers and probes see it, and Events for operators, next to a real
 //! kube-proxy: both programs watch one API server, each in a namespace of its own.
 
 #![allow(

@@ -25,7 +25,7 @@ pub struct Node {
     pub netns: Netns,
 }
 
-/// A control plane and its machines, all of which are told that they are the one Node.
+/// A control plane and its machines, which all are the one Node.
 pub struct Scene {
     /// In the order they were started.
     pub nodes: Vec<Node>,
@@ -122,7 +122,7 @@ impl Scene {
         assert_eq!(replies.first(), replies.last());
     }
 
-    /// Waits until nobody listens there.
+    /// Waits until no program listens there.
     #[track_caller]
     pub fn are_silent(&self, family: Family, port: u16) {
         for node in &self.nodes {

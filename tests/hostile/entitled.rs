@@ -1,7 +1,7 @@
 //! Nothing that an object holds can add or change a rule that it is not entitled to.
 //!
-//! Three steps: what somebody wrote becomes the same bytes as its clean twin; of a clean object
-//! every rule is its Service's own; and nobody else's rules are other ones than without it.
+//! Three steps: an object becomes the same bytes as its clean twin; of a clean object every rule is
+//! its Service's own; and the rules of all others are the same without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,7 +1,6 @@
 //! Files that are none, that have no end, or that stand for more than they hold.
 //!
-//! Apart because these are asked of the program itself: what is at stake is that it ends, says why,
-//! and has not taken the machine's memory.
+//! The program itself reads them: it has to end, report why, and not use up the memory.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -140,7 +139,7 @@ fn depth_and_aliases_are_limited() {
     }
 }
 
-/// What a shell makes of `--config <(...)`: it can be read once, and nobody writes a second time.
+/// What a shell makes of `--config <(...)`: it can be read once.
 #[test]
 fn a_daemon_lives_on_a_pipe() {
     if !machine_has(Need::Kernel) {

@@ -1,7 +1,7 @@
 //! The same objects before the real `iptables-restore`, of both backends: it has a reader of its
 //! own, and may see another rule in a line than we do.
 //!
-//! Apart from the properties because it needs root and takes a hundred times as long.
+//! It needs root, and takes a hundred times as long as the properties.
 
 use std::collections::BTreeSet;
 use std::io::Write;

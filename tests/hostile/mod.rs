@@ -1,5 +1,5 @@
-//! What a stranger could do with what the program reads: objects of tenants, bytes of whoever
-//! answers, files of whoever wrote them.
+//! Untrusted input of every kind that the program reads: objects of tenants, replies of servers,
+//! files.
 //!
 //! `PROPTEST_CASES=1000000` tries more of it, other cases each time.
 

@@ -1,8 +1,8 @@
 //! Services, slices and a Node as no API server would have let them in, each with its clean twin:
 //! the same without whatever is unusable.
 //!
-//! Apart from their [`pieces`](super::pieces) because here it is said what an unusable part costs:
-//! an address itself, a port itself, a name the whole object.
+//! An unusable one of their [`pieces`](super::pieces) costs an address itself, a port itself, a
+//! name the whole object.
 
 use std::fmt;
 
@@ -470,7 +470,7 @@ pub(crate) fn node() -> impl Strategy<Value = Twins> {
     })
 }
 
-/// A cluster: a Node, a few Services of strangers, and how the rules are written.
+/// A cluster: a Node, a few untrusted Services, and how the rules are written.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     pub(crate) node: Twins,

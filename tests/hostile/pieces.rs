@@ -1,7 +1,7 @@
-//! The parts of objects: as somebody wrote them, and what of it a proxy may use.
+//! The parts of objects: as they are written, and what of it a proxy may use.
 //!
-//! Apart from the objects because what is valid is said here, as data and in words of its own: the
-//! tests would find nothing out if they asked the code under test.
+//! What is valid stands here as data: the tests would find nothing if they called the code under
+//! test.
 
 use proptest::prelude::*;
 use proptest::sample::select;

@@ -1,6 +1,4 @@
 //! Objects on their whole way to a payload: read, ingested, tracked, rendered.
-//!
-//! Apart from what is [asked](super::entitled) of the payload, because the kernel is asked as well.
 
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::net::IpFamily;
@@ -31,7 +29,7 @@ impl Twin {
     }
 }
 
-/// Whose rules nobody else may touch.
+/// Services whose rules no other object may change.
 pub(crate) const SAFE: &str = "safe/web";
 
 /// The Services and slices of a cluster, beside one that is in order.
@@ -65,7 +63,7 @@ impl Play {
         }
     }
 
-    /// Everything that the cluster's strangers wrote is heard of.
+    /// Ingests all untrusted objects of the cluster.
     pub(crate) fn hears(&mut self, cluster: &Cluster, twin: Twin) {
         let (senders, mut changes) = change_channels(None);
         let mut ingester = Ingester::new(senders, NODE.into());

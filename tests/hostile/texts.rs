@@ -1,6 +1,6 @@
 //! Texts that other programs wrote: listings, dumps and payloads of rules, addresses.
 //!
-//! Apart from the tests of single modules because these go through several of them.
+//! Each goes through several modules.
 
 use std::fs;
 use std::net::IpAddr;
@@ -55,7 +55,7 @@ fn texts() -> impl Strategy<Value = String> {
     mutated(samples()).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Everything that is asked of rules, whoever wrote them.
+/// Everything that is checked of rules, whichever program wrote them.
 fn is_looked_at(rules: &RuleSet) {
     let _ = Catalog::read(rules);
     for (source, destination) in [("10.0.0.2", "10.96.0.10"), ("fd00::2", "fd00:10:96::a")] {
@@ -75,8 +75,8 @@ fn is_looked_at(rules: &RuleSet) {
     }
 }
 
-/// Whether each option of each rule belongs to something. Of others nobody knows whose they are,
-/// and they may be another's once they stand elsewhere.
+/// Whether each option of each rule belongs to a match or a target. Another one may belong to
+/// another match in another place.
 fn is_known(rules: &RuleSet) -> bool {
     let chains = Table::ALL.into_iter().flat_map(|table| rules.chains(table));
     let mut matches = chains

@@ -23,8 +23,8 @@ const SLICES_PENDING: &str = "sync_proxy_rules_endpoint_changes_pending";
 /// How long after the rules of a sync kube-proxy may count it.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// A matter of time: who was asked how often until the program had started, what kube-proxy was
-/// told meanwhile, and which changes shared a sync.
+/// Depends on time: the number of requests until the program had started, the objects that
+/// kube-proxy received meanwhile, and the changes that shared a sync.
 const TIMING: [&str; 5] = [
     LAST,
     "proxy_livez_total",

@@ -1,5 +1,5 @@
-//! One control plane and two machines that are told they are the same Node: kube-proxy runs on one,
-//! deltaproxy on the other. Their `iptables-restore` can be made to fail.
+//! One control plane and two machines that are the same Node to both programs: kube-proxy runs on
+//! one, deltaproxy on the other. Their `iptables-restore` can be made to fail.
 
 use std::collections::BTreeMap;
 use std::fs;

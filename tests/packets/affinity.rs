@@ -74,7 +74,7 @@ impl Departure {
     }
 }
 
-/// Whoever was served by another one stays there; who has moved does not come back.
+/// A client of another endpoint stays there; a client that has moved does not come back.
 fn is_right(leaving: char, [before, meanwhile, after]: [&BTreeSet<Met>; 3]) -> bool {
     let (Some(before), Some(meanwhile), Some(after)) =
         (server(before), server(meanwhile), server(after))

@@ -41,7 +41,7 @@ pub struct Question {
     pub text: String,
     /// The table's answer.
     pub expected: Cell,
-    /// Who asks.
+    /// The client.
     pub client: Client,
     /// How.
     pub transport: Transport,

@@ -168,7 +168,7 @@ fn said(
     Ok(met?.into_iter().map(|met| as_seen(met, source)).collect())
 }
 
-/// Nobody can see whether the node's address was put in the place of itself.
+/// Whether the node's address was replaced by itself cannot be seen.
 fn as_seen(met: Met, source: IpAddr) -> Met {
     match met {
         Met::Server(name, Source::Masqueraded)

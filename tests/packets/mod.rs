@@ -59,7 +59,7 @@ fn packets_go_where_the_tables_say(backend: Backend) {
         let _daemon = scene.take_over(after, Variant::Default);
         tally.ask(&scene, Variant::Default, "taken over", name);
     }
-    // Before a failure is told, and not with the logs of the control plane behind it.
+    // Before a failure is reported, and not with the logs of the control plane behind it.
     drop(scene);
     tally.conclude(backend);
 }

@@ -147,7 +147,7 @@ impl Scene {
         }
     }
 
-    /// The addresses at which somebody meets `x`.
+    /// The addresses at which clients reach `x`.
     fn untaken(&self) -> BTreeSet<SocketAddr> {
         let mut addresses = BTreeSet::new();
         for (index, service) in self.services.iter().enumerate() {

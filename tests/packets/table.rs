@@ -1,6 +1,6 @@
 //! The tables of expectations: Services, and what a client meets that asks for them.
 //!
-//! Text, so that somebody who knows Kubernetes and not this code can tell whether they are right.
+//! Text, so that a reader who knows Kubernetes and not this code sees whether they are right.
 //! The README beside them says how to read them.
 
 use std::collections::BTreeMap;

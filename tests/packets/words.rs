@@ -1,4 +1,4 @@
-//! The words of the tables: who asks, which address, under which flags, and what comes of it.
+//! The words of the tables: client, address, flags, and the outcome.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Variant {
     ClosedNode,
 }
 
-/// Who asks.
+/// The client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// A pod behind no Service.

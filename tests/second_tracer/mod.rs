@@ -103,7 +103,7 @@ fn share(text: &str) -> f64 {
 fn difference(save: &Save, rules: &RuleSet, question: &Question) -> Option<Result<(), String>> {
     let expected = answers(save, question)?;
     let (found, is_clear) = explained(rules, question);
-    // Two rules that are unclear by themselves are told apart by their texts.
+    // Two rules that are unclear by themselves differ by their texts.
     let is_unclear = found.contains_key("unclear");
     let is_clear_alike = is_unclear || is_clear == (expected.len() == 1);
     let is_same = are_close(&found, &expected[0]) && is_clear_alike;

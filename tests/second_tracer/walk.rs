@@ -51,7 +51,7 @@ pub struct Place {
     /// Source that rules see.
     pub source: IpAddr,
     pub source_port: (u16, u16),
-    /// To whom the connection leads.
+    /// The server of the connection.
     pub receiver: (IpAddr, u16),
     /// State of the connection: INVALID before there is one.
     pub state: &'static str,

@@ -1,7 +1,7 @@
 //! Clusters and edits of them, at the level of the model and out of a seed.
 //!
-//! Apart because properties, the cost table and the benches look at the same clusters. Everything
-//! is a function of the seeds: the same numbers give the same cluster and the same edits.
+//! Properties, the cost table and the benches use the same clusters. Everything is a function of
+//! the seeds: the same numbers give the same cluster and the same edits.
 
 #![allow(
     dead_code,
@@ -307,7 +307,7 @@ impl World {
     }
 }
 
-/// A tracker that was told `changes` between the beginning and the end of all lists.
+/// A tracker that got `changes` between the beginning and the end of all lists.
 pub(crate) fn tracker(changes: impl IntoIterator<Item = Change>) -> Tracker {
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     for change in changes {

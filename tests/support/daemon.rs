@@ -18,7 +18,7 @@ use super::process::Process;
 use super::tell;
 use super::wait::{PATIENCE, ensure, eventually};
 
-/// A kube-proxy that was not told of its zone this long after it began to serve never will be.
+/// A kube-proxy that has no zone this long after it began to serve never gets one.
 const ZONE_ARRIVES: Duration = Duration::from_secs(5);
 
 /// Missing it once is rare.
@@ -108,8 +108,8 @@ impl Daemon {
 
     /// The same where the Node has a zone.
     ///
-    /// kube-proxy adds the handler for its Node to an informer that runs already, and then names
-    /// who is to be told: on a busy machine the zone is delivered in between, to nobody, and never
+    /// kube-proxy adds the handler for its Node to an informer that runs already, and then
+    /// registers its own receivers: on a busy machine the zone is delivered in between, and never
     /// again. Such a one serves other endpoints until its Node changes; it is started again.
     ///
     /// Upstream: cmd/kube-proxy/app/server.go, `Run`; pkg/proxy/config/config.go,

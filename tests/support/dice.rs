@@ -1,6 +1,4 @@
 //! Numbers that look random and are a function of a seed.
-//!
-//! Apart so that everything made with them says where it came from.
 
 #![allow(
     dead_code,

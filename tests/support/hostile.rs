@@ -1,8 +1,8 @@
-//! What strangers may send: bytes and texts that are almost what was expected, and how many of them
-//! a test tries.
+//! Untrusted input: bytes and texts that are almost what was expected, and how many of them a test
+//! tries.
 //!
-//! Apart, and of the same shape for every parser, so that what fooled one of them is tried on all.
-//! Included by integration tests and, by its path, by tests of modules.
+//! Of the same shape for every parser, so that what one of them misread is tried on all. Included
+//! by integration tests and, by its path, by tests of modules.
 
 #![allow(
     dead_code,

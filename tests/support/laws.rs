@@ -1,7 +1,4 @@
-//! A history played against a kernel that is not there, with the laws checked at every step.
-//!
-//! Apart from the properties because the laws are one thing, and the histories they are tried on
-//! another.
+//! The laws of the properties, checked at every step of a history on a fake kernel.
 
 #![allow(
     clippy::unwrap_used,
@@ -60,7 +57,7 @@ pub(crate) struct Play {
     has_failed: bool,
 }
 
-/// Chains of Services that are no more, of this and of an older kube-proxy, and somebody else's.
+/// Chains of deleted Services, of this and of an older kube-proxy, and third-party chains.
 const LEFT_BEHIND: &str = "\
 *filter
 :cali-INPUT - [0:0]
@@ -76,7 +73,7 @@ COMMIT
 COMMIT
 ";
 
-/// What of it nobody may touch.
+/// The part of it that no sync may change.
 const FOREIGN: &str = "\
 *filter
 :cali-INPUT - [0:0]
@@ -143,8 +140,8 @@ impl Play {
         self.is_taken_over(&theirs);
     }
 
-    /// Law 9: a restart ends like a full restore, whatever somebody did to our rules meanwhile, and
-    /// writes nothing if nobody did anything.
+    /// Law 9: a restart ends like a full restore, whatever another program changed meanwhile, and
+    /// writes nothing if nothing was changed.
     fn is_taken_over(&self, fresh: &RuleSet) {
         let restart = |rules: &RuleSet| {
             let kernel = Fake::holding(rules.clone());
@@ -271,7 +268,7 @@ impl Play {
     }
 }
 
-/// Somebody's hand in our chains: rules removed, doubled, moved, changed, and left over.
+/// Changes by another program in our chains: rules removed, doubled, moved, changed, and left over.
 fn tampered(rules: &RuleSet, dice: &mut Dice) -> RuleSet {
     let text = rules.to_save_text();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -510,7 +507,7 @@ fn normal(rules: &RuleSet, comments: Comments) -> Normal {
 }
 
 /// Whose rule of a shared chain it is: the first word of its comment, and its protocol. The ways to
-/// NodePorts are nobody's: their addresses are a set.
+/// NodePorts are of no one Service: their addresses are a set.
 fn service_port(rule: &Rule) -> (String, String) {
     if rule.target_chain() == Some("KUBE-NODEPORTS") {
         return (String::new(), rule.to_string());

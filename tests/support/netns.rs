@@ -155,7 +155,7 @@ impl Drop for Netns {
     }
 }
 
-/// Moves the calling thread, which nobody else may be using, into a namespace for good.
+/// Moves the calling thread, which has no other use, into a namespace for good.
 pub fn move_into(path: &Path) {
     let namespace = File::open(path).expect("open a namespace");
     setns(namespace, CloneFlags::CLONE_NEWNET).expect("enter a namespace");

@@ -1,6 +1,4 @@
 //! Services, slices and endpoints of any kind, and the addresses they have.
-//!
-//! Apart from the cluster they are put into because each is made by itself.
 
 #![allow(
     dead_code,

@@ -13,7 +13,7 @@
 //! options    family=IPv6 cluster-cidr=none masquerade-all ...      (see options.rs)
 //! node       zone=z ip=192.168.0.2 pod-cidr=10.180.0.0/24          this node, always `node-a`
 //! machine    192.168.0.2 10.0.0.1                                  addresses of its interfaces
-//! kernel     + block, or FILE of tests/golden                      somebody else's payload
+//! kernel     + block, or FILE of tests/golden                      payload of another program
 //! recorded   FILE...                                               our rules are kube-proxy's
 //! service    ns1/svc1 cluster=172.30.0.41 port=p80:80/tcp:3001 ... (see objects.rs)
 //! endpoints  ns1/svc1 slice=a port=p80:80 10.180.0.1@node-a,not-ready ...

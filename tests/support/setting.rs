@@ -1,6 +1,4 @@
 //! Flags and machines to render with.
-//!
-//! Apart from clusters because any cluster may meet any of them.
 
 #![allow(
     dead_code,

@@ -1,6 +1,4 @@
 //! The files of the project, as checks of their text need them.
-//!
-//! Apart from the checks because telling code from comments and tests is a thing of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -12,7 +12,7 @@ fn with(endpoints: &'static [&'static str]) -> Shop {
 fn the_newer_word_counts() {
     let mut pending = change(Some(SHOP), Some(with(&["10.4.0.2"])));
     check(&pending, &[GONE]);
-    // It is back, and has new flows, before anybody looked.
+    // It is back, and has new flows, before the next sweep.
     pending.merge(change(Some(with(&["10.4.0.2"])), Some(SHOP)));
     check(
         &pending,

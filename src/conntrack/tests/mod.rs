@@ -1,6 +1,4 @@
 //! Tests of which flows are stale, as tables.
-//!
-//! Apart as a folder because they are longer than the code.
 
 mod merging;
 mod services;

@@ -49,7 +49,7 @@ fn all_addresses_and_the_node_port_are_looked_at() {
             "198.51.100.1:53 10.4.0.1:5353 goes",
             "192.168.0.2:30053 10.4.0.1:5353 goes",
             "192.168.0.2:30053 10.4.0.2:5353 stays",
-            // Somebody else's port of the same number.
+            // Another Service's port of the same number.
             "192.168.0.3:30053 192.168.0.3:30053 stays",
             "192.168.0.3:30053 10.4.0.1:5353 stays",
         ],

@@ -276,7 +276,7 @@ async fn services_above_the_limit_are_counted_and_ten_are_named_and_told() {
         event => panic!("{event:?}"),
     });
     assert_eq!(told.collect::<Vec<_>>(), first.collect::<Vec<_>>());
-    // Attempts that fail again are not told again.
+    // Attempts that fail again are not reported again.
     servers.take(&sync(&[ONE], &[])).await;
     assert_eq!(events.queued_events(), []);
 

@@ -1,6 +1,4 @@
-//! Replies as they are on the wire, held against recorded ones.
-//!
-//! Apart because every page of the health servers is compared with what kube-proxy answered.
+//! Replies of the health servers as they are on the wire, compared with recorded ones.
 
 #[path = "../../../tests/support/reply.rs"]
 mod reply;

@@ -1,4 +1,4 @@
-//! Histories, told in seconds; the sync period is 30 s, so patience ends after 60.
+//! Histories, in seconds; the sync period is 30 s, so patience ends after 60.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 

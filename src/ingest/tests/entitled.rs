@@ -1,5 +1,5 @@
-//! What of an object is left out although it can be read, because nobody is entitled to it. No API
-//! server lets it in.
+//! Parts of an object that are left out although they can be read, because no API server accepts
+//! them.
 
 use serde_json::{Value, json};
 

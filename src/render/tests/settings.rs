@@ -149,7 +149,7 @@ fn primary_is_the_first_address_of_the_family() {
         answers(IpFamily::V4, Some(&v6_only), None, &NODE_ADDRESSES),
         NodePortAddresses::All
     );
-    // Loopback is nobody's primary address.
+    // Loopback is never a primary address.
     assert_eq!(
         answers(
             IpFamily::V4,

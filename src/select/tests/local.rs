@@ -1,4 +1,4 @@
-//! The number of endpoints that load balancers are told.
+//! The number of endpoints that is reported to load balancers.
 //!
 //! Upstream: `pkg/proxy/endpointschangetracker_test.go`, `TestGetLocalEndpointIPs` (v1.37)
 

@@ -1,6 +1,4 @@
 //! Tests of the choice of endpoints: upstream's table, and a second reading of its description.
-//!
-//! Apart as a folder because the table is longer than the code.
 
 mod local;
 mod reference;

@@ -8,7 +8,7 @@ const CLUSTER: TrafficPolicy = TrafficPolicy::Cluster;
 const LOCAL: TrafficPolicy = TrafficPolicy::Local;
 
 /// Which endpoints, by the last part of their address, answer traffic under policy Cluster and
-/// under policy Local, and whether anybody could answer at all.
+/// under policy Local, and whether any endpoint could answer at all.
 #[track_caller]
 fn check(
     endpoints: &[&str],

@@ -311,7 +311,7 @@ fn pending_changes_are_counted_per_family() {
     assert_eq!(take(1, &Change::Service(name, None)), "0 0 0 2");
     assert_eq!(take(1, &set), "1 1 0 2");
     assert_eq!(take(1, &gone), "0 2 0 2");
-    // The other family is told of a removal, too.
+    // The removal is passed to the other family as well.
     assert_eq!(take(0, &gone), "0 2 0 2");
     assert_eq!(take(0, &set), "1 3 0 2");
     assert_eq!(take(1, &set), "2 4 0 2");

@@ -1,6 +1,4 @@
 //! Tests of the tracker: what is dirty after which changes, and which times are measured.
-//!
-//! Apart as a folder because they are longer than the code.
 
 mod changes;
 mod frontends;

@@ -308,7 +308,7 @@ fn other_services_do_not_change_cluster_ips() {
     let with = format!("{}---\n{}", service("0a", ""), service("a", ""));
     let crowded = load_files(&[("a.yaml", &with)]).unwrap();
     assert_eq!(services(&alone)[0], services(&crowded)[1]);
-    // Unless somebody else was given the address in writing.
+    // Unless another manifest names the address.
     let ip = alone.services[0].spec.cluster_ip.clone();
     let with = format!(
         "{}---\n{}",

@@ -1,4 +1,4 @@
-//! Conditions of endpoints, and what serves when nobody is ready (4.5).
+//! Conditions of endpoints, and what serves when no endpoint is ready (4.5).
 
 use serde_json::{Value, json};
 

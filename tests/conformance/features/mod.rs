@@ -1,7 +1,7 @@
 //! What kube-proxy can do, feature by feature, each as a short history.
 //!
-//! Apart from random histories, which meet most of this sooner or later: here each feature is seen
-//! by itself, and a step that was to change rules and did not fails the test.
+//! Random histories meet most of this sooner or later. Here each feature is compared by itself, and
+//! a step that was to change rules and did not fails the test.
 
 mod addresses;
 mod conditions;

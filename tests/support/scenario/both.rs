@@ -1,4 +1,4 @@
-//! The fake kernel and, beside it, perhaps a real one that is told the same.
+//! The fake kernel and, optionally, a real one with the same input.
 
 use std::cell::RefCell;
 use std::process::Stdio;

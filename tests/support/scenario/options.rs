@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) keeps_counters: bool,
     /// Limits of each namespace: `options namespace-endpoints=9 namespace-rules=9`.
     pub(crate) limits: NamespaceLimits,
-    /// What the syncer is told.
+    /// Options of the syncer.
     pub(crate) syncer: SyncerOptions,
 }
 

@@ -124,7 +124,7 @@ impl World {
             [file] => recorded::file(file)?,
             _ => block.join("\n") + "\n",
         });
-        // Whoever wrote these rules has made the counters that they name.
+        // The program that wrote these rules has made the counters that they name.
         for counter in Counter::ALL {
             let made = self.syncer.iptables().make_counter(counter.name());
             let _ = self.runtime.block_on(made);
