@@ -100,6 +100,9 @@ fn services_names_it(node: &Node) {
 }
 
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
     let node = Node::new(backend);
     node.write(&fourth_has("10.4.4.1", 1));
     let calls = node.manifests.path().join(".calls");
@@ -160,23 +163,20 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     daemon.assert_running();
 }
 
-fn a_refused_line_quarantines_its_service(backend: Backend) {
-    one_service_fails_and_others_are_applied(backend, Failure::Line, 1);
+#[test]
+fn a_refused_line_quarantines_its_service() {
+    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Line, 1);
 }
 
-on_both_backends!(Kernel, a_refused_line_quarantines_its_service);
-
-fn a_restore_that_names_no_line_quarantines_one_service(backend: Backend) {
-    one_service_fails_and_others_are_applied(backend, Failure::Commit, 10);
+#[test]
+fn a_restore_that_names_no_line_quarantines_one_service() {
+    one_service_fails_and_others_are_applied(Backend::Legacy, Failure::Commit, 10);
 }
 
-on_both_backends!(Kernel, a_restore_that_names_no_line_quarantines_one_service);
-
-fn a_killed_restore_quarantines_one_service(backend: Backend) {
-    one_service_fails_and_others_are_applied(backend, Failure::Kill, 14);
+#[test]
+fn a_killed_restore_quarantines_one_service() {
+    one_service_fails_and_others_are_applied(Backend::Nft, Failure::Kill, 14);
 }
-
-on_both_backends!(Kernel, a_killed_restore_quarantines_one_service);
 
 /// With the rules of the process before it, and without any.
 fn a_start_with_a_service_at_fault_programs_all_others(backend: Backend) {
@@ -210,31 +210,6 @@ fn a_start_with_a_service_at_fault_programs_all_others(backend: Backend) {
 }
 
 on_both_backends!(Kernel, a_start_with_a_service_at_fault_programs_all_others);
-
-#[test]
-fn restores_that_fail_for_every_service_quarantine_none() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
-    let node = Node::new(Backend::Nft);
-    node.write(&fourth_has("10.4.4.1", 1));
-    let broken = node.manifests.path().join(".broken");
-    let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
-    let daemon = node.start(with_restore(Backend::Nft, &script));
-    node.wait_for_rule("--to-destination 10.4.6.1:8080");
-    std::fs::write(&broken, "").expect("write a file");
-    node.write(&fourth_has("10.4.4.2", 2));
-    eventually(PATIENCE, || {
-        let is_found = daemon
-            .log()
-            .contains("Changes that were not applied yet wait until a restore succeeds");
-        ensure(is_found, || daemon.log())
-    });
-    node.wait_for_health(503);
-    assert_eq!(in_quarantine(&node), 0);
-    std::fs::remove_file(&broken).expect("remove a file");
-    node.wait_for_rule("--to-destination 10.4.4.2:8080");
-}
 
 /// Services of one namespace that the node rejects.
 const REJECTED: u8 = 60;
