@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Follows random histories beside a real kube-proxy for as long as it is told to.
+# Follows random histories beside a real kube-proxy for a given time.
 #
 #   ./tests/soak.sh --steps N | --hours N | --kube-proxy 1.N | --api-server 1.N  [--seed N] [--faults]
 #
