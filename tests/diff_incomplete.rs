@@ -59,23 +59,6 @@ fn manifests_with_errors_are_not_compared_with_live_rules() {
     }
 }
 
-/// The daemon, and `--lenient`, use Services without their patches.
-#[test]
-fn a_patched_service_is_compared_only_if_patches_are_ignored() {
-    let scene = divided(|document| Some(document.replace("nodePort: 30080", "nodePort: 30081")));
-    let patch = "kind: Service\napiVersion: v1\nmetadata: {name: web, namespace: shop}\n";
-    fs::write(scene.path("m/patch.yaml"), patch).unwrap();
-    let kustomization = "patches: [{path: patch.yaml}]\n";
-    fs::write(scene.path("m/kustomization.yaml"), kustomization).unwrap();
-    let (code, said, errors) = compared(&scene, &[]);
-    assert_eq!((code, &*said), (2, ""));
-    assert!(errors.contains("is a patch of"), "{errors}");
-    let (code, said, errors) = compared(&scene, &["--lenient"]);
-    let changes = "\nshop/web:http/tcp changes (IPv4)\n";
-    assert!(said.contains(changes), "{said}");
-    assert_eq!((code, errors.as_str()), (1, ""));
-}
-
 #[test]
 fn a_unified_diff_leaves_out_unreadable_rules() {
     let scene = divided(|document| Some(document.to_owned()));

@@ -21,7 +21,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::sys::inotify::{AddWatchFlags, Inotify};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 
@@ -30,7 +29,7 @@ use crate::config::{Config, ConfigFile, ConfigReload};
 use crate::events::{Event, Recorder};
 use crate::telemetry::{ConfigFileState, Metrics, on_one_line};
 use crate::watch::bounded;
-use crate::watch::file_events::{FileEvents, POLL_INTERVAL, QuietWait};
+use crate::watch::file_events::{FileEvents, POLL_INTERVAL};
 
 /// Failed reads in a row before the failure is logged: a file that is being replaced may be
 /// missing for a moment.
@@ -38,6 +37,12 @@ const FAILURES_UNTIL_LOGGED: u32 = 2;
 
 /// Retry delay of a failed read.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// Time without a change after which the file is read: more than an editor takes between two writes.
+const QUIET_TIME: Duration = Duration::from_millis(200);
+
+/// Maximum wait for [`QUIET_TIME`], while changes follow each other.
+const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
 
 /// Reason of a shutdown: the file holds another valid configuration than at the start.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +69,7 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         return std::future::pending().await;
     };
     let events = FileEvents::new().and_then(|events| {
-        watch(&events.inotify, &file.path)?;
+        watch(&events, &file.path)?;
         Ok(events)
     });
     if let Err(error) = &events {
@@ -87,7 +92,7 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         observed.wait(events.as_ref()).await;
         if let Some(events) = &events {
             // Without the file this fails, which the reading that follows reports.
-            let _ = watch(&events.inotify, &file.path);
+            let _ = watch(events, &file.path);
         }
     }
 }
@@ -217,20 +222,11 @@ impl WatchedFile<'_> {
         let Some(events) = events else {
             return sleep(interval).await;
         };
-        let change = async || {
-            events.readable().await;
-            // All events count, and an error may mean that some are lost.
-            let _ = events.read();
-        };
-        if timeout(interval, change()).await.is_err() {
+        if timeout(interval, events.changed()).await.is_err() {
             return;
         }
-        let mut quiet = QuietWait::start();
-        while let Some(rest) = quiet.rest()
-            && timeout(rest, change()).await.is_ok()
-        {
-            quiet.changed();
-        }
+        let end = Instant::now() + MAX_QUIET_WAIT;
+        while Instant::now() < end && timeout(QUIET_TIME, events.changed()).await.is_ok() {}
     }
 }
 
@@ -245,18 +241,11 @@ async fn validate(file: &ConfigFile, context: &ConfigFileContext<'_>) -> Result<
 
 /// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
 /// directory of the target if the file is a link. It is another one after a swap.
-fn watch(inotify: &Inotify, path: &Path) -> io::Result<()> {
-    let flags = AddWatchFlags::IN_MODIFY
-        | AddWatchFlags::IN_ATTRIB
-        | AddWatchFlags::IN_CREATE
-        | AddWatchFlags::IN_DELETE
-        | AddWatchFlags::IN_MOVE
-        | AddWatchFlags::IN_DELETE_SELF
-        | AddWatchFlags::IN_MOVE_SELF;
+fn watch(events: &FileEvents, path: &Path) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let target = path.canonicalize()?;
     for directory in [path.parent(), target.parent()].into_iter().flatten() {
-        inotify.add_watch(directory, flags)?;
+        events.watch(directory)?;
     }
     Ok(())
 }

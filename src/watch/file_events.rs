@@ -1,21 +1,13 @@
-//! Waits for events of files by inotify, and until no other event follows them.
+//! Waits for events of files by inotify.
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{InitFlags, Inotify, InotifyEvent};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::Instant;
-
-/// Time without a change after which files are read: more than an editor or `cp` takes between two
-/// writes. If it were shorter, incomplete files would be read more often; a longer one would delay
-/// every change.
-const QUIET_TIME: Duration = Duration::from_millis(200);
-
-/// Maximum wait for [`QUIET_TIME`], while changes follow each other.
-const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
 
 /// Interval of polling, for file systems without notifications, like NFS.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,8 +34,22 @@ impl FileEvents {
         })
     }
 
-    /// Waits until there are events, all of which the caller has to read.
-    pub(crate) async fn readable(&self) {
+    /// Watches a directory for changes of its entries and of itself. Returns the same descriptor
+    /// for a directory that is watched already.
+    pub(crate) fn watch(&self, directory: &Path) -> nix::Result<WatchDescriptor> {
+        let changes = AddWatchFlags::IN_MODIFY
+            | AddWatchFlags::IN_ATTRIB
+            | AddWatchFlags::IN_CREATE
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_MOVE
+            | AddWatchFlags::IN_DELETE_SELF
+            | AddWatchFlags::IN_MOVE_SELF
+            | AddWatchFlags::IN_ONLYDIR;
+        self.inotify.add_watch(directory, changes)
+    }
+
+    /// Waits until there are events, and reads all of them.
+    pub(crate) async fn changed(&self) {
         if self.readable.readable().await.is_err() {
             // The runtime is shutting down.
             std::future::pending::<()>().await;
@@ -53,51 +59,7 @@ impl FileEvents {
             .readable
             .try_io(|| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         drop(blocked);
-    }
-
-    /// Reads all events.
-    ///
-    /// # Errors
-    ///
-    /// Events may be missing.
-    pub(crate) fn read(&self) -> Result<Vec<InotifyEvent>, Errno> {
-        let mut all = Vec::new();
-        loop {
-            match self.inotify.read_events() {
-                Ok(events) => all.extend(events),
-                Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN) => return Ok(all),
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-/// Wait after a change until none has followed for [`QUIET_TIME`].
-pub(crate) struct QuietWait {
-    start: Instant,
-    last: Instant,
-}
-
-impl QuietWait {
-    /// Starts with a change.
-    pub(crate) fn start() -> Self {
-        let now = Instant::now();
-        Self {
-            start: now,
-            last: now,
-        }
-    }
-
-    /// Notes another change.
-    pub(crate) fn changed(&mut self) {
-        self.last = Instant::now();
-    }
-
-    /// Returns the time left unless there is another change; `None` if there is none.
-    pub(crate) fn rest(&self) -> Option<Duration> {
-        let end = (self.last + QUIET_TIME).min(self.start + MAX_QUIET_WAIT);
-        let rest = end.saturating_duration_since(Instant::now());
-        (!rest.is_zero()).then_some(rest)
+        // All events count alike. Any other error may mean that some are lost: a change as well.
+        while matches!(self.inotify.read_events(), Ok(_) | Err(Errno::EINTR)) {}
     }
 }

@@ -44,8 +44,6 @@ pub(super) enum ManifestDocument {
     Invalid(ObjectProblems),
     /// Object that is used without some of its fields. Only with [`Validation::Lenient`].
     Reduced(Box<ManifestDocument>, ObjectProblems),
-    /// Kustomization, which is not rendered.
-    Kustomization,
     /// `v1` Endpoints, which rules do not depend on.
     Endpoints(ObjectName),
     /// Object of another kind.
@@ -99,10 +97,6 @@ fn decode<'de, D: Deserializer<'de>>(
         DocumentKind::Unserved { kind, version } if validation == Validation::Strict => {
             let object = Value::deserialize(deserializer)?;
             return Ok(unserved(&kind, &version, &object));
-        }
-        DocumentKind::Kustomization => {
-            let ignored = IgnoredAny::deserialize(deserializer);
-            return ignored.map(|_| ManifestDocument::Kustomization);
         }
         DocumentKind::List(_) | DocumentKind::Unserved { .. } | DocumentKind::Other => {
             return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);

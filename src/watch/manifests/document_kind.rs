@@ -14,8 +14,6 @@ pub(super) enum DocumentKind {
     List(Option<Kind>),
     /// `v1` Endpoints.
     Endpoints,
-    /// Kustomization, or a component of one: names files and changes to their objects.
-    Kustomization,
     /// Kind or version that no API server has, and that is probably meant to be one of those above.
     Unserved {
         kind: String,
@@ -41,9 +39,6 @@ impl DocumentKind {
             "NodeList" => (Self::List(Some(Kind::Node)), "v1"),
             "EndpointSliceList" => (Self::List(Some(Kind::EndpointSlice)), SLICES_API_VERSION),
             "Endpoints" => (Self::Endpoints, "v1"),
-            "Kustomization" | "Component" if is_of_kustomize(api_version) => {
-                return Self::Kustomization;
-            }
             _ => {
                 let misspelt = api_version.filter(|version| is_misspelt(kind, version));
                 return misspelt.map_or(Self::Other, unserved);
@@ -56,18 +51,6 @@ impl DocumentKind {
             Some(_) => Self::Other,
         }
     }
-}
-
-/// Reports whether a version is of the API group of `kubectl kustomize`, which may be left out.
-/// Flux has another Kustomization, which names a directory.
-///
-/// Upstream: sigs.k8s.io/kustomize/api/types/kustomization.go, `FixKustomizationPostUnmarshalling`
-fn is_of_kustomize(api_version: Option<&str>) -> bool {
-    let Some(version) = api_version else {
-        return true;
-    };
-    let group = version.split_once('/').map(|(group, _)| group);
-    group == Some("kustomize.config.k8s.io")
 }
 
 /// Reports whether a kind differs from Service or EndpointSlice by one or two letters. No existing
@@ -118,18 +101,6 @@ mod tests {
         check("v1", "Secret", "Other");
         check("apps/v1", "Deployment", "Other");
         check("", "Servcie", "Other");
-        check(
-            "kustomize.config.k8s.io/v1beta1",
-            "Kustomization",
-            "Kustomization",
-        );
-        check(
-            "kustomize.config.k8s.io/v1alpha1",
-            "Component",
-            "Kustomization",
-        );
-        check("", "Kustomization", "Kustomization");
-        check("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "Other");
         check("serving.knative.dev/v1", "ServiceList", "Other");
     }
 }

@@ -3,7 +3,7 @@
 //! Finds all of them or fails, before any is read: an unreadable directory must not look like
 //! deleted files.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::FileType;
 use std::os::unix::fs::FileTypeExt;
@@ -42,107 +42,33 @@ pub(super) struct ManifestFiles {
     pub(super) files: BTreeSet<PathBuf>,
     /// Canonical paths of the directories to watch for changes of these files, and for new ones.
     pub(super) directories: BTreeSet<PathBuf>,
-    /// Entries with the name of a manifest that are not files, and links without a target that may
-    /// have been a manifest or a directory. Sorted by path.
+    /// Entries with the name of a manifest that are not files, links without a target that may
+    /// have been a manifest or a directory, and kustomizations. Sorted by path.
     pub(super) unusable: Vec<ManifestError>,
-    pub(super) siblings: Siblings,
-    /// Path of the manifests, below the canonical path of its parent.
-    pub(super) root: PathBuf,
-    /// Canonical path of each directory of which the entries are manifests.
-    listed: BTreeMap<PathBuf, PathBuf>,
-    /// Path of each of these directories, by the canonical path.
-    paths: HashMap<PathBuf, PathBuf>,
-    /// Canonical path of each file that is a symbolic link.
-    links: BTreeMap<PathBuf, PathBuf>,
-    /// Links to a file, by its canonical path.
-    targets: HashMap<PathBuf, Vec<PathBuf>>,
-    /// The path or an entry is a symbolic link.
-    has_links: bool,
-}
-
-/// Effect of the siblings of a path, the other entries of its parent directory, on its manifests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Siblings {
-    /// None: no manifest depends on a sibling.
-    #[default]
-    Ignored,
-    /// A symbolic link leads out of the path, possibly through a sibling (like `..data` of a
-    /// mounted `ConfigMap`): when one changes, the manifests may have changed.
-    Relevant,
 }
 
 /// Returns the manifests at `path`: itself if it is a file, else all files below it, at any depth,
 /// that are called `*.yaml`, `*.yml`, `*.json` or `Kustomization`. Symbolic links are followed.
 /// Hidden files and directories are skipped, which includes the versions of a mounted `ConfigMap`.
 pub(super) fn find(path: &Path) -> Result<ManifestFiles, ManifestError> {
-    let mut files = ManifestFiles {
-        root: below_canonical_parent(path),
-        has_links: path.is_symlink(),
-        ..ManifestFiles::default()
-    };
-    files
-        .directories
-        .extend(files.root.parent().map(Path::to_owned));
+    let mut files = ManifestFiles::default();
     let metadata = fs::metadata(path).map_err(|error| ManifestError {
         scope: ManifestErrorScope::Source,
         ..ManifestError::new(path, &error)
     })?;
+    // A file is often replaced by renaming, and the kubelet updates a mounted `ConfigMap` by
+    // replacing the symbolic link `..data` next to its files.
+    let parent = path.parent().map(fs::canonicalize).and_then(Result::ok);
+    files.directories.extend(parent);
     if metadata.is_dir() {
         files.add_directory(path, &mut HashSet::new())?;
     } else {
         files.add_link(path.to_owned());
     }
-    if files.has_links && (path.is_symlink() || files.has_file_outside(path)) {
-        files.siblings = Siblings::Relevant;
-    }
     Ok(files)
 }
 
 impl ManifestFiles {
-    /// Returns the canonical path of a file of the list, under which its directory is watched.
-    pub(super) fn canonical(&self, file: &Path) -> Option<PathBuf> {
-        if let Some(target) = self.links.get(file) {
-            return Some(target.clone());
-        }
-        Some(self.listed.get(file.parent()?)?.join(file.file_name()?))
-    }
-
-    /// Updates the list after a change of an entry of a watched directory. Returns the files to
-    /// read or to remove. Returns `None` if that does not follow from the entry alone, and a new
-    /// list is necessary.
-    pub(super) fn update(&mut self, entry: &Path) -> Option<Vec<PathBuf>> {
-        let is_file = match fs::symlink_metadata(entry) {
-            Ok(metadata) if metadata.is_file() => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            _ => return None,
-        };
-        let was_directory = self.directories.contains(entry);
-        if !self.unusable.is_empty() || was_directory || entry == self.root {
-            return None;
-        }
-        let mut changed = self.targets.get(entry).cloned().unwrap_or_default();
-        let is_target = !changed.is_empty();
-        let directory = self.paths.get(entry.parent()?);
-        let path = directory.map(|directory| directory.join(entry.file_name().unwrap_or_default()));
-        let was_file = path.as_ref().is_some_and(|path| self.files.contains(path));
-        let was_link = path
-            .as_ref()
-            .is_some_and(|path| self.links.contains_key(path) || self.listed.contains_key(path));
-        // A link may lead through any entry, and to any file.
-        if was_link || is_target && !is_file || self.has_links && !was_file && !is_target {
-            return None;
-        }
-        if let Some(path) = path.filter(|path| is_manifest(path) && !is_hidden(path)) {
-            if is_file {
-                self.files.insert(path.clone());
-            } else {
-                self.files.remove(&path);
-            }
-            changed.push(path);
-        }
-        Some(changed)
-    }
-
     /// Adds the files below `directory`, unless they were added by another path to it.
     fn add_directory(
         &mut self,
@@ -154,9 +80,7 @@ impl ManifestFiles {
         if !entered.insert(canonical.clone()) {
             return Ok(());
         }
-        self.directories.insert(canonical.clone());
-        self.paths.insert(canonical.clone(), directory.to_owned());
-        self.listed.insert(directory.to_owned(), canonical);
+        self.directories.insert(canonical);
         let mut entries = Vec::new();
         for entry in fs::read_dir(directory).map_err(at)? {
             let entry = entry.map_err(at)?;
@@ -181,7 +105,6 @@ impl ManifestFiles {
         link: PathBuf,
         entered: &mut HashSet<PathBuf>,
     ) -> Result<(), ManifestError> {
-        self.has_links = true;
         match fs::metadata(&link) {
             Ok(metadata) if metadata.is_file() && is_manifest(&link) => self.add_link(link),
             Ok(metadata) => self.add_entry(link, metadata.file_type(), entered)?,
@@ -202,7 +125,7 @@ impl ManifestFiles {
         if type_.is_dir() {
             self.add_directory(&path, entered)?;
         } else if type_.is_file() && is_manifest(&path) {
-            self.files.insert(path);
+            self.add_file(path);
         } else if is_manifest(&path) {
             // Reading a pipe or a device may never end.
             let reason = not_a_file(type_);
@@ -214,8 +137,6 @@ impl ManifestFiles {
     /// Adds the error of a link without a target. Ignores an entry that was deleted since the
     /// directory was listed.
     fn add_dangling_link(&mut self, link: &Path) {
-        // The target may be a sibling of the path, and may be created later.
-        self.siblings = Siblings::Relevant;
         let Ok(target) = fs::read_link(link) else {
             return;
         };
@@ -232,29 +153,24 @@ impl ManifestFiles {
         // A write in place to the target of a link is seen only in the directory of the target.
         if let Ok(target) = fs::canonicalize(&file) {
             self.directories.extend(target.parent().map(Path::to_owned));
-            let links = self.targets.entry(target.clone()).or_default();
-            links.push(file.clone());
-            self.links.insert(file.clone(), target);
         }
-        self.files.insert(file);
+        self.add_file(file);
     }
 
-    /// Reports whether a file is outside of the directory `path`, and only a symbolic link to it is
-    /// inside.
-    fn has_file_outside(&self, path: &Path) -> bool {
-        let Ok(root) = fs::canonicalize(path) else {
-            return true;
-        };
-        let mut canonical = self.links.values().chain(self.listed.values());
-        canonical.any(|canonical| !canonical.starts_with(&root))
+    /// Adds a file. A kustomization is unusable: it names other files, and changes to their
+    /// objects.
+    fn add_file(&mut self, file: PathBuf) {
+        if is_kustomization(&file) {
+            let parent = file.parent().filter(|parent| *parent != Path::new(""));
+            let directory = parent.unwrap_or(Path::new(".")).display();
+            let reason = format!(
+                "is a kustomization, which is not rendered: run `kubectl kustomize {directory}`"
+            );
+            self.unusable.push(ManifestError::new(&file, &reason));
+        } else {
+            self.files.insert(file);
+        }
     }
-}
-
-/// Returns the path below the canonical path of its parent.
-fn below_canonical_parent(path: &Path) -> PathBuf {
-    let canonical = path.parent().map(fs::canonicalize).and_then(Result::ok);
-    let in_parent = canonical.zip(path.file_name());
-    in_parent.map_or_else(|| path.to_owned(), |(parent, name)| parent.join(name))
 }
 
 fn is_hidden(path: &Path) -> bool {
@@ -264,10 +180,16 @@ fn is_hidden(path: &Path) -> bool {
 
 fn is_manifest(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
-    // `kubectl apply -f` skips this name, as it has no extension. It is read here to report that
-    // the kustomization is not rendered.
-    let is_kustomization = path.file_name() == Some(OsStr::new("Kustomization"));
-    is_kustomization || matches!(extension, Some("yaml" | "yml" | "json"))
+    is_kustomization(path) || matches!(extension, Some("yaml" | "yml" | "json"))
+}
+
+/// Upstream: sigs.k8s.io/kustomize/api/konfig, `RecognizedKustomizationFileNames`
+fn is_kustomization(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str);
+    matches!(
+        name,
+        Some("kustomization.yaml" | "kustomization.yml" | "Kustomization")
+    )
 }
 
 /// Returns the problem of an entry that is neither a regular file nor a directory.
@@ -405,46 +327,5 @@ mod tests {
             ]
         );
         assert!(check_path(&at("e.yaml")).is_err());
-    }
-
-    #[test]
-    fn an_entry_that_may_lead_to_any_file_needs_a_new_list() {
-        let parent = tempfile::tempdir().unwrap();
-        let at = |name: &str| parent.path().join(name);
-        fs::create_dir_all(at("m/sub")).unwrap();
-        for name in ["m/a.yaml", "m/sub/b.yaml", "m/c.txt", "m/.d.yaml", "e.yaml"] {
-            fs::write(at(name), "").unwrap();
-        }
-        let mut found = find(&at("m")).unwrap();
-        let files = |names: &[&str]| Some(names.iter().map(|name| at(name)).collect::<Vec<_>>());
-        let mut update = |name: &str| found.update(&at(name));
-        assert_eq!(update("m/a.yaml"), files(&["m/a.yaml"]));
-        assert_eq!(update("m/sub/b.yaml"), files(&["m/sub/b.yaml"]));
-        for other in ["m/c.txt", "m/.d.yaml", "e.yaml", "m/gone.txt"] {
-            assert_eq!(update(other), files(&[]), "{other}");
-        }
-        fs::write(at("m/new.yaml"), "").unwrap();
-        assert_eq!(update("m/new.yaml"), files(&["m/new.yaml"]));
-        fs::remove_file(at("m/a.yaml")).unwrap();
-        assert_eq!(update("m/a.yaml"), files(&["m/a.yaml"]));
-        fs::create_dir(at("m/new")).unwrap();
-        symlink("../e.yaml", at("m/e.yaml")).unwrap();
-        for entry in ["m", "m/sub", "m/new", "m/e.yaml"] {
-            assert_eq!(update(entry), None, "{entry}");
-        }
-        let expected = [at("m/new.yaml"), at("m/sub/b.yaml")];
-        assert_eq!(found.files, BTreeSet::from(expected));
-
-        let mut found = find(&at("m")).unwrap();
-        let mut update = |name: &str| found.update(&at(name));
-        assert_eq!(update("e.yaml"), files(&["m/e.yaml"]));
-        assert_eq!(update("m/new.yaml"), files(&["m/new.yaml"]));
-        // Links may lead through them.
-        assert_eq!(update("m/c.txt"), None);
-        assert_eq!(update("m/gone.txt"), None);
-        fs::remove_file(at("e.yaml")).unwrap();
-        assert_eq!(update("e.yaml"), None);
-        fs::remove_file(at("m/e.yaml")).unwrap();
-        assert_eq!(update("m/e.yaml"), None);
     }
 }

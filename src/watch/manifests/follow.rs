@@ -3,22 +3,22 @@
 //! Separate from [`store`](super::store), which reads the files and decides what has changed,
 //! without watching or waiting.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::events::{DirectoryChanges, DirectoryWatch};
+use super::events::DirectoryWatch;
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::load::{ManifestErrors, load};
-use super::store::{Completeness, FileReading, Store};
+use super::store::{SETTLE_TIME, Store};
 use super::{ManifestOptions, Manifests, Validation};
 use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
-use crate::watch::file_events::{POLL_INTERVAL, QuietWait};
+use crate::watch::file_events::POLL_INTERVAL;
 use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
@@ -58,8 +58,8 @@ pub(crate) async fn follow(
     find(&root)?;
     let mut watched = WatchedManifests::new(root);
     loop {
-        let unusable_before = watched.unusable();
-        watched = watched.read_on_thread(&path).await?;
+        let (start, unusable_before) = (Instant::now(), watched.unusable());
+        watched = watched.look_on_thread(&path, start).await?;
         if unusable_before > 0 && watched.unusable() == 0 {
             tracing::info!("all manifests can be used again");
         }
@@ -68,6 +68,8 @@ pub(crate) async fn follow(
         }
         metrics.set_unusable_files(watched.unusable());
         watched.wait().await;
+        // Limits the looks in a directory where programs write all the time.
+        sleep_until(start + SETTLE_TIME).await;
     }
 }
 
@@ -141,25 +143,12 @@ fn log_error(error: &ManifestError, has_content: bool) {
     }
 }
 
-/// Logs a file that is used although a program may still be writing it.
-fn log_open_file(file: &Path) {
-    tracing::warn!(
-        file = %file.display(),
-        "a manifest was modified and not closed for a long time: it is used as it is now; write a \
-         temporary file and rename it",
-    );
-}
-
 /// Watched manifests and their content.
 struct WatchedManifests {
     root: PathBuf,
     store: Store,
-    /// `None` before the path was listed.
-    found: Option<ManifestFiles>,
     /// `None` if there are no notifications of changes, and the files are only polled.
     watch: Option<DirectoryWatch>,
-    /// Nothing has changed since the files were read, as far as events show.
-    is_poll: bool,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
     /// The warning was logged that nothing is sent before a manifest is valid.
@@ -176,112 +165,41 @@ impl WatchedManifests {
         Self {
             root,
             store: Store::default(),
-            found: None,
             watch,
-            is_poll: false,
             logged_error: None,
             has_logged_block: false,
         }
     }
 
-    /// Reads on another thread, as large manifests take a while.
-    async fn read_on_thread(mut self, path: &Path) -> Result<Self, ManifestError> {
-        let reading = spawn_blocking(move || {
-            self.read(Instant::now());
+    /// Looks at the files on another thread, as to read large ones takes a while.
+    async fn look_on_thread(mut self, path: &Path, now: Instant) -> Result<Self, ManifestError> {
+        let look = spawn_blocking(move || {
+            self.look(now);
             self
         });
-        // FileReading does not panic, so the error is a runtime that is shutting down.
-        reading
-            .await
-            .map_err(|error| ManifestError::new(path, &error))
+        // Looking does not panic, so the error is a runtime that is shutting down.
+        look.await.map_err(|error| ManifestError::new(path, &error))
     }
 
-    fn read(&mut self, now: Instant) {
-        let errors = match self.changed_files(now) {
-            Some(files) => self.read_files(&files, now),
-            None => match self.find_and_watch() {
-                Ok(found) => self.read_all(found, now),
-                Err(error) => {
-                    if self.logged_error.as_ref() != Some(&error) {
-                        log_error(&error, self.store.has_content());
-                        self.logged_error = Some(error);
-                    }
-                    return;
+    fn look(&mut self, now: Instant) {
+        let found = match self.find_and_watch() {
+            Ok(found) => found,
+            Err(error) => {
+                if self.logged_error.as_ref() != Some(&error) {
+                    log_error(&error, self.store.has_content());
+                    self.logged_error = Some(error);
                 }
-            },
+                return;
+            }
         };
-        for error in errors {
+        self.logged_error = None;
+        for error in self.store.look(&found, now) {
             log_error(&error, self.store.has_content_of(&error.file));
         }
         if self.store.is_blocked() && !self.has_logged_block {
             self.has_logged_block = true;
             tracing::warn!("no rules are written until a manifest is valid");
         }
-    }
-
-    /// Returns the files that may have changed. Returns `None` if all have to be listed.
-    fn changed_files(&mut self, now: Instant) -> Option<BTreeSet<PathBuf>> {
-        let watch = self.watch.as_mut()?;
-        let expired = watch.take_expired(now);
-        let taken = watch.take_changes();
-        if self.is_poll || watch.is_partial() || self.logged_error.is_some() {
-            return None;
-        }
-        let (DirectoryChanges::Entries(entries), Some(found)) = (taken, &mut self.found) else {
-            return None;
-        };
-        let mut changed = BTreeSet::new();
-        for entry in expired {
-            let files = found.update(&entry)?;
-            for file in &files {
-                log_open_file(file);
-            }
-            changed.extend(files);
-        }
-        for entry in entries {
-            changed.extend(found.update(&entry)?);
-        }
-        Some(changed)
-    }
-
-    fn read_all(&mut self, found: ManifestFiles, now: Instant) -> Vec<ManifestError> {
-        self.logged_error = None;
-        let has_events = self.watch.as_ref().is_some_and(|watch| !watch.is_partial());
-        let completeness = if has_events && !self.is_poll {
-            Completeness::Reported
-        } else {
-            Completeness::Settled
-        };
-        let watch = &mut self.watch;
-        let reading = FileReading {
-            now,
-            completeness,
-            is_incomplete: &mut |file| is_incomplete(watch, &found, file, now),
-        };
-        let errors = self.store.reread(&found, reading);
-        self.found = Some(found);
-        errors
-    }
-
-    fn read_files(&mut self, files: &BTreeSet<PathBuf>, now: Instant) -> Vec<ManifestError> {
-        let Some(found) = &self.found else {
-            return Vec::new();
-        };
-        let watch = &mut self.watch;
-        let mut reading = FileReading {
-            now,
-            completeness: Completeness::Reported,
-            is_incomplete: &mut |file| is_incomplete(watch, found, file, now),
-        };
-        let mut errors = Vec::new();
-        for file in files {
-            if found.files.contains(file) {
-                errors.extend(self.store.reread_file(file, &mut reading));
-            } else {
-                self.store.remove_file(file);
-            }
-        }
-        errors
     }
 
     /// Returns the number of files that cannot be used now. The path itself counts as one more
@@ -294,48 +212,24 @@ impl WatchedManifests {
     /// that were not watched before, so that no change between the two steps is missed.
     fn find_and_watch(&mut self) -> Result<ManifestFiles, ManifestError> {
         let mut found = find(&self.root)?;
-        while self.watch.as_mut().is_some_and(|watch| watch.watch(&found)) {
+        while let Some(watch) = &mut self.watch
+            && watch.watch(&found.directories)
+        {
             found = find(&self.root)?;
         }
         Ok(found)
     }
 
-    /// Waits for a change, and then until none follows. Without a change, waits for
-    /// [`POLL_INTERVAL`].
-    async fn wait(&mut self) {
-        let poll = self.store.settle_time().unwrap_or(POLL_INTERVAL);
-        let Some(watch) = &mut self.watch else {
-            self.is_poll = true;
-            return sleep(poll).await;
-        };
-        let start = Instant::now();
-        self.is_poll = false;
-        while !watch.has_changes() {
-            let deadline = watch.deadline();
-            let end = deadline.map_or(start + poll, |deadline| deadline.min(start + poll));
-            if timeout_at(end, watch.next()).await.is_err() {
-                self.is_poll = deadline != Some(end);
-                return;
-            }
+    /// Waits until the files may have changed: for an event or [`POLL_INTERVAL`]. Does not wait for
+    /// files that have changed and not stayed the same yet.
+    async fn wait(&self) {
+        if self.store.has_pending() {
+            return;
         }
-        let mut quiet = QuietWait::start();
-        while let Some(rest) = quiet.rest()
-            && let Ok(is_change) = timeout(rest, watch.next()).await
-        {
-            if is_change {
-                quiet.changed();
-            }
+        match &self.watch {
+            // Without an event, the files are looked at all the same.
+            Some(watch) => drop(timeout(POLL_INTERVAL, watch.changed()).await),
+            None => sleep(POLL_INTERVAL).await,
         }
     }
-}
-
-/// Reports whether a program is writing a file, as far as events show.
-fn is_incomplete(
-    watch: &mut Option<DirectoryWatch>,
-    found: &ManifestFiles,
-    file: &Path,
-    now: Instant,
-) -> bool {
-    let watch = watch.as_mut().zip(found.canonical(file));
-    watch.is_some_and(|(watch, file)| watch.is_incomplete(&file, now))
 }

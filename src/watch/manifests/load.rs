@@ -10,14 +10,12 @@ use std::path::{Path, PathBuf};
 
 use super::endpoints::assume_endpoints;
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
-use super::helm::{RENDER_FIRST, is_helm_template};
-use super::kustomization::{self, PatchFiles};
 use super::locate::Locator;
-use super::merge::{Manifests, merge};
-use super::parse::{FileContent, Place, may_be_manifest, parse};
-use super::validation::{FieldPath, FieldProblem};
+use super::merge::{ManifestOptions, Manifests, merge};
+use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
+use super::validation::{FieldPath, FieldProblem, Validation};
 use super::written::{WrittenObjects, add_written};
-use super::{ManifestOptions, Validation, notes};
+
 use crate::ingest::yaml;
 use crate::model::Kind;
 use crate::watch::bounded;
@@ -132,19 +130,9 @@ fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, Manifest
     if loaded.files.is_empty() && !loaded.errors.is_empty() {
         return Err(ManifestErrors(loaded.errors));
     }
-    let patch_errors = loaded.remove_patches();
-    match validation {
-        Validation::Strict => {
-            loaded.errors.extend(patch_errors);
-            loaded.report_invalid();
-            loaded.report_duplicates();
-            loaded.report_kustomizations();
-        }
-        Validation::Lenient => {
-            loaded.notes = kustomization::unrendered(loaded.contents()).collect();
-            let patch_notes = patch_errors.iter().map(ToString::to_string);
-            loaded.notes.extend(patch_notes);
-        }
+    if validation == Validation::Strict {
+        loaded.report_invalid();
+        loaded.report_duplicates();
     }
     Ok(loaded)
 }
@@ -154,7 +142,6 @@ fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, Manifest
 struct LoadedManifests {
     files: Vec<LoadedFile>,
     errors: Vec<ManifestError>,
-    notes: Vec<String>,
 }
 
 /// File with valid syntax.
@@ -185,24 +172,6 @@ impl LoadedManifests {
             }),
             Err(error) => self.errors.push(ManifestError::in_file(path, error)),
         }
-    }
-
-    /// Removes the files that kustomizations name as patches. Returns an error for each.
-    fn remove_patches(&mut self) -> Vec<ManifestError> {
-        let mut patches = PatchFiles::default();
-        for file in &self.files {
-            let named = kustomization::patches(&file.path, &file.text, &file.content);
-            patches.add(&file.path, named);
-        }
-        let mut errors = Vec::new();
-        self.files.retain(|file| {
-            let Err(error) = patches.check(&file.path) else {
-                return true;
-            };
-            errors.push(error);
-            false
-        });
-        errors
     }
 
     /// Adds an error for each problem of each invalid object.
@@ -241,17 +210,6 @@ impl LoadedManifests {
             });
             self.errors.extend(errors);
         }
-    }
-
-    /// Adds an error for each kustomization: only `kubectl kustomize` renders its objects.
-    fn report_kustomizations(&mut self) {
-        let files = self.files.iter();
-        let unrendered =
-            files.filter(|file| kustomization::is_kustomization(&file.path, &file.content));
-        let errors: Vec<_> = unrendered
-            .map(|file| ManifestError::new(&file.path, &kustomization::not_rendered(&file.path)))
-            .collect();
-        self.errors.extend(errors);
     }
 
     /// Removes each object that a later one of its kind and name replaces, as an API server stores
@@ -307,12 +265,8 @@ impl LoadedManifests {
     /// Returns the merged manifests, with the notes and errors of the files.
     fn merged(self, options: &ManifestOptions) -> Manifests {
         let mut manifests = merge(self.contents(), options);
-        manifests
-            .notes
-            .extend(notes::unused_endpoints_objects(self.contents()));
-        manifests.notes.extend(self.notes);
         if manifests.services.is_empty() && self.errors.is_empty() {
-            manifests.notes.push(notes::without_services(&manifests));
+            manifests.notes.push(manifests.without_services());
         }
         manifests.errors = self.errors;
         manifests

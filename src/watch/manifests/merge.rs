@@ -3,20 +3,42 @@
 //! Separate from reading a file, because duplicates, and cluster IPs that are taken, are known only
 //! after all files were read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ManifestOptions;
 use super::assumption::Assumption;
 use super::document::{ObjectProblems, UndecodableObject};
 use super::files::ManifestError;
 use super::fill_in::fill_in;
 use super::parse::FileContent;
+use super::pools::ManifestRanges;
 use super::validation::FieldProblem;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
+use crate::ingest::{
+    EndpointSliceObject, Metadata, NodeObject, ObjectName, SERVICE_NAME_LABEL, ServiceObject,
+};
 use crate::model::Kind;
 use crate::watch::{Ingester, SourceEvent};
+
+/// Settings for reading manifests.
+#[derive(Debug, Clone)]
+pub(crate) struct ManifestOptions {
+    /// Name of the Node of this host.
+    pub node_name: Arc<str>,
+    /// Ranges of the values that are assumed.
+    pub ranges: ManifestRanges,
+}
+
+#[cfg(test)]
+impl ManifestOptions {
+    /// Returns settings with the default ranges.
+    pub(crate) fn new(node_name: Arc<str>) -> Self {
+        Self {
+            node_name,
+            ranges: ManifestRanges::default(),
+        }
+    }
+}
 
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
@@ -88,6 +110,31 @@ impl Manifests {
         self.undecodable.len()
     }
 
+    /// Returns the note about manifests without Services that kube-proxy serves.
+    pub(super) fn without_services(&self) -> String {
+        let counts = [
+            (self.headless.len(), "headless"),
+            (
+                self.of_other_proxies,
+                "with the label service.kubernetes.io/service-proxy-name",
+            ),
+        ];
+        let unserved = counts.into_iter().filter(|(count, _)| *count > 0);
+        let unserved: Vec<String> = unserved
+            .map(|(count, description)| format!("{count} {description}"))
+            .collect();
+        let found = if unserved.is_empty() {
+            "no Services found".to_owned()
+        } else {
+            format!(
+                "no Services that kube-proxy serves: {}",
+                unserved.join(", ")
+            )
+        };
+        let ignored = self.ignored;
+        format!("{found}; {ignored} objects of other kinds are ignored")
+    }
+
     /// Sets missing values of the Services, and then removes Services that kube-proxy does not
     /// select. In that order, because their cluster IPs and node ports are taken as well.
     fn fill_in(mut self, options: &ManifestOptions) -> Self {
@@ -129,14 +176,14 @@ impl Manifests {
 
 /// Merges files, and sets missing values. Objects of later files replace those of earlier ones.
 pub(super) fn merge<'a>(
-    files: impl IntoIterator<Item = (&'a Path, &'a FileContent)>,
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
     options: &ManifestOptions,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
     let mut slices = Merged::new(Kind::EndpointSlice);
     let mut nodes = Merged::new(Kind::Node);
     let mut manifests = Manifests::default();
-    for (file, content) in files {
+    for (file, content) in files.clone() {
         services.add_all(
             file,
             &content.services,
@@ -186,7 +233,49 @@ pub(super) fn merge<'a>(
                 .push(node.metadata.name.as_str().into());
         }
     }
-    manifests.fill_in(options)
+    let mut manifests = manifests.fill_in(options);
+    manifests.notes.extend(unused_endpoints_objects(files));
+    manifests
+}
+
+/// Returns the note about `Endpoints` whose Services have no EndpointSlices.
+fn unused_endpoints_objects<'a>(
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
+) -> Option<String> {
+    /// Maximum names in the note.
+    const MAX_NAMES: usize = 3;
+
+    let slices = files
+        .clone()
+        .flat_map(|(_, content)| &content.endpoint_slices);
+    let with_slices: HashSet<(&str, String)> = slices
+        .filter_map(|slice| {
+            let service = slice.metadata.label(SERVICE_NAME_LABEL)?;
+            Some((slice.metadata.namespace.as_str(), service.into_owned()))
+        })
+        .collect();
+    let all = files.flat_map(|(_, content)| &content.endpoints_objects);
+    let mut unused: Vec<&ObjectName> = all
+        .filter(|one| !with_slices.contains(&(one.namespace.as_str(), one.name.clone())))
+        .collect();
+    unused.sort();
+    unused.dedup();
+    if unused.is_empty() {
+        return None;
+    }
+    let shown = unused.iter().take(MAX_NAMES);
+    let shown: Vec<String> = shown
+        .map(|ObjectName { namespace, name }| format!("`{namespace}/{name}`"))
+        .collect();
+    let more = if unused.len() > MAX_NAMES {
+        ", ..."
+    } else {
+        ""
+    };
+    Some(format!(
+        "Endpoints {}{more} without EndpointSlices are ignored: rules come from EndpointSlices",
+        shown.join(", ")
+    ))
 }
 
 /// Reports whether kube-proxy selects a Service.

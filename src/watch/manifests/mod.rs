@@ -19,17 +19,16 @@
 //! | reduced | object that is used without its ignored fields |
 //! | undecodable | object that is not used: a field that the proxy reads has a wrong type |
 //! | invalid | object with a field that cannot be used; only with [`Validation::Strict`] |
-//! | unusable | file that cannot be read or parsed; with [`Validation::Strict`] also a patch |
+//! | unusable | file that cannot be read or parsed |
 //!
 //! A field of a wrong type that the proxy does not read is ignored. With [`Validation::Strict`], an
 //! object with a field of a wrong type is invalid, whether the proxy reads the field or not; of a
 //! Node, only the fields that the proxy reads are checked. The daemon continues to use the last
 //! valid state of an undecodable object, and the last valid content of an unusable file.
 //!
-//! A file that a program writes in place is incomplete until it is closed: its last content stays
-//! in use until then, as far as the kernel reports modifications. Files should be replaced by
-//! renaming, as the kubelet does in mounted volumes and most editors do: then nothing depends on
-//! these reports, and no pause of a program is too long.
+//! The daemon uses a changed file once it has stayed the same for a second, by its size, its times
+//! and its inode. A program that pauses longer while it writes a file in place should write another
+//! one and rename it, as the kubelet does in mounted volumes and most editors do.
 
 mod assumption;
 mod document;
@@ -39,26 +38,20 @@ mod events;
 mod files;
 mod fill_in;
 mod follow;
-mod helm;
-mod kustomization;
 mod load;
 mod locate;
 mod merge;
-mod notes;
-mod options;
 mod parse;
 mod pools;
 mod store;
 mod validation;
-mod writes;
 mod written;
 
 pub(crate) use assumption::{AssumedValueKind, assumption_lines};
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
 pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
-pub(crate) use merge::Manifests;
-pub(crate) use options::ManifestOptions;
+pub(crate) use merge::{ManifestOptions, Manifests};
 pub(crate) use pools::{ManifestRanges, NotAPortRange};
 pub(crate) use validation::Validation;
 pub(crate) use written::WrittenObjects;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, IgnoredAny};
 
 use super::document::{DocumentSeed, ManifestDocument, ObjectProblems, UndecodableObject};
-use super::helm::{RENDER_FIRST, is_helm_template};
 use super::validation::Validation;
 use crate::ingest::yaml::{self, DocumentText, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
@@ -30,10 +29,6 @@ pub(super) struct FileContent {
     pub(super) invalid: Vec<(Place, ObjectProblems)>,
     /// Objects that are used without some of their fields. Only with [`Validation::Lenient`].
     pub(super) reduced: Vec<ObjectProblems>,
-    /// Number of kustomizations, which are also among the `ignored`.
-    pub(super) kustomizations: usize,
-    /// Number of objects without `kind`, which are also among the `ignored`.
-    pub(super) kindless: usize,
     /// Names of `Endpoints`, which are also among the `ignored`.
     pub(super) endpoints_objects: Vec<ObjectName>,
     /// Number of objects of other kinds.
@@ -159,6 +154,14 @@ fn is_json(text: &str) -> bool {
     is_quoted && memchr::memmem::find(inside.as_bytes(), b"\n---").is_none()
 }
 
+/// Hint for a Helm template.
+pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
+
+/// Reports whether a text has an expression of a Helm template.
+pub(super) fn is_helm_template(text: &str) -> bool {
+    text.contains("{{") && text.contains("}}")
+}
+
 /// Reports whether the first line that is not a comment names a table, as in `iptables-save`
 /// output. In YAML that is an undefined alias.
 fn is_dump(text: &str) -> bool {
@@ -223,17 +226,10 @@ impl FileContent {
                 self.endpoints_objects.push(name);
                 self.ignored += 1;
             }
-            ManifestDocument::Kustomization => {
-                self.kustomizations += 1;
-                self.ignored += 1;
-            }
-            ManifestDocument::Kindless(_) => {
-                self.kindless += 1;
-                self.ignored += 1;
-            }
-            ManifestDocument::List(_) | ManifestDocument::Reduced(..) | ManifestDocument::Other => {
-                self.ignored += 1;
-            }
+            ManifestDocument::List(_)
+            | ManifestDocument::Reduced(..)
+            | ManifestDocument::Kindless(_)
+            | ManifestDocument::Other => self.ignored += 1,
         }
     }
 }

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::problem::Problems;
 use crate::net::{IpFamily, parse_cidr, parse_ip};
-use crate::watch::manifests::helm::is_helm_template;
+use crate::watch::manifests::parse::is_helm_template;
 
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
