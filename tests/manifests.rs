@@ -151,7 +151,8 @@ fn invalid_objects_are_errors_unless_lenient() {
         let errors = errors(folder, &stderr);
         if command == "diff" {
             // An object that cannot be decoded would look like a removed one.
-            let error = "`a.yaml`: Service `default/bad`: spec.ports[0].port: invalid type: ";
+            let error =
+                "`a.yaml` line 10: Service `default/bad`: spec.ports[0].port: invalid type: ";
             assert!(
                 errors.len() == 1 && errors[0].starts_with(error),
                 "{stderr}"

@@ -25,34 +25,64 @@ use crate::model::Kind;
 /// Decoded document.
 #[derive(Debug)]
 pub(super) enum ManifestDocument {
-    /// `v1` Service.
-    Service(Box<ServiceObject>),
-    /// `discovery.k8s.io/v1` EndpointSlice.
-    EndpointSlice(Box<EndpointSliceObject>),
-    /// `v1` Node, of any name.
-    Node(Box<NodeObject>),
+    /// Service, EndpointSlice or Node, or an object that is probably meant to be one.
+    Object(ManifestObject),
     /// List of any kind, in the order of the file.
     List(Vec<ManifestDocument>),
     /// Object without `kind`, which API servers leave out in the items of a typed list, such as
     /// `ServiceList`. It is decoded when the kind of the list is known, which may come after
     /// `items`. Anywhere else such an object is ignored.
     Kindless(Map<String, Value>),
-    /// Service, EndpointSlice or Node with a field of a wrong type that the proxy reads. Only with
-    /// [`Validation::Lenient`].
-    Undecodable(UndecodableObject),
-    /// Object with a field that cannot be used. Only with [`Validation::Strict`].
-    Invalid(ObjectProblems),
-    /// Object that is used without some of its fields. Only with [`Validation::Lenient`].
-    Reduced(Box<ManifestDocument>, ObjectProblems),
     /// `v1` Endpoints, which rules do not depend on.
     Endpoints(ObjectName),
     /// Object of another kind.
     Other,
 }
 
+/// Object that is used, has problems, or both.
+#[derive(Debug)]
+pub(super) struct ManifestObject {
+    /// `None` if it is not used.
+    pub(super) decoded: Option<DecodedObject>,
+    /// Kind as written.
+    pub(super) kind: String,
+    pub(super) name: ObjectName,
+    /// Reasons for which it is not used, or fields that are ignored.
+    pub(super) problems: Vec<FieldProblem>,
+    /// All of its fields, if [`ParseOptions::keeps_written`].
+    pub(super) written: Option<Value>,
+}
+
+/// Object from which rules follow.
+#[derive(Debug)]
+pub(super) enum DecodedObject {
+    /// `v1` Service.
+    Service(Box<ServiceObject>),
+    /// `discovery.k8s.io/v1` EndpointSlice.
+    EndpointSlice(Box<EndpointSliceObject>),
+    /// `v1` Node, of any name.
+    Node(Box<NodeObject>),
+}
+
+/// Way in which documents are decoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ParseOptions {
+    pub(super) validation: Validation,
+    /// Keep Services and EndpointSlices with all of their fields.
+    pub(super) keeps_written: bool,
+}
+
+impl ParseOptions {
+    /// Options of the daemon.
+    pub(super) const LENIENT: Self = Self {
+        validation: Validation::Lenient,
+        keeps_written: false,
+    };
+}
+
 /// Returns the name of an object of any kind: in the namespace `default` if it names none, and
 /// empty if it has none.
-pub(super) fn object_name(object: &Value) -> ObjectName {
+fn object_name(object: &Value) -> ObjectName {
     let field = |name| object.get("metadata")?.get(name)?.as_str();
     let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
     ObjectName {
@@ -61,77 +91,80 @@ pub(super) fn object_name(object: &Value) -> ObjectName {
     }
 }
 
-/// Name of an object, and the problems for which it is invalid or reduced.
-#[derive(Debug, Clone)]
-pub(super) struct ObjectProblems {
-    /// Kind as written.
-    pub(super) kind: String,
-    pub(super) name: ObjectName,
-    /// At least one.
-    pub(super) problems: Vec<FieldProblem>,
-}
-
-impl ObjectProblems {
-    fn new(kind: &str, object: &Value, problems: Vec<FieldProblem>) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            name: object_name(object),
-            problems,
-        }
-    }
-}
-
 /// Decodes an object of a known kind. Fails only if it cannot be read as a [`Value`], as after a
 /// syntax error: an object with a field of a wrong type does not affect other objects.
 fn decode<'de, D: Deserializer<'de>>(
     kind: DocumentKind,
     deserializer: D,
-    validation: Validation,
+    options: ParseOptions,
 ) -> Result<ManifestDocument, D::Error> {
-    let kind = match kind {
-        DocumentKind::Ingested(kind) => kind,
-        DocumentKind::Endpoints => {
+    Ok(match kind {
+        DocumentKind::Ingested(kind) => {
             let object = Value::deserialize(deserializer)?;
-            return Ok(ManifestDocument::Endpoints(object_name(&object)));
+            ManifestDocument::Object(ManifestObject::decode(kind, object, options))
         }
-        DocumentKind::Unserved { kind, version } if validation == Validation::Strict => {
-            let object = Value::deserialize(deserializer)?;
-            return Ok(unserved(&kind, &version, &object));
+        DocumentKind::Unserved { kind, version } if options.validation == Validation::Strict => {
+            let mut problems = Problems::default();
+            problems.add(
+                "kind",
+                format_args!("no matches for kind {kind:?} in version {version:?}"),
+            );
+            ManifestDocument::Object(ManifestObject {
+                decoded: None,
+                kind,
+                name: object_name(&Value::deserialize(deserializer)?),
+                problems: problems.0,
+                written: None,
+            })
+        }
+        DocumentKind::Endpoints => {
+            ManifestDocument::Endpoints(object_name(&Value::deserialize(deserializer)?))
         }
         DocumentKind::List(_) | DocumentKind::Unserved { .. } | DocumentKind::Other => {
-            return IgnoredAny::deserialize(deserializer).map(|_| ManifestDocument::Other);
-        }
-    };
-    let object = Value::deserialize(deserializer)?;
-    let with_name = |problems| ObjectProblems::new(kind.as_str(), &object, problems);
-    if validation == Validation::Strict {
-        let problems = validation::problems(kind, &object);
-        if !problems.is_empty() {
-            return Ok(ManifestDocument::Invalid(with_name(problems)));
-        }
-    }
-    let decoded = match kind {
-        Kind::Service => decode_as(&object).map(ManifestDocument::Service),
-        Kind::EndpointSlice => decode_as(&object).map(ManifestDocument::EndpointSlice),
-        Kind::Node => decode_as(&object).map(ManifestDocument::Node),
-    };
-    Ok(match (decoded, validation) {
-        (Ok(document), Validation::Strict) => document,
-        (Ok(document), Validation::Lenient) => match validation::ignored_fields(kind, &object) {
-            none if none.is_empty() => document,
-            some => ManifestDocument::Reduced(Box::new(document), with_name(some)),
-        },
-        (Err(error), Validation::Strict) => {
-            ManifestDocument::Invalid(with_name(vec![FieldProblem {
-                path: FieldPath::default(),
-                text: error,
-                kind: FieldProblemKind::WrongType,
-            }]))
-        }
-        (Err(error), Validation::Lenient) => {
-            ManifestDocument::Undecodable(UndecodableObject::new(kind, &object, error))
+            IgnoredAny::deserialize(deserializer)?;
+            ManifestDocument::Other
         }
     })
+}
+
+impl ManifestObject {
+    fn decode(kind: Kind, object: Value, options: ParseOptions) -> Self {
+        let mut problems = match options.validation {
+            Validation::Strict => validation::problems(kind, &object),
+            Validation::Lenient => Vec::new(),
+        };
+        let mut decoded = None;
+        if problems.is_empty() {
+            match DecodedObject::decode(kind, &object) {
+                Ok(used) => decoded = Some(used),
+                Err(text) => problems.push(FieldProblem {
+                    path: FieldPath::default(),
+                    text,
+                    kind: FieldProblemKind::WrongType,
+                }),
+            }
+        }
+        if options.validation == Validation::Lenient && decoded.is_some() {
+            problems = validation::ignored_fields(kind, &object);
+        }
+        Self {
+            decoded,
+            kind: kind.as_str().to_owned(),
+            name: object_name(&object),
+            problems,
+            written: options.keeps_written.then_some(object),
+        }
+    }
+}
+
+impl DecodedObject {
+    fn decode(kind: Kind, object: &Value) -> Result<Self, String> {
+        match kind {
+            Kind::Service => decode_as(object).map(Self::Service),
+            Kind::EndpointSlice => decode_as(object).map(Self::EndpointSlice),
+            Kind::Node => decode_as(object).map(Self::Node),
+        }
+    }
 }
 
 /// Decodes an object; the error names the field.
@@ -143,53 +176,20 @@ fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Box<T>, String> {
     })
 }
 
-fn unserved(kind: &str, version: &str, object: &Value) -> ManifestDocument {
-    let mut problems = Problems::default();
-    problems.add(
-        "kind",
-        format_args!("no matches for kind {kind:?} in version {version:?}"),
-    );
-    ManifestDocument::Invalid(ObjectProblems::new(kind, object, problems.0))
-}
-
-/// Object with a field of a wrong type that the proxy reads.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct UndecodableObject {
-    pub(super) kind: Kind,
-    /// `default` if it has none.
-    pub(super) namespace: String,
-    /// Empty if it has none.
-    pub(super) name: String,
-    /// Error of the decoder, with the path of the field.
-    pub(super) reason: String,
-}
-
-impl UndecodableObject {
-    fn new(kind: Kind, object: &Value, reason: String) -> Self {
-        let ObjectName { namespace, name } = object_name(object);
-        Self {
-            kind,
-            namespace,
-            name,
-            reason,
-        }
-    }
-}
-
 /// Decoder of one document.
 #[derive(Clone, Copy)]
 pub(super) struct DocumentSeed {
     /// Kind of a document that names none: that of the items of its list, such as `ServiceList`.
     default_kind: Option<Kind>,
-    validation: Validation,
+    options: ParseOptions,
 }
 
 impl DocumentSeed {
     /// Returns the decoder of a document of any kind.
-    pub(super) const fn new(validation: Validation) -> Self {
+    pub(super) const fn new(options: ParseOptions) -> Self {
         Self {
             default_kind: None,
-            validation,
+            options,
         }
     }
 }
@@ -234,7 +234,7 @@ impl<'de> Visitor<'de> for DocumentSeed {
                 _ => drop(fields.other.insert(key, map.next_value()?)),
             }
             if let Some(kind) = fields.known_kind() {
-                return decode(kind, MapAccessDeserializer::new(map), self.validation);
+                return decode(kind, MapAccessDeserializer::new(map), self.options);
             }
         }
         fields.into_document()
@@ -296,17 +296,16 @@ impl FieldsBeforeKind {
         match (self.document_kind(), self.items) {
             (None, _) => {
                 let document = ManifestDocument::Kindless(self.other);
-                with_kind(document, self.seed.default_kind, self.seed.validation)
+                with_kind(document, self.seed.default_kind, self.seed.options)
             }
             (Some(DocumentKind::List(item_kind)), items) => {
                 let items = items.unwrap_or_default().into_iter();
-                let items =
-                    items.map(|document| with_kind(document, item_kind, self.seed.validation));
+                let items = items.map(|document| with_kind(document, item_kind, self.seed.options));
                 items.collect::<Result<_, E>>().map(ManifestDocument::List)
             }
             (Some(kind), _) => {
                 let object = Value::Object(self.other);
-                decode(kind, object, self.seed.validation).map_err(E::custom)
+                decode(kind, object, self.seed.options).map_err(E::custom)
             }
         }
     }
@@ -317,12 +316,12 @@ impl FieldsBeforeKind {
 fn with_kind<E: Error>(
     document: ManifestDocument,
     item_kind: Option<Kind>,
-    validation: Validation,
+    options: ParseOptions,
 ) -> Result<ManifestDocument, E> {
     match (document, item_kind) {
         (ManifestDocument::Kindless(fields), Some(kind)) => {
             let object = Value::Object(fields);
-            decode(DocumentKind::Ingested(kind), object, validation).map_err(E::custom)
+            decode(DocumentKind::Ingested(kind), object, options).map_err(E::custom)
         }
         (document, _) => Ok(document),
     }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::assumption::{AssumedValueKind, Assumption};
 use super::merge::Manifests;
+use super::parse::WrittenObjects;
 use super::pools::{Slots, hash};
-use super::written::WrittenObjects;
 use crate::ingest::{
     EndpointObject, EndpointSliceObject, MapEntry, Metadata, ObjectName, SERVICE_NAME_LABEL,
     ServiceObject, ServicePortObject, SlicePortObject,

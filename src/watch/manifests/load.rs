@@ -1,23 +1,24 @@
 //! Reads manifests once: for commands, and standard input for the daemon.
 //!
 //! An unusable file or, with `Strict`, an invalid object is an error, and all others are used. With
-//! `Lenient`, undecodable objects and patches are not used, and are notes.
+//! `Lenient`, undecodable objects are not used, and are notes.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
+use super::document::ParseOptions;
 use super::endpoints::assume_endpoints;
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
-use super::locate::Locator;
+use super::locate;
 use super::merge::{ManifestOptions, Manifests, merge};
-use super::parse::{FileContent, Place, RENDER_FIRST, is_helm_template, may_be_manifest, parse};
-use super::validation::{FieldPath, FieldProblem, Validation};
-use super::written::{WrittenObjects, add_written};
-
+use super::parse::{
+    FaultyObject, FileContent, RENDER_FIRST, WrittenObjects, is_helm_template, may_be_manifest,
+    parse,
+};
+use super::validation::{FieldProblem, FieldSegment, Validation};
 use crate::ingest::yaml;
-use crate::model::Kind;
 use crate::watch::bounded;
 
 /// Errors of manifests that could not be used at all. At least one.
@@ -52,7 +53,11 @@ pub(crate) fn load(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    Ok(read(path, validation)?.merged(options))
+    let mut loaded = LoadedManifests::read(path, validation, false)?;
+    if validation == Validation::Strict {
+        loaded.report_faulty();
+    }
+    Ok(loaded.merged(options))
 }
 
 /// Reads the manifests at `path` once, for a comparison: a missing object would be a difference.
@@ -65,7 +70,7 @@ pub(crate) fn load_complete(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<Manifests, ManifestErrors> {
-    Ok(read_complete(path, validation)?.merged(options))
+    LoadedManifests::read(path, validation, false)?.complete(options)
 }
 
 /// Reads manifests that are compared with others, and returns the objects as written as well.
@@ -79,67 +84,18 @@ pub(crate) fn load_compared(
     options: &ManifestOptions,
     validation: Validation,
 ) -> Result<(Manifests, WrittenObjects), ManifestErrors> {
-    let loaded = read_complete(path, validation)?;
-    let mut written = WrittenObjects::new();
-    for file in &loaded.files {
-        let text = yaml::decode(&file.text).unwrap_or_default();
-        add_written(&text, file.content.format, &mut written);
-    }
-    let mut manifests = loaded.merged(options);
+    let mut loaded = LoadedManifests::read(path, validation, true)?;
+    let files = loaded.files.iter_mut();
+    let written = files.flat_map(|file| take(&mut file.content.written));
+    let written = written.collect();
+    let mut manifests = loaded.complete(options)?;
     assume_endpoints(&mut manifests, &written, &options.node_name);
     Ok((manifests, written))
 }
 
-fn read_complete(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
-    let mut loaded = read(path, validation)?;
-    loaded.report_undecodable();
-    if loaded.errors.is_empty() {
-        Ok(loaded)
-    } else {
-        Err(ManifestErrors(loaded.errors))
-    }
-}
-
-/// Reads the files at `path`.
-///
-/// # Errors
-///
-/// As [`load`].
-fn read(path: &Path, validation: Validation) -> Result<LoadedManifests, ManifestErrors> {
-    let mut loaded = LoadedManifests::default();
-    if path == Path::new(STDIN) {
-        let stdin = io::stdin().lock();
-        let text = bounded::read_all_while(stdin, bounded::MAX_MANIFEST_BYTES, may_be_manifest);
-        loaded.add(path, text, validation);
-        if loaded.files.iter().any(|file| file.content.is_empty()) {
-            return Err(ManifestError::new(path, &"contains no objects").into());
-        }
-    } else {
-        let found = find(path)?;
-        loaded.errors = found.unusable;
-        for file in found.files {
-            let text = if file == path {
-                // May be a pipe, as in `--manifests <(...)`.
-                bounded::read_while(&file, bounded::MAX_MANIFEST_BYTES, may_be_manifest)
-            } else {
-                bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
-            };
-            loaded.add(&file, text, validation);
-        }
-    }
-    if loaded.files.is_empty() && !loaded.errors.is_empty() {
-        return Err(ManifestErrors(loaded.errors));
-    }
-    if validation == Validation::Strict {
-        loaded.report_invalid();
-        loaded.report_duplicates();
-    }
-    Ok(loaded)
-}
-
 /// Files that were read.
-#[derive(Default)]
 struct LoadedManifests {
+    validation: Validation,
     files: Vec<LoadedFile>,
     errors: Vec<ManifestError>,
 }
@@ -152,11 +108,53 @@ struct LoadedFile {
     content: FileContent,
 }
 
-/// Index of a file, and index of an object among those of its kind in the file.
-type ObjectIndex = (usize, usize);
-
 impl LoadedManifests {
-    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, validation: Validation) {
+    /// Reads the files at `path`.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`].
+    fn read(
+        path: &Path,
+        validation: Validation,
+        keeps_written: bool,
+    ) -> Result<Self, ManifestErrors> {
+        let options = ParseOptions {
+            validation,
+            keeps_written,
+        };
+        let mut loaded = Self {
+            validation,
+            files: Vec::new(),
+            errors: Vec::new(),
+        };
+        if path == Path::new(STDIN) {
+            let stdin = io::stdin().lock();
+            let text = bounded::read_all_while(stdin, bounded::MAX_MANIFEST_BYTES, may_be_manifest);
+            loaded.add(path, text, options);
+            if loaded.files.iter().any(|file| file.content.is_empty()) {
+                return Err(ManifestError::new(path, &"contains no objects").into());
+            }
+        } else {
+            let found = find(path)?;
+            loaded.errors = found.unusable;
+            for file in found.files {
+                let text = if file == path {
+                    // May be a pipe, as in `--manifests <(...)`.
+                    bounded::read_while(&file, bounded::MAX_MANIFEST_BYTES, may_be_manifest)
+                } else {
+                    bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
+                };
+                loaded.add(&file, text, options);
+            }
+        }
+        if loaded.files.is_empty() && !loaded.errors.is_empty() {
+            return Err(ManifestErrors(loaded.errors));
+        }
+        Ok(loaded)
+    }
+
+    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, options: ParseOptions) {
         let text = match text {
             Ok(text) => text,
             Err(error) => {
@@ -164,7 +162,7 @@ impl LoadedManifests {
                 return;
             }
         };
-        match parse(&text, validation) {
+        match parse(&text, options) {
             Ok(content) => self.files.push(LoadedFile {
                 path: path.to_owned(),
                 text,
@@ -174,102 +172,69 @@ impl LoadedManifests {
         }
     }
 
-    /// Adds an error for each problem of each invalid object.
-    fn report_invalid(&mut self) {
-        for file in &self.files {
+    /// Adds an error for each problem of each object that is not used, which is a note otherwise.
+    fn report_faulty(&mut self) {
+        for file in &mut self.files {
+            let faulty = file.content.faulty.extract_if(.., |object| !object.is_used);
+            let faulty: Vec<FaultyObject> = faulty.collect();
+            let problems = faulty
+                .iter()
+                .flat_map(|object| object.problems.iter().map(move |problem| (object, problem)));
+            let places: Vec<_> = problems
+                .clone()
+                .map(|(object, problem)| {
+                    let mut place = object.place.clone();
+                    place.path.extend(problem.path.0.iter().cloned());
+                    if problem.path.0.is_empty() {
+                        // Of the object, which begins with its kind.
+                        place.path.push(FieldSegment::Name("kind".to_owned()));
+                    }
+                    place
+                })
+                .collect();
             let text = yaml::decode(&file.text).unwrap_or_default();
-            let mut locator = Locator::new(&text, file.content.format);
-            for (place, object) in &file.content.invalid {
-                let name = &object.name;
-                for problem in &object.problems {
-                    let kind = &object.kind;
-                    let (namespace, name) = (&name.namespace, &name.name);
-                    let problem_text = problem_text(problem);
-                    self.errors.push(ManifestError {
-                        file: file.path.clone(),
-                        line: locator.line(place, &problem.path),
-                        reason: format!("{kind} `{namespace}/{name}`: {problem_text}"),
-                        scope: ManifestErrorScope::Object,
-                    });
-                }
-            }
-        }
-    }
-
-    /// Adds an error for each undecodable object, which is a note otherwise.
-    fn report_undecodable(&mut self) {
-        for file in &self.files {
-            let errors = file.content.undecodable.iter().map(|object| {
-                let kind = object.kind.as_str();
-                let (namespace, name) = (&object.namespace, &object.name);
-                let reason = format!("{kind} `{namespace}/{name}`: {}", object.reason);
+            let lines = locate::lines(&text, file.content.format, &places);
+            let errors = problems.zip(lines).map(|((object, problem), line)| {
+                let (kind, name) = (&object.kind, &object.name);
+                let (namespace, name) = (&name.namespace, &name.name);
+                let problem_text = problem_text(problem);
                 ManifestError {
+                    file: file.path.clone(),
+                    line,
+                    reason: format!("{kind} `{namespace}/{name}`: {problem_text}"),
                     scope: ManifestErrorScope::Object,
-                    ..ManifestError::new(&file.path, &reason)
                 }
             });
             self.errors.extend(errors);
         }
     }
 
-    /// Removes each object that a later one of its kind and name replaces, as an API server stores
-    /// the last one. Adds an error for each later one.
-    fn report_duplicates(&mut self) {
-        for kind in [Kind::Service, Kind::EndpointSlice] {
-            let (mut replaced, errors) = self.duplicates(kind);
-            self.errors.extend(errors);
-            // From the last to the first, because each removal changes the indexes after it.
-            replaced.sort_unstable();
-            for (file, index) in replaced.into_iter().rev() {
-                if let Some(file) = self.files.get_mut(file) {
-                    file.remove(kind, index);
-                }
-            }
-        }
-    }
-
-    /// Returns the objects of a kind that later ones replace, and an error for each later one.
-    fn duplicates(&self, kind: Kind) -> (Vec<ObjectIndex>, Vec<ManifestError>) {
-        let (mut replaced, mut errors) = (Vec::new(), Vec::new());
-        let mut last: HashMap<(String, String), (ObjectIndex, &Path)> = HashMap::new();
-        for (number, file) in self.files.iter().enumerate() {
-            let text = yaml::decode(&file.text).unwrap_or_default();
-            let mut locator = Locator::new(&text, file.content.format);
-            for (index, (name, place)) in file.objects(kind).into_iter().enumerate() {
-                let this = ((number, index), file.path.as_path());
-                if let Some((earlier, path)) = last.insert(name.clone(), this) {
-                    let (kind, (namespace, name)) = (kind.as_str(), name);
-                    replaced.push(earlier);
-                    errors.push(ManifestError {
-                        file: file.path.clone(),
-                        line: locator.line(&place, &FieldPath::default()),
-                        reason: format!(
-                            "{kind} `{namespace}/{name}`: metadata.name: Duplicate value: \
-                             {name:?}; the one in `{}` is replaced",
-                            path.display()
-                        ),
-                        scope: ManifestErrorScope::Object,
-                    });
-                }
-            }
-        }
-        (replaced, errors)
-    }
-
-    /// Returns the objects of each file.
-    fn contents(&self) -> impl Iterator<Item = (&Path, &FileContent)> + Clone {
-        let files = self.files.iter();
-        files.map(|file| (file.path.as_path(), &file.content))
-    }
-
     /// Returns the merged manifests, with the notes and errors of the files.
-    fn merged(self, options: &ManifestOptions) -> Manifests {
-        let mut manifests = merge(self.contents(), options);
-        if manifests.services.is_empty() && self.errors.is_empty() {
+    fn merged(mut self, options: &ManifestOptions) -> Manifests {
+        let files = self.files.iter();
+        let contents = files.map(|file| (file.path.as_path(), &file.content));
+        let mut manifests = merge(contents, options, self.validation);
+        self.errors.append(&mut manifests.errors);
+        manifests.errors = self.errors;
+        if manifests.services.is_empty() && manifests.errors.is_empty() {
             manifests.notes.push(manifests.without_services());
         }
-        manifests.errors = self.errors;
         manifests
+    }
+
+    /// Returns the merged manifests.
+    ///
+    /// # Errors
+    ///
+    /// A file or an object cannot be used.
+    fn complete(mut self, options: &ManifestOptions) -> Result<Manifests, ManifestErrors> {
+        self.report_faulty();
+        let manifests = self.merged(options);
+        if manifests.errors.is_empty() {
+            Ok(manifests)
+        } else {
+            Err(ManifestErrors(manifests.errors))
+        }
     }
 }
 
@@ -281,38 +246,5 @@ fn problem_text(problem: &FieldProblem) -> String {
         format!("{path}: is a Helm template: {RENDER_FIRST}")
     } else {
         text.clone()
-    }
-}
-
-impl LoadedFile {
-    /// Returns namespace, name and place of each object of a kind, without Nodes.
-    fn objects(&self, kind: Kind) -> Vec<((String, String), Place)> {
-        let content = &self.content;
-        let services = content.services.iter().map(|one| &one.metadata);
-        let slices = content.endpoint_slices.iter().map(|one| &one.metadata);
-        let named: Vec<_> = match kind {
-            Kind::Service => services.zip(&content.service_places).collect(),
-            Kind::EndpointSlice => slices.zip(&content.slice_places).collect(),
-            Kind::Node => Vec::new(),
-        };
-        let objects = named.into_iter().map(|(metadata, place)| {
-            let name = (metadata.namespace.clone(), metadata.name.clone());
-            (name, *place)
-        });
-        objects.collect()
-    }
-
-    fn remove(&mut self, kind: Kind, index: usize) {
-        match kind {
-            Kind::Service => {
-                self.content.services.remove(index);
-                self.content.service_places.remove(index);
-            }
-            Kind::EndpointSlice => {
-                self.content.endpoint_slices.remove(index);
-                self.content.slice_places.remove(index);
-            }
-            Kind::Node => {}
-        }
     }
 }

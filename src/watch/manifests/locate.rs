@@ -1,225 +1,160 @@
-//! Finds the line of a field in the text of a manifest.
+//! Finds the lines of fields in the text of a manifest.
 //!
 //! Separate from decoding, which does not record lines: the text is read once more, and only if
 //! there is a problem to report.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::document_kind::DocumentKind;
-use super::parse::{Place, TextFormat, documents};
+use super::parse::{FieldPlace, TextFormat};
+use super::validation::FieldSegment;
+use crate::ingest::yaml::{self, CurrentLine, DocumentText};
 
-use super::validation::{FieldPath, FieldSegment};
-use crate::ingest::yaml::{CurrentLine, DocumentText};
-
-/// Lines of the fields in one file, read on demand.
-pub(super) struct Locator<'t> {
-    text: &'t str,
-    format: TextFormat,
-    /// Texts of all documents; `None` before the first call of [`Self::line`].
-    documents: Option<Vec<DocumentText<'t>>>,
-    /// Objects of each document that was read.
-    objects: HashMap<usize, Vec<LineTree>>,
-}
-
-impl<'t> Locator<'t> {
-    pub(super) fn new(text: &'t str, format: TextFormat) -> Self {
-        Self {
-            text,
-            format,
-            documents: None,
-            objects: HashMap::new(),
+/// Returns the line of each field, or of the innermost object around it that is in the text.
+pub(super) fn lines(text: &str, format: TextFormat, fields: &[FieldPlace]) -> Vec<Option<u64>> {
+    let lines = RefCell::new(vec![None; fields.len()]);
+    for (number, mut document) in documents(text, format).enumerate() {
+        let wanted = fields.iter().enumerate();
+        let wanted = wanted.filter(|(_, field)| field.document == number);
+        let wanted: Vec<_> = wanted.map(|(index, field)| (index, &*field.path)).collect();
+        if wanted.is_empty() {
+            continue;
         }
+        let before = document.first_line - 1;
+        // JSON with escapes that are invalid in YAML is an error here, and has no lines.
+        let _ = document.read(|line| LineSeed {
+            wanted: wanted.clone(),
+            begins_item: true,
+            lines: &lines,
+            line,
+            before,
+        });
     }
+    lines.into_inner()
+}
 
-    /// Returns the line of a field, or of the innermost object around it that is in the text.
-    pub(super) fn line(&mut self, place: &Place, path: &FieldPath) -> Option<u64> {
-        let (text, format) = (self.text, self.format);
-        let divided = || documents(text, format).collect();
-        let documents = self.documents.get_or_insert_with(divided);
-        let objects = self.objects.entry(place.document);
-        let objects = objects.or_insert_with(|| objects_of(documents.get(place.document)));
-        objects.get(place.object).map(|object| object.line(path))
+/// Returns the texts of all documents, in the order of [`FieldPlace::document`].
+fn documents(text: &str, format: TextFormat) -> Box<dyn Iterator<Item = DocumentText<'_>> + '_> {
+    match format {
+        TextFormat::Yaml => Box::new(yaml::divide(text)),
+        TextFormat::Json => Box::new(json_documents(text)),
     }
 }
 
-fn objects_of(document: Option<&DocumentText<'_>>) -> Vec<LineTree> {
-    let Some(mut document) = document.cloned() else {
-        return Vec::new();
-    };
-    let before = document.first_line - 1;
-    let seed = |line| LineSeed { line, before };
-    // JSON with escapes that are invalid in YAML is an error here, and has no lines.
-    let tree = document.read(seed).ok().flatten();
-    let mut objects = Vec::new();
-    if let Some(tree) = tree {
-        tree.push_objects(&mut objects);
-    }
-    objects
+fn json_documents(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    std::iter::from_fn(move || {
+        let start = stream.byte_offset();
+        stream.next()?.ok()?;
+        let (before, rest) = text.split_at_checked(start)?;
+        let document = rest.get(..stream.byte_offset() - start)?;
+        Some(DocumentText {
+            first_line: 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count() as u64,
+            text: document.into(),
+        })
+    })
 }
 
-/// YAML node with its first line, counted from 1.
-struct LineTree {
-    line: u64,
-    content: LineContent,
-}
+/// Index of a field, and the part of its path below a node.
+type WantedField<'a> = (usize, &'a [FieldSegment]);
 
-enum LineContent {
-    /// Entries with the line of each key.
-    Mapping(Vec<(String, u64, LineTree)>),
-    Sequence(Vec<LineTree>),
-    Text(String),
-    Other,
-}
-
-impl LineTree {
-    /// Adds the objects of a document: itself, or the items of a list, at any depth. The order is
-    /// that of [`Place::object`].
-    fn push_objects(self, objects: &mut Vec<Self>) {
-        let api_version = self.text_of("apiVersion");
-        let kind = self.text_of("kind");
-        let kind = kind.map(|kind| DocumentKind::of(api_version, kind));
-        let is_list = matches!(kind, Some(DocumentKind::List(_)));
-        match self.content {
-            LineContent::Mapping(entries) if is_list => {
-                let items = entries.into_iter().rfind(|(key, ..)| key == "items");
-                if let Some((_, _, tree)) = items
-                    && let LineContent::Sequence(items) = tree.content
-                {
-                    for item in items {
-                        item.push_objects(objects);
-                    }
-                }
-            }
-            _ => objects.push(self),
-        }
-    }
-
-    fn text_of(&self, field: &str) -> Option<&str> {
-        match &self.field(field)?.1.content {
-            LineContent::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Returns the value of a field, and the line of its key.
-    fn field(&self, name: &str) -> Option<(u64, &Self)> {
-        let LineContent::Mapping(entries) = &self.content else {
-            return None;
-        };
-        let found = entries.iter().rfind(|(key, ..)| key == name)?;
-        Some((found.1, &found.2))
-    }
-
-    fn line(&self, path: &FieldPath) -> u64 {
-        let (mut line, mut tree) = (self.line, self);
-        for segment in &path.0 {
-            let next = match (segment, &tree.content) {
-                (FieldSegment::Name(name), _) => tree.field(name),
-                (FieldSegment::Index(index), LineContent::Sequence(items)) => {
-                    items.get(*index).map(|item| (item.line, item))
-                }
-                _ => None,
-            };
-            let Some(next) = next else { break };
-            (line, tree) = next;
-        }
-        line
-    }
-}
-
-/// Decoder of a YAML node with its lines.
-struct LineSeed {
+/// Decoder of a YAML node that notes the lines of the wanted fields in it.
+struct LineSeed<'a> {
+    wanted: Vec<WantedField<'a>>,
+    /// The node is a document or an item of a sequence: its first line is that of the item.
+    begins_item: bool,
+    /// Lines in the file, by the index of the field.
+    lines: &'a RefCell<Vec<Option<u64>>>,
     /// Line within the document.
     line: CurrentLine,
     /// Lines of the file before the document.
     before: u64,
 }
 
-impl LineSeed {
-    fn current(&self) -> u64 {
-        self.line.get() + self.before
-    }
-
-    fn next(&self) -> Self {
-        Self {
+impl LineSeed<'_> {
+    /// Returns the decoder of a nested node, if wanted fields are in it.
+    fn nested(&self, segment: &FieldSegment, begins_item: bool) -> Option<Self> {
+        let wanted = self.wanted.iter();
+        let wanted = wanted.filter_map(|(index, path)| {
+            let (first, rest) = path.split_first()?;
+            (first == segment).then_some((*index, rest))
+        });
+        let nested = Self {
+            wanted: wanted.collect(),
+            begins_item,
+            lines: self.lines,
             line: self.line.clone(),
             before: self.before,
+        };
+        (!nested.wanted.is_empty()).then_some(nested)
+    }
+
+    fn note_line(&self) {
+        for (index, _) in &self.wanted {
+            if let Some(line) = self.lines.borrow_mut().get_mut(*index) {
+                *line = Some(self.line.get() + self.before);
+            }
         }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "a visitor returns a result")]
-    fn leaf<E>(&self, content: LineContent) -> Result<LineTree, E> {
-        Ok(LineTree {
-            line: self.current(),
-            content,
-        })
+    /// Reports whether a field is below this node, and not the node itself.
+    fn is_deeper(&self) -> bool {
+        self.wanted.iter().any(|(_, path)| !path.is_empty())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for LineSeed {
-    type Value = LineTree;
+impl<'de> DeserializeSeed<'de> for LineSeed<'_> {
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<LineTree, D::Error> {
-        deserializer.deserialize_any(self)
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.is_deeper() {
+            return deserializer.deserialize_any(self);
+        }
+        deserializer.deserialize_ignored_any(IgnoredAny)?;
+        if self.begins_item {
+            self.note_line();
+        }
+        Ok(())
     }
 }
 
-impl<'de> Visitor<'de> for LineSeed {
-    type Value = LineTree;
+impl<'de> Visitor<'de> for LineSeed<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a node")
+        f.write_str("a mapping or a sequence")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LineTree, A::Error> {
-        let line = self.current();
-        let mut entries = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if self.begins_item {
+            self.note_line();
+        }
         while let Some(key) = map.next_key::<String>()? {
-            let line = self.current();
-            entries.push((key, line, map.next_value_seed(self.next())?));
+            if let Some(nested) = self.nested(&FieldSegment::Name(key), false) {
+                nested.note_line();
+                map.next_value_seed(nested)?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
         }
-        Ok(LineTree {
-            line,
-            content: LineContent::Mapping(entries),
-        })
+        Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<LineTree, A::Error> {
-        let line = self.current();
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self.next())? {
-            items.push(item);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        if self.begins_item {
+            self.note_line();
         }
-        Ok(LineTree {
-            line,
-            content: LineContent::Sequence(items),
-        })
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<LineTree, E> {
-        self.leaf(LineContent::Text(text.to_owned()))
-    }
-
-    fn visit_bool<E: Error>(self, _: bool) -> Result<LineTree, E> {
-        self.leaf(LineContent::Other)
-    }
-
-    fn visit_i64<E: Error>(self, _: i64) -> Result<LineTree, E> {
-        self.leaf(LineContent::Other)
-    }
-
-    fn visit_u64<E: Error>(self, _: u64) -> Result<LineTree, E> {
-        self.leaf(LineContent::Other)
-    }
-
-    fn visit_f64<E: Error>(self, _: f64) -> Result<LineTree, E> {
-        self.leaf(LineContent::Other)
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<LineTree, E> {
-        self.leaf(LineContent::Other)
+        for index in 0.. {
+            let is_item = match self.nested(&FieldSegment::Index(index), true) {
+                Some(nested) => items.next_element_seed(nested)?.is_some(),
+                None => items.next_element::<IgnoredAny>()?.is_some(),
+            };
+            if !is_item {
+                break;
+            }
+        }
+        Ok(())
     }
 }

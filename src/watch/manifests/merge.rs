@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::assumption::Assumption;
-use super::document::{ObjectProblems, UndecodableObject};
-use super::files::ManifestError;
+use super::files::{ManifestError, ManifestErrorScope};
 use super::fill_in::fill_in;
-use super::parse::FileContent;
+use super::parse::{FaultyObject, FileContent};
 use super::pools::ManifestRanges;
-use super::validation::FieldProblem;
+use super::validation::Validation;
 use crate::ingest::{
     EndpointSliceObject, Metadata, NodeObject, ObjectName, SERVICE_NAME_LABEL, ServiceObject,
 };
@@ -59,7 +58,7 @@ pub(crate) struct Manifests {
     pub ignored: usize,
     /// Objects with a field of a wrong type that the proxy reads: their last valid state, if any,
     /// stays in use.
-    undecodable: Vec<UndecodableObject>,
+    undecodable: Vec<(Kind, ObjectName)>,
     /// Number of fields without effect in objects that are used.
     pub ignored_fields: usize,
     /// Values that were assumed because the manifests do not set them.
@@ -80,7 +79,7 @@ impl Manifests {
             Kind::Node => usize::from(self.node.is_some()) + self.other_nodes.len(),
         };
         let undecodable = self.undecodable.iter();
-        decoded + undecodable.filter(|object| object.kind == kind).count()
+        decoded + undecodable.filter(|(of, _)| *of == kind).count()
     }
 
     /// Sends a complete list of each kind.
@@ -149,75 +148,72 @@ impl Manifests {
         self
     }
 
-    /// Adds a note about each ignored field of an object in a file.
-    fn add_ignored_fields(&mut self, file: &Path, content: &FileContent) {
-        let file = file.display();
-        for ObjectProblems {
+    /// Adds a note about each problem of an object in a file.
+    fn add_faulty(&mut self, file: &Path, object: &FaultyObject) {
+        let FaultyObject {
             kind,
             name: ObjectName { namespace, name },
             problems,
             ..
-        } in &content.reduced
-        {
+        } = object;
+        let consequence = if object.is_used {
             self.ignored_fields += problems.len();
-            self.notes
-                .extend(problems.iter().map(|FieldProblem { text, .. }| {
-                    format!("{kind} `{namespace}/{name}` in `{file}`: {text}; the field is ignored")
-                }));
+            "the field is ignored"
+        } else {
+            let kind = Kind::ALL.into_iter().find(|one| one.as_str() == kind);
+            self.undecodable
+                .extend(kind.map(|kind| (kind, object.name.clone())));
+            "the object is skipped, and its last valid state, if any, stays in use"
+        };
+        let file = file.display();
+        self.notes.extend(problems.iter().map(|problem| {
+            let text = &problem.text;
+            format!("{kind} `{namespace}/{name}` in `{file}`: {text}; {consequence}")
+        }));
+    }
+
+    /// Reports an object that replaces one of an earlier file or document: an error if strict.
+    fn add_replaced(&mut self, file: &Path, reason: String, validation: Validation) {
+        let error = ManifestError {
+            scope: ManifestErrorScope::Object,
+            ..ManifestError::new(file, &reason)
+        };
+        match validation {
+            Validation::Strict => self.errors.push(error),
+            Validation::Lenient => self.notes.push(error.to_string()),
         }
     }
 
     fn keep_undecodable(&self, kind: Kind, ingester: &mut Ingester) {
-        for object in self.undecodable.iter().filter(|object| object.kind == kind) {
-            ingester.keep(kind, &object.namespace, &object.name);
+        for (_, name) in self.undecodable.iter().filter(|(of, _)| *of == kind) {
+            ingester.keep(kind, &name.namespace, &name.name);
         }
     }
 }
 
-/// Merges files, and sets missing values. Objects of later files replace those of earlier ones.
+/// Merges files, and sets missing values. Objects of later files replace those of earlier ones, as
+/// an API server stores the last one; with [`Validation::Strict`] each is an error.
 pub(super) fn merge<'a>(
     files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
     options: &ManifestOptions,
+    validation: Validation,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
     let mut slices = Merged::new(Kind::EndpointSlice);
     let mut nodes = Merged::new(Kind::Node);
     let mut manifests = Manifests::default();
     for (file, content) in files.clone() {
-        services.add_all(
-            file,
-            &content.services,
-            |one| &one.metadata,
-            &mut manifests.notes,
-        );
-        slices.add_all(
-            file,
-            &content.endpoint_slices,
-            |one| &one.metadata,
-            &mut manifests.notes,
-        );
-        nodes.add_all(
-            file,
-            &content.nodes,
-            |one| &one.metadata,
-            &mut manifests.notes,
-        );
-        manifests.ignored += content.ignored;
-        for object in &content.undecodable {
-            let (kind, file) = (object.kind.as_str(), file.display());
-            let UndecodableObject {
-                namespace,
-                name,
-                reason,
-                ..
-            } = object;
-            manifests.notes.push(format!(
-                "{kind} `{namespace}/{name}` in `{file}`: {reason}; the object is skipped, \
-                 and its last valid state, if any, stays in use"
-            ));
-            manifests.undecodable.push(object.clone());
+        let replaced = services.add_all(file, &content.services, |one| &one.metadata);
+        let replaced =
+            replaced.chain(slices.add_all(file, &content.endpoint_slices, |one| &one.metadata));
+        let replaced = replaced.chain(nodes.add_all(file, &content.nodes, |one| &one.metadata));
+        for reason in replaced {
+            manifests.add_replaced(file, reason, validation);
         }
-        manifests.add_ignored_fields(file, content);
+        manifests.ignored += content.ignored;
+        for object in &content.faulty {
+            manifests.add_faulty(file, object);
+        }
     }
     manifests.services = services.into_objects().collect();
     manifests.endpoint_slices = slices
@@ -305,26 +301,23 @@ impl<'a, T> Merged<'a, T> {
         }
     }
 
+    /// Adds the objects of a file. Returns a text for each that replaces another one.
     fn add_all(
         &mut self,
         file: &'a Path,
         objects: &'a [Arc<T>],
         metadata: impl Fn(&'a T) -> &'a Metadata,
-        notes: &mut Vec<String>,
-    ) {
-        for object in objects {
+    ) -> impl Iterator<Item = String> {
+        objects.iter().filter_map(move |object| {
             let Metadata {
                 namespace, name, ..
             } = metadata(object);
-            let Some((earlier, _)) = self.objects.insert((namespace, name), (file, object)) else {
-                continue;
-            };
-            let kind = self.kind.as_str();
-            let (earlier, file) = (earlier.display(), file.display());
-            notes.push(format!(
-                "{kind} `{namespace}/{name}` in `{file}` replaces the one in `{earlier}`"
-            ));
-        }
+            let (earlier, _) = self.objects.insert((namespace, name), (file, object))?;
+            let (kind, earlier) = (self.kind.as_str(), earlier.display());
+            Some(format!(
+                "{kind} `{namespace}/{name}` replaces the one in `{earlier}`"
+            ))
+        })
     }
 
     fn into_objects(self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {

@@ -45,13 +45,12 @@ mod parse;
 mod pools;
 mod store;
 mod validation;
-mod written;
 
 pub(crate) use assumption::{AssumedValueKind, assumption_lines};
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
 pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
 pub(crate) use merge::{ManifestOptions, Manifests};
+pub(crate) use parse::WrittenObjects;
 pub(crate) use pools::{ManifestRanges, NotAPortRange};
 pub(crate) use validation::Validation;
-pub(crate) use written::WrittenObjects;

@@ -3,14 +3,19 @@
 //! Sets the namespaces and port names that manifests leave out, as an API server does before it
 //! stores an object: [`ingest`](crate::ingest) expects stored objects.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::de::{DeserializeSeed, IgnoredAny};
+use serde::de::DeserializeSeed;
+use serde_json::Value;
 
-use super::document::{DocumentSeed, ManifestDocument, ObjectProblems, UndecodableObject};
-use super::validation::Validation;
-use crate::ingest::yaml::{self, DocumentText, YamlError};
+use super::document::{
+    DecodedObject, DocumentSeed, ManifestDocument, ManifestObject, ParseOptions,
+};
+use super::validation::{FieldProblem, FieldSegment};
+use crate::ingest::yaml::{self, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
+use crate::model::Kind;
 
 /// Objects of one file, in its order.
 #[derive(Debug, Default)]
@@ -18,24 +23,32 @@ pub(super) struct FileContent {
     pub(super) services: Vec<Arc<ServiceObject>>,
     pub(super) endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     pub(super) nodes: Vec<Arc<NodeObject>>,
-    /// Places of `services`, by index.
-    pub(super) service_places: Vec<Place>,
-    /// Places of `endpoint_slices`, by index.
-    pub(super) slice_places: Vec<Place>,
-    /// Services, EndpointSlices and Nodes with a field of a wrong type that the proxy reads. Only
-    /// with [`Validation::Lenient`].
-    pub(super) undecodable: Vec<UndecodableObject>,
-    /// Objects with fields that cannot be used. Only with [`Validation::Strict`].
-    pub(super) invalid: Vec<(Place, ObjectProblems)>,
-    /// Objects that are used without some of their fields. Only with [`Validation::Lenient`].
-    pub(super) reduced: Vec<ObjectProblems>,
+    /// Objects with problems. Those that are used in spite of them are also among those above.
+    pub(super) faulty: Vec<FaultyObject>,
+    /// Services and EndpointSlices as written, if [`ParseOptions::keeps_written`].
+    pub(super) written: WrittenObjects,
     /// Names of `Endpoints`, which are also among the `ignored`.
     pub(super) endpoints_objects: Vec<ObjectName>,
     /// Number of objects of other kinds.
     pub(super) ignored: usize,
     pub(super) format: TextFormat,
-    /// Place of the next object.
-    next: Place,
+}
+
+/// Objects with all of their fields, by kind and name. Those of the daemon have only the fields that
+/// rules depend on.
+pub(crate) type WrittenObjects = BTreeMap<(Kind, ObjectName), Value>;
+
+/// Object with problems.
+#[derive(Debug)]
+pub(super) struct FaultyObject {
+    /// Kind as written.
+    pub(super) kind: String,
+    pub(super) name: ObjectName,
+    pub(super) place: FieldPlace,
+    /// The object is used without some of its fields. Only with [`Validation::Lenient`].
+    pub(super) is_used: bool,
+    /// At least one: reasons for which it is not used, or fields that are ignored.
+    pub(super) problems: Vec<FieldProblem>,
 }
 
 /// Error that makes a whole file unusable, mostly one of the syntax.
@@ -46,13 +59,13 @@ pub(super) struct SyntaxError {
     pub(super) reason: String,
 }
 
-/// Place of an object in a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Place {
+/// Place of a field or an object in a file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FieldPlace {
     /// Number of the document, counted from 0.
     pub(super) document: usize,
-    /// Number of the object in the document, counted from 0: more than 0 only in a list.
-    pub(super) object: usize,
+    /// Path below the document: empty, or of an item of a list for an object.
+    pub(super) path: Vec<FieldSegment>,
 }
 
 /// Format of a text.
@@ -73,7 +86,7 @@ pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
 
 /// Parses all documents of `text`. The first syntax error, or `apiVersion`, `kind` or `items` of a
 /// wrong type, makes the whole file unusable.
-pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, SyntaxError> {
+pub(super) fn parse(text: &[u8], options: ParseOptions) -> Result<FileContent, SyntaxError> {
     let Some(text) = yaml::decode(text) else {
         return Err(SyntaxError::new(
             "is not valid UTF-8, or UTF-16 with a byte order mark",
@@ -86,13 +99,13 @@ pub(super) fn parse(text: &[u8], validation: Validation) -> Result<FileContent, 
         ));
     }
     if !is_json(&text) {
-        return parse_yaml(&text, validation);
+        return parse_yaml(&text, options);
     }
     // Text in braces may still be YAML, with comments or a trailing comma.
-    parse_json(&text, validation).or_else(|error| parse_yaml(&text, validation).map_err(|_| error))
+    parse_json(&text, options).or_else(|error| parse_yaml(&text, options).map_err(|_| error))
 }
 
-fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+fn parse_json(text: &str, options: ParseOptions) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Json);
     let mut json = serde_json::Deserializer::from_str(text);
     for number in 0.. {
@@ -100,48 +113,23 @@ fn parse_json(text: &str, validation: Validation) -> Result<FileContent, SyntaxE
         if json.end().is_ok() {
             break;
         }
-        let document = DocumentSeed::new(validation).deserialize(&mut json);
+        let document = DocumentSeed::new(options).deserialize(&mut json);
         let document = document.map_err(|error| SyntaxError::json(&error))?;
         content.add_document(number, document);
     }
     Ok(content)
 }
 
-fn parse_yaml(text: &str, validation: Validation) -> Result<FileContent, SyntaxError> {
+fn parse_yaml(text: &str, options: ParseOptions) -> Result<FileContent, SyntaxError> {
     let mut content = FileContent::new(TextFormat::Yaml);
     for (number, mut document) in yaml::divide(text).enumerate() {
-        let read = document.read(|_| DocumentSeed::new(validation));
+        let read = document.read(|_| DocumentSeed::new(options));
         let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
         if let Some(document) = read {
             content.add_document(number, document);
         }
     }
     Ok(content)
-}
-
-/// Returns the texts of all documents, in the order of [`Place::document`].
-pub(super) fn documents(
-    text: &str,
-    format: TextFormat,
-) -> Box<dyn Iterator<Item = DocumentText<'_>> + '_> {
-    match format {
-        TextFormat::Yaml => Box::new(yaml::divide(text)),
-        TextFormat::Json => Box::new(json_documents(text)),
-    }
-}
-
-fn json_documents(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
-    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
-    std::iter::from_fn(move || {
-        let start = stream.byte_offset();
-        stream.next()?.ok()?;
-        let (before, rest) = text.split_at_checked(start)?;
-        let document = rest.get(..stream.byte_offset() - start)?;
-        Some(DocumentText {
-            first_line: 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count() as u64,
-            text: document.into(),
-        })
-    })
 }
 
 /// Reports whether to parse `text` as JSON, which is much faster. JSON is also YAML, and may then
@@ -175,7 +163,7 @@ impl FileContent {
     /// Reports whether there is no object of any kind, as in the output of a command that failed.
     pub(super) fn is_empty(&self) -> bool {
         let known = self.services.len() + self.endpoint_slices.len() + self.nodes.len();
-        known + self.undecodable.len() + self.invalid.len() + self.ignored == 0
+        known + self.faulty.len() + self.ignored == 0
     }
 
     fn new(format: TextFormat) -> Self {
@@ -186,50 +174,63 @@ impl FileContent {
     }
 
     fn add_document(&mut self, number: usize, document: ManifestDocument) {
-        self.next = Place {
+        let mut place = FieldPlace {
             document: number,
-            object: 0,
+            path: Vec::new(),
         };
-        self.add(document);
+        self.add(document, &mut place);
     }
 
-    fn add(&mut self, document: ManifestDocument) {
-        if let ManifestDocument::List(documents) = document {
-            for one in documents {
-                self.add(one);
-            }
-            return;
-        }
-        if let ManifestDocument::Reduced(document, problems) = document {
-            self.reduced.push(problems);
-            self.add(*document);
-            return;
-        }
-        let place = self.next;
-        self.next.object += 1;
+    fn add(&mut self, document: ManifestDocument, place: &mut FieldPlace) {
         match document {
-            ManifestDocument::Service(mut object) => {
-                default_namespace(&mut object.metadata);
-                self.services.push(Arc::from(object));
-                self.service_places.push(place);
+            ManifestDocument::Object(object) => self.add_object(object, place),
+            ManifestDocument::List(documents) => {
+                place.path.push(FieldSegment::Name("items".to_owned()));
+                for (index, document) in documents.into_iter().enumerate() {
+                    place.path.push(FieldSegment::Index(index));
+                    self.add(document, place);
+                    place.path.pop();
+                }
+                place.path.pop();
             }
-            ManifestDocument::EndpointSlice(mut object) => {
-                default_namespace(&mut object.metadata);
-                default_port_names(&mut object);
-                self.endpoint_slices.push(Arc::from(object));
-                self.slice_places.push(place);
-            }
-            ManifestDocument::Node(object) => self.nodes.push(Arc::from(object)),
-            ManifestDocument::Undecodable(object) => self.undecodable.push(object),
-            ManifestDocument::Invalid(object) => self.invalid.push((place, object)),
             ManifestDocument::Endpoints(name) => {
                 self.endpoints_objects.push(name);
                 self.ignored += 1;
             }
-            ManifestDocument::List(_)
-            | ManifestDocument::Reduced(..)
-            | ManifestDocument::Kindless(_)
-            | ManifestDocument::Other => self.ignored += 1,
+            ManifestDocument::Kindless(_) | ManifestDocument::Other => self.ignored += 1,
+        }
+    }
+
+    fn add_object(&mut self, object: ManifestObject, place: &FieldPlace) {
+        if !object.problems.is_empty() {
+            self.faulty.push(FaultyObject {
+                kind: object.kind,
+                name: object.name.clone(),
+                place: place.clone(),
+                is_used: object.decoded.is_some(),
+                problems: object.problems,
+            });
+        }
+        let kind = match object.decoded {
+            Some(DecodedObject::Service(mut object)) => {
+                default_namespace(&mut object.metadata);
+                self.services.push(Arc::from(object));
+                Kind::Service
+            }
+            Some(DecodedObject::EndpointSlice(mut object)) => {
+                default_namespace(&mut object.metadata);
+                default_port_names(&mut object);
+                self.endpoint_slices.push(Arc::from(object));
+                Kind::EndpointSlice
+            }
+            Some(DecodedObject::Node(object)) => {
+                self.nodes.push(Arc::from(object));
+                return;
+            }
+            None => return,
+        };
+        if let Some(written) = object.written {
+            self.written.insert((kind, object.name), written);
         }
     }
 }

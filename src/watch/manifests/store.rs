@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::document::ParseOptions;
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, SyntaxError, parse};
@@ -176,7 +177,7 @@ impl Store {
         (self.is_current, self.has_returned) = (true, true);
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
-        Some(merge(valid, options))
+        Some(merge(valid, options, Validation::Lenient))
     }
 }
 
@@ -238,7 +239,7 @@ impl StoredFile {
             };
             return Err(SyntaxError::new(reason));
         }
-        parse(text, Validation::Lenient)
+        parse(text, ParseOptions::LENIENT)
     }
 }
 

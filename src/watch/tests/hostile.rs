@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hostile::{cases, mutated};
-use crate::watch::manifests::ManifestOptions;
 use crate::watch::manifests::merge::merge;
+use crate::watch::manifests::{ManifestOptions, Validation};
 use crate::watch::{Ingester, change_channels};
 
 fn samples() -> Vec<Vec<u8>> {
@@ -27,10 +27,10 @@ proptest! {
 
     #[test]
     fn any_manifest_is_parsed_or_rejected_in_one_line(text in mutated(samples())) {
-        match parse(&text, Validation::Lenient) {
+        match parse(&text, ParseOptions::LENIENT) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
-                let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options);
+                let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options, Validation::Lenient);
                 let (senders, _receivers) = change_channels(None);
                 manifests.send(&mut Ingester::for_command(senders, "here".into()));
             }

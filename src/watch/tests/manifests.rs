@@ -179,7 +179,10 @@ fn a_later_file_replaces_objects_of_an_earlier_one() {
     let [note] = manifests.notes.as_slice() else {
         panic!("{:?}", manifests.notes);
     };
-    assert!(note.starts_with("Service `default/a` in `"), "{note}");
+    assert!(
+        note.contains("2.yaml`: Service `default/a` replaces"),
+        "{note}"
+    );
     assert!(note.ends_with("1.yaml`"), "{note}");
 }
 

@@ -209,10 +209,8 @@ fn two_objects_of_one_name_are_an_error_and_the_later_one_counts() {
     assert_eq!(
         errors(files.path(), &manifests),
         [
-            "a.yaml:9: Service `default/web`: metadata.name: Duplicate value: \"web\"; the one in \
-             `a.yaml` is replaced",
-            "b.yaml:1: Service `default/web`: metadata.name: Duplicate value: \"web\"; the one in \
-             `a.yaml` is replaced",
+            "a.yaml:: Service `default/web` replaces the one in `a.yaml`",
+            "b.yaml:: Service `default/web` replaces the one in `a.yaml`",
         ]
     );
     assert_eq!(names(&manifests), ["web"]);
