@@ -15,13 +15,14 @@
 //! Upstream exits even if it cannot start with the new file, and if the file is renamed. Where
 //! watching fails, which makes upstream exit, the file is read every minute.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::sources;
@@ -68,14 +69,8 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
     let Some(file) = context.file.filter(|file| bounded::is_file(&file.path)) else {
         return std::future::pending().await;
     };
-    let events = FileEvents::new().and_then(|events| {
-        watch(&events, &file.path)?;
-        Ok(events)
-    });
-    if let Err(error) = &events {
-        warn!(%error, "cannot watch the configuration file; reading it every minute instead");
-    }
-    let events = events.ok();
+    let mut events = FileEvents::new();
+    events.watch(&directories(&file.path));
     let mut observed = WatchedFile {
         context,
         running: file,
@@ -89,11 +84,8 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         if observed.exit_at.is_some_and(|at| at <= Instant::now()) {
             return ConfigFileChanged(file.path.display().to_string());
         }
-        observed.wait(events.as_ref()).await;
-        if let Some(events) = &events {
-            // Without the file this fails, which the reading that follows reports.
-            let _ = watch(events, &file.path);
-        }
+        observed.wait(&events).await;
+        events.watch(&directories(&file.path));
     }
 }
 
@@ -214,19 +206,16 @@ impl WatchedFile<'_> {
     }
 
     /// Waits until the file may have changed, or the process ends.
-    async fn wait(&self, events: Option<&FileEvents>) {
+    async fn wait(&self, events: &FileEvents) {
         let retries = (1..FAILURES_UNTIL_LOGGED).contains(&self.failed_reads);
         let interval = if retries { RETRY_DELAY } else { POLL_INTERVAL };
         let exit_in = self.exit_at.map(|at| at - Instant::now());
         let interval = exit_in.map_or(interval, |delay| delay.min(interval));
-        let Some(events) = events else {
-            return sleep(interval).await;
-        };
-        if timeout(interval, events.changed()).await.is_err() {
-            return;
-        }
+        let mut is_change = events.wait(interval).await;
         let end = Instant::now() + MAX_QUIET_WAIT;
-        while Instant::now() < end && timeout(QUIET_TIME, events.changed()).await.is_ok() {}
+        while is_change && Instant::now() < end {
+            is_change = events.wait(QUIET_TIME).await;
+        }
     }
 }
 
@@ -239,13 +228,12 @@ async fn validate(file: &ConfigFile, context: &ConfigFileContext<'_>) -> Result<
     }
 }
 
-/// Watches the directory of the file, where the links of a ConfigMap volume are swapped, and the
+/// Returns the directory of the file, where the links of a ConfigMap volume are swapped, and the
 /// directory of the target if the file is a link. It is another one after a swap.
-fn watch(events: &FileEvents, path: &Path) -> io::Result<()> {
-    let path = std::path::absolute(path)?;
-    let target = path.canonicalize()?;
-    for directory in [path.parent(), target.parent()].into_iter().flatten() {
-        events.watch(directory)?;
-    }
-    Ok(())
+fn directories(path: &Path) -> BTreeSet<PathBuf> {
+    let absolute = std::path::absolute(path).ok();
+    let paths = [absolute, path.canonicalize().ok()].into_iter().flatten();
+    paths
+        .filter_map(|path| path.parent().map(Path::to_owned))
+        .collect()
 }

@@ -51,6 +51,14 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Returns namespace and name.
+    pub(crate) fn object_name(&self) -> ObjectName {
+        ObjectName {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+
     /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
         value(&self.labels, key)

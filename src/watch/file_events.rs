@@ -1,42 +1,55 @@
-//! Waits for events of files by inotify.
+//! Watches directories by inotify, so that changes of files are looked for at once.
 
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::mem::replace;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use tokio::net::unix::pipe::Receiver;
+use tokio::time::{sleep, timeout};
 
 /// Interval of polling, for file systems without notifications, like NFS.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Inotify instance that a task of the runtime can wait for.
+/// Directories that are watched, as far as the system permits.
 #[derive(Debug)]
 pub(crate) struct FileEvents {
-    pub inotify: Inotify,
+    /// `None` if the user has too many inotify instances.
+    inotify: Option<WaitingInotify>,
+    watched: HashSet<WatchDescriptor>,
+    /// Directories that could not be watched. Each is reported once.
+    failed: BTreeSet<PathBuf>,
+}
+
+/// Inotify instance that a task of the runtime can wait for.
+#[derive(Debug)]
+struct WaitingInotify {
+    inotify: Inotify,
     /// Duplicate of the descriptor. Tokio has no type for inotify; this one waits for any
     /// descriptor without unsafe code.
     readable: Receiver,
 }
 
 impl FileEvents {
-    /// # Errors
-    ///
-    /// The user has too many inotify instances.
-    pub(crate) fn new() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let descriptor = inotify.as_fd().try_clone_to_owned()?;
-        Ok(Self {
-            inotify,
-            readable: Receiver::from_owned_fd_unchecked(descriptor)?,
-        })
+    /// Returns an instance without watches. Logs an error, after which files are only polled.
+    pub(crate) fn new() -> Self {
+        let inotify = WaitingInotify::new().inspect_err(|error| {
+            tracing::warn!(%error, "cannot watch files for changes; polling every minute");
+        });
+        Self {
+            inotify: inotify.ok(),
+            watched: HashSet::new(),
+            failed: BTreeSet::new(),
+        }
     }
 
-    /// Watches a directory for changes of its entries and of itself. Returns the same descriptor
-    /// for a directory that is watched already.
-    pub(crate) fn watch(&self, directory: &Path) -> nix::Result<WatchDescriptor> {
+    /// Watches these directories and no others. Reports whether one of them was not watched
+    /// before. Known ones are watched again, as another directory may have taken their name.
+    pub(crate) fn watch(&mut self, directories: &BTreeSet<PathBuf>) -> bool {
         let changes = AddWatchFlags::IN_MODIFY
             | AddWatchFlags::IN_ATTRIB
             | AddWatchFlags::IN_CREATE
@@ -45,11 +58,59 @@ impl FileEvents {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        self.inotify.add_watch(directory, changes)
+        let Some(WaitingInotify { inotify, .. }) = &self.inotify else {
+            return false;
+        };
+        let mut watched = HashSet::new();
+        for directory in directories {
+            match inotify.add_watch(directory, changes) {
+                Ok(descriptor) => {
+                    self.failed.remove(directory);
+                    watched.insert(descriptor);
+                }
+                Err(error) if self.failed.insert(directory.clone()) => {
+                    tracing::warn!(
+                        directory = %directory.display(),
+                        %error,
+                        "cannot watch a directory for changes; polling every minute",
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+        self.failed
+            .retain(|directory| directories.contains(directory));
+        let before = replace(&mut self.watched, watched);
+        for descriptor in before.difference(&self.watched) {
+            // Fails if the directory was deleted, and then there is no watch to remove.
+            let _ = inotify.rm_watch(*descriptor);
+        }
+        !self.watched.is_subset(&before)
+    }
+
+    /// Waits for a change, but not longer than `interval`. Reports whether there was one.
+    pub(crate) async fn wait(&self, interval: Duration) -> bool {
+        if let Some(inotify) = &self.inotify {
+            timeout(interval, inotify.changed()).await.is_ok()
+        } else {
+            sleep(interval).await;
+            false
+        }
+    }
+}
+
+impl WaitingInotify {
+    fn new() -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let descriptor = inotify.as_fd().try_clone_to_owned()?;
+        Ok(Self {
+            inotify,
+            readable: Receiver::from_owned_fd_unchecked(descriptor)?,
+        })
     }
 
     /// Waits until there are events, and reads all of them.
-    pub(crate) async fn changed(&self) {
+    async fn changed(&self) {
         if self.readable.readable().await.is_err() {
             // The runtime is shutting down.
             std::future::pending::<()>().await;

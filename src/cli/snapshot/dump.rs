@@ -106,15 +106,6 @@ pub(super) fn legacy_families(text: &str) -> BTreeSet<IpFamily> {
     reports.map(of_report).collect()
 }
 
-/// Reports whether a piece of an input may be of a dump: it has lines that begin as those of
-/// `iptables-save` do.
-pub(super) fn may_be_dump(piece: &[u8]) -> bool {
-    let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
-    ["\n-", "\n:", "\n*", "\n#", "\n[", " -"]
-        .into_iter()
-        .any(has)
-}
-
 /// Returns the warnings that `iptables-save` writes into its output.
 pub(super) fn save_warnings(text: &str) -> Vec<String> {
     let mut warnings = BTreeSet::new();

@@ -248,10 +248,10 @@ fn has_content(line: &str) -> bool {
 fn text(path: &Path) -> anyhow::Result<String> {
     let most = bounded::MAX_DUMP_BYTES;
     let bytes = if path.as_os_str() == "-" {
-        let read = bounded::read_all_while(std::io::stdin(), most, dump::may_be_dump);
+        let read = bounded::read_all(std::io::stdin(), most);
         read.context("cannot read stdin")?
     } else {
-        let read = bounded::read_while(path, most, dump::may_be_dump);
+        let read = bounded::read(path, most);
         read.with_context(|| format!("cannot read `{}`", path.display()))?
     };
     if let Some(at) = bytes.iter().position(|byte| *byte == 0) {

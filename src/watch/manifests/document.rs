@@ -1,19 +1,16 @@
 //! Decodes one document of a manifest, of any kind.
 //!
 //! The kind may be unknown while a document is read: `kind` may come after the other fields, and a
-//! `List` has objects of any kind. An object of a known kind is read as a [`Value`] and decoded
-//! from that, so that an invalid field does not end the reading of the document. An `apiVersion`,
-//! `kind` or `items` of a wrong type does, and makes the whole file unusable. To limit memory, each
-//! object of a list is decoded at once, not after the whole list, unless its kind is still unknown;
-//! and an object of a kind that is not used is skipped if its kind comes first.
+//! `List` has objects of any kind. An object is read as a [`Value`] and decoded from that, so that
+//! an invalid field does not end the reading of the document. An `apiVersion`, `kind` or `items` of
+//! a wrong type does, and makes the whole file unusable. To limit memory, each object of a list is
+//! decoded at once, not after the whole list, unless its kind is still unknown.
 
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
-    Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::{Map, Value};
 
@@ -34,7 +31,7 @@ pub(super) enum ManifestDocument {
     /// `items`. Anywhere else such an object is ignored.
     Kindless(Map<String, Value>),
     /// `v1` Endpoints, which rules do not depend on.
-    Endpoints(ObjectName),
+    Endpoints,
     /// Object of another kind.
     Other,
 }
@@ -91,16 +88,11 @@ fn object_name(object: &Value) -> ObjectName {
     }
 }
 
-/// Decodes an object of a known kind. Fails only if it cannot be read as a [`Value`], as after a
-/// syntax error: an object with a field of a wrong type does not affect other objects.
-fn decode<'de, D: Deserializer<'de>>(
-    kind: DocumentKind,
-    deserializer: D,
-    options: ParseOptions,
-) -> Result<ManifestDocument, D::Error> {
-    Ok(match kind {
+/// Decodes an object of a known kind. An object with a field of a wrong type does not affect other
+/// objects.
+fn decode(kind: DocumentKind, object: Value, options: ParseOptions) -> ManifestDocument {
+    match kind {
         DocumentKind::Ingested(kind) => {
-            let object = Value::deserialize(deserializer)?;
             ManifestDocument::Object(ManifestObject::decode(kind, object, options))
         }
         DocumentKind::Unserved { kind, version } if options.validation == Validation::Strict => {
@@ -112,19 +104,16 @@ fn decode<'de, D: Deserializer<'de>>(
             ManifestDocument::Object(ManifestObject {
                 decoded: None,
                 kind,
-                name: object_name(&Value::deserialize(deserializer)?),
+                name: object_name(&object),
                 problems: problems.0,
                 written: None,
             })
         }
-        DocumentKind::Endpoints => {
-            ManifestDocument::Endpoints(object_name(&Value::deserialize(deserializer)?))
-        }
+        DocumentKind::Endpoints => ManifestDocument::Endpoints,
         DocumentKind::List(_) | DocumentKind::Unserved { .. } | DocumentKind::Other => {
-            IgnoredAny::deserialize(deserializer)?;
             ManifestDocument::Other
         }
-    })
+    }
 }
 
 impl ManifestObject {
@@ -178,21 +167,7 @@ fn decode_as<T: DeserializeOwned>(object: &Value) -> Result<Box<T>, String> {
 
 /// Decoder of one document.
 #[derive(Clone, Copy)]
-pub(super) struct DocumentSeed {
-    /// Kind of a document that names none: that of the items of its list, such as `ServiceList`.
-    default_kind: Option<Kind>,
-    options: ParseOptions,
-}
-
-impl DocumentSeed {
-    /// Returns the decoder of a document of any kind.
-    pub(super) const fn new(options: ParseOptions) -> Self {
-        Self {
-            default_kind: None,
-            options,
-        }
-    }
-}
+pub(super) struct DocumentSeed(pub(super) ParseOptions);
 
 impl<'de> DeserializeSeed<'de> for DocumentSeed {
     type Value = ManifestDocument;
@@ -225,105 +200,43 @@ impl<'de> Visitor<'de> for DocumentSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ManifestDocument, A::Error> {
-        let mut fields = FieldsBeforeKind::new(self);
+        let Self(options) = self;
+        let (mut api_version, mut kind, mut items) = (None::<String>, None::<String>, None);
+        let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
+            let may_be_list = kind.as_ref().is_none_or(|kind| kind.ends_with("List"));
             match key.as_str() {
-                "apiVersion" => fields.api_version = map.next_value()?,
-                "kind" => fields.kind = map.next_value()?,
-                "items" => fields.items = Some(map.next_value_seed(fields.items_seed())?),
-                _ => drop(fields.other.insert(key, map.next_value()?)),
-            }
-            if let Some(kind) = fields.known_kind() {
-                return decode(kind, MapAccessDeserializer::new(map), self.options);
+                "apiVersion" => api_version = map.next_value()?,
+                "kind" => kind = map.next_value()?,
+                "items" if may_be_list => items = Some(map.next_value_seed(ItemsSeed(self))?),
+                _ => drop(fields.insert(key, map.next_value()?)),
             }
         }
-        fields.into_document()
-    }
-}
-
-/// Fields of a document that were read before its kind was known.
-struct FieldsBeforeKind {
-    seed: DocumentSeed,
-    api_version: Option<String>,
-    kind: Option<String>,
-    /// Items, if the document is or may be a list.
-    items: Option<Vec<ManifestDocument>>,
-    /// Fields other than those above.
-    other: Map<String, Value>,
-}
-
-impl FieldsBeforeKind {
-    fn new(seed: DocumentSeed) -> Self {
-        Self {
-            seed,
-            api_version: None,
-            kind: None,
-            items: None,
-            other: Map::new(),
-        }
-    }
-
-    fn items_seed(&self) -> ItemsSeed {
-        ItemsSeed(DocumentSeed {
-            default_kind: self.item_kind(),
-            ..self.seed
-        })
-    }
-
-    fn document_kind(&self) -> Option<DocumentKind> {
-        let kind = self.kind.as_deref()?;
-        Some(DocumentKind::of(self.api_version.as_deref(), kind))
-    }
-
-    fn item_kind(&self) -> Option<Kind> {
-        match self.document_kind()? {
-            DocumentKind::List(item_kind) => item_kind,
-            _ => None,
-        }
-    }
-
-    /// Returns the kind once `apiVersion` and `kind` were read and no other field came before them:
-    /// the rest of the document can then be decoded as an object of it. `None` for a list.
-    fn known_kind(&self) -> Option<DocumentKind> {
-        if !self.other.is_empty() || self.items.is_some() || self.api_version.is_none() {
-            return None;
-        }
-        self.document_kind()
-            .filter(|kind| !matches!(kind, DocumentKind::List(_)))
-    }
-
-    fn into_document<E: Error>(self) -> Result<ManifestDocument, E> {
-        match (self.document_kind(), self.items) {
-            (None, _) => {
-                let document = ManifestDocument::Kindless(self.other);
-                with_kind(document, self.seed.default_kind, self.seed.options)
-            }
-            (Some(DocumentKind::List(item_kind)), items) => {
+        let kind = kind.map(|kind| DocumentKind::of(api_version.as_deref(), &kind));
+        Ok(match kind {
+            None => ManifestDocument::Kindless(fields),
+            Some(DocumentKind::List(item_kind)) => {
                 let items = items.unwrap_or_default().into_iter();
-                let items = items.map(|document| with_kind(document, item_kind, self.seed.options));
-                items.collect::<Result<_, E>>().map(ManifestDocument::List)
+                let items = items.map(|item| with_kind(item, item_kind, options));
+                ManifestDocument::List(items.collect())
             }
-            (Some(kind), _) => {
-                let object = Value::Object(self.other);
-                decode(kind, object, self.seed.options).map_err(E::custom)
-            }
-        }
+            Some(kind) => decode(kind, Value::Object(fields), options),
+        })
     }
 }
 
 /// Decodes an item without `kind` as the kind of the items of its list. In an untyped `List` it
 /// stays without one.
-fn with_kind<E: Error>(
+fn with_kind(
     document: ManifestDocument,
     item_kind: Option<Kind>,
     options: ParseOptions,
-) -> Result<ManifestDocument, E> {
+) -> ManifestDocument {
     match (document, item_kind) {
         (ManifestDocument::Kindless(fields), Some(kind)) => {
-            let object = Value::Object(fields);
-            decode(DocumentKind::Ingested(kind), object, options).map_err(E::custom)
+            decode(DocumentKind::Ingested(kind), Value::Object(fields), options)
         }
-        (document, _) => Ok(document),
+        (document, _) => document,
     }
 }
 

@@ -40,13 +40,7 @@ pub(super) fn assume_endpoints(
     let known: BTreeSet<ObjectName> = known.collect();
     let mut slices = Vec::new();
     for service in &manifests.services {
-        let Metadata {
-            namespace, name, ..
-        } = &service.metadata;
-        let name = ObjectName {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
+        let name = service.metadata.object_name();
         if known.contains(&name) || service.spec.type_ == "ExternalName" {
             continue;
         }

@@ -6,13 +6,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::FileType;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use nix::errno::Errno;
-
-use super::parse::SyntaxError;
 
 /// Path that stands for standard input.
 pub(super) const STDIN: &str = "-";
@@ -30,7 +27,7 @@ pub(crate) fn check_path(path: &Path) -> Result<(), ManifestError> {
     let at = |error: io::Error| ManifestError::new(path, &error);
     let type_ = fs::metadata(path).map_err(at)?.file_type();
     if !type_.is_file() && !type_.is_dir() {
-        return Err(ManifestError::new(path, &not_a_file(type_)));
+        return Err(ManifestError::new(path, &NOT_A_FILE));
     }
     find(path).map(drop)
 }
@@ -128,8 +125,7 @@ impl ManifestFiles {
             self.add_file(path);
         } else if is_manifest(&path) {
             // Reading a pipe or a device may never end.
-            let reason = not_a_file(type_);
-            self.unusable.push(ManifestError::new(&path, &reason));
+            self.unusable.push(ManifestError::new(&path, &NOT_A_FILE));
         }
         Ok(())
     }
@@ -192,17 +188,8 @@ fn is_kustomization(path: &Path) -> bool {
     )
 }
 
-/// Returns the problem of an entry that is neither a regular file nor a directory.
-fn not_a_file(type_: FileType) -> String {
-    let type_ = if type_.is_fifo() {
-        "pipe"
-    } else if type_.is_socket() {
-        "socket"
-    } else {
-        "device"
-    };
-    format!("is a {type_}, and not a regular file")
-}
+/// Problem of a pipe, a socket or a device.
+const NOT_A_FILE: &str = "is neither a regular file nor a directory";
 
 /// Error about one file or directory, or one object in a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -235,15 +222,6 @@ impl ManifestError {
             file: file.to_owned(),
             line: None,
             reason: reason.to_string(),
-            scope: ManifestErrorScope::File,
-        }
-    }
-
-    pub(super) fn in_file(file: &Path, error: SyntaxError) -> Self {
-        Self {
-            file: file.to_owned(),
-            line: error.line,
-            reason: error.reason,
             scope: ManifestErrorScope::File,
         }
     }
@@ -320,10 +298,10 @@ mod tests {
             [
                 "b.yaml is a symbolic link to `nothing`, which does not exist",
                 "c is a symbolic link to `nothing`, which does not exist",
-                "e.yaml is a pipe, and not a regular file",
-                "f.yaml is a socket, and not a regular file",
-                "g.yaml is a device, and not a regular file",
-                "h.yaml is a pipe, and not a regular file",
+                "e.yaml is neither a regular file nor a directory",
+                "f.yaml is neither a regular file nor a directory",
+                "g.yaml is neither a regular file nor a directory",
+                "h.yaml is neither a regular file nor a directory",
             ]
         );
         assert!(check_path(&at("e.yaml")).is_err());

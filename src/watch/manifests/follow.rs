@@ -8,9 +8,8 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use super::events::DirectoryWatch;
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::load::{ManifestErrors, load};
 use super::store::{SETTLE_TIME, Store};
@@ -18,7 +17,7 @@ use super::{ManifestOptions, Manifests, Validation};
 use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
-use crate::watch::file_events::POLL_INTERVAL;
+use crate::watch::file_events::{FileEvents, POLL_INTERVAL};
 use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
@@ -86,18 +85,12 @@ impl ObjectCounts {
     /// Logs a warning if most objects are gone, or if there is no Service at the start: then the
     /// rules that an earlier process wrote are removed.
     fn listed(&mut self, manifests: &Manifests) {
-        let now = Instant::now();
-        let [services, slices] =
-            [Kind::Service, Kind::EndpointSlice].map(|kind| manifests.in_use(kind));
-        let kinds = [
-            (Kind::Service, self.services.listed(services, now)),
-            (
-                Kind::EndpointSlice,
-                self.endpoint_slices.listed(slices, now),
-            ),
-        ];
-        for (kind, deletion) in kinds {
-            if let Some(MassDeletion { before, after }) = deletion {
+        for (kind, counted) in [
+            (Kind::Service, &mut self.services),
+            (Kind::EndpointSlice, &mut self.endpoint_slices),
+        ] {
+            let count = manifests.in_use(kind);
+            if let Some(MassDeletion { before, after }) = counted.listed(count, Instant::now()) {
                 tracing::warn!(
                     kind = kind.as_str(),
                     before,
@@ -107,7 +100,7 @@ impl ObjectCounts {
                 );
             }
         }
-        if !self.has_listed && services == 0 {
+        if !self.has_listed && manifests.in_use(Kind::Service) == 0 {
             tracing::warn!(
                 "the manifests have no Services: rules of Services that an earlier proxy wrote \
                  are removed"
@@ -147,8 +140,7 @@ fn log_error(error: &ManifestError, has_content: bool) {
 struct WatchedManifests {
     root: PathBuf,
     store: Store,
-    /// `None` if there are no notifications of changes, and the files are only polled.
-    watch: Option<DirectoryWatch>,
+    events: FileEvents,
     /// Last logged error of the path itself.
     logged_error: Option<ManifestError>,
     /// The warning was logged that nothing is sent before a manifest is valid.
@@ -157,15 +149,10 @@ struct WatchedManifests {
 
 impl WatchedManifests {
     fn new(root: PathBuf) -> Self {
-        let watch = DirectoryWatch::new()
-            .inspect_err(|error| {
-                tracing::warn!(%error, "cannot watch manifests for changes; polling every minute");
-            })
-            .ok();
         Self {
             root,
             store: Store::default(),
-            watch,
+            events: FileEvents::new(),
             logged_error: None,
             has_logged_block: false,
         }
@@ -212,9 +199,7 @@ impl WatchedManifests {
     /// that were not watched before, so that no change between the two steps is missed.
     fn find_and_watch(&mut self) -> Result<ManifestFiles, ManifestError> {
         let mut found = find(&self.root)?;
-        while let Some(watch) = &mut self.watch
-            && watch.watch(&found.directories)
-        {
+        while self.events.watch(&found.directories) {
             found = find(&self.root)?;
         }
         Ok(found)
@@ -223,13 +208,8 @@ impl WatchedManifests {
     /// Waits until the files may have changed: for an event or [`POLL_INTERVAL`]. Does not wait for
     /// files that have changed and not stayed the same yet.
     async fn wait(&self) {
-        if self.store.has_pending() {
-            return;
-        }
-        match &self.watch {
-            // Without an event, the files are looked at all the same.
-            Some(watch) => drop(timeout(POLL_INTERVAL, watch.changed()).await),
-            None => sleep(POLL_INTERVAL).await,
+        if !self.store.has_pending() {
+            self.events.wait(POLL_INTERVAL).await;
         }
     }
 }

@@ -14,8 +14,7 @@ use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
 use super::locate;
 use super::merge::{ManifestOptions, Manifests, merge};
 use super::parse::{
-    FaultyObject, FileContent, RENDER_FIRST, WrittenObjects, is_helm_template, may_be_manifest,
-    parse,
+    FaultyObject, FileContent, RENDER_FIRST, WrittenObjects, is_helm_template, parse,
 };
 use super::validation::{FieldProblem, FieldSegment, Validation};
 use crate::ingest::yaml;
@@ -130,7 +129,7 @@ impl LoadedManifests {
         };
         if path == Path::new(STDIN) {
             let stdin = io::stdin().lock();
-            let text = bounded::read_all_while(stdin, bounded::MAX_MANIFEST_BYTES, may_be_manifest);
+            let text = bounded::read_all(stdin, bounded::MAX_MANIFEST_BYTES);
             loaded.add(path, text, options);
             if loaded.files.iter().any(|file| file.content.is_empty()) {
                 return Err(ManifestError::new(path, &"contains no objects").into());
@@ -141,7 +140,7 @@ impl LoadedManifests {
             for file in found.files {
                 let text = if file == path {
                     // May be a pipe, as in `--manifests <(...)`.
-                    bounded::read_while(&file, bounded::MAX_MANIFEST_BYTES, may_be_manifest)
+                    bounded::read(&file, bounded::MAX_MANIFEST_BYTES)
                 } else {
                     bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
                 };
@@ -162,13 +161,13 @@ impl LoadedManifests {
                 return;
             }
         };
-        match parse(&text, options) {
+        match parse(path, &text, options) {
             Ok(content) => self.files.push(LoadedFile {
                 path: path.to_owned(),
                 text,
                 content,
             }),
-            Err(error) => self.errors.push(ManifestError::in_file(path, error)),
+            Err(error) => self.errors.push(error),
         }
     }
 

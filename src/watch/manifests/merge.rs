@@ -3,7 +3,7 @@
 //! Separate from reading a file, because duplicates, and cluster IPs that are taken, are known only
 //! after all files were read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,9 +13,7 @@ use super::fill_in::fill_in;
 use super::parse::{FaultyObject, FileContent};
 use super::pools::ManifestRanges;
 use super::validation::Validation;
-use crate::ingest::{
-    EndpointSliceObject, Metadata, NodeObject, ObjectName, SERVICE_NAME_LABEL, ServiceObject,
-};
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;
 use crate::watch::{Ingester, SourceEvent};
 
@@ -173,7 +171,7 @@ impl Manifests {
     }
 
     /// Reports an object that replaces one of an earlier file or document: an error if strict.
-    fn add_replaced(&mut self, file: &Path, reason: String, validation: Validation) {
+    fn add_replaced(&mut self, file: &Path, reason: &str, validation: Validation) {
         let error = ManifestError {
             scope: ManifestErrorScope::Object,
             ..ManifestError::new(file, &reason)
@@ -194,7 +192,7 @@ impl Manifests {
 /// Merges files, and sets missing values. Objects of later files replace those of earlier ones, as
 /// an API server stores the last one; with [`Validation::Strict`] each is an error.
 pub(super) fn merge<'a>(
-    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
     options: &ManifestOptions,
     validation: Validation,
 ) -> Manifests {
@@ -202,15 +200,17 @@ pub(super) fn merge<'a>(
     let mut slices = Merged::new(Kind::EndpointSlice);
     let mut nodes = Merged::new(Kind::Node);
     let mut manifests = Manifests::default();
-    for (file, content) in files.clone() {
+    let mut endpoints_objects = 0;
+    for (file, content) in files {
         let replaced = services.add_all(file, &content.services, |one| &one.metadata);
         let replaced =
             replaced.chain(slices.add_all(file, &content.endpoint_slices, |one| &one.metadata));
         let replaced = replaced.chain(nodes.add_all(file, &content.nodes, |one| &one.metadata));
         for reason in replaced {
-            manifests.add_replaced(file, reason, validation);
+            manifests.add_replaced(file, &reason, validation);
         }
         manifests.ignored += content.ignored;
+        endpoints_objects += content.endpoints_objects;
         for object in &content.faulty {
             manifests.add_faulty(file, object);
         }
@@ -229,49 +229,12 @@ pub(super) fn merge<'a>(
                 .push(node.metadata.name.as_str().into());
         }
     }
-    let mut manifests = manifests.fill_in(options);
-    manifests.notes.extend(unused_endpoints_objects(files));
-    manifests
-}
-
-/// Returns the note about `Endpoints` whose Services have no EndpointSlices.
-fn unused_endpoints_objects<'a>(
-    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
-) -> Option<String> {
-    /// Maximum names in the note.
-    const MAX_NAMES: usize = 3;
-
-    let slices = files
-        .clone()
-        .flat_map(|(_, content)| &content.endpoint_slices);
-    let with_slices: HashSet<(&str, String)> = slices
-        .filter_map(|slice| {
-            let service = slice.metadata.label(SERVICE_NAME_LABEL)?;
-            Some((slice.metadata.namespace.as_str(), service.into_owned()))
-        })
-        .collect();
-    let all = files.flat_map(|(_, content)| &content.endpoints_objects);
-    let mut unused: Vec<&ObjectName> = all
-        .filter(|one| !with_slices.contains(&(one.namespace.as_str(), one.name.clone())))
-        .collect();
-    unused.sort();
-    unused.dedup();
-    if unused.is_empty() {
-        return None;
+    if endpoints_objects > 0 {
+        manifests.notes.push(format!(
+            "{endpoints_objects} Endpoints are ignored: rules come from EndpointSlices"
+        ));
     }
-    let shown = unused.iter().take(MAX_NAMES);
-    let shown: Vec<String> = shown
-        .map(|ObjectName { namespace, name }| format!("`{namespace}/{name}`"))
-        .collect();
-    let more = if unused.len() > MAX_NAMES {
-        ", ..."
-    } else {
-        ""
-    };
-    Some(format!(
-        "Endpoints {}{more} without EndpointSlices are ignored: rules come from EndpointSlices",
-        shown.join(", ")
-    ))
+    manifests.fill_in(options)
 }
 
 /// Reports whether kube-proxy selects a Service.

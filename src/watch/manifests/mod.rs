@@ -34,7 +34,6 @@ mod assumption;
 mod document;
 mod document_kind;
 mod endpoints;
-mod events;
 mod files;
 mod fill_in;
 mod follow;

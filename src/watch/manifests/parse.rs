@@ -4,6 +4,7 @@
 //! stores an object: [`ingest`](crate::ingest) expects stored objects.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::de::DeserializeSeed;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::document::{
     DecodedObject, DocumentSeed, ManifestDocument, ManifestObject, ParseOptions,
 };
+use super::files::ManifestError;
 use super::validation::{FieldProblem, FieldSegment};
 use crate::ingest::yaml::{self, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
@@ -27,8 +29,8 @@ pub(super) struct FileContent {
     pub(super) faulty: Vec<FaultyObject>,
     /// Services and EndpointSlices as written, if [`ParseOptions::keeps_written`].
     pub(super) written: WrittenObjects,
-    /// Names of `Endpoints`, which are also among the `ignored`.
-    pub(super) endpoints_objects: Vec<ObjectName>,
+    /// Number of `Endpoints`, which are also among the `ignored`.
+    pub(super) endpoints_objects: usize,
     /// Number of objects of other kinds.
     pub(super) ignored: usize,
     pub(super) format: TextFormat,
@@ -51,14 +53,6 @@ pub(super) struct FaultyObject {
     pub(super) problems: Vec<FieldProblem>,
 }
 
-/// Error that makes a whole file unusable, mostly one of the syntax.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct SyntaxError {
-    /// Counted from 1.
-    pub(super) line: Option<u64>,
-    pub(super) reason: String,
-}
-
 /// Place of a field or an object in a file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FieldPlace {
@@ -76,36 +70,33 @@ pub(super) enum TextFormat {
     Yaml,
 }
 
-/// Reports whether a piece of an input may be part of a manifest: YAML has keys, lists, comments or
-/// indented lines, and JSON may be one line. Zeros, as from `/dev/zero`, are no line.
-pub(super) fn may_be_manifest(piece: &[u8]) -> bool {
-    let has = |part: &str| memchr::memmem::find(piece, part.as_bytes()).is_some();
-    let is_one_line = !has("\n") && piece.iter().any(|byte| *byte != 0);
-    is_one_line || [":", "\n ", "\n\t", "\n-", "\n#"].into_iter().any(has)
-}
-
-/// Parses all documents of `text`. The first syntax error, or `apiVersion`, `kind` or `items` of a
-/// wrong type, makes the whole file unusable.
-pub(super) fn parse(text: &[u8], options: ParseOptions) -> Result<FileContent, SyntaxError> {
+/// Parses all documents of the file `path`. The first syntax error, or `apiVersion`, `kind` or
+/// `items` of a wrong type, makes the whole file unusable.
+pub(super) fn parse(
+    path: &Path,
+    text: &[u8],
+    options: ParseOptions,
+) -> Result<FileContent, ManifestError> {
     let Some(text) = yaml::decode(text) else {
-        return Err(SyntaxError::new(
-            "is not valid UTF-8, or UTF-16 with a byte order mark",
-        ));
+        let problem = "is not valid UTF-8, or UTF-16 with a byte order mark";
+        return Err(ManifestError::new(path, &problem));
     };
     if is_dump(&text) {
-        return Err(SyntaxError::new(
-            "is iptables-save output, not a manifest; `services`, `explain` and `diff` read it \
-             with --from-save",
-        ));
+        let problem = "is iptables-save output, not a manifest; `services`, `explain` and `diff` \
+                       read it with --from-save";
+        return Err(ManifestError::new(path, &problem));
     }
-    if !is_json(&text) {
-        return parse_yaml(&text, options);
+    if is_json(&text) {
+        let content = parse_json(&text, options);
+        return content.or_else(|error| {
+            // Text in braces may still be YAML, with comments or a trailing comma.
+            parse_yaml(path, &text, options).map_err(|_| json_error(path, &error))
+        });
     }
-    // Text in braces may still be YAML, with comments or a trailing comma.
-    parse_json(&text, options).or_else(|error| parse_yaml(&text, options).map_err(|_| error))
+    parse_yaml(path, &text, options)
 }
 
-fn parse_json(text: &str, options: ParseOptions) -> Result<FileContent, SyntaxError> {
+fn parse_json(text: &str, options: ParseOptions) -> serde_json::Result<FileContent> {
     let mut content = FileContent::new(TextFormat::Json);
     let mut json = serde_json::Deserializer::from_str(text);
     for number in 0.. {
@@ -113,19 +104,20 @@ fn parse_json(text: &str, options: ParseOptions) -> Result<FileContent, SyntaxEr
         if json.end().is_ok() {
             break;
         }
-        let document = DocumentSeed::new(options).deserialize(&mut json);
-        let document = document.map_err(|error| SyntaxError::json(&error))?;
-        content.add_document(number, document);
+        content.add_document(number, DocumentSeed(options).deserialize(&mut json)?);
     }
     Ok(content)
 }
 
-fn parse_yaml(text: &str, options: ParseOptions) -> Result<FileContent, SyntaxError> {
+fn parse_yaml(
+    path: &Path,
+    text: &str,
+    options: ParseOptions,
+) -> Result<FileContent, ManifestError> {
     let mut content = FileContent::new(TextFormat::Yaml);
     for (number, mut document) in yaml::divide(text).enumerate() {
-        let read = document.read(|_| DocumentSeed::new(options));
-        let read = read.map_err(|error| SyntaxError::yaml(&error, text))?;
-        if let Some(document) = read {
+        let read = document.read(|_| DocumentSeed(options));
+        if let Some(document) = read.map_err(|error| yaml_error(path, &error, text))? {
             content.add_document(number, document);
         }
     }
@@ -193,8 +185,8 @@ impl FileContent {
                 }
                 place.path.pop();
             }
-            ManifestDocument::Endpoints(name) => {
-                self.endpoints_objects.push(name);
+            ManifestDocument::Endpoints => {
+                self.endpoints_objects += 1;
                 self.ignored += 1;
             }
             ManifestDocument::Kindless(_) | ManifestDocument::Other => self.ignored += 1,
@@ -249,37 +241,27 @@ fn default_port_names(object: &mut EndpointSliceObject) {
     }
 }
 
-impl SyntaxError {
-    pub(super) fn new(reason: &str) -> Self {
-        Self {
-            line: None,
-            reason: reason.to_owned(),
-        }
+fn json_error(path: &Path, error: &serde_json::Error) -> ManifestError {
+    let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
+    let reason = error.to_string();
+    let reason = reason
+        .rsplit_once(" at line ")
+        .map_or(&*reason, |(reason, _)| reason);
+    ManifestError {
+        line,
+        ..ManifestError::new(path, &one_line(reason))
     }
+}
 
-    fn json(error: &serde_json::Error) -> Self {
-        let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
-        let reason = error.to_string();
-        let reason = reason
-            .rsplit_once(" at line ")
-            .map_or(&*reason, |(reason, _)| reason);
-        Self {
-            line,
-            reason: one_line(reason),
-        }
+/// Describes an error of YAML; names a Helm template, which is the usual reason for one.
+fn yaml_error(path: &Path, error: &YamlError, text: &str) -> ManifestError {
+    let mut reason = one_line(&error.reason);
+    if is_helm_template(text) {
+        reason = format!("{reason}; this is a Helm template: {RENDER_FIRST}");
     }
-
-    /// Describes an error of YAML; names a Helm template, which is the usual reason for one.
-    fn yaml(error: &YamlError, text: &str) -> Self {
-        let reason = one_line(&error.reason);
-        Self {
-            line: error.line,
-            reason: if is_helm_template(text) {
-                format!("{reason}; this is a Helm template: {RENDER_FIRST}")
-            } else {
-                reason
-            },
-        }
+    ManifestError {
+        line: error.line,
+        ..ManifestError::new(path, &reason)
     }
 }
 

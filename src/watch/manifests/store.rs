@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::document::ParseOptions;
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
-use super::parse::{FileContent, SyntaxError, parse};
+use super::parse::{FileContent, parse};
 use super::{ManifestOptions, Validation};
 use crate::watch::bounded;
 
@@ -223,23 +223,18 @@ impl StoredFile {
         Ok(true)
     }
 
+    /// Reads a file. An empty one is an error: a program may be writing it.
     fn read(&self, path: &Path) -> Result<FileContent, ManifestError> {
         let text = bounded::read_regular_file(path, bounded::MAX_MANIFEST_BYTES);
         let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        let content = self.parse(&text);
-        content.map_err(|error| ManifestError::in_file(path, error))
-    }
-
-    /// Parses the text. An empty file is an error: a program may be writing it.
-    fn parse(&self, text: &[u8]) -> Result<FileContent, SyntaxError> {
         if text.is_empty() {
             let reason = match self.valid {
                 Some(_) => "is empty; delete the file to remove its objects",
                 None => "is empty; a comment in it shows that this is intended",
             };
-            return Err(SyntaxError::new(reason));
+            return Err(ManifestError::new(path, &reason));
         }
-        parse(text, ParseOptions::LENIENT)
+        parse(path, &text, ParseOptions::LENIENT)
     }
 }
 
@@ -306,23 +301,22 @@ mod tests {
         }
     }
 
-    fn some(names: &str) -> Option<String> {
-        Some(names.to_owned())
-    }
-
     #[test]
     fn an_unusable_file_does_not_affect_other_files() {
         let mut scene = Scene::new();
         // Nothing is returned before a file was valid.
         assert_eq!(scene.replaced("b.yaml", "spec: ["), (None, 1));
-        assert_eq!(scene.replaced("a.yaml", A), (some("a"), 1));
-        assert_eq!(scene.replaced("b.yaml", B), (some("a b"), 0));
+        assert_eq!(scene.replaced("a.yaml", A), (Some("a".to_owned()), 1));
+        assert_eq!(scene.replaced("b.yaml", B), (Some("a b".to_owned()), 0));
         assert_eq!(scene.settle(), None);
         assert_eq!(scene.replaced("c.yaml", "spec: ["), (None, 1));
-        assert_eq!(scene.replaced("a.yaml", "kind: Pod"), (some("b"), 1));
+        assert_eq!(
+            scene.replaced("a.yaml", "kind: Pod"),
+            (Some("b".to_owned()), 1)
+        );
         // The last valid content stays in use.
         assert_eq!(scene.replaced("b.yaml", "spec: ["), (None, 2));
-        assert_eq!(scene.replaced("a.yaml", A), (some("a b"), 2));
+        assert_eq!(scene.replaced("a.yaml", A), (Some("a b".to_owned()), 2));
     }
 
     #[test]
@@ -333,19 +327,19 @@ mod tests {
         assert_eq!((scene.settle(), scene.errors), (None, 1));
         assert_eq!((scene.settle(), scene.errors), (None, 1));
         scene.write("b", A);
-        assert_eq!((scene.settle(), scene.errors), (some("a"), 1));
+        assert_eq!((scene.settle(), scene.errors), (Some("a".to_owned()), 1));
         fs::remove_file(scene.path("b")).unwrap();
         assert_eq!((scene.settle(), scene.errors), (None, 2));
         assert_eq!(scene.store.unusable_files(), 1);
         fs::remove_file(scene.path("a.yaml")).unwrap();
-        assert_eq!((scene.settle(), scene.errors), (some(""), 2));
+        assert_eq!((scene.settle(), scene.errors), (Some(String::new()), 2));
     }
 
     #[test]
     fn a_directory_without_manifests_is_an_empty_list() {
         let mut scene = Scene::new();
         scene.write("a.txt", "");
-        assert_eq!(scene.look(), some(""));
+        assert_eq!(scene.look(), Some(String::new()));
     }
 
     /// A program that writes it was just interrupted, for example.
@@ -353,8 +347,11 @@ mod tests {
     fn an_empty_file_is_not_an_empty_list() {
         let mut scene = Scene::new();
         assert_eq!(scene.replaced("a.yaml", ""), (None, 1));
-        assert_eq!(scene.replaced("a.yaml", "# nothing yet"), (some(""), 0));
-        assert_eq!(scene.replaced("a.yaml", A), (some("a"), 0));
+        assert_eq!(
+            scene.replaced("a.yaml", "# nothing yet"),
+            (Some(String::new()), 0)
+        );
+        assert_eq!(scene.replaced("a.yaml", A), (Some("a".to_owned()), 0));
         assert_eq!(scene.replaced("a.yaml", ""), (None, 1));
     }
 
@@ -375,19 +372,19 @@ mod tests {
         scene.write("a.yaml", A);
         scene.write("b.yaml", B);
         // At the start, files are used as they are.
-        assert_eq!(scene.look(), some("a b"));
+        assert_eq!(scene.look(), Some("a b".to_owned()));
         fs::remove_file(scene.path("b.yaml")).unwrap();
         assert_eq!(scene.look(), None);
         scene.now += SETTLE_TIME / 2;
         scene.write("a.yaml", "kind: Pod");
         assert_eq!(scene.look(), None);
         scene.now += SETTLE_TIME / 2;
-        assert_eq!(scene.look(), some("a"));
+        assert_eq!(scene.look(), Some("a".to_owned()));
         // A file that is there again in time is not deleted.
         scene.write("a.yaml", A);
         assert_eq!(scene.look(), None);
         scene.now += SETTLE_TIME;
-        assert_eq!(scene.look(), some("a"));
+        assert_eq!(scene.look(), Some("a".to_owned()));
         assert!(!scene.store.has_pending());
     }
 
@@ -395,7 +392,7 @@ mod tests {
     fn a_file_that_never_stays_the_same_is_used_after_a_minute() {
         let mut scene = Scene::new();
         scene.write("a.yaml", A);
-        assert_eq!(scene.look(), some("a"));
+        assert_eq!(scene.look(), Some("a".to_owned()));
         let start = scene.now;
         let used = loop {
             scene.write("a.yaml", B);

@@ -27,7 +27,7 @@ proptest! {
 
     #[test]
     fn any_manifest_is_parsed_or_rejected_in_one_line(text in mutated(samples())) {
-        match parse(&text, ParseOptions::LENIENT) {
+        match parse(Path::new("a.yaml"), &text, ParseOptions::LENIENT) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
                 let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options, Validation::Lenient);

@@ -350,9 +350,7 @@ fn input_without_effect_is_noted() {
     assert_eq!(manifests.errors, []);
     assert_eq!(
         manifests.notes,
-        [
-            "Endpoints `default/web` without EndpointSlices are ignored: rules come from EndpointSlices"
-        ]
+        ["2 Endpoints are ignored: rules come from EndpointSlices"]
     );
 }
 
