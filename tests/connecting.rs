@@ -281,23 +281,23 @@ fn what_a_kubeconfig_lacks_is_named() {
     let contexts = "contexts: [{name: dev, context: {cluster: c}}, {name: prot, context: {cluster: d}}]\n\
                     clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
     for (text, problem) in [
-        (String::new(), "it has no contexts"),
+        (String::new(), "it has no current context"),
         (
             "kind: Config\ncurrent-context: dev\n".to_owned(),
-            "it has no contexts",
+            "unknown current context `dev`",
         ),
         (
             format!("{contexts}current-context: prod\n"),
-            "unknown current context `prod`: it has `dev`, `prot`",
+            "unknown current context `prod`",
         ),
         (
             format!("{contexts}current-context: ''\n"),
-            "it has no current context, only `dev`, `prot`\n\
+            "it has no current context\n\
              hint: set one: kubectl config use-context NAME --kubeconfig FILE",
         ),
         (
             format!("{contexts}current-context: prot\n"),
-            "unknown cluster `d` of context `prot`: it has `c`",
+            "unknown cluster `d` of the current context",
         ),
     ] {
         fs::write(&path, &text).unwrap();

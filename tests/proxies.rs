@@ -426,7 +426,8 @@ fn a_proxy_with_an_unknown_certificate_is_named() {
     let expected = format!(
         "error: the API server `{server}/`: cannot connect through proxy `https://{proxy}`: \
          the certificate of the proxy is not trusted: UnknownIssuer\n\
-         hint: add its certificate authority to that of the kubeconfig, which is for both\n"
+         hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the \
+         certificate authority of the kubeconfig is for the proxy as well\n"
     );
     assert_eq!(stderr, expected);
 

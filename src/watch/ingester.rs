@@ -7,7 +7,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::change_channel::ChangeSenders;
-use crate::ingest::{self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ServiceObject};
+use crate::ingest::{
+    self, Diagnostic, EndpointSliceObject, Interner, Metadata, NodeObject, ObjectName,
+    ServiceObject,
+};
 use crate::model::{Change, Kind, ServiceName, SliceName, SourceChange};
 
 /// Event of a source about objects of one kind, like `watcher::Event` of kube-rs. Events come in
@@ -23,9 +26,8 @@ pub enum SourceEvent<K> {
     /// The object exists and has this state, during a list (`InitApply`, which marks it) or after
     /// it (`Apply`).
     Set(K),
-    /// The object was deleted, or is no longer selected. This is its last known state, of which
-    /// only the name is reliable.
-    Deleted(K),
+    /// The object of this name was deleted, or is no longer selected.
+    Deleted(ObjectName),
     /// The list is complete (`InitDone` of kube-rs): sweeps, that is, deletes the objects that were
     /// neither set nor [kept](Ingester::keep) since [`SourceEvent::Listing`].
     Listed,
@@ -68,14 +70,12 @@ impl Ingester {
     /// Handles an event about Services.
     pub fn service(&mut self, event: SourceEvent<impl Borrow<ServiceObject>>) {
         match event {
-            SourceEvent::Listing => self.begin_list(Kind::Service),
-            SourceEvent::Listed => self.finish_list(Kind::Service),
+            SourceEvent::Listing => self.changes.send_both(SourceChange::Listing(Kind::Service)),
+            SourceEvent::Listed => self.changes.send_both(Change::Listed(Kind::Service)),
             SourceEvent::Set(object) => self.set_service(object.borrow()),
-            SourceEvent::Deleted(object) => {
-                let metadata = &object.borrow().metadata;
-                self.reported
-                    .forget(Kind::Service, &metadata.namespace, &metadata.name);
-                let name = ServiceName::new(&metadata.namespace, &metadata.name);
+            SourceEvent::Deleted(name) => {
+                self.reported.forget(Kind::Service, &name);
+                let name = ServiceName::new(&name.namespace, &name.name);
                 self.changes.send_both(Change::Service(name, None));
             }
         }
@@ -84,16 +84,16 @@ impl Ingester {
     /// Handles an event about EndpointSlices.
     pub fn endpoint_slice(&mut self, event: SourceEvent<impl Borrow<EndpointSliceObject>>) {
         match event {
-            SourceEvent::Listing => self.begin_list(Kind::EndpointSlice),
-            SourceEvent::Listed => self.finish_list(Kind::EndpointSlice),
+            SourceEvent::Listing => {
+                self.changes
+                    .send_both(SourceChange::Listing(Kind::EndpointSlice));
+            }
+            SourceEvent::Listed => self.changes.send_both(Change::Listed(Kind::EndpointSlice)),
             SourceEvent::Set(object) => self.set_slice(object.borrow()),
-            // To both families: the last known state may lack the address type, and removing a
-            // slice that a family never had changes nothing.
-            SourceEvent::Deleted(object) => {
-                let metadata = &object.borrow().metadata;
-                self.reported
-                    .forget(Kind::EndpointSlice, &metadata.namespace, &metadata.name);
-                let name = SliceName::new(&metadata.namespace, &metadata.name);
+            // To both families: removing a slice that a family never had changes nothing.
+            SourceEvent::Deleted(name) => {
+                self.reported.forget(Kind::EndpointSlice, &name);
+                let name = SliceName::new(&name.namespace, &name.name);
                 self.changes.send_both(Change::Slice(name, None, None));
             }
         }
@@ -104,7 +104,7 @@ impl Ingester {
         match event {
             SourceEvent::Listing => {
                 self.has_node = false;
-                self.begin_list(Kind::Node);
+                self.changes.send_both(SourceChange::Listing(Kind::Node));
             }
             SourceEvent::Listed => {
                 // The Node may have been deleted while there was no watch.
@@ -112,7 +112,7 @@ impl Ingester {
                     self.log_missing_node();
                     self.changes.send_both(Change::Node(None));
                 }
-                self.finish_list(Kind::Node);
+                self.changes.send_both(Change::Listed(Kind::Node));
             }
             SourceEvent::Set(object) => {
                 let object = object.borrow();
@@ -121,18 +121,14 @@ impl Ingester {
                 }
                 self.has_node = true;
                 let (node, diagnostics) = ingest::node(object);
-                let metadata = &object.metadata;
-                self.reported
-                    .log(Kind::Node, &metadata.namespace, &metadata.name, diagnostics);
+                self.reported.log(Kind::Node, &object.metadata, diagnostics);
                 self.changes.send_both(Change::Node(Some(Box::new(node))));
             }
-            SourceEvent::Deleted(object) => {
-                let metadata = &object.borrow().metadata;
-                if !self.accepts_node(&metadata.name) {
+            SourceEvent::Deleted(name) => {
+                if !self.accepts_node(&name.name) {
                     return;
                 }
-                self.reported
-                    .forget(Kind::Node, &metadata.namespace, &metadata.name);
+                self.reported.forget(Kind::Node, &name);
                 tracing::warn!(
                     node = %self.node_name,
                     "this Node was deleted: zone hints of EndpointSlices and node addresses are no \
@@ -146,7 +142,6 @@ impl Ingester {
     /// Keeps the last known state of an object that exists and cannot be decoded: marks it, so that
     /// the end of the list does not delete it. A Service or EndpointSlice needs a name for that.
     pub fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
-        self.reported.keep(kind, namespace, name);
         match kind {
             Kind::Service => {
                 self.changes
@@ -160,16 +155,6 @@ impl Ingester {
             // Node. Manifests may have others, but an outdated Node is better than none.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
-    }
-
-    fn begin_list(&mut self, kind: Kind) {
-        self.reported.begin_list(kind);
-        self.changes.send_both(SourceChange::Listing(kind));
-    }
-
-    fn finish_list(&mut self, kind: Kind) {
-        self.reported.finish_list(kind);
-        self.changes.send_both(Change::Listed(kind));
     }
 
     /// Reports whether a Node with this name may be used: another Node must not replace the zone
@@ -203,13 +188,8 @@ impl Ingester {
 
     fn set_service(&mut self, object: &ServiceObject) {
         let (name, services, diagnostics) = ingest::service(object, &mut self.interner);
-        let metadata = &object.metadata;
-        self.reported.log(
-            Kind::Service,
-            &metadata.namespace,
-            &metadata.name,
-            diagnostics,
-        );
+        self.reported
+            .log(Kind::Service, &object.metadata, diagnostics);
         for (family, service) in services.into_pairs() {
             let change = Change::Service(name.clone(), service.map(Box::new));
             self.changes.send(family, change);
@@ -223,13 +203,8 @@ impl Ingester {
     /// last.
     fn set_slice(&mut self, object: &EndpointSliceObject) {
         let ingested = ingest::endpoint_slice(object, &self.node_name, &mut self.interner);
-        let metadata = &object.metadata;
-        self.reported.log(
-            Kind::EndpointSlice,
-            &metadata.namespace,
-            &metadata.name,
-            ingested.diagnostics,
-        );
+        self.reported
+            .log(Kind::EndpointSlice, &object.metadata, ingested.diagnostics);
         if let Some(family) = ingested.family {
             let slice = ingested.slice.map(Box::new);
             let change = Change::Slice(ingested.name, slice, ingested.trigger);
@@ -238,31 +213,19 @@ impl Ingester {
     }
 }
 
-/// Logged diagnostics of each object, as hashes. Every relist sends every object again, and without
-/// this an invalid Service would be logged each time.
-///
-/// # Invariants
-///
-/// Holds only objects that exist and whose latest decoded state has diagnostics, and at most
-/// [`MAX_REPORTED_OBJECTS`].
+/// Logged diagnostics of each object whose latest state has some, as hashes. Every relist sends
+/// every object again, and without this an invalid Service would be logged each time.
 #[derive(Debug, Default)]
 struct ReportedDiagnostics {
-    /// By kind, and the hash of namespace and name.
-    objects: HashMap<(Kind, u64), ReportedObject>,
-}
-
-/// Logged diagnostics of one object.
-#[derive(Debug)]
-struct ReportedObject {
-    /// The list that is being read has the object. True between lists, unless one has failed.
-    is_listed: bool,
-    diagnostics: Box<[u64]>,
+    /// By the hash of kind, namespace and name. At most [`MAX_REPORTED_OBJECTS`].
+    objects: HashMap<u64, Box<[u64]>>,
 }
 
 impl ReportedDiagnostics {
     /// Logs those of `diagnostics` that the previous state of the object did not have.
-    fn log(&mut self, kind: Kind, namespace: &str, name: &str, diagnostics: Vec<Diagnostic>) {
-        for diagnostic in self.unreported(kind, namespace, name, diagnostics) {
+    fn log(&mut self, kind: Kind, metadata: &Metadata, diagnostics: Vec<Diagnostic>) {
+        let object = hash((kind, &metadata.namespace, &metadata.name));
+        for diagnostic in self.unreported(object, diagnostics) {
             let Diagnostic {
                 kind,
                 object,
@@ -275,53 +238,25 @@ impl ReportedDiagnostics {
     }
 
     /// Forgets a deleted object: if it is created again, its diagnostics are logged again.
-    fn forget(&mut self, kind: Kind, namespace: &str, name: &str) {
-        self.objects.remove(&(kind, hash((namespace, name))));
-    }
-
-    /// Begins a list of a kind: removes the marks of its objects.
-    fn begin_list(&mut self, kind: Kind) {
-        let objects = self.objects.iter_mut().filter(|((of, _), _)| *of == kind);
-        objects.for_each(|(_, object)| object.is_listed = false);
-    }
-
-    /// Marks an object that exists and cannot be decoded.
-    fn keep(&mut self, kind: Kind, namespace: &str, name: &str) {
-        if let Some(object) = self.objects.get_mut(&(kind, hash((namespace, name)))) {
-            object.is_listed = true;
-        }
-    }
-
-    /// Ends a list of a kind: forgets the objects that it does not have.
-    fn finish_list(&mut self, kind: Kind) {
+    fn forget(&mut self, kind: Kind, name: &ObjectName) {
         self.objects
-            .retain(|(of, _), object| *of != kind || object.is_listed);
+            .remove(&hash((kind, &name.namespace, &name.name)));
     }
 
     /// Records the diagnostics of an object. Returns those that its previous state did not have.
-    fn unreported(
-        &mut self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-        mut diagnostics: Vec<Diagnostic>,
-    ) -> Vec<Diagnostic> {
-        let object = (kind, hash((namespace, name)));
+    fn unreported(&mut self, object: u64, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
         if diagnostics.is_empty() {
             self.objects.remove(&object);
             return diagnostics;
         }
-        // Without a limit, invalid objects that are created and deleted between lists would
-        // accumulate. Clearing logs some diagnostics again.
+        // Objects that were deleted while there was no watch stay. Clearing logs some diagnostics
+        // again.
         if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
             self.objects.clear();
         }
-        let current = ReportedObject {
-            is_listed: true,
-            diagnostics: diagnostics.iter().map(hash).collect(),
-        };
+        let current = diagnostics.iter().map(hash).collect();
         if let Some(before) = self.objects.insert(object, current) {
-            diagnostics.retain(|diagnostic| !before.diagnostics.contains(&hash(diagnostic)));
+            diagnostics.retain(|diagnostic| !before.contains(&hash(diagnostic)));
         }
         diagnostics
     }
@@ -339,78 +274,43 @@ fn hash(value: impl Hash) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::change_channels;
 
-    /// Returns the problems of `shop/<name>` that are logged.
-    fn logged(reported: &mut ReportedDiagnostics, name: &str, problems: &[&str]) -> Vec<String> {
+    /// Returns the problems of an object that are logged.
+    fn logged(reported: &mut ReportedDiagnostics, object: u64, problems: &[&str]) -> Vec<String> {
         let diagnostics = problems.iter().map(|&problem| Diagnostic {
             kind: Kind::Service,
-            object: format!("shop/{name}"),
+            object: format!("shop/{object}"),
             field: "spec".into(),
             problem: problem.into(),
         });
-        let unreported = reported.unreported(Kind::Service, "shop", name, diagnostics.collect());
+        let unreported = reported.unreported(object, diagnostics.collect());
         unreported.into_iter().map(|one| one.problem).collect()
     }
 
     #[test]
     fn diagnostics_are_logged_once_while_they_hold() {
+        let name = ObjectName {
+            namespace: "shop".to_owned(),
+            name: "a".to_owned(),
+        };
+        let a = hash((Kind::Service, &name.namespace, &name.name));
         let mut reported = ReportedDiagnostics::default();
-        assert_eq!(logged(&mut reported, "a", &["x", "y"]), ["x", "y"]);
-        assert!(logged(&mut reported, "a", &["x", "y"]).is_empty());
-        assert_eq!(logged(&mut reported, "a", &["x", "z"]), ["z"]);
-        assert_eq!(logged(&mut reported, "b", &["x"]), ["x"]);
+        assert_eq!(logged(&mut reported, a, &["x", "y"]), ["x", "y"]);
+        assert!(logged(&mut reported, a, &["x", "y"]).is_empty());
+        assert_eq!(logged(&mut reported, a, &["x", "z"]), ["z"]);
+        assert_eq!(logged(&mut reported, 1, &["x"]), ["x"]);
         // Valid for a while, and then invalid again.
-        assert!(logged(&mut reported, "a", &[]).is_empty());
-        assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
-        reported.forget(Kind::Service, "shop", "a");
-        assert_eq!(logged(&mut reported, "a", &["x"]), ["x"]);
-    }
-
-    #[test]
-    fn diagnostics_of_an_object_that_a_list_lacks_are_forgotten() {
-        let mut reported = ReportedDiagnostics::default();
-        for name in ["listed", "kept", "gone"] {
-            logged(&mut reported, name, &["x"]);
-        }
-        reported.begin_list(Kind::Service);
-        logged(&mut reported, "listed", &["x"]);
-        // A list of another kind says nothing about Services, nor does one that failed.
-        reported.begin_list(Kind::EndpointSlice);
-        reported.finish_list(Kind::EndpointSlice);
-        assert_eq!(reported.objects.len(), 3);
-        reported.begin_list(Kind::Service);
-        logged(&mut reported, "listed", &["x"]);
-        reported.keep(Kind::Service, "shop", "kept");
-        reported.finish_list(Kind::Service);
-        assert_eq!(reported.objects.len(), 2);
-        assert!(logged(&mut reported, "listed", &["x"]).is_empty());
-        assert!(logged(&mut reported, "kept", &["x"]).is_empty());
-        assert_eq!(logged(&mut reported, "gone", &["x"]), ["x"]);
-    }
-
-    #[test]
-    fn an_ingester_forgets_the_diagnostics_of_objects_that_a_list_lacks() {
-        let invalid = r#"{"metadata": {"namespace": "shop", "name": "a"},
-            "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": 70000}]}}"#;
-        let invalid: ServiceObject = serde_json::from_str(invalid).unwrap();
-        let (senders, _receivers) = change_channels(None);
-        let mut ingester = Ingester::new(senders, "here".into());
-        for (list, reported) in [(vec![&invalid], 1), (vec![&invalid], 1), (vec![], 0)] {
-            ingester.service(SourceEvent::<&ServiceObject>::Listing);
-            for one in list {
-                ingester.service(SourceEvent::Set(one));
-            }
-            ingester.service(SourceEvent::<&ServiceObject>::Listed);
-            assert_eq!(ingester.reported.objects.len(), reported);
-        }
+        assert!(logged(&mut reported, a, &[]).is_empty());
+        assert_eq!(logged(&mut reported, a, &["x"]), ["x"]);
+        reported.forget(Kind::Service, &name);
+        assert_eq!(logged(&mut reported, a, &["x"]), ["x"]);
     }
 
     #[test]
     fn reported_diagnostics_are_bounded() {
         let mut reported = ReportedDiagnostics::default();
-        for number in 0..3 * MAX_REPORTED_OBJECTS {
-            logged(&mut reported, &number.to_string(), &["x"]);
+        for object in 0..3 * MAX_REPORTED_OBJECTS as u64 {
+            logged(&mut reported, object, &["x"]);
         }
         assert!(reported.objects.len() <= MAX_REPORTED_OBJECTS);
     }

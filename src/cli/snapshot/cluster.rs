@@ -107,13 +107,10 @@ fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Erro
             "{server}: {failure}\n\
              hint: use http:// in the address if the server has no TLS, or the port of the API server"
         ),
-        Some(ConnectFailure::Proxy(failure)) if failure.is_certificate_error() => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: add its certificate authority to that of the kubeconfig, which is for both"
-        ),
         Some(failure @ ConnectFailure::Proxy(_)) => anyhow::anyhow!(
             "{server}: {failure}\n\
-             hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY"
+             hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the \
+             certificate authority of the kubeconfig is for the proxy as well"
         ),
         None => anyhow::anyhow!(
             "{server} did not answer: {}\n\

@@ -1,6 +1,9 @@
 //! Limits what anchors and aliases of a YAML document repeat: the number of nodes and their depth.
 
+use serde::de::Error;
 use serde_json::Value;
+
+use super::reader::YamlError;
 
 /// Maximum copied nodes in one document. Aliases to nodes with aliases can turn a few lines into
 /// gigabytes, and each anchor stores a copy of its node with everything in that.
@@ -12,23 +15,16 @@ pub(super) struct CopiedNodes(usize);
 
 impl CopiedNodes {
     /// Counts the nodes of one more copy, before it is made.
-    ///
-    /// # Errors
-    ///
-    /// The copy would exceed [`MAX_COPIED_NODES`].
-    pub(super) fn add(&mut self, value: &Value) -> Result<(), TooManyCopies> {
+    pub(super) fn add(&mut self, value: &Value) -> Result<(), YamlError> {
         self.0 += nodes(value);
         if self.0 > MAX_COPIED_NODES {
-            return Err(TooManyCopies);
+            return Err(YamlError::custom(
+                "anchors and aliases repeat too many nodes",
+            ));
         }
         Ok(())
     }
 }
-
-/// Error of a document with more than [`MAX_COPIED_NODES`].
-#[derive(Debug, thiserror::Error)]
-#[error("anchors and aliases repeat too many nodes")]
-pub(super) struct TooManyCopies;
 
 /// Returns the number of nodes in a value. A long text counts for several, as it takes more memory.
 pub(super) fn nodes(value: &Value) -> usize {
@@ -47,17 +43,14 @@ pub(super) fn nodes(value: &Value) -> usize {
 const MAX_DEPTH: usize = 128;
 
 /// Fails below [`MAX_DEPTH`] levels.
-pub(super) fn ensure_depth(levels: usize) -> Result<(), TooDeep> {
+pub(super) fn ensure_depth(levels: usize) -> Result<(), YamlError> {
     if levels > MAX_DEPTH {
-        return Err(TooDeep);
+        return Err(YamlError::custom(format_args!(
+            "nested deeper than {MAX_DEPTH} levels"
+        )));
     }
     Ok(())
 }
-
-/// Error of a node below [`MAX_DEPTH`] levels.
-#[derive(Debug, thiserror::Error)]
-#[error("nested deeper than {MAX_DEPTH} levels")]
-pub(super) struct TooDeep;
 
 /// Returns the number of levels of a value: 1 without nested values.
 pub(super) fn depth(value: &Value) -> usize {

@@ -20,9 +20,7 @@
 //! the first request after 50 s and after a 401.
 
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -38,47 +36,27 @@ use crate::watch::bounded;
 /// for tokens in client-go.
 pub(super) const REREAD_INTERVAL: Duration = Duration::from_secs(50);
 
-/// Schedule of the reads of a file.
+/// Time of the next read of a file.
 #[derive(Debug)]
-struct RereadSchedule {
-    /// Time of the next read.
-    due: Instant,
-    /// The last read failed. That was logged, and is not logged again before a read succeeds.
-    has_failed: bool,
-}
+struct NextRead(Instant);
 
-impl RereadSchedule {
-    /// Returns the schedule after a first read that has succeeded.
+impl NextRead {
+    /// Returns the time of the second read, after a first one that has succeeded.
     fn new() -> Self {
-        Self {
-            due: Instant::now() + REREAD_INTERVAL,
-            has_failed: false,
-        }
+        Self(Instant::now() + REREAD_INTERVAL)
     }
 
     /// Reports whether to read the file now. If so, the next read is due after [`REREAD_INTERVAL`].
     fn take_due(&mut self) -> bool {
-        let now = Instant::now();
-        let is_due = now >= self.due;
+        let is_due = Instant::now() >= self.0;
         if is_due {
-            self.due = now + REREAD_INTERVAL;
+            *self = Self::new();
         }
         is_due
     }
 
     fn mark_due(&mut self) {
-        self.due = Instant::now();
-    }
-
-    /// Records the result of a read. Logs the first one of several errors.
-    fn record<T>(&mut self, read: Result<T, BoxError>, log: impl FnOnce(BoxError)) -> Option<T> {
-        let had_failed = std::mem::replace(&mut self.has_failed, read.is_err());
-        read.map_err(|error| {
-            if !had_failed {
-                log(error);
-            }
-        })
-        .ok()
+        self.0 = Instant::now();
     }
 }
 
@@ -93,7 +71,7 @@ pub(super) struct TokenFile {
 struct CachedToken {
     /// Value of `Authorization`, from the last read that succeeded.
     header: HeaderValue,
-    schedule: RereadSchedule,
+    next_read: NextRead,
 }
 
 impl TokenFile {
@@ -113,7 +91,7 @@ impl TokenFile {
         };
         let token = Mutex::new(CachedToken {
             header: read_token(&path)?,
-            schedule: RereadSchedule::new(),
+            next_read: NextRead::new(),
         });
         Ok(Some(Self { path, token }))
     }
@@ -121,13 +99,13 @@ impl TokenFile {
     /// Returns the header for a request. If the file cannot be used, the last token stays in use.
     pub(super) fn header(&self) -> HeaderValue {
         let mut token = self.token();
-        if token.schedule.take_due() {
-            let path = self.path.display();
-            let header = token.schedule.record(read_token(&self.path), |error| {
-                tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
-            });
-            if let Some(header) = header {
-                token.header = header;
+        if token.next_read.take_due() {
+            match read_token(&self.path) {
+                Ok(header) => token.header = header,
+                Err(error) => {
+                    let path = self.path.display();
+                    tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
+                }
             }
         }
         token.header.clone()
@@ -135,7 +113,7 @@ impl TokenFile {
 
     /// Makes the next request read the file again, after the server has rejected the token.
     pub(super) fn expire(&self) {
-        self.token().schedule.mark_due();
+        self.token().next_read.mark_due();
     }
 
     fn token(&self) -> MutexGuard<'_, CachedToken> {
@@ -180,7 +158,7 @@ struct RotationState<C> {
     config: Config,
     /// Contents of the files from which `client` was built.
     pair: Option<CertificatePair>,
-    schedule: RereadSchedule,
+    next_read: NextRead,
 }
 
 impl<C: Clone> RotatedClient<C> {
@@ -202,7 +180,7 @@ impl<C: Clone> RotatedClient<C> {
             client: build(&mut config)?,
             config,
             pair,
-            schedule: RereadSchedule::new(),
+            next_read: NextRead::new(),
         };
         Ok(Self(Arc::new(ClientRotation {
             build: Box::new(build),
@@ -218,21 +196,19 @@ impl<C: Clone> ClientRotation<C> {
     fn client(&self) -> C {
         let mut state = self.state();
         if let Some(files) = &self.files
-            && state.schedule.take_due()
-        {
-            let update = state.update(files, &self.build);
-            let path = files.certificate.display();
+            && state.next_read.take_due()
             // The files may be replaced one after the other, so an error may be temporary.
-            state.schedule.record(update, |error| {
-                tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
-            });
+            && let Err(error) = state.update(files, &self.build)
+        {
+            let path = files.certificate.display();
+            tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
         }
         state.client.clone()
     }
 
     /// Makes the next request read the files again: the server may have rejected the certificate.
     fn expire(&self) {
-        self.state().schedule.mark_due();
+        self.state().next_read.mark_due();
     }
 
     fn state(&self) -> MutexGuard<'_, RotationState<C>> {
@@ -305,32 +281,19 @@ impl<C> Clone for RotatedClient<C> {
     }
 }
 
-impl<C, A, B> Service<Request<A>> for RotatedClient<C>
-where
-    C: Service<Request<A>, Response = Response<B>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    A: Send + 'static,
-{
-    type Response = Response<B>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<A>) -> Self::Future {
-        let rotation = Arc::clone(&self.0);
-        Box::pin(async move {
-            let client = rotation.client();
-            let result = client.oneshot(request).await.map_err(Into::into);
-            let is_rejected =
-                |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
-            if result.as_ref().map_or(true, is_rejected) {
-                rotation.expire();
-            }
-            result
-        })
+impl<C: Clone> RotatedClient<C> {
+    /// Sends a request with the present certificate.
+    pub(super) async fn send<A, B>(self, request: Request<A>) -> Result<Response<B>, BoxError>
+    where
+        C: Service<Request<A>, Response = Response<B>>,
+        C::Error: Into<BoxError>,
+    {
+        let client = self.0.client();
+        let result = client.oneshot(request).await.map_err(Into::into);
+        let is_rejected = |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
+        if result.as_ref().map_or(true, is_rejected) {
+            self.0.expire();
+        }
+        result
     }
 }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
@@ -47,10 +48,7 @@ impl<K: Resource> ReceivedObject<K> {
                     EncodedObject::Json(raw) => identity(raw),
                     EncodedObject::Protobuf(_) => {
                         let metadata = partial.metadata();
-                        let namespace = metadata.namespace.clone();
-                        let name = metadata.name.clone();
-                        let name = ObjectName { namespace, name };
-                        (name, metadata.resource_version.clone())
+                        (metadata.object_name(), metadata.resource_version.clone())
                     }
                 };
                 Self {
@@ -58,6 +56,14 @@ impl<K: Resource> ReceivedObject<K> {
                     decoded: Err(ObjectDecodeError { name, source }),
                 }
             }
+        }
+    }
+
+    /// Returns the name of the object; incomplete if it cannot be decoded.
+    pub(super) fn name(&self) -> ObjectName {
+        match &self.decoded {
+            Ok(object) => object.metadata().object_name(),
+            Err(problem) => problem.name.clone(),
         }
     }
 
@@ -75,10 +81,7 @@ fn expect_name<K: Resource>(object: K) -> Result<K, ObjectDecodeError> {
     if is_complete_name::<K>(&metadata.namespace, &metadata.name) {
         return Ok(object);
     }
-    let name = ObjectName {
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone(),
-    };
+    let name = metadata.object_name();
     let source = "`metadata` has no name or no namespace".into();
     Err(ObjectDecodeError { name, source })
 }
@@ -87,38 +90,24 @@ fn is_complete_name<K: Resource>(namespace: &str, name: &str) -> bool {
     !name.is_empty() && (!namespace.is_empty() || !K::IS_NAMESPACED)
 }
 
-/// Returns name and resource version of an object in JSON that cannot be decoded as its type.
+/// Returns name and resource version of an object in JSON that cannot be decoded as its type. Each
+/// is empty if it is invalid.
 fn identity(raw: &RawValue) -> (ObjectName, String) {
     let PartialObject { metadata } = serde_json::from_str(raw.get()).unwrap_or_default();
+    let text = |field| metadata.get(field).and_then(Value::as_str);
+    let text = |field| text(field).unwrap_or_default().to_owned();
     let name = ObjectName {
-        namespace: text(metadata.namespace),
-        name: text(metadata.name),
+        namespace: text("namespace"),
+        name: text("name"),
     };
-    (name, text(metadata.resource_version))
+    (name, text("resourceVersion"))
 }
 
-fn text(raw: Option<&RawValue>) -> String {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default()
-}
-
-/// Metadata of an object, of which each field is decoded alone, so that an invalid one does not
-/// affect the others.
+/// Object of which only the metadata is decoded.
 #[derive(Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct PartialObject<'a> {
-    metadata: PartialMetadata<'a>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PartialMetadata<'a> {
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    namespace: Option<&'a RawValue>,
-    #[serde(borrow)]
-    resource_version: Option<&'a RawValue>,
+#[serde(default)]
+struct PartialObject {
+    metadata: Value,
 }
 
 /// Type of an object in JSON.
@@ -134,22 +123,9 @@ struct JsonTypeMeta<'a> {
 /// Fails if an object in JSON names another type than `K`. A type that cannot be decoded counts as
 /// missing, and is accepted.
 pub(super) fn expect_json_object<K: Resource>(object: &RawValue) -> Result<(), ApiError> {
-    // The usual case: to decode the type would read each object twice.
-    if starts_with_type::<K>(object.get()) {
-        return Ok(());
-    }
     let JsonTypeMeta { api_version, kind } = serde_json::from_str(object.get()).unwrap_or_default();
     let [api_version, kind] = [api_version, kind].map(Option::unwrap_or_default);
     expect_type::<K>(api_version.as_bytes(), kind.as_bytes(), "")
-}
-
-/// Reports whether an object begins with the type `K`, in the form that API servers write.
-fn starts_with_type<K: Resource>(json: &str) -> bool {
-    let kind = json.strip_prefix(r#"{"kind":""#);
-    let rest = kind.and_then(|kind| kind.strip_prefix(K::KIND));
-    let version = rest.and_then(|rest| rest.strip_prefix(r#"","apiVersion":""#));
-    let rest = version.and_then(|version| version.strip_prefix(K::API_VERSION));
-    rest.is_some_and(|rest| rest.starts_with(r#"",""#))
 }
 
 /// Fails if an object names another type than `K`, or with the suffix `List` another type than a

@@ -23,7 +23,7 @@ use super::error::{ApiError, not_decodable, protocol_error};
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Media type of JSON.
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 /// Encoding of the objects in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,15 +33,6 @@ pub enum Encoding {
     Protobuf,
     /// Supported by every server.
     Json,
-}
-
-/// Kind of a request, on which the accepted media types depend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestKind {
-    /// LIST, or a page of one.
-    List,
-    /// Watch or WatchList.
-    Watch,
 }
 
 impl Encoding {
@@ -67,17 +58,20 @@ impl Encoding {
         }
     }
 
-    /// Returns the `Accept` header. JSON is always accepted: another implementation of the API
-    /// may support nothing else.
-    pub(super) fn accept(self, kind: RequestKind) -> &'static str {
-        match (self, kind) {
-            (Self::Protobuf, RequestKind::List) => {
-                "application/vnd.kubernetes.protobuf,application/json"
-            }
-            (Self::Protobuf, RequestKind::Watch) => {
-                "application/vnd.kubernetes.protobuf;stream=watch,application/json"
-            }
-            (Self::Json, _) => JSON,
+    /// Returns the `Accept` header of a LIST. JSON is always accepted: another implementation of the
+    /// API may support nothing else.
+    pub(super) const fn accept(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json",
+            Self::Json => JSON,
+        }
+    }
+
+    /// Returns the `Accept` header of a watch or a WatchList.
+    pub(super) const fn accept_stream(self) -> &'static str {
+        match self {
+            Self::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch,application/json",
+            Self::Json => JSON,
         }
     }
 

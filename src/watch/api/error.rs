@@ -287,34 +287,11 @@ pub(crate) fn is_not_http(error: &(dyn Error + 'static)) -> bool {
     found || error.source().is_some_and(is_not_http)
 }
 
-/// Error of a connection through a proxy: the proxy is down, or refuses the server.
+/// Error of a connection through a proxy: the proxy is down, is not trusted, or refuses the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot connect through proxy `{proxy}`: {cause}")]
 pub(crate) struct ProxyError {
     /// URL without credentials.
     pub(super) proxy: String,
-    pub(super) cause: ProxyCause,
-}
-
-impl ProxyError {
-    /// Reports whether the certificate of the proxy has expired, is for another name, or was not
-    /// signed by the certificate authority of the configuration.
-    pub(crate) fn is_certificate_error(&self) -> bool {
-        matches!(self.cause, ProxyCause::Certificate(_))
-    }
-}
-
-/// Cause of a [`ProxyError`]. An operator acts differently on each.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ProxyCause {
-    #[error("the certificate of the proxy is not trusted: {0}")]
-    Certificate(String),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<&str> for ProxyCause {
-    fn from(text: &str) -> Self {
-        Self::Other(text.to_owned())
-    }
+    pub(super) cause: String,
 }

@@ -1,4 +1,4 @@
-//! Reads the current context of a kubeconfig, and names what is missing in it.
+//! Reads the current context of a kubeconfig.
 //!
 //! # Source
 //!
@@ -17,6 +17,10 @@ use super::error::ClientConfigError;
 use super::proxy::Proxy;
 use crate::watch::bounded;
 
+/// Problem of a file without a current context.
+const NO_CONTEXT: &str = "it has no current context\n\
+                          hint: set one: kubectl config use-context NAME --kubeconfig FILE";
+
 /// Returns the configuration of the current context, and the proxy that its cluster names.
 pub(super) async fn from_kubeconfig(
     path: &Path,
@@ -28,16 +32,18 @@ pub(super) async fn from_kubeconfig(
             // The error around it has the path already.
             KubeconfigError::ReadConfig(error, _) => error.into(),
             KubeconfigError::Parse(error) => syntax_error(&error).into(),
+            KubeconfigError::CurrentContextNotSet => NO_CONTEXT.into(),
+            KubeconfigError::LoadContext(name) if name.is_empty() => NO_CONTEXT.into(),
+            KubeconfigError::LoadContext(name) => {
+                format!("unknown current context `{name}`").into()
+            }
+            KubeconfigError::LoadClusterOfContext(name) => {
+                format!("unknown cluster `{name}` of the current context").into()
+            }
             other => other.into(),
         },
     };
     let mut kubeconfig = read(path).map_err(failed)?;
-    if let Some(problem) = missing(&kubeconfig) {
-        return Err(ClientConfigError::Kubeconfig {
-            path: path.to_owned(),
-            source: problem.into(),
-        });
-    }
     if let Some(master) = master {
         let server = parse_address(master)?.to_string();
         for cluster in kubeconfig
@@ -129,52 +135,6 @@ fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
             .as_ref()
             .filter(|path| !path.is_empty())
             .map(PathBuf::from),
-    }
-}
-
-/// Returns what the current context needs and the file lacks; a user may be missing, as for
-/// kubectl.
-fn missing(kubeconfig: &Kubeconfig) -> Option<String> {
-    let names = || kubeconfig.contexts.iter().map(|one| one.name.as_str());
-    let current = kubeconfig.current_context.as_deref().unwrap_or_default();
-    if names().next().is_none() {
-        return Some("it has no contexts".to_owned());
-    }
-    if current.is_empty() {
-        let hint = "set one: kubectl config use-context NAME --kubeconfig FILE";
-        let contexts = listed(names());
-        return Some(format!(
-            "it has no current context, only {contexts}\nhint: {hint}"
-        ));
-    }
-    let mut contexts = kubeconfig.contexts.iter();
-    let Some(context) = contexts.find(|one| one.name == current) else {
-        let contexts = listed(names());
-        return Some(format!(
-            "unknown current context `{current}`: it has {contexts}"
-        ));
-    };
-    let cluster = &context.context.as_ref()?.cluster;
-    let clusters = || kubeconfig.clusters.iter().map(|one| one.name.as_str());
-    if clusters().any(|name| name == cluster) {
-        return None;
-    }
-    let clusters = listed(clusters());
-    Some(format!(
-        "unknown cluster `{cluster}` of context `{current}`: it has {clusters}"
-    ))
-}
-
-/// Names that an error lists; a kubeconfig of many clusters may have hundreds.
-const MOST_LISTED: usize = 10;
-
-fn listed<'n>(names: impl Iterator<Item = &'n str> + Clone) -> String {
-    let first = names.clone().take(MOST_LISTED);
-    let first: Vec<String> = first.map(|name| format!("`{name}`")).collect();
-    match (first.as_slice(), names.count().saturating_sub(MOST_LISTED)) {
-        ([], _) => "none".to_owned(),
-        (_, 0) => first.join(", "),
-        (_, more) => format!("{} and {more} more", first.join(", ")),
     }
 }
 

@@ -8,7 +8,6 @@ use tokio::time::{Instant, timeout};
 
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
-use super::encoding::RequestKind;
 use super::error::{ApiError, protocol_error};
 use super::page::{ListMetadata, MAX_LIST_OBJECTS, Page, PageContents, TOO_MANY_OBJECTS};
 use super::resource::{Resource, Selector, list_uri};
@@ -36,8 +35,8 @@ pub struct ClusterSnapshot {
     pub nodes: ObjectList<NodeObject>,
 }
 
-/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried, except
-/// without pages if a continue token expired, and as JSON if the server rejects protobuf.
+/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried, except as JSON
+/// if the server rejects protobuf.
 ///
 /// # Errors
 ///
@@ -72,27 +71,16 @@ pub async fn snapshot(
     }
 }
 
-/// Lists one kind: in pages, or unpaged if the continue token expires before the last page.
+/// Lists one kind.
 pub(crate) async fn list<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
-) -> Result<ObjectList<K>, ApiError> {
-    match list_with(server, selector, Paging::Paged).await {
-        Err(ApiError::Expired { .. }) => list_with(server, selector, Paging::Unpaged).await,
-        result => result,
-    }
-}
-
-async fn list_with<K: Resource>(
-    server: &ApiClient,
-    selector: &Selector<K>,
-    paging: Paging,
 ) -> Result<ObjectList<K>, ApiError> {
     let mut list = ObjectList {
         objects: Vec::new(),
         undecodable: Vec::new(),
     };
-    let mut pages = Pages::new(server, selector, paging);
+    let mut pages = Pages::new(server, selector);
     loop {
         let page = pages.next().await?;
         let PageContents { metadata, objects } = pages.split(&page)?;
@@ -114,8 +102,8 @@ pub(super) async fn current_version<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
 ) -> Result<String, ApiError> {
-    let mut pages = Pages::new(server, selector, Paging::Paged);
-    pages.page_objects = Some(1);
+    let mut pages = Pages::new(server, selector);
+    pages.page_objects = 1;
     let page = pages.next().await?;
     let PageContents { metadata, .. } = pages.split(&page)?;
     Ok(metadata.resource_version.unwrap_or_default())
@@ -133,22 +121,12 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// 10 minutes, and the server then rejects the next request.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// Objects per request of a LIST.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Paging {
-    /// Pages of limited size, by `limit` and `continue`.
-    Paged,
-    /// One response with all objects, without `limit`: a slow client may never reach the last page
-    /// before the continue token has expired.
-    Unpaged,
-}
-
 /// List that is fetched page by page.
 pub(super) struct Pages<'a, K> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
-    /// Maximum objects of a page; `None` if unpaged.
-    page_objects: Option<u32>,
+    /// Maximum objects of a page.
+    page_objects: u32,
     limit: ListLimit,
     /// Number of finished pages.
     finished: u32,
@@ -156,14 +134,11 @@ pub(super) struct Pages<'a, K> {
 }
 
 impl<'a, K: Resource> Pages<'a, K> {
-    pub(super) fn new(server: &'a ApiClient, selector: &'a Selector<K>, paging: Paging) -> Self {
+    pub(super) fn new(server: &'a ApiClient, selector: &'a Selector<K>) -> Self {
         Self {
             server,
             selector,
-            page_objects: match paging {
-                Paging::Paged => Some(PAGE_OBJECTS),
-                Paging::Unpaged => None,
-            },
+            page_objects: PAGE_OBJECTS,
             limit: ListLimit::new(LIST_TIMEOUT),
             finished: 0,
             continue_token: None,
@@ -179,7 +154,8 @@ impl<'a, K: Resource> Pages<'a, K> {
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let token = self.continue_token.as_deref();
         let uri = list_uri(self.selector, self.page_objects, token);
-        let mut response = ApiResponse::get(self.server, RequestKind::List, &uri).await?;
+        let accept = self.server.encoding().accept();
+        let mut response = ApiResponse::get(self.server, accept, &uri).await?;
         let mut body = Vec::new();
         let deadline = self.limit.deadline().min(Instant::now() + PAGE_TIMEOUT);
         let count = |bytes| self.limit.add_bytes(bytes);
@@ -187,11 +163,7 @@ impl<'a, K: Resource> Pages<'a, K> {
         Ok(Page::new(body, response.encoding()))
     }
 
-    /// Splits a page into its objects.
-    ///
-    /// # Errors
-    ///
-    /// The page cannot be decoded, or the list has too many objects.
+    /// Splits a page into its objects. Fails if the list has too many.
     pub(super) fn split<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
         let contents = page.split::<K>()?;
         self.limit.add_objects(contents.objects.len())?;
@@ -246,11 +218,7 @@ impl ListLimit {
         self.deadline
     }
 
-    /// Counts received bytes.
-    ///
-    /// # Errors
-    ///
-    /// The deadline has passed or the maximum is exceeded: the list must be aborted.
+    /// Counts received bytes. Fails if the deadline has passed or the maximum is exceeded.
     pub(super) fn add_bytes(&mut self, bytes: usize) -> Result<(), ApiError> {
         if Instant::now() >= self.deadline {
             return Err(protocol_error(
@@ -261,11 +229,7 @@ impl ListLimit {
         Ok(())
     }
 
-    /// Counts received objects.
-    ///
-    /// # Errors
-    ///
-    /// The maximum is exceeded: the list must be aborted.
+    /// Counts received objects. Fails if the maximum is exceeded.
     pub(super) fn add_objects(&mut self, objects: usize) -> Result<(), ApiError> {
         self.objects = subtract(self.objects, objects, TOO_MANY_OBJECTS)?;
         Ok(())

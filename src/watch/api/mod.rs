@@ -10,7 +10,7 @@
 //!
 //! # Terms
 //!
-//! - LIST: GET requests for all objects of a kind, paged (`limit` and `continue`) or unpaged (one).
+//! - LIST: GET requests for all objects of a kind, in pages (`limit` and `continue`).
 //! - WatchList: a watch that begins with all objects (`sendInitialEvents`), the initial events. A
 //!   bookmark ends them, the final bookmark.
 //! - Relist: any LIST or WatchList after the first one that was complete.

@@ -38,11 +38,7 @@ impl Page {
         }
     }
 
-    /// Splits the page into its objects.
-    ///
-    /// # Errors
-    ///
-    /// The body is not a list of the kind, or has too many objects.
+    /// Splits the page into its objects. Fails if it is not a list of the kind, or has too many.
     pub(super) fn split<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
         match self {
             Self::Json(body) => {

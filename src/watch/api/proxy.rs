@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::{ClientConfig, Error as TlsError};
 use tower::{BoxError, Service, ServiceExt};
 
-use super::error::{ProxyCause, ProxyError, cause};
+use super::error::{ProxyError, cause};
 
 /// Proxy settings of the environment, each as its variable has it; empty if not set.
 #[derive(Clone, Default)]
@@ -178,11 +178,11 @@ impl ServerConnector {
 /// Error of the library for an HTTP proxy.
 type TunnelError = <Tunnel<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
 
-fn tunnel_cause(error: &TunnelError) -> ProxyCause {
+fn tunnel_cause(error: &TunnelError) -> String {
     match error {
-        TunnelError::ProxyAuthRequired => "the proxy requires a user and a password".into(),
-        TunnelError::TunnelUnsuccessful => "the proxy refused the connection".into(),
-        TunnelError::TunnelUnexpectedEof => "the proxy closed the connection".into(),
+        TunnelError::ProxyAuthRequired => "the proxy requires a user and a password".to_owned(),
+        TunnelError::TunnelUnsuccessful => "the proxy refused the connection".to_owned(),
+        TunnelError::TunnelUnexpectedEof => "the proxy closed the connection".to_owned(),
         other => innermost(other),
     }
 }
@@ -190,22 +190,22 @@ fn tunnel_cause(error: &TunnelError) -> ProxyCause {
 /// Error of the library for a SOCKS proxy.
 type SocksError = <SocksV5<HttpsConnector<HttpConnector>> as Service<Uri>>::Error;
 
-fn socks_cause(error: &SocksError) -> ProxyCause {
+fn socks_cause(error: &SocksError) -> String {
     match error {
         // The library's `source` returns no cause of this error.
         SocksError::Inner(cause) => innermost(&**cause),
-        other => ProxyCause::Other(other.to_string()),
+        other => other.to_string(),
     }
 }
 
 /// Returns the innermost cause; the errors around it only name libraries.
-fn innermost(error: &(dyn Error + 'static)) -> ProxyCause {
+fn innermost(error: &(dyn Error + 'static)) -> String {
     if let Some(TlsError::InvalidCertificate(problem)) = error.downcast_ref() {
-        return ProxyCause::Certificate(problem.to_string());
+        return format!("the certificate of the proxy is not trusted: {problem}");
     }
     match cause(error) {
         Some(cause) => innermost(cause),
-        None => ProxyCause::Other(error.to_string()),
+        None => error.to_string(),
     }
 }
 

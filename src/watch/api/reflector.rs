@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::client::ApiClient;
 use super::decode::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
-use super::list::{ListLimit, Pages, Paging, current_version};
+use super::list::{ListLimit, Pages, current_version};
 use super::page::PageContents;
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
@@ -112,6 +112,7 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
         selector,
         observer,
         backoff: RetryBackoff::default(),
+        has_failed: false,
         undecodable: 0,
         count: ObjectCount::default(),
     };
@@ -138,6 +139,8 @@ struct Reflector<'a, K, O> {
     selector: &'a Selector<K>,
     observer: &'a mut O,
     backoff: RetryBackoff,
+    /// A request has failed since the objects were current.
+    has_failed: bool,
     /// Number of undecodable objects that were received since the last list began.
     undecodable: usize,
     count: ObjectCount,
@@ -147,12 +150,12 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Lists if necessary, and then watches until the watch ends. After `Ok`, another watch
     /// resumes.
     async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
-        if let NextRequest::List { paging, .. } = *next {
-            let list = self.list(paging).await?;
+        if matches!(next, NextRequest::List { .. }) {
+            let list = self.list().await?;
             self.finish_list(next, &list).await?;
         }
         let time = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
-        let mut watch = Watch::open(self.server, self.selector, next.start(), time).await?;
+        let mut watch = Watch::open(self.server, self.selector, next.resume_from(), time).await?;
         self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             let list = self.initial_events(&mut watch).await?;
@@ -190,8 +193,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     /// Lists page by page.
-    async fn list(&mut self, paging: Paging) -> Result<CompletedList, ApiError> {
-        let mut pages = Pages::new(self.server, self.selector, paging);
+    async fn list(&mut self) -> Result<CompletedList, ApiError> {
+        let mut pages = Pages::new(self.server, self.selector);
         let mut objects = 0;
         loop {
             let page = pages.next().await?;
@@ -350,11 +353,9 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
 
     /// Passes on a deleted object. Returns the resource version of the deletion.
     async fn delete(&mut self, object: ReceivedObject<K>) -> String {
-        let state = object
-            .decoded
-            .unwrap_or_else(|problem| K::named(&problem.name));
+        let name = object.name();
         self.observer
-            .on_source_event(SourceEvent::Deleted(state))
+            .on_source_event(SourceEvent::Deleted(name))
             .await;
         object.resource_version
     }
@@ -392,13 +393,9 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Reports that the objects are current: a list is complete, or a watch sent an event.
     fn mark_current(&mut self) {
         self.observer.on_reflector_event(ReflectorEvent::Current);
-        if let Some(failures) = self.backoff.recovery_to_log() {
+        if std::mem::take(&mut self.has_failed) {
             let (server, kind) = (self.server.address(), K::KIND);
-            tracing::info!(
-                server,
-                kind,
-                "objects are current again after {failures} failures"
-            );
+            tracing::info!(server, kind, "objects are current again");
         }
     }
 
@@ -415,25 +412,16 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
         let pause = self.backoff.failed(delay, Instant::now(), fastrand::f64());
         let pause = pause.max(error.retry_after());
-        if let Some(failures) = self.backoff.failures_to_log(error.status()) {
-            tracing::warn!(
-                server,
-                kind,
-                request,
-                next = next_request,
-                failures,
-                ?pause,
-                error = error.in_full(),
-                "list or watch failed; retrying, known objects stay in use meanwhile",
-            );
-        }
-        if request == "watch" && next_request != "watch" {
-            tracing::debug!(server, kind, "the watch cannot resume; relisting");
-        }
-        let retry_after = error.retry_after();
-        if !retry_after.is_zero() {
-            tracing::debug!(server, kind, ?retry_after, "the server sent Retry-After");
-        }
+        self.has_failed = true;
+        tracing::warn!(
+            server,
+            kind,
+            request,
+            next = next_request,
+            pause_seconds = pause.as_secs_f64(),
+            error = error.in_full(),
+            "list or watch failed; retrying, known objects stay in use meanwhile",
+        );
         self.observer
             .on_reflector_event(ReflectorEvent::Failed { error, pause });
         sleep(pause).await;

@@ -16,7 +16,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Resource as _;
 
 use super::encoding::Decodable;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 
 /// Kind of objects of the API.
 pub trait Resource: Decodable + 'static {
@@ -32,17 +32,6 @@ pub trait Resource: Decodable + 'static {
 
     /// Returns `metadata` of the object.
     fn metadata(&self) -> &Metadata;
-
-    /// Returns `metadata` of the object, to change it.
-    fn metadata_mut(&mut self) -> &mut Metadata;
-
-    /// Returns an object of which only the name is known.
-    fn named(name: &ObjectName) -> Self {
-        let mut object = Self::default();
-        object.metadata_mut().namespace.clone_from(&name.namespace);
-        object.metadata_mut().name.clone_from(&name.name);
-        object
-    }
 }
 
 macro_rules! resource {
@@ -54,10 +43,6 @@ macro_rules! resource {
 
             fn metadata(&self) -> &Metadata {
                 &self.metadata
-            }
-
-            fn metadata_mut(&mut self) -> &mut Metadata {
-                &mut self.metadata
             }
         }
     };
@@ -109,15 +94,6 @@ impl Selector<NodeObject> {
     }
 }
 
-/// Start of a watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WatchStart<'a> {
-    /// As WatchList: the most recent state of all objects as events, and then changes.
-    WatchList,
-    /// The events after this resource version.
-    Resume(&'a str),
-}
-
 /// Returns the URI of a page of a LIST.
 ///
 /// Without `resourceVersion`, the server returns the most recent state, never an older one than a
@@ -127,36 +103,33 @@ pub(super) enum WatchStart<'a> {
 /// return a cached state that is older than the rules of this node.
 pub(super) fn list_uri<K: Resource>(
     selector: &Selector<K>,
-    limit: Option<u32>,
+    limit: u32,
     continue_token: Option<&str>,
 ) -> String {
     let mut uri = uri_with_selector(selector);
-    if let Some(limit) = limit {
-        push_parameter(&mut uri, "limit", &limit.to_string());
-    }
+    push_parameter(&mut uri, "limit", &limit.to_string());
     if let Some(token) = continue_token {
         push_parameter(&mut uri, "continue", token);
     }
     uri
 }
 
-/// Returns the URI of a watch that the server ends after `timeout`. A WatchList has no
-/// `resourceVersion`, for the same reason as a LIST.
+/// Returns the URI of a watch that the server ends after `timeout`: of the events after a resource
+/// version, or of a WatchList, which has none for the same reason as a LIST.
 pub(super) fn watch_uri<K: Resource>(
     selector: &Selector<K>,
-    start: WatchStart<'_>,
+    resume_from: Option<&str>,
     timeout: Duration,
 ) -> String {
     let mut uri = uri_with_selector(selector);
     push_parameter(&mut uri, "watch", "true");
     push_parameter(&mut uri, "allowWatchBookmarks", "true");
     push_parameter(&mut uri, "timeoutSeconds", &timeout.as_secs().to_string());
-    match start {
-        WatchStart::WatchList => {
-            push_parameter(&mut uri, "sendInitialEvents", "true");
-            push_parameter(&mut uri, "resourceVersionMatch", "NotOlderThan");
-        }
-        WatchStart::Resume(version) => push_parameter(&mut uri, "resourceVersion", version),
+    if let Some(version) = resume_from {
+        push_parameter(&mut uri, "resourceVersion", version);
+    } else {
+        push_parameter(&mut uri, "sendInitialEvents", "true");
+        push_parameter(&mut uri, "resourceVersionMatch", "NotOlderThan");
     }
     uri
 }

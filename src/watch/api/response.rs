@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiClient;
 use super::compression::{GzipDecoder, is_gzip};
-use super::encoding::{Encoding, RequestKind, open_envelope};
+use super::encoding::{Encoding, JSON, open_envelope};
 use super::error::{ApiError, not_decodable, protocol_error};
 use crate::telemetry::KubernetesVersion;
 
@@ -51,23 +51,22 @@ pub(super) struct ApiResponse {
 }
 
 impl ApiResponse {
-    /// Sends a GET request and waits for the headers. If the server rejects the encoding, the
-    /// request is repeated with JSON.
+    /// Sends a GET request that accepts these media types, and waits for the headers. If the server
+    /// rejects them, the request is repeated with JSON.
     pub(super) async fn get(
         server: &ApiClient,
-        kind: RequestKind,
+        accept: &'static str,
         uri: &str,
     ) -> Result<Self, ApiError> {
-        let encoding = server.encoding();
-        match Self::get_as(server, encoding.accept(kind), uri).await {
-            Err(error) if encoding != Encoding::Json && error.rejects_encoding() => {
+        match Self::get_as(server, accept, uri).await {
+            Err(error) if accept != JSON && error.rejects_encoding() => {
                 let (address, error) = (server.address(), error.in_full());
                 tracing::debug!(
                     server = address,
                     error,
                     "protobuf rejected; requesting JSON"
                 );
-                Self::get_as(server, Encoding::Json.accept(kind), uri).await
+                Self::get_as(server, JSON, uri).await
             }
             result => result,
         }
@@ -232,13 +231,13 @@ pub(crate) async fn send_object(
 ) -> Result<(), ApiError> {
     let content = match method {
         Method::PATCH => "application/merge-patch+json",
-        _ => "application/json",
+        _ => JSON,
     };
     let json = serde_json::to_vec(object).map_err(|error| ApiError::Connection(error.into()))?;
     let request = Request::builder()
         .method(method)
         .uri(path)
-        .header(ACCEPT, "application/json")
+        .header(ACCEPT, JSON)
         .header(CONTENT_TYPE, content)
         .body(Body::from(json))
         .map_err(|error| ApiError::Connection(error.into()))?;
@@ -259,9 +258,8 @@ struct VersionResponse {
 
 /// Requests the version of the API server, which every user may read.
 pub(crate) async fn server_version(server: &ApiClient) -> Result<KubernetesVersion, ApiError> {
-    let response =
-        ApiResponse::get_as(server, Encoding::Json.accept(RequestKind::List), "/version");
-    let body = response.await?.short_body().await;
+    let response = ApiResponse::get_as(server, JSON, "/version").await?;
+    let body = response.short_body().await;
     let info: VersionResponse = serde_json::from_slice(&body).map_err(not_decodable)?;
     let version = KubernetesVersion::parse(&info.git_version);
     version.ok_or_else(|| not_decodable("`gitVersion` is not a valid version"))

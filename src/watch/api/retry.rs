@@ -9,7 +9,6 @@
 //! | WatchList | 401, 403, 429, 502, 503, no connection | WatchList | backoff | unchanged |
 //! | WatchList | any other | WatchList; after 3: LIST | backoff | `failures` + 1 |
 //! | LIST | no connection | LIST | backoff | unchanged |
-//! | LIST | 410 | LIST unpaged; after 3: WatchList | backoff | `failures` + 1 |
 //! | LIST | any other | LIST; after 3: WatchList | backoff | `failures` + 1 |
 //! | watch | 410, or a version that went back | WatchList | short once, then backoff | 0 |
 //! | watch | 401, 403, 429, 502, 503, no connection | resume | backoff | unchanged |
@@ -49,8 +48,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::ApiError;
-use super::list::Paging;
-use super::resource::WatchStart;
 
 /// Failures after which another kind of request is tried: WatchList instead of a watch that
 /// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
@@ -71,8 +68,6 @@ pub(super) enum NextRequest {
     /// LIST, because WatchList has failed. Later relists begin with WatchList again, since the
     /// server may have been upgraded.
     List {
-        /// In pages, or unpaged.
-        paging: Paging,
         /// Number of failed requests.
         failures: u8,
     },
@@ -152,10 +147,6 @@ impl NextRequest {
     }
 
     /// Fails if `version` is older than the one from which the watch resumes.
-    ///
-    /// # Errors
-    ///
-    /// [`ApiError::VersionWentBack`].
     pub(super) fn expect_not_older(&self, version: &str) -> Result<(), ApiError> {
         match self {
             Self::WatchFrom {
@@ -183,14 +174,14 @@ impl NextRequest {
         }
     }
 
-    /// Returns the start of the watch.
-    pub(super) fn start(&self) -> WatchStart<'_> {
+    /// Returns the resource version from which a watch resumes; `None` for a WatchList.
+    pub(super) fn resume_from(&self) -> Option<&str> {
         match self {
             Self::WatchFrom {
                 resource_version, ..
-            } => WatchStart::Resume(resource_version),
+            } => Some(resource_version),
             // Never a `List`: the end of a list made it a `WatchFrom`.
-            Self::WatchList { .. } | Self::List { .. } => WatchStart::WatchList,
+            Self::WatchList { .. } | Self::List { .. } => None,
         }
     }
 
@@ -198,23 +189,20 @@ impl NextRequest {
     pub(super) fn failed(&mut self, error: &ApiError) -> RetryDelay {
         match self {
             Self::WatchList { .. } if error.falls_back_to_list_at_once() => {
-                *self = Self::paged_list();
+                *self = Self::List { failures: 0 };
                 return RetryDelay::None;
             }
             // An intermediary may abort every WatchList, and then only a LIST works. After a delay,
             // since the server may just have been restarted.
             Self::WatchList { .. } if matches!(error, ApiError::BodyAborted(_)) => {
-                *self = Self::paged_list();
+                *self = Self::List { failures: 0 };
             }
             Self::WatchList { failures } => {
                 if error.counts_toward_max_failures() && count_failure(failures) {
-                    *self = Self::paged_list();
+                    *self = Self::List { failures: 0 };
                 }
             }
-            Self::List { paging, failures } => {
-                if matches!(error, ApiError::Expired { .. }) {
-                    *paging = Paging::Unpaged;
-                }
+            Self::List { failures } => {
                 // A busy server counts as well: a WatchList costs it less than a LIST.
                 if !matches!(error, ApiError::Connection(_)) && count_failure(failures) {
                     *self = Self::new();
@@ -249,13 +237,6 @@ impl NextRequest {
             }
         }
         RetryDelay::Backoff
-    }
-
-    fn paged_list() -> Self {
-        Self::List {
-            paging: Paging::Paged,
-            failures: 0,
-        }
     }
 }
 
@@ -297,22 +278,13 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// just this time gets no more requests than one that always fails.
 const BACKOFF_RESET: Duration = MAX_DELAY;
 
-/// Maximum number of failures from one that is logged to the next: a quarter of an hour at the
-/// maximum delay.
-const MAX_UNLOGGED_FAILURES: u32 = 32;
-
-/// Failures since the backoff was reset, the delays that follow from them, and which of them are
-/// logged.
+/// Failures since the backoff was reset, and the delays that follow from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct RetryBackoff {
     failures: u32,
     has_used_short_delay: bool,
     /// Time of the first success since the last failure.
     working_since: Option<Instant>,
-    /// HTTP status of the last failure.
-    status: Option<u16>,
-    /// A failure was logged, and no recovery since.
-    is_logged: bool,
 }
 
 impl RetryBackoff {
@@ -327,10 +299,7 @@ impl RetryBackoff {
     pub(super) fn failed(&mut self, delay: RetryDelay, now: Instant, jitter: f64) -> Duration {
         let worked = self.working_since.take();
         if worked.is_some_and(|since| now.saturating_duration_since(since) >= BACKOFF_RESET) {
-            *self = Self {
-                is_logged: self.is_logged,
-                ..Self::default()
-            };
+            *self = Self::default();
         }
         let short_delays = u32::from(self.has_used_short_delay);
         let doublings = self.failures.saturating_sub(short_delays).min(10);
@@ -343,23 +312,6 @@ impl RetryBackoff {
             (MIN_DELAY * 2_u32.pow(doublings)).min(MAX_DELAY / 2),
             jitter,
         )
-    }
-
-    /// Returns the number of failures if the last one, with this status, is to be logged: if its
-    /// status differs from that of the one before, or the number is a power of two or a multiple of
-    /// [`MAX_UNLOGGED_FAILURES`]. If a server is down for an hour, hundreds of requests fail.
-    pub(super) fn failures_to_log(&mut self, status: Option<u16>) -> Option<u32> {
-        let is_new = std::mem::replace(&mut self.status, status) != status;
-        let is_due =
-            self.failures.is_power_of_two() || self.failures.is_multiple_of(MAX_UNLOGGED_FAILURES);
-        let is_logged = is_new || is_due;
-        self.is_logged |= is_logged;
-        is_logged.then_some(self.failures)
-    }
-
-    /// Returns the number of failures if their end is to be logged: once after a logged one.
-    pub(super) fn recovery_to_log(&mut self) -> Option<u32> {
-        std::mem::take(&mut self.is_logged).then_some(self.failures)
     }
 }
 

@@ -8,9 +8,7 @@
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/net/http.go, `configureHTTP2Transport` (v1.37)
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +21,7 @@ use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
-use tower::{BoxError, Layer, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{RotatedClient, TokenFile};
 use super::proxy::{Proxy, ServerConnector};
@@ -60,6 +58,7 @@ pub(super) fn client(
 ) -> Result<Client, BoxError> {
     let build = move |config: &mut Config| Ok(http_client(connector(config, proxy.as_ref())?));
     let http = RotatedClient::new(config.clone(), build)?;
+    let http = service_fn(move |request| http.clone().send(request));
     with_request_layers(http, config, metrics)
 }
 
@@ -106,16 +105,15 @@ where
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(agent)));
-    let requests = RequestLayer {
-        token: TokenFile::take(&mut config)?.map(Arc::new),
-        metrics: metrics.cloned(),
-    };
+    let token = TokenFile::take(&mut config)?.map(Arc::new);
+    let metrics = metrics.cloned();
+    // Below the layer that adds the address of the server, so that metrics have it.
+    let http =
+        service_fn(move |request| send(http.clone(), token.clone(), metrics.clone(), request));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(requests)
-        .map_err(S::Error::into)
         .service(http);
     Ok(Client::new(service, config.default_namespace))
 }
@@ -153,65 +151,33 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-/// Layer that adds the token to each request, and counts and times the request. Below the layer
-/// that adds the address of the server, so that metrics have it.
-#[derive(Debug, Clone)]
-struct RequestLayer {
+/// Sends a request with the token, and counts and times it.
+async fn send<S, A, B>(
+    http: S,
     token: Option<Arc<TokenFile>>,
     metrics: Option<RequestMetrics>,
-}
-
-/// Service under a [`RequestLayer`].
-#[derive(Debug, Clone)]
-struct RequestService<S> {
-    inner: S,
-    layer: RequestLayer,
-}
-
-impl<S> Layer<S> for RequestLayer {
-    type Service = RequestService<S>;
-
-    fn layer(&self, inner: S) -> RequestService<S> {
-        let layer = self.clone();
-        RequestService { inner, layer }
-    }
-}
-
-impl<S, A, B> Service<Request<A>> for RequestService<S>
+    mut request: Request<A>,
+) -> Result<Response<B>, BoxError>
 where
-    S: Service<Request<A>, Response = Response<B>, Error = BoxError>,
-    S::Future: Send + 'static,
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
 {
-    type Response = Response<B>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<B>, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
+    if let Some(token) = &token {
+        request.headers_mut().insert(AUTHORIZATION, token.header());
     }
-
-    fn call(&mut self, mut request: Request<A>) -> Self::Future {
-        let RequestLayer { token, metrics } = self.layer.clone();
-        if let Some(token) = &token {
-            request.headers_mut().insert(AUTHORIZATION, token.header());
-        }
-        // Counts as failed if it is dropped without a response, after a failure or a timeout of the
-        // caller.
-        let sent = metrics.map(|metrics| metrics.sent(&request));
-        let response = self.inner.call(request);
-        Box::pin(async move {
-            let response = response.await?;
-            if let Some(sent) = sent {
-                sent.answered(response.status());
-            }
-            if let Some(token) = token
-                && response.status() == StatusCode::UNAUTHORIZED
-            {
-                token.expire();
-            }
-            Ok(response)
-        })
+    // Counts as failed if it is dropped without a response, after a failure or a timeout of the
+    // caller.
+    let sent = metrics.map(|metrics| metrics.sent(&request));
+    let response = http.oneshot(request).await.map_err(Into::into)?;
+    if let Some(sent) = sent {
+        sent.answered(response.status());
     }
+    if let Some(token) = token
+        && response.status() == StatusCode::UNAUTHORIZED
+    {
+        token.expire();
+    }
+    Ok(response)
 }
 
 #[cfg(test)]
@@ -222,14 +188,14 @@ mod tests {
     use super::*;
 
     /// Sends a request to a server that accepts one token. Returns the status of the response.
-    async fn send(layer: &RequestLayer, accepted: &'static str) -> u16 {
+    async fn status(token: &Arc<TokenFile>, accepted: &'static str) -> u16 {
         let service = tower::service_fn(move |request: Request<()>| {
             let is_accepted = request.headers()[AUTHORIZATION] == format!("Bearer {accepted}");
             let code = if is_accepted { 200 } else { 401 };
             let answer = Response::builder().status(code).body(());
             std::future::ready(answer.map_err(BoxError::from))
         });
-        let answer = layer.layer(service).call(Request::new(())).await;
+        let answer = send(service, Some(Arc::clone(token)), None, Request::new(())).await;
         answer.unwrap().status().as_u16()
     }
 
@@ -240,20 +206,15 @@ mod tests {
         fs::write(&path, " old\n").unwrap();
         let mut config = Config::new("http://test".parse().unwrap());
         config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
-        let token = TokenFile::take(&mut config).unwrap().map(Arc::new);
-        assert!(token.is_some());
-        let layer = RequestLayer {
-            token,
-            metrics: None,
-        };
-        assert_eq!(send(&layer, "old").await, 200);
+        let token = Arc::new(TokenFile::take(&mut config).unwrap().unwrap());
+        assert_eq!(status(&token, "old").await, 200);
         fs::write(&path, "new\n").unwrap();
-        assert_eq!(send(&layer, "old").await, 200);
-        assert_eq!(send(&layer, "new").await, 401);
-        assert_eq!(send(&layer, "new").await, 200);
+        assert_eq!(status(&token, "old").await, 200);
+        assert_eq!(status(&token, "new").await, 401);
+        assert_eq!(status(&token, "new").await, 200);
         fs::write(&path, "next").unwrap();
         tokio::time::advance(REREAD_INTERVAL).await;
-        assert_eq!(send(&layer, "next").await, 200);
+        assert_eq!(status(&token, "next").await, 200);
         // If the file is missing, empty or invalid, the last token stays in use.
         for content in [None, Some(""), Some("two\nlines")] {
             match content {
@@ -261,10 +222,10 @@ mod tests {
                 Some(content) => fs::write(&path, content).unwrap(),
             }
             tokio::time::advance(REREAD_INTERVAL).await;
-            assert_eq!(send(&layer, "next").await, 200, "{content:?}");
+            assert_eq!(status(&token, "next").await, 200, "{content:?}");
         }
         fs::write(&path, "last").unwrap();
-        assert_eq!(send(&layer, "last").await, 401);
-        assert_eq!(send(&layer, "last").await, 200);
+        assert_eq!(status(&token, "last").await, 401);
+        assert_eq!(status(&token, "last").await, 200);
     }
 }

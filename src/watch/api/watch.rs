@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::client::ApiClient;
 use super::decode::{ReceivedObject, expect_json_object, expect_type};
-use super::encoding::{self, EncodedObject, Encoding, RequestKind, lossy};
+use super::encoding::{self, EncodedObject, Encoding, lossy};
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::resource::{Resource, Selector, WatchStart, watch_uri};
+use super::resource::{Resource, Selector, watch_uri};
 use super::response::{ApiResponse, Status};
 use crate::ingest::Metadata;
 
@@ -39,11 +39,12 @@ impl Watch {
     pub(super) async fn open<K: Resource>(
         server: &ApiClient,
         selector: &Selector<K>,
-        start: WatchStart<'_>,
+        resume_from: Option<&str>,
         timeout: Duration,
     ) -> Result<Self, ApiError> {
-        let uri = watch_uri(selector, start, timeout);
-        let messages = Messages::new(ApiResponse::get(server, RequestKind::Watch, &uri).await?);
+        let uri = watch_uri(selector, resume_from, timeout);
+        let accept = server.encoding().accept_stream();
+        let messages = Messages::new(ApiResponse::get(server, accept, &uri).await?);
         let opened = Instant::now();
         let deadline = opened + timeout + WATCH_TIMEOUT_GRACE;
         Ok(Self {

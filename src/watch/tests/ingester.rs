@@ -99,7 +99,7 @@ fn services_go_to_the_families_of_their_cluster_ips() {
         |ingester| {
             ingester.service(SourceEvent::Listing);
             ingester.service(SourceEvent::Set(service("10.96.0.7")));
-            ingester.service(SourceEvent::Deleted(service("")));
+            ingester.service(SourceEvent::Deleted(service("").metadata.object_name()));
             ingester.service(SourceEvent::Listed);
         },
         &["+shop/cart", "-shop/cart", "Service]"],
@@ -136,7 +136,9 @@ fn slices_go_to_their_family() {
                 for family in ["IPv4", "IPv6"] {
                     ingester.endpoint_slice(SourceEvent::Set(slice(json!(family), labels.clone())));
                 }
-                ingester.endpoint_slice(SourceEvent::Deleted(slice(unknown.clone(), json!({}))));
+                ingester.endpoint_slice(SourceEvent::Deleted(
+                    slice(unknown.clone(), json!({})).metadata.object_name(),
+                ));
             },
             &["+shop/cart-x1", "-shop/cart-x1"],
             &["+shop/cart-x1", "-shop/cart-x1"],
@@ -151,7 +153,7 @@ fn node_goes_to_both_families() {
         |ingester| {
             ingester.node(SourceEvent::Listing);
             ingester.node(SourceEvent::Set(node("here")));
-            ingester.node(SourceEvent::Deleted(node("here")));
+            ingester.node(SourceEvent::Deleted(node("here").metadata.object_name()));
             ingester.node(SourceEvent::Listed);
         },
         &both,
@@ -205,7 +207,9 @@ fn another_node_is_ignored() {
             ingester.node(SourceEvent::Set(node("elsewhere")));
             ingester.node(SourceEvent::Listed);
             ingester.node(SourceEvent::Set(node("")));
-            ingester.node(SourceEvent::Deleted(node("elsewhere")));
+            ingester.node(SourceEvent::Deleted(
+                node("elsewhere").metadata.object_name(),
+            ));
         },
         &both,
         &both,

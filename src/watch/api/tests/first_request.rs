@@ -9,7 +9,7 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-use super::super::encoding::RequestKind;
+use super::super::encoding::JSON;
 use super::super::response::ApiResponse;
 use super::super::{ApiClient, Encoding, RateLimit};
 
@@ -51,7 +51,7 @@ fn arrivals(first: First) -> Vec<u64> {
         });
         let client = Client::new(service, "default");
         let server = ApiClient::new(client, "test", Encoding::Json, RateLimit::default());
-        let send = || ApiResponse::get(&server, RequestKind::Watch, "/");
+        let send = || ApiResponse::get(&server, JSON, "/");
         let _ = tokio::join!(send(), send(), send());
         let _ = send().await;
         arrivals.lock().unwrap().clone()

@@ -16,7 +16,7 @@ impl Observer<ServiceObject> for Currents {
         let what = match observed {
             SourceEvent::Listing => "listing".to_owned(),
             SourceEvent::Set(object) => object.metadata.name,
-            SourceEvent::Deleted(object) => format!("-{}", object.metadata.name),
+            SourceEvent::Deleted(name) => format!("-{}", name.name),
             SourceEvent::Listed => "listed".to_owned(),
         };
         self.0.push((what, 0));

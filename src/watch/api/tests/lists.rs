@@ -70,7 +70,7 @@ fn falls_back_to_pages_where_the_stream_never_completes() {
 }
 
 #[test]
-fn lists_everything_in_one_page_if_a_continue_token_expires() {
+fn lists_again_if_a_continue_token_expires() {
     check(
         vec![
             status(400, "BadRequest"),
@@ -86,7 +86,7 @@ fn lists_everything_in_one_page_if_a_continue_token_expires() {
             "set a",
             "? list limit=1000 continue=t",
             "failed expired",
-            "? list",
+            "? list limit=1000",
             "listing",
             "set b",
             "listed",
@@ -341,12 +341,7 @@ fn a_list_without_a_version_to_watch_from_is_an_error() {
 async fn lists_once() {
     let (server, _) = server(vec![
         page("7", "t", &[service("a", "1"), bad_service("b", "2")]),
-        status(410, "Expired"),
-        page(
-            "8",
-            "",
-            &[service("a", "1"), bad_service("b", "2"), service("c", "2")],
-        ),
+        page("7", "", &[service("c", "2")]),
     ]);
     let found = list(&server, &Selector::services()).await.unwrap();
     assert_eq!(found.objects.len(), 2);

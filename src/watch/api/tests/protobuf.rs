@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::encoding::{self, Encoding, RequestKind};
+use super::super::encoding::{self, Encoding};
 use super::super::watch::WatchEvent;
 use super::script::{Piece, Reply, check, check_for, ends, open, page, service, status};
 use super::wire::*;
@@ -285,10 +285,7 @@ fn the_first_supported_media_type_is_preferred() {
     ] {
         assert_eq!(Encoding::preferred(types), expected, "{types}");
     }
-    assert_eq!(
-        Encoding::Json.accept(RequestKind::Watch),
-        "application/json"
-    );
+    assert_eq!(Encoding::Json.accept_stream(), "application/json");
 }
 
 proptest! {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::build_client;
-use super::super::resource::{self, WatchStart};
+use super::super::resource;
 use super::super::retry::{RetryBackoff, RetryDelay, is_older};
 use super::super::{
     ApiOptions, ClientConfigError, Encoding, ProxyEnvironment, RateLimit, Selector,
@@ -69,44 +69,20 @@ fn only_the_first_expired_version_is_retried_soon() {
 }
 
 #[test]
-fn failures_are_logged_rarely_until_the_status_changes() {
-    let now = Instant::now();
-    let mut backoff = RetryBackoff::default();
-    let mut failed = |status| {
-        backoff.failed(RetryDelay::Backoff, now, 0.0);
-        backoff.failures_to_log(status)
-    };
-    let logged: Vec<u32> = (0..70).filter_map(|_| failed(None)).collect();
-    assert_eq!(logged, [1, 2, 4, 8, 16, 32, 64]);
-    assert_eq!(failed(Some(503)), Some(71));
-    assert_eq!(failed(Some(503)), None);
-    assert_eq!(backoff.recovery_to_log(), Some(72));
-    assert_eq!(backoff.recovery_to_log(), None);
-}
-
-#[test]
 fn uris_of_lists_and_watches() {
     assert_eq!(
-        resource::list_uri(&Selector::services(), Some(250), Some("a+b=")),
+        resource::list_uri(&Selector::services(), 250, Some("a+b=")),
         "/api/v1/services?labelSelector=%21service.kubernetes.io%2Fservice-proxy-name\
          &fieldSelector=spec.clusterIP%21%3DNone&limit=250&continue=a%2Bb%3D",
     );
     assert_eq!(
-        resource::watch_uri(
-            &Selector::slices(),
-            WatchStart::WatchList,
-            Duration::from_secs(300)
-        ),
+        resource::watch_uri(&Selector::slices(), None, Duration::from_secs(300)),
         "/apis/discovery.k8s.io/v1/endpointslices?labelSelector=%21service.kubernetes.io%2Fheadless\
          &watch=true&allowWatchBookmarks=true&timeoutSeconds=300&sendInitialEvents=true\
          &resourceVersionMatch=NotOlderThan",
     );
     assert_eq!(
-        resource::watch_uri(
-            &Selector::node("n-1"),
-            WatchStart::Resume("5"),
-            Duration::from_secs(300)
-        ),
+        resource::watch_uri(&Selector::node("n-1"), Some("5"), Duration::from_secs(300)),
         "/api/v1/nodes?fieldSelector=metadata.name%3Dn-1\
          &watch=true&allowWatchBookmarks=true&timeoutSeconds=300&resourceVersion=5",
     );

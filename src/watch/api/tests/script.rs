@@ -150,7 +150,7 @@ impl<K: Resource> Observer<K> for Recorder {
         self.0.lock().unwrap().push(match observed {
             SourceEvent::Listing => "listing".to_owned(),
             SourceEvent::Set(object) => format!("set {}", object.metadata().name),
-            SourceEvent::Deleted(object) => format!("deleted {}", object.metadata().name),
+            SourceEvent::Deleted(name) => format!("deleted {}", name.name),
             SourceEvent::Listed => "listed".to_owned(),
         });
     }
