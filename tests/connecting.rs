@@ -280,8 +280,10 @@ fn what_a_kubeconfig_lacks_is_named() {
     let path = folder.path().join("kubeconfig");
     let contexts = "contexts: [{name: dev, context: {cluster: c}}, {name: prot, context: {cluster: d}}]\n\
                     clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n";
+    let no_context = "it has no current context\n\
+                      hint: set one: kubectl config use-context NAME --kubeconfig FILE";
     for (text, problem) in [
-        (String::new(), "it has no current context"),
+        (String::new(), no_context),
         (
             "kind: Config\ncurrent-context: dev\n".to_owned(),
             "unknown current context `dev`",
@@ -290,11 +292,7 @@ fn what_a_kubeconfig_lacks_is_named() {
             format!("{contexts}current-context: prod\n"),
             "unknown current context `prod`",
         ),
-        (
-            format!("{contexts}current-context: ''\n"),
-            "it has no current context\n\
-             hint: set one: kubectl config use-context NAME --kubeconfig FILE",
-        ),
+        (format!("{contexts}current-context: ''\n"), no_context),
         (
             format!("{contexts}current-context: prot\n"),
             "unknown cluster `d` of the current context",

@@ -39,7 +39,8 @@ const FAILURES_UNTIL_LOGGED: u32 = 2;
 /// Retry delay of a failed read.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Time without a change after which the file is read: more than an editor takes between two writes.
+/// Time without a change after which the file is read: more than an editor takes between two
+/// writes.
 const QUIET_TIME: Duration = Duration::from_millis(200);
 
 /// Maximum wait for [`QUIET_TIME`], while changes follow each other.

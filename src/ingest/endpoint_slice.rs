@@ -84,11 +84,16 @@ pub(crate) const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 fn service_name(metadata: &Metadata, diagnostics: &mut DiagnosticList<'_>) -> Option<ServiceName> {
     let service = metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
     let field = format!("metadata.labels[{SERVICE_NAME_LABEL}]");
-    let is_valid_name =
-        field::is_valid_name(&metadata.namespace, "metadata.namespace", diagnostics)
-            && field::is_present(&metadata.name, "metadata.name", diagnostics)
-            && field::is_valid_name(&service, &field, diagnostics);
-    is_valid_name.then(|| ServiceName::new(&metadata.namespace, &service))
+    if !field::is_valid_name(&metadata.namespace, "metadata.namespace", diagnostics) {
+        return None;
+    }
+    // The name of a slice is in no rule.
+    if metadata.name.is_empty() {
+        diagnostics.note("metadata.name", "is missing; the object is skipped");
+        return None;
+    }
+    field::is_valid_name(&service, &field, diagnostics)
+        .then(|| ServiceName::new(&metadata.namespace, &service))
 }
 
 /// Returns the trigger time; one that is not valid is ignored.

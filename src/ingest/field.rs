@@ -41,15 +41,6 @@ const fn is_name_byte(byte: u8) -> bool {
 /// LOCAL traffic for … external destinations`) a comment stays below 255 bytes.
 const LONGEST: usize = 63;
 
-/// Reports whether a name is not empty, for names that are in no rule, and adds a diagnostic if it
-/// is.
-pub(super) fn is_present(text: &str, field: &str, diagnostics: &mut DiagnosticList<'_>) -> bool {
-    if text.is_empty() {
-        diagnostics.note(field, "is missing; the object is skipped");
-    }
-    !text.is_empty()
-}
-
 /// Returns the protocol, TCP if absent. `place` is its path, for the diagnostic.
 pub(super) fn protocol<'a, 'b: 'a>(
     text: &str,

@@ -1,9 +1,6 @@
 //! Limits what anchors and aliases of a YAML document repeat: the number of nodes and their depth.
 
-use serde::de::Error;
 use serde_json::Value;
-
-use super::reader::YamlError;
 
 /// Maximum copied nodes in one document. Aliases to nodes with aliases can turn a few lines into
 /// gigabytes, and each anchor stores a copy of its node with everything in that.
@@ -15,12 +12,10 @@ pub(super) struct CopiedNodes(usize);
 
 impl CopiedNodes {
     /// Counts the nodes of one more copy, before it is made.
-    pub(super) fn add(&mut self, value: &Value) -> Result<(), YamlError> {
+    pub(super) fn add(&mut self, value: &Value) -> Result<(), &'static str> {
         self.0 += nodes(value);
         if self.0 > MAX_COPIED_NODES {
-            return Err(YamlError::custom(
-                "anchors and aliases repeat too many nodes",
-            ));
+            return Err("anchors and aliases repeat too many nodes");
         }
         Ok(())
     }
@@ -43,11 +38,9 @@ pub(super) fn nodes(value: &Value) -> usize {
 const MAX_DEPTH: usize = 128;
 
 /// Fails below [`MAX_DEPTH`] levels.
-pub(super) fn ensure_depth(levels: usize) -> Result<(), YamlError> {
+pub(super) fn ensure_depth(levels: usize) -> Result<(), &'static str> {
     if levels > MAX_DEPTH {
-        return Err(YamlError::custom(format_args!(
-            "nested deeper than {MAX_DEPTH} levels"
-        )));
+        return Err("nested deeper than 128 levels");
     }
     Ok(())
 }

@@ -170,16 +170,16 @@ impl<'t> YamlReader<'t> {
         let Some(value) = self.anchors.get(&anchor) else {
             return Err(YamlError::custom("an anchor contains itself"));
         };
-        self.copied_nodes.add(value)?;
+        self.copied_nodes.add(value).map_err(YamlError::custom)?;
         // Each alias may add levels to a node that another anchor stores.
-        ensure_depth(self.open.len() + depth(value) - 1)?;
+        ensure_depth(self.open.len() + depth(value) - 1).map_err(YamlError::custom)?;
         Ok(value.clone())
     }
 
     /// Stores a copy of a node for its aliases. Counted, because anchors within anchors take memory
     /// for each level.
     fn store_anchor(&mut self, anchor: usize, value: &Value) -> Result<(), YamlError> {
-        self.copied_nodes.add(value)?;
+        self.copied_nodes.add(value).map_err(YamlError::custom)?;
         self.anchors.insert(anchor, value.clone());
         Ok(())
     }
@@ -203,7 +203,7 @@ impl<'de> Deserializer<'de> for YamlNode<'_, '_> {
             reader.store_anchor(anchor, &value)?;
             return deserialize_value(value, visitor);
         }
-        ensure_depth(reader.open.len())?;
+        ensure_depth(reader.open.len()).map_err(YamlError::custom)?;
         match event {
             Event::Scalar(text, style, _, tag) => {
                 visit_scalar(scalar(tag.as_deref(), text, style), visitor)

@@ -35,9 +35,6 @@ pub struct ApiOptions {
     pub list_timeout: Option<Duration>,
 }
 
-/// Minimum wait for which a delayed request is logged, as in client-go.
-const MIN_LOGGED_WAIT: Duration = Duration::from_secs(1);
-
 /// Client of one API server. Cheap to clone; connects with the first request, and again when the
 /// connection is lost.
 #[derive(Clone)]
@@ -72,14 +69,7 @@ impl ApiClient {
 
     /// Waits until the rate limit and [`FirstRequestGate`] allow another request.
     pub(super) async fn wait_to_send(&self) -> FirstRequestGuard<'_> {
-        let waited = self.limiter.wait().await;
-        if waited >= MIN_LOGGED_WAIT {
-            tracing::debug!(
-                server = self.address,
-                ?waited,
-                "client-side throttling: request delayed by --kube-api-qps"
-            );
-        }
+        self.limiter.wait().await;
         self.gate.enter().await
     }
 

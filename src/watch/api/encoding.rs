@@ -58,8 +58,8 @@ impl Encoding {
         }
     }
 
-    /// Returns the `Accept` header of a LIST. JSON is always accepted: another implementation of the
-    /// API may support nothing else.
+    /// Returns the `Accept` header of a LIST. JSON is always accepted: another implementation of
+    /// the API may support nothing else.
     pub(super) const fn accept(self) -> &'static str {
         match self {
             Self::Protobuf => "application/vnd.kubernetes.protobuf,application/json",

@@ -35,8 +35,8 @@ pub struct ClusterSnapshot {
     pub nodes: ObjectList<NodeObject>,
 }
 
-/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried, except as JSON
-/// if the server rejects protobuf.
+/// Lists Services, EndpointSlices and the Node once. Failed requests are not retried, except as
+/// JSON if the server rejects protobuf.
 ///
 /// # Errors
 ///

@@ -222,7 +222,9 @@ impl Service<Uri> for ServerConnector {
         let connector = self.clone();
         // The library's default is 443 for HTTP as well.
         let scheme = server.scheme().cloned().unwrap_or(Scheme::HTTPS);
-        let server = with_port(&server, scheme, port_of(&server));
+        let default_port = if scheme == Scheme::HTTP { 80 } else { 443 };
+        let port = server.port_u16().unwrap_or(default_port);
+        let server = with_port(&server, scheme, port);
         Box::pin(async move {
             let (result, proxy) = match connector {
                 Self::Direct(tcp) => {
@@ -240,12 +242,6 @@ impl Service<Uri> for ServerConnector {
             result.map_err(|cause| ProxyError { proxy, cause }.into())
         })
     }
-}
-
-fn port_of(server: &Uri) -> u16 {
-    let is_plain = server.scheme() == Some(&Scheme::HTTP);
-    let default_port = if is_plain { 80 } else { 443 };
-    server.port_u16().unwrap_or(default_port)
 }
 
 /// Returns an address of the same host with a scheme and a port.

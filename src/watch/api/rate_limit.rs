@@ -63,10 +63,10 @@ impl RateLimiter {
         }))
     }
 
-    /// Waits until a request may be sent. Returns the time waited.
-    pub(super) async fn wait(&self) -> Duration {
+    /// Waits until a request may be sent.
+    pub(super) async fn wait(&self) {
         let Some(bucket) = &self.0 else {
-            return Duration::ZERO;
+            return;
         };
         let wait = bucket
             .lock()
@@ -75,7 +75,6 @@ impl RateLimiter {
         if !wait.is_zero() {
             sleep(wait).await;
         }
-        wait
     }
 }
 

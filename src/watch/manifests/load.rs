@@ -13,10 +13,8 @@ use super::endpoints::assume_endpoints;
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
 use super::locate;
 use super::merge::{ManifestOptions, Manifests, merge};
-use super::parse::{
-    FaultyObject, FileContent, RENDER_FIRST, WrittenObjects, is_helm_template, parse,
-};
-use super::validation::{FieldProblem, FieldSegment, Validation};
+use super::parse::{FaultyObject, FileContent, WrittenObjects, parse};
+use super::validation::{FieldProblem, FieldSegment, RENDER_FIRST, Validation, is_helm_template};
 use crate::ingest::yaml;
 use crate::watch::bounded;
 

@@ -16,7 +16,6 @@
 //! | term | meaning |
 //! |---|---|
 //! | ignored | object of another kind, or field without effect |
-//! | reduced | object that is used without its ignored fields |
 //! | undecodable | object that is not used: a field that the proxy reads has a wrong type |
 //! | invalid | object with a field that cannot be used; only with [`Validation::Strict`] |
 //! | unusable | file that cannot be read or parsed |

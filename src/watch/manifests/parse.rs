@@ -14,7 +14,7 @@ use super::document::{
     DecodedObject, DocumentSeed, ManifestDocument, ManifestObject, ParseOptions,
 };
 use super::files::ManifestError;
-use super::validation::{FieldProblem, FieldSegment};
+use super::validation::{FieldProblem, FieldSegment, RENDER_FIRST, is_helm_template};
 use crate::ingest::yaml::{self, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;
@@ -36,8 +36,8 @@ pub(super) struct FileContent {
     pub(super) format: TextFormat,
 }
 
-/// Objects with all of their fields, by kind and name. Those of the daemon have only the fields that
-/// rules depend on.
+/// Objects with all of their fields, by kind and name. Those of the daemon have only the fields
+/// that rules depend on.
 pub(crate) type WrittenObjects = BTreeMap<(Kind, ObjectName), Value>;
 
 /// Object with problems.
@@ -132,14 +132,6 @@ fn is_json(text: &str) -> bool {
     };
     let is_quoted = inside.trim_start().starts_with('"');
     is_quoted && memchr::memmem::find(inside.as_bytes(), b"\n---").is_none()
-}
-
-/// Hint for a Helm template.
-pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
-
-/// Reports whether a text has an expression of a Helm template.
-pub(super) fn is_helm_template(text: &str) -> bool {
-    text.contains("{{") && text.contains("}}")
 }
 
 /// Reports whether the first line that is not a comment names a table, as in `iptables-save`

@@ -10,6 +10,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -100,11 +101,8 @@ impl IpPool {
     /// range is full.
     pub(super) fn allocate(&mut self, name: &str, family: IpFamily) -> Option<IpAddr> {
         let slots = Slots::of(*self.ranges.get(family));
-        let is_free = |slot| !self.taken.contains(&slots.address(slot));
-        let slot = free_slot(name, slots.count, self.taken.len(), is_free)?;
-        let ip = slots.address(slot);
-        self.taken.insert(ip);
-        Some(ip)
+        let address = |slot| slots.address(slot);
+        allocate(&mut self.taken, name, slots.count, address)
     }
 }
 
@@ -129,26 +127,24 @@ impl PortPool {
         let count = u128::from(last - first) + 1;
         // Within the range, hence within 16 bits.
         let port = |slot: u128| first + u16::try_from(slot).unwrap_or_default();
-        let is_free = |slot| !self.taken.contains(&port(slot));
-        let free = port(free_slot(name, count, self.taken.len(), is_free)?);
-        self.taken.insert(free);
-        Some(free)
+        allocate(&mut self.taken, name, count, port)
     }
 }
 
-/// Returns the slot that the hash of `name` selects, or the next free one.
-fn free_slot(
+/// Takes the value in the slot that the hash of `name` selects, or in the next free one.
+fn allocate<T: Copy + Eq + Hash>(
+    taken: &mut HashSet<T>,
     name: &str,
-    count: u128,
-    taken: usize,
-    is_free: impl Fn(u128) -> bool,
-) -> Option<u128> {
-    let start = hash(name) % count;
+    slots: u128,
+    value: impl Fn(u128) -> T,
+) -> Option<T> {
+    let start = hash(name) % slots;
     // Enough: one more slot than are taken, or the whole range.
-    let tries = (taken as u128 + 1).min(count);
-    (0..tries)
-        .map(|step| (start + step) % count)
-        .find(|slot| is_free(*slot))
+    let tries = (taken.len() as u128 + 1).min(slots);
+    let mut values = (0..tries).map(|step| value((start + step) % slots));
+    let free = values.find(|value| !taken.contains(value))?;
+    taken.insert(free);
+    Some(free)
 }
 
 /// Allocatable addresses of a range: without the first and the last one, which are the network and

@@ -250,7 +250,7 @@ mod tests {
     const A: &str = "{kind: Service, metadata: {name: a}}";
     const B: &str = "{kind: Service, metadata: {name: b}}";
 
-    /// Directory whose files are looked at once, or after they have settled.
+    /// Directory whose files are looked at once, or after they have stayed the same.
     struct Scene {
         directory: TempDir,
         store: Store,

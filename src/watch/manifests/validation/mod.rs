@@ -7,7 +7,10 @@ mod values;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub(super) use problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
+pub(super) use problem::{
+    FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems, RENDER_FIRST,
+    is_helm_template,
+};
 
 use crate::model::Kind;
 

@@ -69,6 +69,14 @@ pub(crate) enum FieldProblemKind {
     InvalidValue,
 }
 
+/// Hint for a Helm template.
+pub(crate) const RENDER_FIRST: &str = "render it first with `helm template`";
+
+/// Reports whether a text has an expression of a Helm template.
+pub(crate) fn is_helm_template(text: &str) -> bool {
+    text.contains("{{") && text.contains("}}")
+}
+
 /// Problems of one object: values of wrong types, then unknown fields, then other invalid values.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(pub(crate) Vec<FieldProblem>);

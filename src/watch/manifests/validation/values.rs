@@ -12,9 +12,8 @@ use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::problem::Problems;
+use super::problem::{Problems, is_helm_template};
 use crate::net::{IpFamily, parse_cidr, parse_ip};
-use crate::watch::manifests::parse::is_helm_template;
 
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
