@@ -85,7 +85,7 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         if observed.exit_at.is_some_and(|at| at <= Instant::now()) {
             return ConfigFileChanged(file.path.display().to_string());
         }
-        observed.wait(&events).await;
+        observed.wait(&mut events).await;
         events.watch(&directories(&file.path));
     }
 }
@@ -207,7 +207,7 @@ impl WatchedFile<'_> {
     }
 
     /// Waits until the file may have changed, or the process ends.
-    async fn wait(&self, events: &FileEvents) {
+    async fn wait(&self, events: &mut FileEvents) {
         let retries = (1..FAILURES_UNTIL_LOGGED).contains(&self.failed_reads);
         let interval = if retries { RETRY_DELAY } else { POLL_INTERVAL };
         let exit_in = self.exit_at.map(|at| at - Instant::now());

@@ -1,14 +1,15 @@
 //! Watches directories by inotify, so that changes of files are looked for at once.
 
 use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
 use std::io;
-use std::mem::replace;
+use std::mem::{replace, take};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
 
@@ -23,6 +24,8 @@ pub(crate) struct FileEvents {
     watched: HashSet<WatchDescriptor>,
     /// Directories that could not be watched. Each is reported once.
     failed: BTreeSet<PathBuf>,
+    /// Names that a file got by renaming it, and that nothing has changed since.
+    renamed: HashSet<OsString>,
 }
 
 /// Inotify instance that a task of the runtime can wait for.
@@ -44,6 +47,7 @@ impl FileEvents {
             inotify: inotify.ok(),
             watched: HashSet::new(),
             failed: BTreeSet::new(),
+            renamed: HashSet::new(),
         }
     }
 
@@ -89,13 +93,30 @@ impl FileEvents {
     }
 
     /// Waits for a change, but not longer than `interval`. Reports whether there was one.
-    pub(crate) async fn wait(&self, interval: Duration) -> bool {
-        if let Some(inotify) = &self.inotify {
-            timeout(interval, inotify.changed()).await.is_ok()
-        } else {
+    pub(crate) async fn wait(&mut self, interval: Duration) -> bool {
+        let Some(inotify) = &self.inotify else {
             sleep(interval).await;
-            false
+            return false;
+        };
+        let Ok(events) = timeout(interval, inotify.changed()).await else {
+            return false;
+        };
+        for event in events {
+            match event.name {
+                Some(name) if event.mask.contains(AddWatchFlags::IN_MOVED_TO) => {
+                    self.renamed.insert(name);
+                }
+                Some(name) => drop(self.renamed.remove(&name)),
+                // Of the directory, or events are lost.
+                None => self.renamed.clear(),
+            }
         }
+        true
+    }
+
+    /// Takes the names that complete files got: a program wrote them under another name before.
+    pub(crate) fn take_renamed(&mut self) -> HashSet<OsString> {
+        take(&mut self.renamed)
     }
 }
 
@@ -109,8 +130,8 @@ impl WaitingInotify {
         })
     }
 
-    /// Waits until there are events, and reads all of them.
-    async fn changed(&self) {
+    /// Waits until there are events, and returns all of them.
+    async fn changed(&self) -> Vec<InotifyEvent> {
         if self.readable.readable().await.is_err() {
             // The runtime is shutting down.
             std::future::pending::<()>().await;
@@ -120,7 +141,14 @@ impl WaitingInotify {
             .readable
             .try_io(|| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         drop(blocked);
-        // All events count alike. Any other error may mean that some are lost: a change as well.
-        while matches!(self.inotify.read_events(), Ok(_) | Err(Errno::EINTR)) {}
+        let mut all = Vec::new();
+        loop {
+            match self.inotify.read_events() {
+                Ok(events) => all.extend(events),
+                Err(Errno::EINTR) => {}
+                // No more, or some are lost: a change as well.
+                Err(_) => return all,
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -180,7 +181,8 @@ impl WatchedManifests {
             }
         };
         self.logged_error = None;
-        for error in self.store.look(&found, now) {
+        let renamed = self.events.take_renamed();
+        for error in self.store.look(&found, &renamed, now) {
             log_error(&error, self.store.has_content_of(&error.file));
         }
         if self.store.is_blocked() && !self.has_logged_block {
@@ -207,9 +209,12 @@ impl WatchedManifests {
 
     /// Waits until the files may have changed: for an event or [`POLL_INTERVAL`]. Does not wait for
     /// files that have changed and not stayed the same yet.
-    async fn wait(&self) {
-        if !self.store.has_pending() {
-            self.events.wait(POLL_INTERVAL).await;
-        }
+    async fn wait(&mut self) {
+        let longest = if self.store.has_pending() {
+            Duration::ZERO
+        } else {
+            POLL_INTERVAL
+        };
+        self.events.wait(longest).await;
     }
 }

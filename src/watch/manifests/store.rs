@@ -1,9 +1,11 @@
 //! Stores the last valid content of each file, and reads a file again when it has changed.
 //!
 //! A change is used once the file has stayed the same for [`SETTLE_TIME`]: a program that writes a
-//! file in place first truncates it, so that most of its objects are missing until it is done.
+//! file in place first truncates it, so that most of its objects are missing until it is done. A
+//! file that was renamed into its place is complete, and is used at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -99,15 +101,21 @@ struct PendingState {
 }
 
 impl Store {
-    /// Looks at the files, and reads those that have changed and stayed the same since. Returns the
-    /// errors that are new.
-    pub(super) fn look(&mut self, found: &ManifestFiles, now: Instant) -> Vec<ManifestError> {
+    /// Looks at the files, and reads those that have changed and stayed the same since, or got one
+    /// of the `renamed` names. Returns the errors that are new.
+    pub(super) fn look(
+        &mut self,
+        found: &ManifestFiles,
+        renamed: &HashSet<OsString>,
+        now: Instant,
+    ) -> Vec<ManifestError> {
+        let is_renamed = |path: &Path| path.file_name().is_some_and(|name| renamed.contains(name));
         let mut errors = Vec::new();
         for (path, state) in self.states(found) {
             let file = self.files.entry(path.clone()).or_default();
             if file.used == state {
                 file.pending = None;
-            } else if file.has_settled(&state, now) || !self.has_looked {
+            } else if file.has_settled(&state, now) || !self.has_looked || is_renamed(&path) {
                 file.pending = None;
                 match file.use_state(&path, state, now) {
                     Ok(is_changed) => self.is_current &= !is_changed,
@@ -256,6 +264,7 @@ mod tests {
         store: Store,
         now: Instant,
         errors: usize,
+        renamed: HashSet<OsString>,
     }
 
     impl Scene {
@@ -265,6 +274,7 @@ mod tests {
                 store: Store::default(),
                 now: Instant::now(),
                 errors: 0,
+                renamed: HashSet::new(),
             }
         }
 
@@ -282,7 +292,7 @@ mod tests {
         /// Returns the names of the Services, if they have changed.
         fn look(&mut self) -> Option<String> {
             let found = find(self.directory.path()).unwrap();
-            self.errors += self.store.look(&found, self.now).len();
+            self.errors += self.store.look(&found, &self.renamed, self.now).len();
             let changed = self.store.changed(&ManifestOptions::new("here".into()))?;
             let names = changed.services.iter().map(|one| &*one.metadata.name);
             Some(names.collect::<Vec<_>>().join(" "))
@@ -380,6 +390,11 @@ mod tests {
         assert_eq!(scene.look(), None);
         scene.now += SETTLE_TIME / 2;
         assert_eq!(scene.look(), Some("a".to_owned()));
+        // A file that was renamed is complete.
+        scene.write("a.yaml", B);
+        scene.renamed.insert("a.yaml".into());
+        assert_eq!(scene.look(), Some("b".to_owned()));
+        scene.renamed.clear();
         // A file that is there again in time is not deleted.
         scene.write("a.yaml", A);
         assert_eq!(scene.look(), None);

@@ -266,6 +266,21 @@ async fn a_file_that_is_written_in_place_is_used_after_the_last_write() {
     assert!((2700..4800).contains(&waited.as_millis()), "{waited:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_renamed_file_is_used_before_one_that_is_written_in_place() {
+    let [a, b] = ["a", "b"].map(|name| service(name, ""));
+    let directory = directory(&[("a.yaml", &a), ("b.yaml", &b)]);
+    let path = directory.path();
+    let mut followed = Followed::start(path);
+    assert_eq!(followed.next_list().await, ["default/a", "default/b"]);
+    write(path, "b.yaml", &service("in-place", ""));
+    write(path, "new", &service("renamed", ""));
+    fs::rename(path.join("new"), path.join("a.yaml")).unwrap();
+    assert_eq!(followed.next_list().await, ["default/b", "default/renamed"]);
+    let both = ["default/in-place", "default/renamed"];
+    assert_eq!(followed.next_list().await, both);
+}
+
 /// No event is reported for a change through another name of a file.
 #[tokio::test(start_paused = true)]
 async fn a_change_without_an_event_is_found_within_a_minute() {
