@@ -162,9 +162,6 @@
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
-#[cfg(test)]
-#[path = "../tests/support/schema.rs"]
-mod schema;
 
 mod net;
 

@@ -1,7 +1,6 @@
 //! Documents of the program against their JSON Schemas in `deploy/docs/schema`.
 //!
-//! Unit tests compare the schemas of `services` and `diff` with the types of the documents. These
-//! tests compare all of them with what the program prints; that of `explain` is written by hand.
+//! The schemas are written by hand. These tests compare them with what the program prints.
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 

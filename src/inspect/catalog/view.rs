@@ -65,7 +65,6 @@ impl PortView {
 
 /// Origin of traffic to a frontend, which decides by which built-in chain it enters the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum TrafficOrigin {
     /// Other hosts, and Pods that have a network of their own: `PREROUTING`.
@@ -108,7 +107,6 @@ impl Policy {
 
 /// Address and port where a service port receives traffic.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendView {
     /// Field of the Service that the frontend is from.
@@ -123,7 +121,6 @@ pub struct FrontendView {
     pub disposition: FrontendDisposition,
     /// Origins of traffic that does not reach an endpoint, because a jump or a rule is missing or
     /// another Service has the frontend.
-    #[cfg_attr(test, schemars(with = "Vec<TrafficOrigin>"))]
     pub unreachable_from: BTreeSet<TrafficOrigin>,
     /// Chain of the nat table that the frontend jumps to; null if there is none.
     pub chain: Option<Box<str>>,
@@ -196,7 +193,6 @@ impl ServiceType {
 
 /// Kind of a frontend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FrontendKind {
     /// `spec.clusterIPs`.
     #[serde(rename = "ClusterIP")]
@@ -237,7 +233,6 @@ impl fmt::Display for FrontendKind {
 /// Treatment of traffic from outside to a frontend. Under policy Local, clients on this node may
 /// still be served; then the frontend has a chain as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum FrontendDisposition {
     /// Sent to an endpoint.
     Served,

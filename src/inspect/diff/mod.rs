@@ -23,7 +23,6 @@ mod color;
 mod comments;
 mod compare;
 mod dispatch_rules;
-mod document;
 mod edit;
 mod effect;
 mod effects;
