@@ -1,4 +1,4 @@
-//! What every command has in common: help, manual pages, completion, and names of the program.
+//! What every command has in common: help, manual pages, and names of the program.
 
 #![allow(clippy::unwrap_used, reason = "failing is a test's job")]
 
@@ -324,96 +324,6 @@ fn kube_proxys_file_shapes_the_rules_of_every_command() {
         let missing = of("--config=/nowhere/at/all");
         assert_eq!(missing.status.code(), Some(64), "{args:?}");
     }
-}
-
-/// What bash offers at the end of a command line.
-#[track_caller]
-fn completes(words: &[&str], expected: &[&str]) {
-    let script = r#"
-        PATH="$1:$PATH"; shift
-        source <(deltaproxy completions bash)
-        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-        _deltaproxy_or_names deltaproxy "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-        printf '%s\n' "${COMPREPLY[@]}"
-    "#;
-    let folder = Path::new(PROGRAM).parent().unwrap().to_str().unwrap();
-    let args = [&["-c", script, "bash", folder, "deltaproxy"], words].concat();
-    let output = run("bash", &args);
-    let (offered, said) = (text(&output.stdout), text(&output.stderr));
-    let mut offered: Vec<&str> = offered.lines().filter(|line| !line.is_empty()).collect();
-    offered.sort_unstable();
-    assert_eq!(offered, expected, "{words:?}: {said}");
-}
-
-#[test]
-fn bash_completes_names_of_services() {
-    let dump = "tests/golden/restore-v4-full.txt";
-    let from_save = ["services", "--from-save", dump];
-    let all = ["ns1/a", "ns1/dns", "ns1/lb", "ns1/none"];
-    completes(&[&from_save[..], &[""]].concat(), &all);
-    completes(&[&from_save[..], &["ns1/d"]].concat(), &["ns1/dns"]);
-    completes(&[&from_save[..], &["ns1/a", "ns1/l"]].concat(), &["ns1/lb"]);
-    completes(
-        &["services", "--from-save", "=", dump, "ns1/d"],
-        &["ns1/dns"],
-    );
-    completes(&[&from_save[..], &["-n", "other", "ns1/"]].concat(), &[]);
-    completes(&[&from_save[..], &["-n", "ns1", "d"]].concat(), &["dns"]);
-    // The part behind the slash will do.
-    completes(&[&from_save[..], &["dn"]].concat(), &["ns1/dns"]);
-    completes(&[&from_save[..], &["-n", ""]].concat(), &["ns1"]);
-    completes(
-        &[&from_save[..], &["--namespace", "=", "n"]].concat(),
-        &["ns1"],
-    );
-    completes(&[&from_save[..], &["--namespace", "="]].concat(), &["ns1"]);
-    completes(&["explain", "--from-save", dump, "l"], &["ns1/lb"]);
-    completes(&["explain", "-n", "ns1", "--from-save", dump, "l"], &["lb"]);
-    completes(&["explain", "--from-save", dump, "-n", ""], &["ns1"]);
-    completes(
-        &["explain", "--from-save", dump, "--from", "o"],
-        &["outside"],
-    );
-    // One is all that it explains.
-    completes(&["explain", "ns1/a", "--from-save", dump, "l"], &[]);
-    let manifests = ["render", "--manifests", "deploy/examples"];
-    completes(
-        &[&manifests[..], &["storef"]].concat(),
-        &["shop/storefront"],
-    );
-    completes(&[&manifests[..], &["-n", ""]].concat(), &["shop"]);
-    completes(
-        &[&manifests[..], &["--family", "ipv6", "-n=shop", "storef"]].concat(),
-        &["storefront"],
-    );
-    // Not where a flag or its value is expected.
-    completes(&[&from_save[..], &["-o", "w"]].concat(), &["wide"]);
-    completes(&[&from_save[..], &["--na"]].concat(), &["--namespace"]);
-    completes(&["serv"], &["services"]);
-    completes(&["render", "--family", "ipv6", "ns1/"], &[]);
-}
-
-/// Rules or a dump must not add text to the command line of a user who lists them.
-#[test]
-fn bash_expands_no_name_that_it_is_offered() {
-    let folder = tempfile::tempdir().unwrap();
-    let (dump, proof) = (folder.path().join("dump"), folder.path().join("proof"));
-    let hostile = format!("$(touch${{IFS}}{})/web", proof.display());
-    let rule = |name: &str| {
-        format!(
-            "-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m comment --comment \"{name}:http cluster \
-             IP\" -m tcp --dport 80 -j KUBE-SVC-X\n"
-        )
-    };
-    let rules: String = [&hostile, "shop/we'b", "shop/`id`", "shop/web"]
-        .map(rule)
-        .concat();
-    let chains = ":KUBE-SERVICES - [0:0]\n:KUBE-SVC-X - [0:0]\n";
-    fs::write(&dump, format!("*nat\n{chains}{rules}COMMIT\n")).unwrap();
-    let dump = dump.to_str().unwrap();
-    completes(&["services", "--from-save", dump, ""], &["shop/web"]);
-    completes(&["services", "--from-save", dump, "w"], &["shop/web"]);
-    assert!(!proof.exists());
 }
 
 #[test]

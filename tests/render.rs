@@ -193,16 +193,13 @@ fn annotations_name_the_objects() {
 }
 
 #[test]
-fn services_and_tables_can_be_chosen() {
+fn services_can_be_chosen() {
     let text = rendered(&["shop/admin", "--manifests", EXAMPLES]);
     assert!(text.contains("shop/admin:http cluster IP"), "{text}");
     assert!(
         !text.contains("shop/public") && !text.contains("COMMIT"),
         "{text}"
     );
-    let nat = rendered(&["--table", "nat", "--manifests", EXAMPLES]);
-    assert!(nat.starts_with("*nat\n") && nat.ends_with("COMMIT\n"));
-    assert!(!nat.contains("*filter"));
 
     let output = render(&["shop/nobody", "--manifests", EXAMPLES]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

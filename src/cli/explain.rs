@@ -3,11 +3,10 @@
 use std::net::IpAddr;
 
 use super::exit::ErrorReport;
-use super::snapshot::{RuleSnapshot, missing};
-use super::{completions, terminal};
+use super::snapshot::RuleSnapshot;
+use super::terminal;
 use crate::config::{ExplainArgs, GraphArg, OutputArg};
-use crate::inspect::catalog::NoMatches;
-use crate::inspect::explain::{self, Detail, NodeRules, NotFound};
+use crate::inspect::explain::{self, Detail, NodeRules};
 use crate::rules::Table;
 
 /// Prints the paths of packets.
@@ -15,14 +14,6 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
     let query = args.query()?;
     terminal::install_quiet_log()?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
-    let query = match (query, args.names.only) {
-        (Some(query), None) => query,
-        (_, Some(kind)) => {
-            return completions::names(&snapshot, kind, args.namespace.name.as_deref());
-        }
-        // The flags require one of the two.
-        (None, None) => return Ok(()),
-    };
     if let Some(absence) = snapshot.absence() {
         tracing::warn!("{absence}");
     }
@@ -46,14 +37,7 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
                 .with_other_backend(other_backend)
         })
         .collect();
-    let explained = match explain::explain(&query, &nodes, &args.client_selection()) {
-        Ok(explained) => explained,
-        Err(NotFound::Name(error)) => {
-            let error = Err(NoMatches(vec![error]));
-            return missing::explained(error, || missing::services_of_origin(&args.origin));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let explained = explain::explain(&query, &nodes, &args.client_selection())?;
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),

@@ -1,4 +1,4 @@
-//! Cuts a payload down to some Services or a table, and annotates lines with their objects.
+//! Cuts a payload down to some Services, and annotates lines with their objects.
 //!
 //! A payload of some Services is for reading: it lacks the rules of other Services in shared
 //! chains. It ends without `COMMIT`, so that no restore program takes it for a complete one.
@@ -9,37 +9,29 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use super::restore::RenderSide;
-use super::snapshot::missing;
-use crate::config::RenderConfig;
-use crate::inspect::catalog::{Catalog, PortName, PortQuery, UnknownRules};
+use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery, UnknownRules};
 use crate::model::{ServiceName, Services, SliceName};
 use crate::render::Options;
-use crate::rules::{Rule, Table};
+use crate::rules::Rule;
 use crate::tracker::Tracker;
 
 /// Selection of the lines that are printed.
 pub(super) struct PayloadFilter<'a> {
     pub(super) selected: &'a PortQuery,
-    pub(super) table: Option<Table>,
     pub(super) is_annotated: bool,
 }
 
 impl PayloadFilter<'_> {
     /// Reports whether the payload is printed unchanged.
     pub(super) fn is_everything(&self) -> bool {
-        self.selected.is_all() && self.table.is_none() && !self.is_annotated
+        self.selected.is_all() && !self.is_annotated
     }
 
     /// Checks that every Service that was named exists.
-    pub(super) fn check_services(
-        &self,
-        objects: &RuleObjects,
-        config: &RenderConfig,
-    ) -> anyhow::Result<()> {
-        let found = self
-            .selected
-            .check(&objects.ports(), UnknownRules::default());
-        missing::explained(found, || missing::services_of_config(config))
+    pub(super) fn check_services(&self, objects: &RuleObjects) -> Result<(), NoMatches> {
+        let ports = objects.ports.iter();
+        let ports = ports.map(|(port, numbers)| (port, numbers.iter().copied()));
+        self.selected.check(&ports, UnknownRules::default())
     }
 
     /// Prints the selected lines.
@@ -49,28 +41,24 @@ impl PayloadFilter<'_> {
         payload: &str,
         objects: &RuleObjects,
     ) -> anyhow::Result<()> {
-        let (mut table, mut head) = (None, None);
+        let mut table = None;
         let mut last: Option<RuleObject> = None;
         for line in payload.lines() {
-            if let Some(name) = line.strip_prefix('*') {
-                (table, last, head) = (Table::from_name(name), None, Some(line));
+            if line.starts_with('*') {
+                (table, last) = (Some(line), None);
                 continue;
             }
-            let object = self.object(line, objects);
-            if !self.shows(table, object.as_ref(), objects) {
+            let object = objects.of_line(line);
+            if !self.shows(object.as_ref(), objects) {
                 continue;
             }
             // The table is printed before its first selected line.
-            if let Some(head) = head.take() {
-                writeln!(out, "{head}")?;
+            if let Some(table) = table.take() {
+                writeln!(out, "{table}")?;
             }
-            if self.is_annotated && object.is_some() && object != last {
-                let object = object.as_ref();
-                writeln!(
-                    out,
-                    "# {}",
-                    object.map(ToString::to_string).unwrap_or_default()
-                )?;
+            match &object {
+                Some(own) if self.is_annotated && object != last => writeln!(out, "# {own}")?,
+                _ => {}
             }
             writeln!(out, "{line}")?;
             last = object;
@@ -78,27 +66,12 @@ impl PayloadFilter<'_> {
         Ok(())
     }
 
-    fn object(&self, line: &str, objects: &RuleObjects) -> Option<RuleObject> {
-        let is_needed = self.is_annotated || !self.selected.is_all();
-        is_needed.then(|| objects.of_line(line)).flatten()
-    }
-
-    fn shows(
-        &self,
-        table: Option<Table>,
-        object: Option<&RuleObject>,
-        objects: &RuleObjects,
-    ) -> bool {
-        if self.table.is_some() && self.table != table {
-            return false;
-        }
-        if self.selected.is_all() {
-            return true;
-        }
-        object.is_some_and(|object| {
-            self.selected
-                .fits(object.port(), &objects.numbers(object.port()))
-        })
+    fn shows(&self, object: Option<&RuleObject>, objects: &RuleObjects) -> bool {
+        let is_selected = |object: &RuleObject| {
+            let (port, numbers) = (object.port(), objects.numbers(object.port()));
+            self.selected.fits(port, &numbers)
+        };
+        self.selected.is_all() || object.is_some_and(is_selected)
     }
 }
 
@@ -139,8 +112,6 @@ impl fmt::Display for RuleObject {
     }
 }
 
-type Numbers<'a> = std::iter::Copied<std::collections::btree_set::Iter<'a, u16>>;
-
 /// Objects of every chain.
 pub(super) struct RuleObjects {
     chains: BTreeMap<Box<str>, RuleObject>,
@@ -179,12 +150,6 @@ impl RuleObjects {
         }
     }
 
-    /// Returns every service port, with the numbers of its ports.
-    fn ports(&self) -> impl Iterator<Item = (&PortName, Numbers<'_>)> + Clone {
-        let ports = self.ports.iter();
-        ports.map(|(port, numbers)| (port, numbers.iter().copied()))
-    }
-
     /// Returns the port numbers of a service port.
     fn numbers(&self, port: &PortName) -> impl Iterator<Item = u16> + Clone {
         self.ports.get(port).into_iter().flatten().copied()
@@ -201,10 +166,7 @@ impl RuleObjects {
         }
         let (_, rule) = rest.split_once(' ')?;
         let rule: Rule = rule.parse().ok()?;
-        let port = PortName {
-            name: first_word(rule.comment()?).into(),
-            protocol: rule.protocol.as_ref()?.value.as_ref().into(),
-        };
+        let (port, _) = PortName::of_dispatch_rule(&rule)?;
         self.ports
             .contains_key(&port)
             .then_some(RuleObject::Service(port))

@@ -6,7 +6,7 @@ use super::arguments::{RuleSettings, given_once};
 use super::exit::ErrorReport;
 use super::payload_filter::{PayloadFilter, RuleObjects};
 use super::restore::{NextRestore, RenderSide};
-use super::{completions, snapshot, terminal};
+use super::{snapshot, terminal};
 use crate::config::{RenderArgs, RenderConfig, Source, Unusable};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
@@ -19,10 +19,6 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
     let config = settings.rendering(&args.source)?.read_once(&args.one_read);
-    if let Some(kind) = args.names.only {
-        let snapshot = snapshot::desired(&config, report)?;
-        return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
-    }
     let family = args.family;
     let since = given_once("since", &args.since)?;
     let since = since
@@ -39,7 +35,6 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
         .transpose()?;
     let filter = PayloadFilter {
         selected: &selected,
-        table: args.table,
         is_annotated: args.annotate,
     };
     if before.is_none() && filter.is_everything() {
@@ -60,7 +55,7 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     };
     let trackers: Vec<&Tracker> = before.iter().chain([&tracker_after]).collect();
     let objects = RuleObjects::of(&trackers, &options);
-    filter.check_services(&objects, &config)?;
+    filter.check_services(&objects)?;
     terminal::stdout(|out| filter.print(out, &String::from_utf8_lossy(&text), &objects))
 }
 

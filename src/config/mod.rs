@@ -36,7 +36,6 @@ use std::time::Duration;
 pub use commands::{Cli, Command};
 pub(crate) use commands::{VERSION, normalize};
 pub(crate) use environment::ProgramName;
-pub(crate) use flags::NamesArg;
 pub(crate) use flags::{Action, CleanupArgs, ColorWhen, ConfigCheck};
 pub(crate) use flags::{AddressPattern, ServicesArgs, ServicesOutput};
 pub(crate) use flags::{DiffArgs, DiffFormat, RulesFileArgs};

@@ -21,7 +21,7 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.file, &args.rules)?;
-    let sides = load::load(args, &settings, report)?.only(&selected, args, &settings)?;
+    let sides = load::load(args, &settings, report)?.only(&selected)?;
     let reviews = sides.reviews();
     let facts = sides.facts(&reviews);
     let is_different = |review: &Review<'_>| {

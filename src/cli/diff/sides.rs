@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
-use super::super::snapshot::missing;
 use super::super::terminal::escaped;
-use crate::config::DiffArgs;
 use crate::ingest::ObjectName;
-use crate::inspect::catalog::PortQuery;
+use crate::inspect::catalog::{NoMatches, PortQuery};
 use crate::inspect::diff::{ManifestFacts, PlannedRestore, PortSelection, Review, compare};
 use crate::model::Kind;
 use crate::net::{IpFamily, PerFamily};
@@ -53,22 +50,12 @@ impl Sides {
     ///
     /// # Errors
     ///
-    /// A name has no match; if its Service never has rules, the error says why.
-    pub(super) fn only(
-        self,
-        selected: &PortQuery,
-        args: &DiffArgs,
-        settings: &RuleSettings<'_>,
-    ) -> anyhow::Result<Self> {
+    /// A name has no match.
+    pub(super) fn only(self, selected: &PortQuery) -> Result<Self, NoMatches> {
         let families = self.families.iter();
         let rules = families.flat_map(|family| [self.left.get(*family), self.right.get(*family)]);
-        match PortSelection::of(selected, &rules.collect::<Vec<_>>()) {
-            Ok(chosen) => Ok(Self { chosen, ..self }),
-            Err(no_matches) => {
-                missing::explained(Err(no_matches), || without_rules(args, settings))?;
-                Ok(self)
-            }
-        }
+        let chosen = PortSelection::of(selected, &rules.collect::<Vec<_>>())?;
+        Ok(Self { chosen, ..self })
     }
 
     /// Returns the families that are compared.
@@ -213,24 +200,4 @@ const fn holds_services(table: Table) -> bool {
         Table::Filter | Table::Nat => true,
         Table::Mangle => false,
     }
-}
-
-/// Returns the Services of both sides that never have rules; `None` if these are unknown.
-fn without_rules(
-    args: &DiffArgs,
-    settings: &RuleSettings<'_>,
-) -> anyhow::Result<Option<Vec<missing::ServiceWithoutRules>>> {
-    let mut all = missing::services_of_config(&settings.rendering(&args.source)?)?;
-    let before = given_once("from-manifests", &args.from_manifests)?;
-    if let (Some(all), Some(before)) = (&mut all, before) {
-        let mut source = args.source.clone();
-        source.manifests = Some(before.to_path_buf());
-        let before = missing::services_of_config(&settings.rendering(&source)?)?;
-        for one in before.unwrap_or_default() {
-            if !all.contains(&one) {
-                all.push(one);
-            }
-        }
-    }
-    Ok(all)
 }

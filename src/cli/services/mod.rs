@@ -6,8 +6,8 @@ mod rows;
 mod table;
 
 use super::exit::ErrorReport;
-use super::snapshot::{RuleSnapshot, missing};
-use super::{completions, terminal};
+use super::snapshot::RuleSnapshot;
+use super::terminal;
 use crate::config::{ServicesArgs, ServicesOutput};
 use rows::RowFilter;
 use table::ServiceTable;
@@ -17,9 +17,6 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
     let filter = RowFilter::new(args)?;
     terminal::install_quiet_log()?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
-    if let Some(kind) = args.names.only {
-        return completions::names(&snapshot, kind, args.selection.namespace.name.as_deref());
-    }
     let absence = snapshot.absence();
     if let Some(absence) = &absence {
         tracing::warn!("{absence}");
@@ -50,7 +47,7 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
         }
     })?;
     // Known names are listed in spite of unknown ones.
-    missing::explained(named, || missing::services_of_origin(&args.origin))?;
+    named?;
     without_address.map_or(Ok(()), |address| {
         let which = notes::which(&snapshot.origin, findings.all_unknown());
         Err(anyhow::anyhow!(

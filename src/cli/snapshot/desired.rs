@@ -24,10 +24,7 @@ use crate::watch::{ChangeReceivers, Ingester, change_channels};
 type ObjectChanges = PerFamily<Vec<Change>>;
 
 /// Renders the rules of both families for a host without other rules.
-pub(in crate::cli) fn render(
-    config: &RenderConfig,
-    report: &ErrorReport,
-) -> anyhow::Result<RuleSnapshot> {
+pub(super) fn render(config: &RenderConfig, report: &ErrorReport) -> anyhow::Result<RuleSnapshot> {
     let DesiredObjects {
         trackers,
         service_types,

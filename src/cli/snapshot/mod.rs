@@ -5,7 +5,7 @@
 mod cluster;
 mod desired;
 mod dump;
-pub(super) mod missing;
+mod missing;
 pub(super) mod proxy_report;
 mod recorded;
 mod rules;
@@ -14,7 +14,6 @@ use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
 use crate::config::OriginArgs;
 
-pub(super) use desired::render as desired;
 pub(super) use desired::{full, manifest_trackers, objects, options};
 pub(super) use proxy_report::Conflicts;
 pub(super) use recorded::{live, saved};

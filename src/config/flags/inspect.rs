@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{ColorArgs, NamesArgs, NamespaceArgs, OriginArgs, SelectionArgs};
+use super::{ColorArgs, NamespaceArgs, OriginArgs, SelectionArgs};
 use crate::config::problems::Unusable;
 use crate::config::settings::{FlagWord, choices};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
@@ -36,9 +36,6 @@ pub struct ServicesArgs {
     /// Omit the header line of the table
     #[arg(long)]
     pub no_headers: bool,
-    /// Names only, for completion scripts.
-    #[command(flatten)]
-    pub names: NamesArgs,
     /// Colors of the table.
     #[command(flatten)]
     pub color: ColorArgs,
@@ -122,15 +119,8 @@ impl FromStr for AddressPattern {
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
     /// Destination: ADDRESS[:PORT[/PROTO]], :NODEPORT or [NAMESPACE/]SERVICE[:PORT[/PROTO]]
-    #[arg(
-        value_name = "ADDRESS|SERVICE",
-        required = true,
-        conflicts_with = "only"
-    )]
-    pub destination: Option<Query>,
-    /// Names only, for completion scripts.
-    #[command(flatten)]
-    pub names: NamesArgs,
+    #[arg(value_name = "ADDRESS|SERVICE")]
+    pub destination: Query,
     /// Namespace of the Service.
     #[command(flatten)]
     pub namespace: NamespaceArgs,
@@ -218,19 +208,17 @@ pub enum OutputArg {
 }
 
 impl ExplainArgs {
-    /// Returns the destination within `--namespace`; `None` if only names are requested.
+    /// Returns the destination within `--namespace`.
     ///
     /// # Errors
     ///
     /// The Service is qualified with another namespace than `--namespace`.
-    pub fn query(&self) -> Result<Option<Query>, Unusable> {
-        match (&self.destination, &self.namespace.name) {
-            (Some(query), Some(namespace)) => {
-                let within = query.within(namespace).map(Some);
-                within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
-            }
-            (query, _) => Ok(query.clone()),
-        }
+    pub fn query(&self) -> Result<Query, Unusable> {
+        let Some(namespace) = &self.namespace.name else {
+            return Ok(self.destination.clone());
+        };
+        let within = self.destination.within(namespace);
+        within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
     }
 
     /// Returns the clients whose packets are traced.

@@ -19,6 +19,6 @@ pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
 pub(super) use run::METRICS_OVERRIDE;
 pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};
 
-pub(crate) use shared::{ColorArgs, ColorWhen, NamesArg, NamesArgs, OriginArgs};
+pub(crate) use shared::{ColorArgs, ColorWhen, OriginArgs};
 pub(super) use shared::{NamespaceArgs, SelectionArgs};
 pub(crate) use shared::{OneReadArgs, RulesArgs, RulesFileArgs, SourceArgs};

@@ -4,13 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{
-    ColorArgs, NamesArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs,
-};
+use super::{ColorArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
 use crate::config::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
-use crate::rules::Table;
 
 /// Flags of `render`.
 #[derive(Debug, Clone, Args)]
@@ -18,9 +15,6 @@ pub struct RenderArgs {
     /// Services to render. A selection of them is printed for reading and cannot be restored.
     #[command(flatten)]
     pub selection: SelectionArgs,
-    /// Names only, for completion scripts.
-    #[command(flatten)]
-    pub names: NamesArgs,
     /// IP family, ipv4 or ipv6
     ///
     /// The output is input for iptables-restore or for ip6tables-restore.
@@ -33,9 +27,6 @@ pub struct RenderArgs {
         ignore_case = true
     )]
     pub family: IpFamily,
-    /// Print rules of this table only
-    #[arg(long, value_name = "TABLE", value_parser = choices(TABLES), ignore_case = true)]
-    pub table: Option<Table>,
     /// Print the partial restore since these manifests
     ///
     /// PATH is a file, a folder or `-`. Its rules are those in the kernel.
@@ -72,13 +63,6 @@ pub struct RenderArgs {
 const FAMILIES: &[FlagWord<IpFamily>] = &[
     ("ipv4", "Input for iptables-restore", IpFamily::V4),
     ("ipv6", "Input for ip6tables-restore", IpFamily::V6),
-];
-
-/// Words of `--table`.
-const TABLES: &[FlagWord<Table>] = &[
-    ("filter", "Rules that reject or drop packets", Table::Filter),
-    ("nat", "Rules that translate addresses", Table::Nat),
-    ("mangle", "The canary chain", Table::Mangle),
 ];
 
 /// Flags of `diff`.

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, ArgMatches, Args, ValueEnum};
+use clap::{ArgMatches, Args, ValueEnum};
 
 use crate::config::addresses;
 use crate::config::go::{GoDuration, InvalidDuration};
@@ -267,24 +267,4 @@ pub enum ColorWhen {
     Always,
     /// No colors
     Never,
-}
-
-/// Hidden flag with which completion scripts list names.
-///
-/// The script adds it to the command line that is completed, whose other flags select the rules.
-#[derive(Debug, Clone, Copy, Args)]
-pub struct NamesArgs {
-    /// Print names only, for completion scripts
-    #[arg(long = "names", value_enum, num_args = 0..=1, require_equals = true, hide = true,
-          default_missing_value = "services", action = ArgAction::Set)]
-    pub only: Option<NamesArg>,
-}
-
-/// Value of `--names`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum NamesArg {
-    /// Names of Services, with their namespace unless --namespace is set
-    Services,
-    /// Names of namespaces
-    Namespaces,
 }

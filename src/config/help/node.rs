@@ -98,10 +98,8 @@ Print the restore input only:
 pub(in crate::config) const COMPLETIONS: CommandHelp = CommandHelp {
     name: "completions",
     description: "\
-In bash, services, explain and render complete names of Services, and of
-namespaces after -n. The names are those in the rules of the kernel, for root,
-or in the dump or manifests earlier on the command line. sto completes to
-shop/storefront; after -n, names have no namespace.",
+Scripts complete the names of commands and flags, and the words that flags take
+as values.",
     examples: "\
 In the current shell:
   source <(deltaproxy completions bash)
@@ -120,10 +118,7 @@ In every fish:
             "script that fish loads at the first completion",
         ),
     ],
-    environment: &[(
-        "PATH",
-        "folders where the script for bash finds the program, which lists the names",
-    )],
+    environment: &[],
     see_also: &["bash(1)", "fish(1)", "zsh(1)"],
 };
 

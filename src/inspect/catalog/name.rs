@@ -103,23 +103,9 @@ pub enum InvalidName {
         "`{0}` is not a valid Service name; use `web`, `shop/web`, `shop/web:http` or `shop/web:53/udp`"
     )]
     Form(String),
-    /// Text that is nearly a name, and what is wrong with it.
-    #[error("{0}")]
-    Near(String),
-}
-
-impl InvalidName {
-    /// Returns the error for a protocol that no port has.
-    pub(crate) fn protocol(text: &str) -> Self {
-        let lower = text.to_ascii_lowercase();
-        let known = [Protocol::Tcp, Protocol::Udp, Protocol::Sctp].map(Protocol::as_str);
-        let edits = known.map(|name| (strsim::osa_distance(name, &lower), name));
-        Self::Near(match edits.into_iter().min() {
-            // Two edits make any of them from any other.
-            Some((0 | 1, near)) => format!("unknown protocol `{text}`; did you mean `{near}`?"),
-            _ => format!("unknown protocol `{text}`: must be tcp, udp or sctp"),
-        })
-    }
+    /// Protocol that no port has.
+    #[error("unknown protocol `{0}`: must be tcp, udp or sctp")]
+    Protocol(String),
 }
 
 /// Name with another namespace than the one of the query.
@@ -131,21 +117,13 @@ pub struct NamespaceMismatch {
 }
 
 /// Resource names that kubectl accepts before the name of a Service, as in `svc/web`.
-pub(super) const KINDS: [&str; 3] = ["svc", "service", "services"];
-
-/// Reason for rejecting a port after a slash.
-const AFTER_COLON: &str = "a port follows a colon";
+const KINDS: [&str; 3] = ["svc", "service", "services"];
 
 impl FromStr for NamePattern {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let invalid = || InvalidName::Form(text.to_owned());
-        let near = |reason: &str, meant: &str| {
-            InvalidName::Near(format!(
-                "`{text}` is not a valid Service name; {reason}: `{meant}`"
-            ))
-        };
         let (path, port) = match text.split_once(':') {
             Some((path, port)) => (path, Some(port)),
             None => (text, None),
@@ -158,20 +136,6 @@ impl FromStr for NamePattern {
             [service] => (None, *service),
             [namespace, service] => (Some(*namespace), *service),
             [kind, namespace, service] if KINDS.contains(kind) => (Some(*namespace), *service),
-            [namespace, service, last] if port.is_none() && is_name_like(last) => {
-                let service = format!("{namespace}/{service}");
-                return Err(match protocol_of(last) {
-                    Some(protocol) => near(
-                        "a protocol requires a port",
-                        &format!("{service}:80/{protocol}"),
-                    ),
-                    None => near(AFTER_COLON, &format!("{service}:{last}")),
-                });
-            }
-            [namespace, service, port, protocol] if protocol_of(protocol).is_some() => {
-                let meant = format!("{namespace}/{service}:{port}/{protocol}");
-                return Err(near(AFTER_COLON, &meant));
-            }
             _ => return Err(invalid()),
         };
         let parts = [namespace, Some(service), port];
@@ -192,13 +156,9 @@ fn split_protocol(port: &str) -> Result<(&str, Option<Protocol>), InvalidName> {
     let Some((port, protocol)) = port.split_once('/') else {
         return Ok((port, None));
     };
-    let known = protocol_of(protocol);
-    let known = known.ok_or_else(|| InvalidName::protocol(protocol))?;
+    let known = Protocol::from_iptables(&protocol.to_ascii_lowercase());
+    let known = known.ok_or_else(|| InvalidName::Protocol(protocol.to_owned()))?;
     Ok((port, Some(known)))
-}
-
-fn protocol_of(text: &str) -> Option<Protocol> {
-    Protocol::from_iptables(&text.to_ascii_lowercase())
 }
 
 fn is_name_like(text: &str) -> bool {

@@ -5,9 +5,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::name::{KINDS, NamePattern, NamespaceMismatch, PortName};
+use super::name::{NamePattern, NamespaceMismatch, PortName};
 use super::unknown::UnknownRules;
-use crate::net::{Port, Protocol, parse_ip};
 
 /// Query for service ports by names, namespace, or both. Empty: all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,7 +85,7 @@ fn lines(all: &[NoMatch]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoMatch {
     /// No Service has this name.
-    #[error("{}{}", no_service(.pattern, *.unknown), hints(.pattern, .suggestions))]
+    #[error("{}{suggestions}{HEADLESS}", no_service(.pattern, *.unknown))]
     Service {
         /// Pattern of the query.
         pattern: NamePattern,
@@ -146,6 +145,9 @@ impl NoMatch {
     }
 }
 
+/// Hint for every name without rules: the rules do not show why.
+const HEADLESS: &str = "\nhint: headless Services and those of type ExternalName have no rules";
+
 /// Renders that no Service matches, as far as the rules show it.
 fn no_service(pattern: &NamePattern, unknown: UnknownRules) -> String {
     let UnknownRules {
@@ -182,69 +184,6 @@ fn full_pattern(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> Stri
     };
     let (namespace, service) = (name.namespace(), name.service());
     format!("{namespace}/{service}:{port}/{}", name.protocol)
-}
-
-/// Returns the most specific hints; the general one only if no other applies.
-fn hints(pattern: &NamePattern, suggestions: &Suggestions) -> String {
-    let suggested = suggested(pattern, suggestions);
-    match number_hint(pattern) {
-        Some(hint) if suggestions.0.is_empty() => hint,
-        Some(hint) => format!("{suggested}{hint}"),
-        None => format!("{suggested}{}", spelling_hint(pattern)),
-    }
-}
-
-/// Renders suggestions; says so if all of them are in other namespaces than the one of the query.
-fn suggested(pattern: &NamePattern, suggestions: &Suggestions) -> String {
-    let text = suggestions.to_string();
-    let Some(namespace) = pattern.namespace.as_deref() else {
-        return text;
-    };
-    let mut names = suggestions.0.iter();
-    let is_here = |name: &String| {
-        name.split_once('/')
-            .is_some_and(|(own, _)| own == namespace)
-    };
-    match text.strip_suffix('?') {
-        Some(text) if !names.any(is_here) && !KINDS.contains(&namespace) => {
-            format!("{text}, in another namespace than `{namespace}`?")
-        }
-        _ => text,
-    }
-}
-
-/// Returns a hint for a port or an address that was typed as the name of a Service.
-fn number_hint(pattern: &NamePattern) -> Option<String> {
-    let text = &pattern.service;
-    let is_port = |text: &str| text.parse::<Port>().is_ok();
-    let (what, meant) = match (&pattern.namespace, &pattern.port) {
-        (None, None) if is_port(text) => ("a port", format!(":{text}")),
-        (None, Some(port)) if parse_ip(text).is_some() && is_port(port) => {
-            ("an address", format!("{text}:{port}"))
-        }
-        (None, _) if parse_ip(text).is_some() => ("an address", text.to_string()),
-        _ => return None,
-    };
-    Some(format!(
-        "\nhint: use `explain {meant}` or `services --address {meant}` for {what}"
-    ))
-}
-
-/// Returns a hint for a resource name that was read as a namespace, or a protocol that was read as
-/// the name of a Service.
-fn spelling_hint(pattern: &NamePattern) -> String {
-    let Some(namespace) = pattern.namespace.as_deref() else {
-        return String::new();
-    };
-    if KINDS.contains(&namespace) {
-        return format!("\nhint: omit `{namespace}/`, which is read as a namespace");
-    }
-    match (Protocol::from_iptables(&pattern.service), &pattern.port) {
-        (Some(protocol), None) => {
-            format!("\nhint: give a port before the protocol: `{namespace}:80/{protocol}`")
-        }
-        _ => String::new(),
-    }
 }
 
 /// Renders that no known service port is in a namespace; `None` if one is, or if none is known.
@@ -290,10 +229,7 @@ impl fmt::Display for Suggestions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.0.iter().map(|name| format!("`{name}`")).collect();
         match names.as_slice() {
-            [] => f.write_str(
-                "\nhint: run `deltaproxy services` to list Services with rules; headless and \
-                 ExternalName Services have none",
-            ),
+            [] => f.write_str("\nhint: run `deltaproxy services` to list Services with rules"),
             [only] => write!(f, "\nhint: did you mean {only}?"),
             names => write!(f, "\nhint: did you mean one of {}?", names.join(", ")),
         }

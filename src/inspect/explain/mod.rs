@@ -41,6 +41,6 @@ pub(crate) use graph::tree;
 pub(crate) use json::json;
 pub use node::NodeRules;
 pub use path::{PacketPath, PathResult, SeenSource};
-pub(crate) use query::{NotFound, Query};
+pub(crate) use query::Query;
 pub(crate) use svg::svg;
 pub(crate) use text::{Detail, text};

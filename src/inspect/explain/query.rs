@@ -35,29 +35,15 @@ pub enum InvalidQuery {
     /// Address with a port that is not a number from 1 to 65535.
     #[error("`{0}` is not a valid port (1-65535)")]
     Port(String),
-    /// Numbers with dots between them that are not an IPv4 address.
-    #[error("`{0}` is not a valid IPv4 address: it must have four octets, each 0-255")]
-    Octets(String),
-    /// Address with a slash before the port.
-    #[error("`{query}`: the port must follow a colon\nhint: use `{corrected}`")]
-    SlashBeforePort {
-        /// Query as typed.
-        query: String,
-        /// Query with a colon.
-        corrected: String,
-    },
-    /// Text in brackets that is not an IPv6 address.
-    #[error("`{0}` is not a valid IPv6 address in brackets")]
-    Brackets(String),
     /// Empty text, or characters that no name has.
     #[error(
         "`{0}` is not a valid address or Service name\n\
          hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http"
     )]
     Form(String),
-    /// Text that is nearly a name.
+    /// Protocol that no port has.
     #[error(transparent)]
-    Name(InvalidName),
+    Protocol(InvalidName),
 }
 
 /// Reason why a query cannot be limited to a namespace.
@@ -75,8 +61,8 @@ impl FromStr for Query {
     type Err = InvalidQuery;
 
     fn from_str(text: &str) -> Result<Self, InvalidQuery> {
+        let form = || InvalidQuery::Form(text.to_owned());
         if let Some((authority, default_port)) = split_url(text) {
-            let form = || InvalidQuery::Form(text.to_owned());
             return match authority.parse()? {
                 Self::Address(address) => {
                     let port = address.port.or(default_port);
@@ -88,14 +74,11 @@ impl FromStr for Query {
         let (rest, protocol) = split_protocol(text);
         if let Some(rest) = rest.strip_prefix('[') {
             let (inside, after) = rest.split_once(']').unwrap_or_default();
-            let ip = parse_ip(inside).ok_or_else(|| InvalidQuery::Brackets(rest.to_owned()))?;
-            let port = match (after, after.strip_prefix([':', '/'])) {
-                ("", _) => None,
-                (_, Some(number)) if after.starts_with(':') => Some(port(number)?),
-                (_, Some(word)) if is_word(word) => {
-                    return Err(InvalidQuery::Name(InvalidName::protocol(word)));
-                }
-                _ => return Err(InvalidQuery::Form(text.to_owned())),
+            let ip = parse_ip(inside).ok_or_else(form)?;
+            let port = match after.strip_prefix(':') {
+                Some(number) => Some(port(number)?),
+                None if after.is_empty() => None,
+                None => return Err(form()),
             };
             return Ok(Self::address(Some(ip), port, protocol));
         }
@@ -108,25 +91,13 @@ impl FromStr for Query {
                 return Ok(Self::address(ip, Some(port(after)?), protocol));
             }
         }
-        if let Some((before, after)) = rest.split_once('/')
-            && parse_ip(before).is_some()
-        {
-            let last = after.rsplit('/').next().unwrap_or(after);
-            if is_word(last) {
-                return Err(InvalidQuery::Name(InvalidName::protocol(last)));
-            }
-            return Err(InvalidQuery::SlashBeforePort {
-                query: text.to_owned(),
-                corrected: with_protocol(format!("{before}:{after}"), protocol),
-            });
-        }
         let first = rest.split([':', '/']).next().unwrap_or(rest);
         if is_dotted_number(first) {
-            return Err(InvalidQuery::Octets(first.to_owned()));
+            return Err(form());
         }
         let name = text.parse().map_err(|error| match error {
-            InvalidName::Form(_) => InvalidQuery::Form(text.to_owned()),
-            near @ InvalidName::Near(_) => InvalidQuery::Name(near),
+            InvalidName::Form(_) => form(),
+            protocol @ InvalidName::Protocol(_) => InvalidQuery::Protocol(protocol),
         });
         name.map(Self::Name)
     }
@@ -155,18 +126,6 @@ fn is_dotted_number(text: &str) -> bool {
     text.contains('.') && text.bytes().all(|c| c == b'.' || c.is_ascii_digit())
 }
 
-/// Reports whether a text can be the misspelt name of a protocol.
-fn is_word(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphabetic())
-}
-
-fn with_protocol(text: String, protocol: Option<Protocol>) -> String {
-    match protocol {
-        Some(protocol) => format!("{text}/{protocol}"),
-        None => text,
-    }
-}
-
 /// Returns the host and port of a URL, and the default port of its scheme, if that is known.
 fn split_url(text: &str) -> Option<(&str, Option<Port>)> {
     let (scheme, rest) = text.split_once("://")?;
@@ -190,12 +149,7 @@ fn split_protocol(text: &str) -> (&str, Option<Protocol>) {
     }
 }
 
-/// Parses a port. A known protocol after it was split off before.
 fn port(text: &str) -> Result<Port, InvalidQuery> {
-    let last = text.rsplit('/').next().unwrap_or(text);
-    if last.len() < text.len() && is_word(last) {
-        return Err(InvalidQuery::Name(InvalidName::protocol(last)));
-    }
     text.parse()
         .map_err(|_| InvalidQuery::Port(text.to_owned()))
 }

@@ -48,39 +48,18 @@ fn invalid_names_are_rejected_with_the_valid_form() {
         "a:b:c",
         "a b",
         "svc/a/b/c",
+        "shop/web/tcp",
+        "shop/web/53/udp",
     ] {
         let error = text.parse::<NamePattern>().unwrap_err().to_string();
         let form = "is not a valid Service name; use `web`";
         assert!(error.contains(form), "{text}: {error}");
     }
-    for (text, expected) in [
-        (
-            "shop/web/tcp",
-            "`shop/web/tcp` is not a valid Service name; a protocol requires a port: \
-             `shop/web:80/tcp`",
-        ),
-        (
-            "shop/web/http",
-            "`shop/web/http` is not a valid Service name; a port follows a colon: \
-             `shop/web:http`",
-        ),
-        (
-            "shop/web/53/udp",
-            "`shop/web/53/udp` is not a valid Service name; a port follows a colon: \
-             `shop/web:53/udp`",
-        ),
-        (
-            "shop/web:80/icmp",
-            "unknown protocol `icmp`: must be tcp, udp or sctp",
-        ),
-        (
-            "shop/web:80/TPC",
-            "unknown protocol `TPC`; did you mean `tcp`?",
-        ),
-    ] {
-        let error = text.parse::<NamePattern>().unwrap_err().to_string();
-        assert_eq!(error, expected);
-    }
+    let error = "shop/web:80/icmp".parse::<NamePattern>().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unknown protocol `icmp`: must be tcp, udp or sctp"
+    );
 }
 
 #[test]
@@ -118,23 +97,13 @@ fn names_without_a_match_come_with_suggestions() {
     without_match("web:8080", "");
     without_match(
         "prod/wbe",
-        "no Service `prod/wbe` has rules\nhint: did you mean `prod/web`?",
+        "no Service `prod/wbe` has rules\nhint: did you mean `prod/web`?\n\
+         hint: headless Services and those of type ExternalName have no rules",
     );
     without_match(
         "prod/dns",
-        "no Service `prod/dns` has rules\nhint: did you mean `test/dns`, in another namespace than \
-         `prod`?",
-    );
-    without_match(
-        "svc/web",
-        "no Service `svc/web` has rules\nhint: did you mean `prod/web`?\n\
-         hint: omit `svc/`, which is read as a namespace",
-    );
-    without_match(
-        "dns/udp",
-        "no Service `dns/udp` has rules\nhint: run `deltaproxy services` to list Services \
-         with rules; headless and ExternalName Services have none\n\
-         hint: give a port before the protocol: `dns:80/udp`",
+        "no Service `prod/dns` has rules\nhint: did you mean `test/dns`?\n\
+         hint: headless Services and those of type ExternalName have no rules",
     );
     without_match(
         "web:81",
@@ -149,7 +118,7 @@ fn names_without_a_match_come_with_suggestions() {
     without_match(
         "storefront",
         "no Service `storefront` has rules\nhint: run `deltaproxy services` to list Services \
-         with rules; headless and ExternalName Services have none",
+         with rules\nhint: headless Services and those of type ExternalName have no rules",
     );
 }
 

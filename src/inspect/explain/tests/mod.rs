@@ -106,17 +106,9 @@ fn queries_are_parsed() {
         ("web:80", "None web:80"),
         ("web/udp", "Some(\"web\") web/udp"),
         ("svc/prod/web", "Some(\"prod\") prod/web"),
-        (
-            "prod/web/tcp",
-            "`prod/web/tcp` is not a valid Service name; a protocol requires a port: `prod/web:80/tcp`",
-        ),
         ("http://10.96.0.10", "10.96.0.10 80 tcp"),
         ("https://10.96.0.10/", "10.96.0.10 443 tcp"),
         ("ftp://10.96.0.10", "10.96.0.10 any tcp"),
-        (
-            "10.96.0",
-            "`10.96.0` is not a valid IPv4 address: it must have four octets, each 0-255",
-        ),
         ("HTTP://10.96.0.10:8080/a/b?c=d:1#e", "10.96.0.10 8080 tcp"),
         ("https://[fd00::1]/x", "fd00::1 443 tcp"),
         ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
@@ -126,69 +118,20 @@ fn queries_are_parsed() {
 }
 
 #[test]
-fn a_misspelt_protocol_is_named() {
+fn invalid_queries_are_rejected_with_a_reason() {
     for (text, expected) in [
+        ("10.96.0.10:", "`` is not a valid port (1-65535)"),
+        ("10.96.0.10:http", "`http` is not a valid port (1-65535)"),
+        ("10.96.0.10:99999", "`99999` is not a valid port (1-65535)"),
+        ("10.96.0.10:0", "`0` is not a valid port (1-65535)"),
         (
-            "10.96.0.10:53/tpc",
-            "unknown protocol `tpc`; did you mean `tcp`?",
-        ),
-        (":53/upd", "unknown protocol `upd`; did you mean `udp`?"),
-        (
-            "10.96.0.10/stcp",
-            "unknown protocol `stcp`; did you mean `sctp`?",
-        ),
-        (
-            "[fd00::1]:53/icmp",
-            "unknown protocol `icmp`: must be tcp, udp or sctp",
-        ),
-        (
-            "[fd00::1]/icmp",
+            "prod/web:53/icmp",
             "unknown protocol `icmp`: must be tcp, udp or sctp",
         ),
         (
             "[fd00::1]53",
             "`[fd00::1]53` is not a valid address or Service name\n\
              hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http",
-        ),
-    ] {
-        assert_eq!(shown(text), expected, "{text}");
-    }
-}
-
-#[test]
-fn nearly_valid_queries_are_rejected_with_a_reason() {
-    for (text, expected) in [
-        ("10.96.0.10:", "`` is not a valid port (1-65535)"),
-        ("10.96.0.10:http", "`http` is not a valid port (1-65535)"),
-        ("10.96.0.10:99999", "`99999` is not a valid port (1-65535)"),
-        (
-            "10.96.10.300",
-            "`10.96.10.300` is not a valid IPv4 address: it must have four octets, each 0-255",
-        ),
-        (
-            "10.96.10.300:80/udp",
-            "`10.96.10.300` is not a valid IPv4 address: it must have four octets, each 0-255",
-        ),
-        (
-            "10.96.0.10/80",
-            "`10.96.0.10/80`: the port must follow a colon\nhint: use `10.96.0.10:80`",
-        ),
-        (
-            "prod/web/http",
-            "`prod/web/http` is not a valid Service name; a port follows a colon: `prod/web:http`",
-        ),
-        (
-            "prod/web/80/udp",
-            "`prod/web/80/udp` is not a valid Service name; a port follows a colon: `prod/web:80/udp`",
-        ),
-        ("10.96.0.10:0", "`0` is not a valid port (1-65535)"),
-        (
-            "[10.96.0.10x]:80",
-            "`10.96.0.10x]:80` is not a valid IPv6 address in brackets",
-        ),
-        (
-            "[fd00::1",
-            "`fd00::1` is not a valid IPv6 address in brackets",
         ),
     ] {
         assert_eq!(shown(text), expected, "{text}");
@@ -203,6 +146,13 @@ fn nearly_valid_queries_are_rejected_with_a_reason() {
         "web:",
         "a:b:c",
         "http://web/",
+        "10.96.0",
+        "10.96.10.300:80/udp",
+        "10.96.0.10/80",
+        "prod/web/http",
+        "prod/web/80/udp",
+        "[10.96.0.10x]:80",
+        "[fd00::1",
     ] {
         assert!(
             shown(text).contains("is not a valid address or Service name"),
