@@ -21,113 +21,30 @@ fn problems(gates: &[(&str, bool)]) -> Vec<String> {
 
 #[test]
 fn every_line_of_a_table_is_a_gate() {
-    for (release, count) in RELEASES.iter().zip([242, 254]) {
-        assert_eq!(release.gates.len(), count, "{}", release.minor);
-        for (name, gate) in &release.gates {
-            let stages = ["alpha", "beta", "ga", "deprecated"];
-            assert!(stages.contains(&gate.stage), "{name}");
-            let mut requires = gate.requires.iter();
-            assert!(
-                requires.all(|name| release.gates.contains_key(name)),
-                "{name}"
-            );
+    for (gates, count) in RELEASES.iter().zip([242, 254]) {
+        assert_eq!(gates.len(), count);
+        for (name, gate) in gates {
+            assert!(gate.accepts(gate.is_on), "{name}");
         }
     }
-    let [_, release] = &*RELEASES;
-    let gate = &release.gates["ClusterTrustBundleProjection"];
-    assert_eq!(
-        (gate.stage, gate.is_on, gate.is_locked),
-        ("ga", true, false)
-    );
-    assert_eq!(gate.requires, ["ClusterTrustBundle"]);
-    let gate = &release.gates["NFTablesProxyMode"];
-    assert_eq!((gate.stage, gate.is_on, gate.is_locked), ("ga", true, true));
-}
-
-/// Single gates that kube-proxy v1.37.2 was seen to reject because of other gates. AllAlpha is
-/// accepted by v1.36.
-#[test]
-fn gates_that_require_others_cannot_be_changed_alone() {
-    let rejected = |release: &Release, value| -> Vec<&'static str> {
-        let is_rejected = |name| release.objection(name, &set(&[(name, value)])).is_some();
-        let gates = release.gates.iter();
-        gates
-            .filter(|(name, gate)| !gate.is_locked && is_rejected(name))
-            .map(|(name, _)| *name)
-            .collect()
-    };
-    let [old, new] = &*RELEASES;
-    assert_eq!(
-        rejected(new, false),
-        [
-            "APIServerIdentity",
-            "AtomicFIFO",
-            "ClusterTrustBundle",
-            "ContainerRestartRules",
-            "DRADeviceTaints",
-            "GracefulNodeShutdown",
-            "MatchLabelKeysInPodTopologySpread",
-            "PodLevelResources",
-            "ResourceHealthStatus",
-        ]
-    );
-    assert_eq!(
-        rejected(new, true),
-        [
-            "AllAlpha",
-            "CompositePodGroup",
-            "DRAPartitionableDevicesType",
-            "DRAWorkloadResourceClaims",
-            "PodGroupPreemptionPolicy",
-            "TopologyAwareWorkloadScheduling",
-            "WorkloadWithJob",
-        ]
-    );
-    assert_eq!(rejected(old, false).len() + rejected(old, true).len(), 15);
-    assert!(!rejected(old, true).contains(&"AllAlpha"));
-    assert_eq!(
-        problems(&[("ResourceHealthStatus", false)]),
-        ["feature gate `ResourceHealthStatusMessage` requires `ResourceHealthStatus`"]
-    );
-    let both = [
-        ("ResourceHealthStatus", false),
-        ("ResourceHealthStatusMessage", false),
-    ];
-    assert_eq!(problems(&both), [""; 0]);
+    let [_, newest] = &*RELEASES;
+    let gate = &newest["ClusterTrustBundleProjection"];
+    assert_eq!((gate.is_on, gate.is_locked), (true, false));
+    let gate = &newest["NFTablesProxyMode"];
+    assert_eq!((gate.is_on, gate.is_locked), (true, true));
 }
 
 #[test]
-fn a_value_that_either_release_accepts_is_accepted_and_noted() {
-    let rejects = |minor, gate, reason| {
-        format!("kube-proxy {minor} would reject feature gate `{gate}`: {reason}")
-    };
-    let unknown = "unknown feature gate";
-    for (name, value, minor, reason) in [
-        ("KubeProxyIPVS", false, "1.36", unknown),
-        ("GangScheduling", false, "1.37", unknown),
-        ("SidecarContainers", true, "1.37", unknown),
-        (
-            "HostnameOverride",
-            false,
-            "1.37",
-            "feature gate `HostnameOverride` must be true, got false",
-        ),
-        (
-            "AllAlpha",
-            true,
-            "1.37",
-            "feature gate `CompositePodGroup` requires `GenericWorkload` (because of `AllAlpha`), and 3 more",
-        ),
-    ] {
-        assert_eq!(problems(&[(name, value)]), [""; 0], "{name}");
-        let note = ConfigNote::Note(rejects(minor, name, reason));
-        assert_eq!(notes(&set(&[(name, value)])), [note]);
-    }
+fn a_value_that_either_release_accepts_is_accepted() {
     for (name, value) in [
+        ("KubeProxyIPVS", false),
+        ("GangScheduling", false),
+        ("SidecarContainers", true),
+        ("HostnameOverride", false),
         ("AllowServiceExternalIPs", false),
         ("NFTablesProxyMode", true),
     ] {
-        assert_eq!(problems(&[(name, value)]), [""; 0]);
+        assert_eq!(problems(&[(name, value)]), [""; 0], "{name}");
         assert_eq!(notes(&set(&[(name, value)])), []);
     }
 }
@@ -142,14 +59,9 @@ fn a_value_that_neither_release_accepts_is_a_problem() {
             "feature gate `SidecarContainers` must be true, got false",
         ),
         (
-            "CompositePodGroup",
-            true,
-            "feature gate `CompositePodGroup` requires `GenericWorkload`, and 1 more",
-        ),
-        (
-            "GangScheduling",
-            true,
-            "feature gate `GangScheduling` requires `GenericWorkload`",
+            "PreferSameTrafficDistribution",
+            false,
+            "feature gate `PreferSameTrafficDistribution` must be true, got false",
         ),
     ] {
         assert_eq!(problems(&[(name, value)]), [problem], "{name}");
