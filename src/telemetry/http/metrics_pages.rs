@@ -71,7 +71,7 @@ impl MetricsPages {
 
     /// Returns the response to a request.
     pub(crate) fn answer(&self, request: &Request<Bytes>) -> Reply {
-        let (uri, headers) = (request.uri(), request.headers());
+        let uri = request.uri();
         match uri.path() {
             "/metrics" => self.metrics(),
             "/metrics/slis" => self.ping.slis(request.method()),
@@ -83,8 +83,8 @@ impl MetricsPages {
                 "application/json",
                 self.settings.configz.clone(),
             ),
-            "/flagz" => zpages::flagz(headers, &self.settings.flags),
-            "/statusz" => zpages::statusz(headers, self.started, now()),
+            "/flagz" => reply(StatusCode::OK, TEXT, zpages::flagz(&self.settings.flags)),
+            "/statusz" => reply(StatusCode::OK, TEXT, zpages::statusz(self.started, now())),
             path if path.starts_with("/debug/") => {
                 debug_page(self.settings.debugging.as_ref(), request)
             }
@@ -141,43 +141,18 @@ impl PingCheck {
         Ok(check)
     }
 
-    /// Returns `/healthz`, which always succeeds. In the query, `exclude` leaves checks out and
-    /// `verbose` lists them.
+    /// Returns `/healthz`, which always succeeds; with `verbose` in the query, it lists its check.
+    ///
+    /// Differs from upstream: there, `exclude` leaves checks out, although there is only one.
     fn healthz(&self, query: &str) -> Reply {
-        let pairs = || {
-            query
-                .split('&')
-                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        };
-        let excluded = || {
-            pairs()
-                .filter(|(key, _)| *key == "exclude")
-                .map(|(_, name)| name)
-        };
-        let result = if excluded().any(|name| name == PING) {
-            format!("[+]{PING} excluded: ok\n")
-        } else {
-            self.last.with_label_values(&[PING, HEALTHZ]).set(1);
-            let labels = [PING, "success", HEALTHZ];
-            self.total.with_label_values(&labels).inc();
-            format!("[+]{PING} ok\n")
-        };
-        if !pairs().any(|(key, _)| key == "verbose") {
+        self.last.with_label_values(&[PING, HEALTHZ]).set(1);
+        let labels = [PING, "success", HEALTHZ];
+        self.total.with_label_values(&labels).inc();
+        let mut keys = query.split('&').filter_map(|pair| pair.split('=').next());
+        if !keys.any(|key| key == "verbose") {
             return reply(StatusCode::OK, TEXT, "ok");
         }
-        let mut unknown: Vec<_> = excluded()
-            .filter(|name| *name != PING)
-            .map(|name| format!("{name:?}"))
-            .collect();
-        unknown.sort();
-        unknown.dedup();
-        let warning = if unknown.is_empty() {
-            String::new()
-        } else {
-            let list = unknown.join(",");
-            format!("warn: some health checks cannot be excluded: no matches for {list}\n")
-        };
-        let text = format!("{result}{warning}{HEALTHZ} check passed\n");
+        let text = format!("[+]{PING} ok\n{HEALTHZ} check passed\n");
         reply(StatusCode::OK, TEXT, text)
     }
 
@@ -216,46 +191,6 @@ fn now() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Body of `/debug/flags` and of all paths below it that are not a flag.
-const FLAGS: &str = "<html>
-<head>
-<title>/debug/flags/</title>
-</head>
-<body>
-/debug/flags/<br>
-<br>
-flags:<br>
-<table>
-
-<tr>v<br>
-
-</table>
-<br>
-full flags configurable<br>
-</body>
-</html>
-";
-
-/// Body of `/debug/pprof/` and all paths below it: recommends `perf` in place of Go's profiles.
-///
-/// Known sampling profilers walk the stack in a signal handler: with the unwinder of the C runtime
-/// that takes locks and crashes (tikv/pprof-rs, issues 36 and 203; tikv/tikv, issue 9765), with
-/// frame pointers the whole program has to be built for it. perf needs neither and works on a
-/// process that is already slow.
-const PROFILES: &str = "\
-No profiles are served: this program is not written in Go, and sampling its stacks from inside takes
-a signal handler that can crash it. perf samples them from outside:
-
-  perf record --call-graph dwarf -p $(pidof deltaproxy kube-proxy) -o perf.data -- sleep 30
-  perf report -i perf.data
-  pprof -top perf.data
-
-pprof is github.com/google/pprof, with perf_to_profile. Released binaries are stripped of function
-names; build one that has them with cargo build --release --config profile.release.strip=false.
-For CPU time by thread use top -H -p $(pidof deltaproxy kube-proxy). Memory in use is
-process_resident_memory_bytes of /metrics.
-";
-
 /// Returns a page below `/debug/`.
 fn debug_page(debugging: Option<&LogLevel>, request: &Request<Bytes>) -> Reply {
     let Some(level) = debugging else {
@@ -263,13 +198,6 @@ fn debug_page(debugging: Option<&LogLevel>, request: &Request<Bytes>) -> Reply {
     };
     match request.uri().path() {
         "/debug/flags/v" => set_verbosity(level, request),
-        "/debug/pprof/" => reply(StatusCode::OK, TEXT, PROFILES),
-        path if path.starts_with("/debug/pprof/") => {
-            reply(StatusCode::NOT_IMPLEMENTED, TEXT, PROFILES)
-        }
-        path if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
-            reply(StatusCode::OK, "text/html; charset=utf-8", FLAGS)
-        }
         _ => not_found(),
     }
 }

@@ -75,18 +75,8 @@ async fn verbose_healthz_lists_its_check() {
     let pages = pages();
     for (query, expected) in [
         ("", "ok"),
-        ("exclude=ping", "ok"),
         ("verbose", "[+]ping ok\nhealthz check passed\n"),
         ("verbose=1", "[+]ping ok\nhealthz check passed\n"),
-        (
-            "verbose&exclude=ping",
-            "[+]ping excluded: ok\nhealthz check passed\n",
-        ),
-        (
-            "exclude=b&verbose&exclude=a",
-            "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"a\",\"b\"\n\
-             healthz check passed\n",
-        ),
     ] {
         assert_eq!(
             get(&pages, &format!("/healthz?{query}")).await,
@@ -106,7 +96,6 @@ async fn slis_count_healthz_results() {
     for _ in 0..2 {
         get(&pages, "/healthz").await;
     }
-    get(&pages, "/healthz?exclude=ping").await;
     get(&pages, "/healthz/ping").await;
     let after = slis().await;
     for line in [
