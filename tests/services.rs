@@ -105,26 +105,6 @@ fn filters_choose() {
     lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
     lists(&[V4, "lb:80", "dns:53/udp"], &["ns1/dns:dns", "ns1/lb:p80"]);
     lists(&[V4, "-n", "ns1", "svc/lb", "-n=ns1"], &["ns1/lb:p80"]);
-    lists(&[V4, "--address=172.30.0.3"], &["ns1/dns:dns"]);
-    lists(&[V4, "--address=1.2.3.4:80"], &["ns1/lb:p80"]);
-    lists(&[V4, "--address=:30080"], &["ns1/lb:p80"]);
-    lists(&[V4, "--address=:53"], &["ns1/dns:dns"]);
-    // A dump does not say which addresses the node has.
-    lists(&[V4, V6, "--address=192.168.0.2:30080"], &["ns1/lb:p80"]);
-    lists(&[V6, "--address=[fd00:30::1]:80"], &["ns1/six:p"]);
-    for address in [
-        "192.168.0.2",
-        "192.168.0.2:30081",
-        "[fd00::9]:30080",
-        ":30081",
-    ] {
-        let output = run(&[V4, V6, "--address", address]);
-        assert!(output.stdout.is_empty(), "{address}");
-        // As for a name.
-        assert_eq!(output.status.code(), Some(1), "{address}");
-        let error = format!("error: no such service port at `{address}` in ");
-        assert!(text(&output.stderr).starts_with(&error), "{address}");
-    }
 }
 
 #[test]

@@ -3,11 +3,9 @@
 //! [`config`](crate::config) reads no files. The file is read once for each command, because it
 //! may be a pipe.
 
-use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
@@ -33,7 +31,6 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     }
     let mut program = Cli::command()
         .bin_name(AS_PLUGIN)
-        .mut_subcommands(with_plugin_name)
         .after_help("The plugin changes nothing: it has no run and no cleanup.");
     for name in CHANGING_COMMANDS {
         program = program.mut_subcommand(name, |command| command.hide(true));
@@ -46,55 +43,6 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     }
 }
 
-/// Returns the line to type if flags are in front of a command, so that they were read as those of
-/// `run`; otherwise the error.
-///
-/// The flags are not moved: the value of one may be the name of a command.
-pub(super) fn misplaced(error: clap::Error, typed: &[OsString]) -> clap::Error {
-    let [program, words @ ..] = typed else {
-        return error;
-    };
-    let is_command = |word: &OsString| Cli::command().find_subcommand(word).is_some();
-    let is_implied = words.first().is_some_and(|first| !is_command(first));
-    let place = words.iter().position(is_command).filter(|_| is_implied);
-    let (ErrorKind::UnknownArgument, Some(place)) = (error.kind(), place) else {
-        return error;
-    };
-    let name = match ProgramName::of(program) {
-        ProgramName::KubectlPlugin => AS_PLUGIN,
-        _ => STANDALONE,
-    };
-    let command = words.get(place).into_iter();
-    let before = words.iter().take(place);
-    let after = words.iter().skip(place.saturating_add(1));
-    let line: Vec<Cow<'_, str>> = command
-        .chain(before)
-        .chain(after)
-        .map(|word| quoted(word))
-        .collect();
-    let command = line.first().cloned().unwrap_or_default();
-    let problem = format!(
-        "flags must follow the command `{command}`\nhint: use `{name} {}`\n",
-        line.join(" ")
-    );
-    clap::Error::raw(ErrorKind::UnknownArgument, problem)
-}
-
-/// Returns a word as a shell reads it.
-fn quoted(word: &OsStr) -> Cow<'_, str> {
-    let text = word.to_string_lossy();
-    // More than the library knows, so that most flags need no quotes.
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./@%+".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text;
-    }
-    match shlex::try_quote(&text) {
-        Ok(quoted) => Cow::Owned(quoted.into_owned()),
-        // Only a zero byte cannot be quoted, which no argument has.
-        Err(_) => text,
-    }
-}
-
 /// Commands that change the node.
 const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
 
@@ -104,21 +52,6 @@ fn refused(mut program: Command, command: &str) -> clap::Error {
          hint: on the node, use `{STANDALONE}` with the same arguments"
     );
     program.error(ErrorKind::InvalidSubcommand, problem)
-}
-
-/// Replaces the program's name in the examples of a command.
-fn with_plugin_name(mut command: Command) -> Command {
-    let renamed = |help: &StyledStr| {
-        let help = help.to_string();
-        help.replace(&format!("{STANDALONE} "), &format!("{AS_PLUGIN} "))
-    };
-    if let Some(help) = command.get_after_help().map(renamed) {
-        command = command.after_help(help);
-    }
-    if let Some(help) = command.get_after_long_help().map(renamed) {
-        command = command.after_long_help(help);
-    }
-    command
 }
 
 /// Returns the path of a flag. Other flags take the last value, but this one would silently ignore
@@ -171,16 +104,19 @@ pub(super) struct RuleSettings<'a> {
 }
 
 impl<'a> RuleSettings<'a> {
-    /// Reads the file, if one is given. Logs notes on flags, fields and feature gates.
+    /// Reads the file, if one is given.
     pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
         let file = file.config.as_deref().map(read_file).transpose()?;
-        log_notes(&config::rendering_notes(file.as_ref(), rules));
         Ok(Self { file, rules })
     }
 
-    /// Returns the configuration that renders the objects of a source.
+    /// Returns the configuration that renders the objects of a source. Logs notes on flags, fields
+    /// and feature gates; the log of a command writes each once.
     pub(super) fn rendering(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
         let host_name = environment::host_name();
-        config::rendering(self.file.as_ref(), source, self.rules, &host_name)
+        let (config, notes) =
+            config::rendering(self.file.as_ref(), source, self.rules, &host_name)?;
+        log_notes(&notes);
+        Ok(config)
     }
 }

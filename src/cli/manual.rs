@@ -13,7 +13,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
 use super::terminal;
-use crate::config::{Cli, CommandHelp, INVALID_FLAGS, help_of};
+use crate::config::{Cli, CommandHelp, ENVIRONMENT, FILES, INVALID_FLAGS, help_of};
 
 const PROGRAM: &str = "deltaproxy";
 
@@ -92,8 +92,10 @@ fn page(program: &Command, name: Option<&str>) -> io::Result<String> {
     examples(&mut own, help);
     let status = exit_status(help);
     entries(&mut own, "EXIT STATUS", &status);
-    entries(&mut own, "FILES", help.files);
-    entries(&mut own, "ENVIRONMENT", help.environment);
+    if name.is_none() {
+        entries(&mut own, "FILES", FILES);
+        entries(&mut own, "ENVIRONMENT", ENVIRONMENT);
+    }
     see_also(&mut own, program, help);
     own.to_writer(&mut text)?;
     // Each part begins with the same definition of an apostrophe.
@@ -165,11 +167,8 @@ fn exit_status(help: &CommandHelp) -> Vec<(&str, String)> {
     entries
 }
 
-/// Writes a section of names with descriptions, unless it would be empty.
+/// Writes a section of names with descriptions.
 fn entries<T: AsRef<str>>(roff: &mut Roff, heading: &str, entries: &[(&str, T)]) {
-    if entries.is_empty() {
-        return;
-    }
     roff.control("SH", [heading]);
     for (name, text) in entries {
         let mut text = one_line(text.as_ref());
@@ -186,7 +185,8 @@ fn see_also(roff: &mut Roff, program: &Command, help: &CommandHelp) {
     let own = [""].into_iter().chain(commands(program));
     let own = own.filter(|name| *name != help.name);
     let own = own.map(|name| format!("{}(1)", title(name)));
-    let pages = own.chain(help.see_also.iter().map(|page| (*page).to_owned()));
+    let others = ["iptables(8)", "iptables-save(8)", "iptables-restore(8)"];
+    let pages = own.chain(others.map(str::to_owned));
     let mut line: Vec<Inline> = Vec::new();
     for page in pages {
         if !line.is_empty() {

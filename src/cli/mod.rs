@@ -25,14 +25,12 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use self::exit::ErrorReport;
-use crate::config::{Command, OutputArg, VERSION, normalize};
-use crate::telemetry::KUBE_PROXY_VERSION;
+use crate::config::{Command, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let typed: Vec<OsString> = args.into_iter().collect();
-    let args = normalize(typed.iter().cloned());
-    let cli = match arguments::parse(&args).map_err(|error| arguments::misplaced(error, &typed)) {
+    let args = normalize(args);
+    let cli = match arguments::parse(&args) {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error, &args),
     };
@@ -46,22 +44,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         Command::Completions { shell } => completions::script(shell),
-        Command::Version { output } => version(output),
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
         Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };
     exit::code(result, &report)
-}
-
-fn version(output: OutputArg) -> anyhow::Result<()> {
-    terminal::stdout(|out| match output {
-        OutputArg::Text => Ok(writeln!(out, "deltaproxy {VERSION}")?),
-        OutputArg::Json => {
-            let version = serde_json::json!({
-                "version": env!("CARGO_PKG_VERSION"),
-                "kubeProxyVersion": format!("v{KUBE_PROXY_VERSION}"),
-            });
-            Ok(writeln!(out, "{version:#}")?)
-        }
-    })
 }

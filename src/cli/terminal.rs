@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -62,15 +62,12 @@ pub(super) fn install_quiet_log() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Time before the first progress line, and between updates of it.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time before a note on what is waited for, where there is no terminal: more than a large list
-/// takes, and less than the patience of a reader.
+/// Time before a note on what is waited for: more than a large list takes, and less than the
+/// patience of a reader.
 const NOTE_DELAY: Duration = Duration::from_secs(2);
 
-/// Progress line on stderr, which is erased when this is dropped. Quick commands print none, and
-/// neither do scripts, which have no terminal; of a server that does not answer they print a note.
+/// Note on stderr about something that takes long; nothing if this is dropped before
+/// [`NOTE_DELAY`].
 #[derive(Debug)]
 pub(super) struct Progress {
     stop: Option<Sender<()>>,
@@ -78,60 +75,21 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Starts to count seconds, if stderr is a terminal.
-    pub(super) fn start(activity: &'static str) -> Self {
-        if io::stderr().is_terminal() {
-            Self::on(io::stderr(), activity.to_owned(), PROGRESS_INTERVAL)
-        } else {
-            Self {
-                stop: None,
-                thread: None,
-            }
-        }
-    }
-
-    /// Starts to count seconds, or prints a note after [`NOTE_DELAY`] if stderr is not a terminal.
-    pub(super) fn of_server(activity: String) -> Self {
-        if io::stderr().is_terminal() {
-            Self::on(io::stderr(), activity, PROGRESS_INTERVAL)
-        } else {
-            Self::in_thread(move |stopped| {
-                if stopped.recv_timeout(NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
-                    write_now(&mut io::stderr(), &format!("note: {activity}\n"));
-                }
-            })
-        }
-    }
-
-    fn on(mut out: impl Write + Send + 'static, activity: String, interval: Duration) -> Self {
-        Self::in_thread(move |stopped| {
-            let mut seconds = 0_u64;
-            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                seconds += 1;
-                write_now(&mut out, &format!("\r{activity}, {seconds} s\x1b[K"));
-            }
-            // Without a line there is nothing to erase.
-            if seconds > 0 {
-                write_now(&mut out, "\r\x1b[K");
-            }
-        })
-    }
-
-    /// Starts a thread that ends when its channel does.
-    fn in_thread(report: impl FnOnce(&Receiver<()>) + Send + 'static) -> Self {
+    /// Starts to wait for an activity.
+    pub(super) fn start(activity: impl Into<String>) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
-        let thread = thread::spawn(move || report(&stopped));
+        let activity = activity.into();
+        let thread = thread::spawn(move || {
+            if stopped.recv_timeout(NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
+                // A failure means that the terminal is gone, which needs no note.
+                let _ = writeln!(io::stderr(), "note: {activity}");
+            }
+        });
         Self {
             stop: Some(stop),
             thread: Some(thread),
         }
     }
-}
-
-/// Writes text; a failure means that the terminal is gone, which needs no progress.
-fn write_now(out: &mut impl Write, text: &str) {
-    let _ = out.write_all(text.as_bytes());
-    let _ = out.flush();
 }
 
 impl Drop for Progress {
@@ -159,44 +117,6 @@ pub(super) fn escaped(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct Lines(Sender<String>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn progress_counts_seconds_and_is_erased() {
-        let (sender, lines) = mpsc::channel();
-        let progress = Progress::on(
-            Lines(sender),
-            "reading".to_owned(),
-            Duration::from_millis(1),
-        );
-        assert_eq!(lines.recv().unwrap(), "\rreading, 1 s\x1b[K");
-        assert_eq!(lines.recv().unwrap(), "\rreading, 2 s\x1b[K");
-        drop(progress);
-        assert_eq!(lines.iter().last().unwrap(), "\r\x1b[K");
-    }
-
-    #[test]
-    fn a_quick_command_prints_no_progress() {
-        let (sender, lines) = mpsc::channel();
-        drop(Progress::on(
-            Lines(sender),
-            "reading".to_owned(),
-            Duration::from_secs(3600),
-        ));
-        assert_eq!(lines.iter().count(), 0);
-    }
 
     #[test]
     fn what_a_terminal_acts_on_is_escaped() {

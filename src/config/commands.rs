@@ -9,7 +9,7 @@ use clap::{Arg, FromArgMatches, Parser, Subcommand};
 
 use super::environment::ProgramName;
 use super::flags::{
-    CleanupArgs, ColorWhen, DiffArgs, ExplainArgs, OutputArg, RenderArgs, RunArgs, ServicesArgs,
+    CleanupArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs,
 };
 use super::help;
 use super::problems::in_standard_form;
@@ -101,25 +101,11 @@ pub enum Command {
         /// Shell
         shell: clap_complete::Shell,
     },
-    /// Print the version
-    #[command(after_help = help::VERSION.after_flags())]
-    Version {
-        /// Output format, text or json
-        #[arg(
-            short,
-            long,
-            value_name = "FORMAT",
-            value_enum,
-            default_value = "text",
-            hide_possible_values = true
-        )]
-        output: OutputArg,
-    },
     /// Print or write the manual pages of the program and its commands
     #[command(after_help = help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "version", "man"])]
+        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]

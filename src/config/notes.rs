@@ -2,33 +2,10 @@
 
 use std::path::Path;
 
-use super::feature_gates;
-use super::flags::{RulesArgs, RunArgs};
-use super::kube_proxy::{
-    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted,
-};
+use super::flags::RunArgs;
+use super::kube_proxy::{IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted};
 use super::problems::{ConfigNote, listed, nearest, shortened};
 use super::settings::{self, Setting, VersionArg};
-
-/// Returns notes on the settings of commands that render and do not run: flags that a file
-/// replaces, fields of the file that are unknown or repeated, and feature gates.
-pub(crate) fn of_rendering(file: Option<&ConfigFile>, rules: &RulesArgs) -> Vec<ConfigNote> {
-    let Some(file) = file else {
-        let mut configuration = KubeProxyConfiguration::defaults();
-        rules.apply(&mut configuration);
-        return feature_gates::notes(&configuration.feature_gates);
-    };
-    // `rendering` reports a file that cannot be decoded.
-    let Ok((configuration, ignored)) = kube_proxy::read(&file.text) else {
-        return Vec::new();
-    };
-    let mut configuration = configuration.with_defaults();
-    configuration.choose_modes();
-    let mut notes: Vec<ConfigNote> = lenient_decoding(&file.path, &ignored).into_iter().collect();
-    notes.extend(ignored_flags(&configuration, |to| rules.apply(to)));
-    notes.extend(feature_gates::notes(&configuration.feature_gates));
-    notes
-}
 
 /// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
 /// not in it.

@@ -93,21 +93,17 @@ pub struct Config {
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     problems.extend(args.flags.problems());
-    let (mut configuration, ignored) = match file {
-        Some(file) => from_file(args, file, &mut problems)?,
-        None => (args.configuration(), IgnoredFields::default()),
+    let flags = ConfigFlags {
+        apply: &|to| args.apply(to),
+        apply_over_file: &|to| args.flags.apply_over_file(to),
     };
+    let (mut configuration, ignored) = flags.read(file, &mut problems)?;
     override_metrics(args, &mut configuration, &mut problems);
     let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
     let gates = &configuration.feature_gates;
-    let mut notes: Vec<ConfigNote> = file
-        .and_then(|file| lenient_decoding(&file.path, &ignored))
-        .into_iter()
-        .collect();
-    notes.extend(file.and_then(|_| ignored_flags(&configuration, |to| args.apply(to))));
+    let mut notes = flags.notes(file, &configuration, &ignored);
     notes.extend(deprecated(args));
-    notes.extend(feature_gates::notes(gates));
     notes.extend(without_effect(args, &configuration, file.is_some()));
     let unknown = UnknownSettings {
         feature_gates: feature_gates::unknown(gates)
@@ -128,9 +124,9 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     }
 }
 
-/// Resolves the configuration of commands that render and do not run. A file replaces the flags
-/// that decide the content of rules. Flags for the source of objects and for the node override the
-/// file, because it may be from another node.
+/// Resolves the configuration of commands that render and do not run, with notes on it. A file
+/// replaces the flags that decide the content of rules. Flags for the source of objects and for
+/// the node override the file, because it may be from another node.
 ///
 /// # Errors
 ///
@@ -140,28 +136,69 @@ pub(crate) fn rendering(
     source: &SourceArgs,
     rules: &RulesArgs,
     host_name: &str,
-) -> Result<RenderConfig, Unusable> {
+) -> Result<(RenderConfig, Vec<ConfigNote>), Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
-    let mut configuration = match file.map(|file| kube_proxy::read(&file.text)) {
-        None => {
-            let mut configuration = KubeProxyConfiguration::defaults();
-            rules.apply(&mut configuration);
-            configuration
-        }
-        Some(Ok((configuration, _))) => {
-            let mut configuration = configuration.with_defaults();
-            rules.apply_over_file(&mut configuration);
-            configuration
-        }
-        Some(Err(unreadable)) => {
-            problems.add_file(unreadable);
-            return problems.unless_any(None);
-        }
+    let flags = ConfigFlags {
+        apply: &|to| rules.apply(to),
+        apply_over_file: &|to| rules.apply_over_file(to),
     };
+    let (mut configuration, ignored) = flags.read(file, &mut problems)?;
     source.flags.apply(&mut configuration);
     configuration.choose_modes();
+    let notes = flags.notes(file, &configuration, &ignored);
     let config = render_config(&configuration, (source, rules), host_name, &mut problems);
-    problems.unless_any(config)
+    Ok((problems.unless_any(config)?, notes))
+}
+
+/// Flags of a command that set fields of a configuration.
+struct ConfigFlags<'a> {
+    /// Sets the fields whose flags were given.
+    apply: &'a dyn Fn(&mut KubeProxyConfiguration),
+    /// Sets the fields whose flags override a file.
+    apply_over_file: &'a dyn Fn(&mut KubeProxyConfiguration),
+}
+
+impl ConfigFlags<'_> {
+    /// Reads the file, or the flags if there is none. Modes may still be empty.
+    fn read(
+        &self,
+        file: Option<&ConfigFile>,
+        problems: &mut ConfigProblems,
+    ) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
+        let Some(file) = file else {
+            let mut configuration = KubeProxyConfiguration::defaults();
+            (self.apply)(&mut configuration);
+            return Ok((configuration, IgnoredFields::default()));
+        };
+        match kube_proxy::read(&file.text) {
+            Ok((configuration, ignored)) => {
+                let mut configuration = configuration.with_defaults();
+                (self.apply_over_file)(&mut configuration);
+                Ok((configuration, ignored))
+            }
+            Err(unreadable) => {
+                problems.add_file(unreadable);
+                std::mem::take(problems).unless_any(None)
+            }
+        }
+    }
+
+    /// Returns notes on flags that a file replaces, on fields of the file that are unknown or
+    /// repeated, and on feature gates.
+    fn notes(
+        &self,
+        file: Option<&ConfigFile>,
+        configuration: &KubeProxyConfiguration,
+        ignored: &IgnoredFields,
+    ) -> Vec<ConfigNote> {
+        let mut notes = Vec::new();
+        if let Some(file) = file {
+            notes.extend(lenient_decoding(&file.path, ignored));
+            notes.extend(ignored_flags(configuration, self.apply));
+        }
+        notes.extend(feature_gates::notes(&configuration.feature_gates));
+        notes
+    }
 }
 
 /// Replaces the metrics address of the file or of its flag.
@@ -177,25 +214,6 @@ fn override_metrics(args: &RunArgs, to: &mut KubeProxyConfiguration, all: &mut C
     match problems.unless_any(Some(is_valid)) {
         Ok(_) => to.metrics_bind_address = address,
         Err(unusable) => all.extend(&unusable.problems),
-    }
-}
-
-/// Decodes the file and applies the flags that override it. Modes may still be empty.
-fn from_file(
-    args: &RunArgs,
-    file: &ConfigFile,
-    problems: &mut ConfigProblems,
-) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
-    match kube_proxy::read(&file.text) {
-        Ok((configuration, ignored)) => {
-            let mut configuration = configuration.with_defaults();
-            args.flags.apply_over_file(&mut configuration);
-            Ok((configuration, ignored))
-        }
-        Err(unreadable) => {
-            problems.add_file(unreadable);
-            std::mem::take(problems).unless_any(None)
-        }
     }
 }
 

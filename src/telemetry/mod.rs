@@ -12,7 +12,7 @@ pub(crate) use http::{
 };
 pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
 pub(crate) use metrics::{
-    ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, KubernetesBuild,
-    KubernetesVersion, LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind,
-    SyncMetrics, UnknownSettings, WatchAges, WatchMetrics,
+    ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion,
+    LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings,
+    WatchAges, WatchMetrics,
 };

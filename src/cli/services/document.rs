@@ -10,10 +10,10 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::rows::{Row, RowFilter, RuleFindings};
+use super::rows::{Row, RuleFindings};
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortView, RulesetGap,
-    ServiceType,
+    EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortQuery, PortView,
+    RulesetGap, ServiceType,
 };
 use crate::net::IpFamily;
 
@@ -38,7 +38,6 @@ struct UnknownDocument {
     family: &'static str,
     unreadable_rules: usize,
     unreadable_frontends: usize,
-    unnamed_service_ports: usize,
 }
 
 /// Service port in one IP family, as its rules show it.
@@ -121,9 +120,9 @@ pub(super) fn write_json(
     out: &mut dyn Write,
     rows: &[Row],
     findings: &RuleFindings,
-    filter: &RowFilter,
+    query: &PortQuery,
 ) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(rows, findings, filter))?;
+    serde_json::to_writer_pretty(&mut *out, &document(rows, findings, query))?;
     Ok(writeln!(out)?)
 }
 
@@ -132,16 +131,16 @@ pub(super) fn write_yaml(
     out: &mut dyn Write,
     rows: &[Row],
     findings: &RuleFindings,
-    filter: &RowFilter,
+    query: &PortQuery,
 ) -> anyhow::Result<()> {
-    let document = document(rows, findings, filter);
+    let document = document(rows, findings, query);
     Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?)
 }
 
 fn document<'a>(
     rows: &'a [Row],
     findings: &'a RuleFindings,
-    filter: &RowFilter,
+    query: &PortQuery,
 ) -> ListDocument<'a> {
     let stale = findings.stale().map(|(family, chain)| StaleChainDocument {
         family: family.as_str(),
@@ -180,13 +179,12 @@ fn document<'a>(
         stale_chains: stale.collect(),
         missing_jumps,
         broken_chains,
-        frontend_conflicts: findings.conflicts(filter).map(conflict).collect(),
+        frontend_conflicts: findings.conflicts(query).map(conflict).collect(),
         unknown: unknown
             .map(|(family, unknown)| UnknownDocument {
                 family: family.as_str(),
                 unreadable_rules: unknown.unreadable,
                 unreadable_frontends: unknown.unreadable_frontends,
-                unnamed_service_ports: unknown.unnamed,
             })
             .collect(),
         families_without_nat: names(&findings.without_nat),

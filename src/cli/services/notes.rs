@@ -8,12 +8,12 @@ use std::io::{self, Write as _};
 
 use serde_json::Value;
 
-use super::rows::{RowFilter, RuleFindings};
+use super::rows::RuleFindings;
 use crate::cli::snapshot::RuleOrigin;
 use crate::cli::snapshot::proxy_report::{self, is_name};
 use crate::config::ServicesOutput;
 use crate::inspect::catalog::{
-    FrontendConflict, RequiredChain, RequiredJump, RulesetGap, UnknownRules,
+    FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules,
 };
 use crate::net::IpFamily;
 
@@ -23,9 +23,9 @@ const MAX_CHAINS: usize = 3;
 /// Maximum conflicts of a family that are named; more are counted.
 const MAX_CONFLICTS: usize = 10;
 
-/// Returns notes on missing jumps, for every filter, and on conflicts and unreferenced chains that
+/// Returns notes on missing jumps, for every query, and on conflicts and unreferenced chains that
 /// the output itself does not list.
-pub(super) fn note(findings: &RuleFindings, filter: &RowFilter, output: ServicesOutput) -> String {
+pub(super) fn note(findings: &RuleFindings, query: &PortQuery, output: ServicesOutput) -> String {
     let mut text = String::new();
     for (family, gap) in findings.gaps() {
         let _ = writeln!(text, "note: {gap} (nat, {family}): {}", gap.consequence());
@@ -49,20 +49,20 @@ pub(super) fn note(findings: &RuleFindings, filter: &RowFilter, output: Services
             "hint: restart the proxy, whose first full sync restores the chain\n"
         }
     });
-    if filter.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+    if query.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
         for (family, chains) in findings.stale.as_ref().into_pairs() {
             text.push_str(&stale_note(family, chains));
         }
     }
     if matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
-        note_conflicts(&mut text, findings, filter);
+        note_conflicts(&mut text, findings, query);
     }
     text
 }
 
-fn note_conflicts(text: &mut String, findings: &RuleFindings, filter: &RowFilter) {
+fn note_conflicts(text: &mut String, findings: &RuleFindings, query: &PortQuery) {
     for (family, conflicts) in findings.conflicts.as_ref().into_pairs() {
-        let all = findings.conflicts(filter).filter(|(of, _)| *of == family);
+        let all = findings.conflicts(query).filter(|(of, _)| *of == family);
         let mut named = 0;
         for (_, conflict) in all.take(MAX_CONFLICTS) {
             let FrontendConflict {
@@ -77,7 +77,7 @@ fn note_conflicts(text: &mut String, findings: &RuleFindings, filter: &RowFilter
             );
             named += 1;
         }
-        if filter.is_all() && named == MAX_CONFLICTS {
+        if query.is_all() && named == MAX_CONFLICTS {
             let count = conflicts.count;
             let _ = writeln!(
                 text,
@@ -136,7 +136,7 @@ fn quarantine_note_of(json: &str) -> String {
 }
 
 /// Returns the rules that were read.
-pub(super) fn which(origin: &RuleOrigin, unknown: UnknownRules) -> String {
+fn which(origin: &RuleOrigin, unknown: UnknownRules) -> String {
     match unknown.unreadable {
         0 => origin.to_string(),
         count => format!("{origin} among the rules that can be read; {count} cannot"),
@@ -144,8 +144,8 @@ pub(super) fn which(origin: &RuleOrigin, unknown: UnknownRules) -> String {
 }
 
 /// Explains an empty list on stderr; it is not a failure.
-pub(super) fn print_empty(origin: &RuleOrigin, filter: &RowFilter, unknown: UnknownRules) {
-    let is_filtered = !filter.is_all();
+pub(super) fn print_empty(origin: &RuleOrigin, query: &PortQuery, unknown: UnknownRules) {
+    let is_filtered = !query.is_all();
     let which = if is_filtered { "such " } else { "" };
     let mut text = format!(
         "no {which}service ports in {}\n",

@@ -1,10 +1,8 @@
-//! Rows of the list, one for each service port, findings on the rules as a whole, and the filter.
+//! Rows of the list, one for each service port, and findings on the rules as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 use crate::cli::snapshot::{Conflicts, RuleSnapshot};
-use crate::config::{AddressPattern, ServicesArgs, Unusable};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
     PortView, RulesetGap, ServiceType, UnknownRules,
@@ -147,17 +145,17 @@ impl RuleFindings {
         self.unknown.v4.plus(self.unknown.v6)
     }
 
-    /// Returns the frontend conflicts that a filter selects.
+    /// Returns the frontend conflicts that a query selects.
     pub(super) fn conflicts(
         &self,
-        filter: &RowFilter,
+        query: &PortQuery,
     ) -> impl Iterator<Item = (IpFamily, &FrontendConflict)> {
         let pairs = self.conflicts.as_ref().into_pairs().into_iter();
         let all = pairs.flat_map(|(family, conflicts)| {
             let lost = conflicts.lost.iter();
             lost.map(move |conflict| (family, conflict))
         });
-        all.filter(|(_, conflict)| filter.concerns(conflict))
+        all.filter(|(_, conflict)| concerns(query, conflict))
     }
 
     /// Returns the chains that no service port has.
@@ -173,92 +171,32 @@ impl RuleFindings {
     }
 }
 
-/// Filter of service ports, the same for every output.
-pub(super) struct RowFilter {
-    names: PortQuery,
-    address: Option<AddressPattern>,
+/// Returns the rows that a query selects.
+pub(super) fn selected(mut rows: Vec<Row>, query: &PortQuery) -> Vec<Row> {
+    rows.retain(|row| query.fits(&row.name, &row.numbers()));
+    rows
 }
 
-impl RowFilter {
-    /// Creates the filter that the flags describe.
-    pub(super) fn new(args: &ServicesArgs) -> Result<Self, Unusable> {
-        Ok(Self {
-            names: args.selection.query()?,
-            address: args.address,
-        })
-    }
-
-    /// Returns the address that rows must have.
-    pub(super) fn address(&self) -> Option<AddressPattern> {
-        self.address
-    }
-
-    /// Reports whether the filter selects everything.
-    pub(super) fn is_all(&self) -> bool {
-        self.names.is_all() && self.address.is_none()
-    }
-
-    /// Returns the selected rows.
-    pub(super) fn selected(&self, mut rows: Vec<Row>, node: &BTreeSet<IpAddr>) -> Vec<Row> {
-        rows.retain(|row| {
-            self.names.fits(&row.name, &row.numbers())
-                && self
-                    .address
-                    .is_none_or(|pattern| has_address(row, pattern, node))
-        });
-        rows
-    }
-
-    /// Checks that each name is of a row, or of a service port that lost all frontends to others.
-    pub(super) fn check(&self, rows: &[Row], findings: &RuleFindings) -> Result<(), NoMatches> {
-        let rows = rows.iter();
-        let known = rows.map(|row| (&row.name, row.numbers().collect::<Vec<_>>()));
-        let losers = findings.conflicts(self);
-        let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
-        let known: Vec<_> = known.chain(losers).collect();
-        let unknown = findings.all_unknown();
-        self.names.check(&known.iter().cloned(), unknown)
-    }
-
-    /// Reports whether the filter selects one of the Services of a conflict.
-    pub(super) fn concerns(&self, conflict: &FrontendConflict) -> bool {
-        let owner = PortName {
-            name: conflict.owner.clone(),
-            protocol: conflict.loser.protocol.clone(),
-        };
-        let numbers = [conflict.port];
-        let is_named =
-            self.names.fits(&conflict.loser, &numbers) || self.names.fits(&owner, &numbers);
-        let is_at = |pattern: AddressPattern| {
-            pattern.ip.is_none_or(|ip| conflict.ip == Some(ip))
-                && pattern.port.is_none_or(|port| conflict.port == port)
-        };
-        is_named && self.address.is_none_or(is_at)
-    }
+/// Checks that each name is of a row, or of a service port that lost all frontends to others.
+pub(super) fn check(
+    query: &PortQuery,
+    rows: &[Row],
+    findings: &RuleFindings,
+) -> Result<(), NoMatches> {
+    let rows = rows.iter();
+    let known = rows.map(|row| (&row.name, row.numbers().collect::<Vec<_>>()));
+    let losers = findings.conflicts(query);
+    let losers = losers.map(|(_, conflict)| (&conflict.loser, vec![conflict.port]));
+    let known: Vec<_> = known.chain(losers).collect();
+    query.check(&known.iter().cloned(), findings.all_unknown())
 }
 
-/// Reports whether a row has a frontend or endpoint at an address.
-fn has_address(row: &Row, pattern: AddressPattern, node: &BTreeSet<IpAddr>) -> bool {
-    row.views().any(|(family, view)| {
-        let is_ip = |ip| pattern.ip.is_none_or(|wanted| wanted == ip);
-        let is_port = |port| pattern.port.is_none_or(|wanted| wanted == port);
-        let is_node = pattern
-            .ip
-            .is_none_or(|ip| IpFamily::of(ip) == family && is_of_node(ip, pattern.port, node));
-        let is_frontend = |frontend: &FrontendView| frontend.ip.map_or(is_node, is_ip);
-        let mut frontends = view.frontends.iter();
-        let mut endpoints = view.endpoints.iter().map(|one| one.address);
-        frontends.any(|frontend| is_frontend(frontend) && is_port(frontend.port))
-            || endpoints.any(|one| is_ip(one.ip()) && is_port(one.port()))
-    })
-}
-
-/// Reports whether an address is the node's. If the node's addresses are unknown, an address with
-/// a port may be; one without would select all NodePorts for the address of a Service.
-fn is_of_node(ip: IpAddr, port: Option<u16>, node: &BTreeSet<IpAddr>) -> bool {
-    if node.is_empty() {
-        port.is_some()
-    } else {
-        node.contains(&ip)
-    }
+/// Reports whether a query selects one of the Services of a conflict.
+fn concerns(query: &PortQuery, conflict: &FrontendConflict) -> bool {
+    let owner = PortName {
+        name: conflict.owner.clone(),
+        protocol: conflict.loser.protocol.clone(),
+    };
+    let numbers = [conflict.port];
+    query.fits(&conflict.loser, &numbers) || query.fits(&owner, &numbers)
 }

@@ -20,12 +20,12 @@ pub(super) fn list(
         .build()?;
     let snapshot = runtime.block_on(async {
         // A credential plugin may ask for a password, or hang.
-        let progress = Progress::of_server("waiting for credentials of the API server".to_owned());
+        let progress = Progress::start("waiting for credentials of the API server");
         let server = api::build_client(options, &environment::proxies())
             .await
             .map_err(connect_error)?;
         drop(progress);
-        let _progress = Progress::of_server(waiting_text(options, server.address()));
+        let _progress = Progress::start(waiting_text(options, server.address()));
         let listed = api::snapshot(&server, node, options.list_timeout).await;
         listed.map_err(|error| list_error(&error, server.address()))
     })?;
@@ -55,68 +55,70 @@ fn waiting_text(options: &ApiOptions, address: &str) -> String {
 
 /// Converts an error of listing: names the server and what to do.
 fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
-    let server = format!("the API server `{address}`");
     let is_plain = address.starts_with("http:");
-    match error {
-        ApiError::Connection(cause) if is_plain && is_not_http(&**cause) => anyhow::anyhow!(
-            "{server} did not answer in HTTP: {}\n\
-             hint: {USE_HTTPS}",
-            first_cause(&**cause)
+    let (problem, hint) = match error {
+        ApiError::Connection(cause) if is_plain && is_not_http(&**cause) => {
+            let cause = first_cause(&**cause);
+            (format!(" did not answer in HTTP: {cause}"), USE_HTTPS)
+        }
+        ApiError::Connection(cause) => match ConnectFailure::find(&**cause) {
+            Some(failure) => (format!(": {failure}"), connect_hint(&failure)),
+            None => (
+                format!(" did not answer: {}", first_cause(&**cause)),
+                "check that it is up, and that --kubeconfig or --master names the right one",
+            ),
+        },
+        error => (
+            format!(": {}", error.in_full()),
+            status_hint(error, is_plain),
         ),
-        ApiError::Connection(cause) => connection_error(&server, &**cause),
-        ApiError::Status { code: 400, .. } if is_plain => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: {USE_HTTPS}"
-        ),
-        ApiError::Status { code: 401, .. } => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: check that the credentials of the kubeconfig are of this cluster and not expired"
-        ),
-        ApiError::Status { code: 403, .. } => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: allow the user to list Services, EndpointSlices and Nodes"
-        ),
-        ApiError::Status { code: 404, .. } | ApiError::ProtocolError(_) => anyhow::anyhow!(
-            "{server}: {}\n\
-             hint: check that --kubeconfig or --master names an API server",
-            error.in_full()
-        ),
-        ApiError::DeadlineExceeded(_) | ApiError::TimedOut(_) => anyhow::anyhow!(
-            "{server}: {error}\n\
-             hint: check that it is up and reachable from here, or set a longer --request-timeout"
-        ),
-        other => anyhow::anyhow!("{server}: {}", other.in_full()),
-    }
+    };
+    let hint = match hint {
+        "" => String::new(),
+        hint => format!("\nhint: {hint}"),
+    };
+    anyhow::anyhow!("the API server `{address}`{problem}{hint}")
 }
 
 /// Hint for an address without TLS whose server expects it.
 const USE_HTTPS: &str = "use https:// in the address, unless the server has no TLS";
 
-/// Converts an error of a request without a response.
-fn connection_error(server: &str, cause: &(dyn Error + 'static)) -> anyhow::Error {
-    match ConnectFailure::find(cause) {
-        Some(failure @ ConnectFailure::CredentialPlugin(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: run the command of `users[].user.exec` of the kubeconfig by itself"
-        ),
-        Some(failure @ ConnectFailure::Certificate(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: check that the certificate authority of the kubeconfig is that of this cluster"
-        ),
-        Some(failure @ ConnectFailure::NotTls(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: use http:// in the address if the server has no TLS, or the port of the API server"
-        ),
-        Some(failure @ ConnectFailure::Proxy(_)) => anyhow::anyhow!(
-            "{server}: {failure}\n\
-             hint: check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the \
+/// Returns what to do about a response, or a missing one; empty if nothing is known.
+const fn status_hint(error: &ApiError, is_plain: bool) -> &'static str {
+    match error {
+        ApiError::Status { code: 400, .. } if is_plain => USE_HTTPS,
+        ApiError::Status { code: 401, .. } => {
+            "check that the credentials of the kubeconfig are of this cluster and not expired"
+        }
+        ApiError::Status { code: 403, .. } => {
+            "allow the user to list Services, EndpointSlices and Nodes"
+        }
+        ApiError::Status { code: 404, .. } | ApiError::ProtocolError(_) => {
+            "check that --kubeconfig or --master names an API server"
+        }
+        ApiError::DeadlineExceeded(_) | ApiError::TimedOut(_) => {
+            "check that it is up and reachable from here, or set a longer --request-timeout"
+        }
+        _ => "",
+    }
+}
+
+/// Returns what to do about a request without a response.
+fn connect_hint(failure: &ConnectFailure) -> &'static str {
+    match failure {
+        ConnectFailure::CredentialPlugin(_) => {
+            "run the command of `users[].user.exec` of the kubeconfig by itself"
+        }
+        ConnectFailure::Certificate(_) => {
+            "check that the certificate authority of the kubeconfig is that of this cluster"
+        }
+        ConnectFailure::NotTls(_) => {
+            "use http:// in the address if the server has no TLS, or the port of the API server"
+        }
+        ConnectFailure::Proxy(_) => {
+            "check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the \
              certificate authority of the kubeconfig is for the proxy as well"
-        ),
-        None => anyhow::anyhow!(
-            "{server} did not answer: {}\n\
-             hint: check that it is up, and that --kubeconfig or --master names the right one",
-            first_cause(cause)
-        ),
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Flags of `services` and `explain`, the commands that inspect rules.
 
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
+use std::net::IpAddr;
 
 use clap::{Args, ValueEnum};
 
@@ -10,7 +8,6 @@ use super::{ColorArgs, NamespaceArgs, OriginArgs, SelectionArgs};
 use crate::config::problems::Unusable;
 use crate::config::settings::{FlagWord, choices};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
-use crate::net::Port;
 
 /// Flags of `services`.
 #[derive(Debug, Clone, Args)]
@@ -18,12 +15,6 @@ pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
     pub selection: SelectionArgs,
-    /// Only service ports with this frontend or endpoint
-    ///
-    /// `10.96.0.10`, `[fd00::1]:53` or `:30080`: an address without a port matches every port, a
-    /// port without an address every address.
-    #[arg(long, value_name = "[IP][:PORT]")]
-    pub address: Option<AddressPattern>,
     /// Output format of service ports
     #[arg(
         short,
@@ -55,64 +46,6 @@ pub enum ServicesOutput {
     Json,
     /// All fields, human-readable
     Yaml,
-}
-
-/// Value of `--address`: an IP address, a port, or both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressPattern {
-    /// `None` matches every address.
-    pub ip: Option<IpAddr>,
-    /// `None` matches every port.
-    pub port: Option<u16>,
-}
-
-impl fmt::Display for AddressPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.ip, self.port) {
-            (Some(ip), Some(port)) => SocketAddr::new(ip, port).fmt(f),
-            (Some(ip), None) => ip.fmt(f),
-            (None, Some(port)) => write!(f, ":{port}"),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-/// Error for a text that is not an [`AddressPattern`].
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a valid address \
-     (examples: 10.96.0.10, 10.96.0.10:53, [fd00::1]:53, :30080)"
-)]
-pub struct NotAnAddress(String);
-
-impl FromStr for AddressPattern {
-    type Err = NotAnAddress;
-
-    fn from_str(text: &str) -> Result<Self, NotAnAddress> {
-        let invalid = || NotAnAddress(text.to_owned());
-        if let Some(port) = text.strip_prefix(':').filter(|rest| !rest.contains(':')) {
-            let port: Port = port.parse().map_err(|_| invalid())?;
-            return Ok(Self {
-                ip: None,
-                port: Some(port.get()),
-            });
-        }
-        if let Ok(socket) = text.parse::<SocketAddr>() {
-            return Ok(Self {
-                ip: Some(socket.ip().to_canonical()),
-                port: Some(socket.port()),
-            });
-        }
-        let bare = text
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .unwrap_or(text);
-        let ip: IpAddr = bare.parse().map_err(|_| invalid())?;
-        Ok(Self {
-            ip: Some(ip.to_canonical()),
-            port: None,
-        })
-    }
 }
 
 /// Flags of `explain`.
@@ -231,48 +164,5 @@ impl ExplainArgs {
             None if self.from.is_empty() => ClientSelection::All,
             None => ClientSelection::Kinds(self.from.clone()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check<T: FromStr<Err: std::fmt::Debug>>(good: &[&str], bad: &[&str]) {
-        for text in good {
-            assert!(text.parse::<T>().is_ok(), "{text}");
-        }
-        for text in bad {
-            assert!(text.parse::<T>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn addresses() {
-        check::<AddressPattern>(
-            &[
-                "10.0.0.1",
-                "10.0.0.1:80",
-                "fd00::1",
-                "[fd00::1]",
-                "[fd00::1]:80",
-                "::1",
-                ":80",
-            ],
-            &[
-                "",
-                ":",
-                ":0",
-                ":http",
-                ":65536",
-                "web",
-                "10.0.0.1:",
-                "10.0.0.0/8",
-                "[fd00::1]:x",
-            ],
-        );
-        let pattern: AddressPattern = "fd00::1:80".parse().unwrap();
-        assert_eq!(pattern.port, None);
     }
 }

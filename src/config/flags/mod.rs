@@ -13,8 +13,7 @@ mod render;
 mod run;
 mod shared;
 
-pub(crate) use inspect::{AddressPattern, ServicesArgs, ServicesOutput};
-pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg};
+pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
 pub(super) use run::METRICS_OVERRIDE;
 pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};

@@ -17,9 +17,8 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
-pub(crate) use build::{
-    KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion,
-};
+pub(super) use build::KUBE_PROXY_VERSION;
+pub(crate) use build::{KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion};
 pub(crate) use files::{ConfigFileState, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
 use process::ReadCount;

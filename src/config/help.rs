@@ -1,0 +1,319 @@
+//! Texts of help and manual pages.
+//!
+//! Help has descriptions, examples and exit codes, pages have all sections. Lines have at most 76
+//! columns, so that help does not wrap them; pages join the lines of a paragraph.
+
+use std::fmt::Write as _;
+
+/// Texts of the program or of one of its commands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandHelp {
+    /// Name of the command; empty for the program.
+    pub name: &'static str,
+    /// Paragraphs, separated by empty lines.
+    pub description: &'static str,
+    /// Captions, and the command lines that they announce, indented.
+    pub examples: &'static str,
+    /// Exit codes, each with its meaning, whose further lines are indented; without
+    /// [`INVALID_FLAGS`].
+    pub exit_status: &'static str,
+}
+
+impl CommandHelp {
+    /// Renders the sections that follow the flags in help.
+    pub(super) fn after_flags(&self) -> String {
+        let indented = |lines: &str| format!("  {}\n", lines.replace('\n', "\n  "));
+        let mut text = format!("Examples:\n{}", indented(self.examples));
+        if !self.description.is_empty() {
+            let _ = write!(text, "\n{}\n", self.description);
+        }
+        let status = indented(self.exit_status);
+        let _ = write!(text, "\nExit codes:\n{status} {INVALID_FLAGS}");
+        text
+    }
+}
+
+/// Returns the texts of a command; those of the program for an unknown name.
+pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
+    let mut all = COMMANDS.iter().copied();
+    all.find(|help| help.name == command).unwrap_or(&PROGRAM)
+}
+
+const COMMANDS: [&CommandHelp; 8] = [
+    &RUN,
+    &RENDER,
+    &DIFF,
+    &SERVICES,
+    &EXPLAIN,
+    &CLEANUP,
+    &COMPLETIONS,
+    &MAN,
+];
+
+/// Last exit code of every command.
+pub(crate) const INVALID_FLAGS: &str = "64  invalid flags or configuration file; nothing was done";
+
+/// Names and their descriptions.
+type HelpEntries = &'static [(&'static str, &'static str)];
+
+/// Files that are read or written without being named on the command line.
+pub(crate) const FILES: HelpEntries = &[
+    (
+        "/run/xtables.lock",
+        "lock that the iptables binaries hold while they change or read legacy rules",
+    ),
+    (
+        "/var/run/secrets/kubernetes.io/serviceaccount/",
+        "token and certificate for the API server in a Pod",
+    ),
+    (
+        "/proc/sys/net/",
+        "kernel settings that run reads and sets, such as those of conntrack",
+    ),
+];
+
+/// Environment variables.
+pub(crate) const ENVIRONMENT: HelpEntries = &[
+    (
+        "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT",
+        "address of the API server in a Pod, if no flag selects a source",
+    ),
+    (
+        "NO_COLOR",
+        "disables colors if set and not empty, unless --color is set",
+    ),
+    (
+        "PATH",
+        "folders of the iptables binaries, such as iptables-restore",
+    ),
+    (
+        "RUST_LOG",
+        "filter of the log on stderr, such as debug or deltaproxy::watch=trace",
+    ),
+    (
+        "XTABLES_LOCKFILE",
+        "path of the lock of the iptables binaries, instead of /run/xtables.lock",
+    ),
+];
+
+const PROGRAM: CommandHelp = CommandHelp {
+    name: "",
+    description: "\
+Keeps the Service rules of a Kubernetes node up to date, with the flags, the
+configuration file, the rules and the metrics of kube-proxy in mode iptables.
+Other commands show, explain, compare and remove these rules; they work with
+the rules of any kube-proxy as well.
+
+With flags but no command, and under the name kube-proxy, run is implied. Under
+the name kubectl-deltaproxy, the program is a plugin of kubectl, which changes
+nothing: it has no run and no cleanup.",
+    examples: "\
+The daemon, with the flags of kube-proxy:
+  deltaproxy --config /var/lib/kube-proxy/config.conf
+Service ports programmed on this node:
+  deltaproxy services
+Packets to a cluster IP:
+  deltaproxy explain 10.96.0.10:53/udp",
+    exit_status: "\
+0  done
+1  failed; for diff: differences
+2  a manifest cannot be used; the others were. For diff also: the comparison
+   failed",
+};
+
+pub(super) const RUN: CommandHelp = CommandHelp {
+    name: "run",
+    description: "\
+Watches Services, EndpointSlices and the Node, and restores the chains of those
+that change. Flags and configuration file are those of kube-proxy.",
+    examples: "\
+In a cluster, with the flags of kube-proxy:
+  deltaproxy run --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
+    --cluster-cidr 10.244.0.0/16
+In a cluster, with the configuration file of kubeadm:
+  deltaproxy run --config /var/lib/kube-proxy/config.conf \\
+    --hostname-override $NODE_NAME
+Without a cluster, with a folder of manifests that is watched:
+  deltaproxy run --manifests ./services
+Print restore input instead of applying it:
+  deltaproxy run --manifests ./services --dry-run
+Check a configuration file in a pipeline:
+  deltaproxy run --config config.conf --check-config --strict",
+    exit_status: "\
+0  stopped by a signal, or a one-shot action is done
+1  failed, the file of --config has changed, or --strict found warnings",
+};
+
+pub(super) const CLEANUP: CommandHelp = CommandHelp {
+    name: "cleanup",
+    description: "\
+Stop the proxy first: a running proxy detects the loss and restores its rules.
+
+Removed are, for both families, all chains of kube-proxy and of this program,
+of any release and with their canaries, and the jumps to them. Without
+--iptables-backend, so are the tables of kube-proxy's mode nftables.
+
+Kept are the chains of kubelet, whether it runs or not: KUBE-FIREWALL,
+KUBE-MARK-DROP, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT. A chain of a proxy
+that a third-party rule jumps to is emptied and kept. Kernel settings are
+unchanged. Remains of mode ipvs are reported and kept.",
+    examples: "\
+On a node that changes to another proxy, or needs none:
+  deltaproxy cleanup
+Rules that a proxy left in the other backend; the current one keeps its
+rules:
+  deltaproxy cleanup --iptables-backend legacy
+Print the restore input only:
+  deltaproxy cleanup --dry-run",
+    exit_status: "\
+0  only what is listed above as kept is left
+1  something could not be removed, while everything else was; or a proxy
+   that still runs restored rules",
+};
+
+pub(super) const COMPLETIONS: CommandHelp = CommandHelp {
+    name: "completions",
+    description: "\
+Scripts complete the names of commands and flags, and the words that flags take
+as values.",
+    examples: "\
+In the current shell:
+  source <(deltaproxy completions bash)
+In every fish:
+  deltaproxy completions fish > ~/.config/fish/completions/deltaproxy.fish",
+    exit_status: "\
+0  printed
+1  failed",
+};
+
+pub(super) const MAN: CommandHelp = CommandHelp {
+    name: "man",
+    description: "\
+Without --dir, one page is printed. With it, the folder is created if it does
+not exist, and existing pages in it are replaced.",
+    examples: "\
+Read a page:
+  deltaproxy man services | man -l -
+Install all pages:
+  deltaproxy man --dir /usr/local/share/man/man1",
+    exit_status: "\
+0  printed or written
+1  failed, for example if DIR is not a folder",
+};
+
+pub(super) const RENDER: CommandHelp = CommandHelp {
+    name: "render",
+    description: "\
+Renders the rules of Services for a node and one IP family, and needs neither
+root nor a kernel with iptables. With names of Services, the output is an
+excerpt for reading.",
+    examples: "\
+All rules of manifests:
+  deltaproxy render --manifests ./services --cluster-cidr 10.244.0.0/16
+Rules of a cluster for IPv6:
+  kubectl get services,endpointslices -A -o yaml |
+    deltaproxy render --manifests - --family ipv6
+Rules of one Service with their objects; not for iptables-restore:
+  deltaproxy render shop/web --manifests ./services --annotate
+Test whether the kernel accepts the rules:
+  deltaproxy render --manifests ./services |
+    iptables-restore --noflush --test
+Partial restore after a change of manifests:
+  deltaproxy render --since ./services.old --manifests ./services",
+    exit_status: "\
+0  rendered
+1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
+   rules
+2  a manifest cannot be used; the others were",
+};
+
+pub(super) const DIFF: CommandHelp = CommandHelp {
+    name: "diff",
+    description: "\
+Each difference is reported with its effect on traffic. Names of Services limit
+the output to these; the last line has the number of others that differ.
+
+The fields of JSON are described in deploy/docs/schema/diff.json. Fields may be
+added; nothing else changes.",
+    examples: "\
+On a node, with the flags of its kube-proxy or deltaproxy:
+  deltaproxy diff --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
+    --cluster-cidr 10.244.0.0/16
+With its configuration file, which names the kubeconfig; in the Pod if
+the file is from kubeadm:
+  deltaproxy diff --config /var/lib/kube-proxy/config.conf
+A dump of a node against a cluster, from any host:
+  deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
+    --kubeconfig ~/.kube/config --hostname-override node-a \\
+    --cluster-cidr 10.244.0.0/16
+A change of manifests before it is merged, with the restore of a node:
+  deltaproxy diff --from-manifests main/ --manifests branch/
+Some Services only:
+  deltaproxy diff shop/web --from-manifests main/ --manifests branch/
+Service ports that lose an endpoint:
+  deltaproxy diff --output json | jq -r '.servicePorts[] |
+    select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) |
+    .service'",
+    exit_status: "\
+0  no difference that affects packets; comments may differ, which only
+   --strict reports
+1  differences
+2  the comparison failed, for example if a source is missing; or a manifest or
+   a live rule cannot be used",
+};
+
+pub(super) const SERVICES: CommandHelp = CommandHelp {
+    name: "services",
+    description: "\
+A row covers both families: 3+3 are the endpoints of IPv4 and of IPv6.
+ENDPOINTS counts each endpoint once that receives traffic under any policy;
+LOCAL counts those on this node, if a policy is Local. If all policies are
+Local, the rules contain only local endpoints. The rules do not contain the
+terminating state of endpoints, nor headless Services. (unreachable) marks a
+frontend without a path from PREROUTING, whose missing jump is on stderr, or
+without a path to an endpoint.
+
+JSON and YAML have one sorted entry for each service port and family. The fields
+are described in deploy/docs/schema/services.json. Fields may be added; nothing
+else changes.",
+    examples: "\
+On a node, with any proxy:
+  deltaproxy services
+  watch -n2 deltaproxy services -n shop
+  deltaproxy services shop/web -o wide
+From a dump, without root:
+  deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
+Rendered from manifests:
+  deltaproxy services --manifests ./services
+Service ports without endpoints:
+  deltaproxy services -o json |
+    jq -r '.servicePorts[] | select(.endpoints == []) | .service'",
+    exit_status: "\
+0  listed, even if a source has no service ports
+1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
+   rules or requests a frontend of another Service
+2  a manifest cannot be used; the others were",
+};
+
+pub(super) const EXPLAIN: CommandHelp = CommandHelp {
+    name: "explain",
+    description: "\
+Traces one packet of each kind of client through the rules. Clients with the
+same outcome are shown once; shares are fractions of new connections.
+
+The fields of JSON are described in deploy/docs/schema/explain.json. Fields may
+be added; nothing else changes.",
+    examples: "\
+On a node, with any proxy:
+  deltaproxy explain 10.96.0.10:53/udp
+  deltaproxy explain prod/web:http --from outside
+  deltaproxy explain :30080 --source 198.51.100.7
+From a dump, without root:
+  deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
+Rendered from manifests, as an image:
+  deltaproxy explain prod/web --manifests ./services --graph svg > web.svg",
+    exit_status: "\
+0  explained, with any outcome
+1  failed, for example if there is no such name, or a source is missing
+2  a manifest cannot be used; the others were",
+};
