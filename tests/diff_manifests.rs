@@ -82,36 +82,6 @@ fn a_closed_pipe_does_not_change_the_exit_code() {
     }
 }
 
-#[test]
-fn a_service_that_never_has_rules_is_named_as_such() {
-    let folder = tempfile::tempdir().unwrap();
-    let [before, after] = ["before.yaml", "after.yaml"].map(|name| folder.path().join(name));
-    let service = |name: &str, spec: &str| {
-        format!(
-            "---\nkind: Service\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
-        )
-    };
-    let web = service("web", "ports: [{port: 80}]");
-    fs::write(&before, service("db", "clusterIP: None") + &web).unwrap();
-    let alias = service("alias", "type: ExternalName, externalName: a.example");
-    fs::write(&after, alias + &web).unwrap();
-    for (name, expected) in [
-        (
-            "db",
-            "Service `default/db` has no rules: it is headless, so DNS returns its endpoints",
-        ),
-        (
-            "alias",
-            "Service `default/alias` has no rules: it is of type ExternalName, so DNS returns a CNAME",
-        ),
-    ] {
-        let output = diff(&before, &after, &[name], Stdio::piped());
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said, format!("error: {expected}\n"));
-        assert_eq!(output.status.code(), Some(2));
-    }
-}
-
 /// Writes both sides, and compares them.
 fn changed(before: &str, after: &str) -> (String, i32) {
     let folder = tempfile::tempdir().unwrap();

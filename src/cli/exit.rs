@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use super::terminal::{self, escaped};
 use crate::config::Unusable;
-use crate::inspect::catalog::NoMatches;
 use crate::telemetry::{self, Format, with_causes};
 use crate::watch::manifests::{ManifestError, ManifestErrorScope, ManifestErrors};
 
@@ -152,12 +151,6 @@ fn failed(error: &anyhow::Error, code: ExitCode, report: &ErrorReport) -> ExitCo
             let _ = writeln!(io::stderr(), "error: {}", telemetry::escaped(&problem));
         }
         return ExitCode::from(UNUSABLE);
-    }
-    if let Some(NoMatches(names)) = error.downcast_ref::<NoMatches>() {
-        for name in names {
-            let _ = writeln!(io::stderr(), "error: {}", escaped(&name.to_string()));
-        }
-        return code;
     }
     if let Some(ManifestErrors(errors)) = error.downcast_ref::<ManifestErrors>() {
         report.print(errors);

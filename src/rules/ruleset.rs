@@ -59,23 +59,6 @@ impl RuleSet {
         self.tables.insert(table, Chains::new(table));
     }
 
-    /// Replaces the comment of each rule for which `comment` returns another one.
-    pub(crate) fn replace_comments(
-        &mut self,
-        comment: impl Fn(Table, &str, &Rule) -> Option<Box<str>>,
-    ) {
-        for (table, chains) in &mut self.tables {
-            let Some(table) = table.of_proxy() else {
-                continue;
-            };
-            for (name, chain) in &mut chains.by_name {
-                let rules = chain.rules.iter_mut();
-                let replaced = rules.filter_map(|rule| Some((comment(table, name, rule)?, rule)));
-                replaced.for_each(|(comment, rule)| rule.set_comment(comment));
-            }
-        }
-    }
-
     /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
     /// One with several jumps to it replaces the first.
     pub fn inline_chains(&mut self, is_selected: impl Fn(Table, &str) -> bool) {

@@ -2,7 +2,6 @@
 //!
 //! The live side comes from the kernel, a dump or older objects; the restore depends on which.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::super::arguments::{RuleSettings, given_once};
@@ -13,7 +12,7 @@ use super::super::terminal::escaped;
 use super::desired::Desired;
 use super::sides::{ComparedManifests, Sides};
 use crate::config::{DiffArgs, Source, SourceArgs, Unusable};
-use crate::inspect::diff::{PlannedRestore, RestoreScope, restore_comments};
+use crate::inspect::diff::{PlannedRestore, RestoreScope};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, PartialRestore};
 use crate::rules::{RuleSet, Table};
@@ -57,7 +56,7 @@ fn of_host(
     settings: &RuleSettings<'_>,
     report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
-    let mut host = if args.from_save.is_empty() {
+    let host = if args.from_save.is_empty() {
         let config = settings.rendering(&args.source)?;
         snapshot::live(config.backend)?
     } else {
@@ -71,7 +70,6 @@ fn of_host(
     let names = [host.origin.to_string(), name_of(&args.source)];
     let mut right = PerFamily::from_fn(|_| RuleSet::default());
     let mut restores = PerFamily::from_fn(|_| None);
-    let mut altered_comments = PerFamily::default();
     for family in host.families.iter().copied() {
         let side = desired.side(family);
         let missing = host.missing_tables.get(family);
@@ -81,7 +79,6 @@ fn of_host(
         for table in &missing {
             right.clear(*table);
         }
-        *altered_comments.get_mut(family) = restore_comments(host.rules.get_mut(family), right);
         // A restore depends on the live rules of all tables that Services use.
         if !missing.iter().any(|table| *table != Table::Mangle) {
             *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
@@ -94,7 +91,6 @@ fn of_host(
         },
         left: host.rules.map(|_, rules| flattened(rules)),
         right: right.map(|_, rules| flattened(rules)),
-        chosen: None,
         families: host.families,
         missing_tables: host.missing_tables,
         unreadable_tables: host.unreadable_tables,
@@ -102,10 +98,9 @@ fn of_host(
         other_backends: host
             .other_backends
             .map(|_, other| other.map(|other| other.backend)),
-        altered_comments,
         names,
         restores,
-        manifests: ComparedManifests::default(),
+        ..Sides::default()
     })
 }
 
@@ -151,17 +146,11 @@ fn of_manifests(
     Ok(Sides {
         left: left.map(|_, rules| flattened(rules)),
         right: right.map(|_, rules| flattened(rules)),
-        chosen: None,
         families: IpFamily::ALL.into(),
-        absence_reason: "",
-        missing_tables: PerFamily::default(),
-        unreadable_tables: PerFamily::default(),
-        families_with_legacy: BTreeSet::new(),
-        other_backends: PerFamily::default(),
-        altered_comments: PerFamily::default(),
         names,
         restores,
         manifests,
+        ..Sides::default()
     })
 }
 

@@ -15,6 +15,7 @@ use crate::rules::{Backend, RuleSet, Table};
 use crate::watch::manifests::WrittenObjects;
 
 /// Live rules on the left and desired rules on the right.
+#[derive(Default)]
 pub(super) struct Sides {
     pub(super) left: PerFamily<RuleSet>,
     pub(super) right: PerFamily<RuleSet>,
@@ -30,8 +31,6 @@ pub(super) struct Sides {
     pub(super) families_with_legacy: BTreeSet<IpFamily>,
     /// Backends that have rules of a proxy and are not the live side.
     pub(super) other_backends: PerFamily<Option<Backend>>,
-    /// Numbers of comments of the live side that were removed or replaced.
-    pub(super) altered_comments: PerFamily<usize>,
     /// Sources of the live and the desired side.
     pub(super) names: [String; 2],
     pub(super) restores: PerFamily<Option<PlannedRestore>>,
@@ -90,8 +89,7 @@ impl Sides {
         }
     }
 
-    /// Returns a line for each part that is not compared, with the reason, and for comments that
-    /// are not compared.
+    /// Returns a line for each part that is not compared, with the reason.
     pub(super) fn gaps(&self) -> impl Iterator<Item = String> {
         let absent = IpFamily::ALL.into_iter();
         let absent = absent.filter(|family| !self.families.contains(family));
@@ -108,16 +106,7 @@ impl Sides {
                 format!("{family} {table} is not compared: the save program could not read it")
             }))
         });
-        let altered = self
-            .families()
-            .map(|family| (family, *self.altered_comments.get(family)));
-        let altered = altered.filter(|(_, count)| *count > 0).map(|(family, count)| {
-            format!(
-                "{family} comments are not compared: {count} that name Services were removed or \
-                 replaced; Services are recognized by their chains"
-            )
-        });
-        absent.chain(tables).chain(altered)
+        absent.chain(tables)
     }
 
     /// Returns the lines that say which side is which.

@@ -1,40 +1,24 @@
-//! Splits the text of a dump by family, and brings it into the format of `iptables-save`.
+//! Splits the text of a dump by family, and finds what `iptables-save` reports in it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::net::IpFamily;
-use crate::rules::{ParseError, Table};
+use crate::rules::Table;
 
 /// Rules of one family in a dump.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DumpPart<'t> {
     pub(super) family: IpFamily,
-    /// Text in the format of `iptables-save`.
+    /// Text with the line numbers of the dump.
     pub(super) text: Cow<'t, str>,
-    /// Number in the dump of each line of the text, if they differ.
-    numbers: Option<Vec<usize>>,
 }
 
 impl<'t> DumpPart<'t> {
     /// Splits a dump.
     pub(super) fn split(text: &'t str) -> Vec<Self> {
         let parts = by_family(text).into_iter();
-        parts
-            .map(|(family, text)| Self::new(family, text))
-            .collect()
-    }
-
-    fn new(family: IpFamily, text: Cow<'t, str>) -> Self {
-        let (text, numbers) = match listing_as_save(&text) {
-            Some((text, numbers)) => (Cow::Owned(text), Some(numbers)),
-            None => (text, None),
-        };
-        Self {
-            family,
-            text,
-            numbers,
-        }
+        parts.map(|(family, text)| Self { family, text }).collect()
     }
 
     /// Returns the names of its tables, in order; one may be there twice.
@@ -74,16 +58,6 @@ impl<'t> DumpPart<'t> {
         let name = name.to_owned();
         self.text = Cow::Owned(self.text.get(..start)?.to_owned());
         Some(name)
-    }
-
-    /// Returns an error with the number of the line in the dump.
-    pub(super) fn located(&self, error: ParseError) -> ParseError {
-        let number = |numbers: &Vec<usize>| numbers.get(error.line.checked_sub(1)?).copied();
-        let line = self.numbers.as_ref().and_then(number);
-        ParseError {
-            line: line.unwrap_or(error.line),
-            ..error
-        }
     }
 }
 
@@ -163,65 +137,6 @@ impl<'t> Incompatible<'t> {
         } else {
             Self::Table(table)
         })
-    }
-}
-
-/// Converts the output of `iptables -S`, of one or more tables. Returns the text with the number of
-/// the original line of each of its lines; `None` for any other text.
-fn listing_as_save(text: &str) -> Option<(String, Vec<usize>)> {
-    let is_policy = |line: &str| line.starts_with("-P ");
-    if !text.lines().any(is_policy) || text.lines().any(|line| line.starts_with('*')) {
-        return None;
-    }
-    let numbered: Vec<(usize, &str)> = text.lines().enumerate().collect();
-    let mut converted = Converted::default();
-    let mut is_open = false;
-    for (at, (number, line)) in numbered.iter().enumerate() {
-        let was_policy = at > 0
-            && numbered
-                .get(at - 1)
-                .is_some_and(|(_, line)| is_policy(line));
-        if is_policy(line) && !was_policy {
-            if is_open {
-                converted.push(*number, "COMMIT");
-            }
-            let policies = numbered.iter().skip(at).map(|(_, line)| *line);
-            let table = table_of(policies.take_while(|line| is_policy(line)))?;
-            converted.push(number + 1, &format!("*{table}"));
-            is_open = true;
-        }
-        converted.push(number + 1, line);
-    }
-    converted.push(numbered.len(), "COMMIT");
-    Some((converted.text, converted.numbers))
-}
-
-/// Text and the original numbers of its lines.
-#[derive(Default)]
-struct Converted {
-    text: String,
-    numbers: Vec<usize>,
-}
-
-impl Converted {
-    fn push(&mut self, number: usize, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-        self.numbers.push(number);
-    }
-}
-
-/// Returns the table that has the built-in chains of these policies.
-fn table_of<'l>(policies: impl Iterator<Item = &'l str>) -> Option<&'static str> {
-    let names = policies.filter_map(|line| line.split_whitespace().nth(1));
-    let names: BTreeSet<&str> = names.collect();
-    let has = |name| names.contains(name);
-    match (has("PREROUTING"), has("FORWARD"), has("POSTROUTING")) {
-        (true, true, true) => Some(Table::Mangle.as_str()),
-        (_, false, true) => Some(Table::Nat.as_str()),
-        (false, true, false) => Some(Table::Filter.as_str()),
-        (true, false, false) => Some("raw"),
-        _ => None,
     }
 }
 

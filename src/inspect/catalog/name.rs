@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::net::Protocol;
 use crate::rules::Rule;
-use crate::ruleset::{ChainKind, PortComment};
+use crate::ruleset::PortComment;
 
 /// Name of a service port: `namespace/name:port`, and the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,25 +35,6 @@ impl PortName {
         Some((key, parsed.map(|(comment, _)| comment)))
     }
 
-    /// Returns the service port of a rule that jumps to its chain, without its name: chains of a
-    /// service port have the same hash in their names.
-    pub(super) fn of_chain(rule: &Rule) -> Option<Self> {
-        let chain = rule.target_chain()?;
-        if matches!(ChainKind::of(chain)?, ChainKind::Endpoint) {
-            return None;
-        }
-        let (_, hash) = chain.rsplit_once('-')?;
-        Some(Self {
-            name: format!("{UNNAMED}/{hash}").into(),
-            protocol: rule.protocol.as_ref()?.value.as_ref().into(),
-        })
-    }
-
-    /// Reports whether the rules do not show the name, but only the hash in names of chains.
-    pub fn is_unnamed(&self) -> bool {
-        self.namespace() == UNNAMED
-    }
-
     /// Returns the namespace of the Service.
     pub fn namespace(&self) -> &str {
         self.name
@@ -78,9 +59,6 @@ impl fmt::Display for PortName {
         write!(f, "{}/{}", self.name, self.protocol)
     }
 }
-
-/// Namespace of service ports whose names are not in the rules. Not valid in Kubernetes.
-const UNNAMED: &str = "<unknown>";
 
 /// Pattern of service ports: `[NAMESPACE/]SERVICE[:PORT[/PROTOCOL]]`. Any value is legal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,7 +131,7 @@ impl FromStr for NamePattern {
 
 /// Splits `53/udp`.
 fn split_protocol(port: &str) -> Result<(&str, Option<Protocol>), InvalidName> {
-    let Some((port, protocol)) = port.split_once('/') else {
+    let Some((port, protocol)) = port.split_once('/').filter(|(port, _)| !port.is_empty()) else {
         return Ok((port, None));
     };
     let known = Protocol::from_iptables(&protocol.to_ascii_lowercase());

@@ -78,7 +78,7 @@ pub struct NoMatches(pub Vec<NoMatch>);
 
 fn lines(all: &[NoMatch]) -> String {
     let lines: Vec<String> = all.iter().map(ToString::to_string).collect();
-    lines.join("\n")
+    lines.join("\nerror: ")
 }
 
 /// Part of a query that no service port matches.
@@ -150,25 +150,15 @@ const HEADLESS: &str = "\nhint: headless Services and those of type ExternalName
 
 /// Renders that no Service matches, as far as the rules show it.
 fn no_service(pattern: &NamePattern, unknown: UnknownRules) -> String {
-    let UnknownRules {
-        unreadable,
-        unnamed,
-        families_without_nat,
-        ..
-    } = unknown;
-    if families_without_nat > 0 {
+    if unknown.families_without_nat > 0 {
         return format!(
             "no Service `{pattern}` has rules in the tables that were read\n\
              hint: save the nat table as well, which has nearly all rules of Services"
         );
     }
-    match (unreadable, unnamed) {
-        (0, 0) => format!("no Service `{pattern}` has rules"),
-        (0, _) => format!(
-            "no Service `{pattern}` is named in the rules\n\
-             hint: query an address: {unnamed} service ports have rules without their names"
-        ),
-        _ => format!(
+    match unknown.unreadable {
+        0 => format!("no Service `{pattern}` has rules"),
+        unreadable => format!(
             "no Service `{pattern}` has rules among those that can be read\n\
              hint: save the rules again: {unreadable} cannot be read, and may be its rules"
         ),
@@ -195,28 +185,16 @@ pub(super) fn unknown_namespace<'c>(
     if all.is_empty() || all.contains(namespace) {
         return None;
     }
-    let listed = |names: &[&str]| {
-        let shown = names.iter().take(MAX_SUGGESTIONS);
-        let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
-        let more = if names.len() > MAX_SUGGESTIONS {
-            ", ..."
-        } else {
-            ""
-        };
-        format!("{}{more}", shown.join(", "))
-    };
-    let all: Vec<&str> = all.into_iter().collect();
-    let similar = all.iter().copied();
-    let similar: Vec<&str> = similar
-        .filter(|known| distance(known, namespace) <= MAX_DISTANCE)
-        .collect();
-    let hint = match similar.len() {
-        0 => format!("namespaces with rules: {}", listed(&all)),
-        1 => format!("did you mean namespace {}?", listed(&similar)),
-        _ => format!("did you mean one of the namespaces {}?", listed(&similar)),
+    let shown = all.iter().take(MAX_SUGGESTIONS);
+    let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
+    let more = if all.len() > MAX_SUGGESTIONS {
+        ", ..."
+    } else {
+        ""
     };
     Some(format!(
-        "no Service of namespace `{namespace}` has rules\nhint: {hint}"
+        "no Service of namespace `{namespace}` has rules\nhint: namespaces with rules: {}{more}",
+        shown.join(", ")
     ))
 }
 

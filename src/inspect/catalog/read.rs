@@ -10,7 +10,7 @@ use super::Catalog;
 use super::endpoints::{is_endpoint_chain, read_endpoints};
 use super::name::PortName;
 use super::reach::{Owners, dispatch_rules, leads_to_endpoint, rules_of, stale_chains};
-use super::unknown::{RedactedNames, redacted_names, unknown_rules};
+use super::unknown::unknown_rules;
 use super::view::{
     FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
@@ -36,14 +36,11 @@ impl Catalog {
             unknown: unknown_rules(rules),
             ..Self::default()
         };
-        let redacted = redacted_names(rules);
         // In the order in which packets traverse the chains: the first owner of a frontend has it.
         let mut owners = Owners::default();
-        catalog.read_virtual_ips(rules, &redacted, &mut owners);
-        catalog.read_node_ports(rules, &redacted, &mut owners);
-        catalog.read_filter_chains(rules, &redacted, &mut owners);
-        let unnamed = catalog.ports.keys().filter(|name| name.is_unnamed());
-        catalog.unknown.unnamed = unnamed.count();
+        catalog.read_virtual_ips(rules, &mut owners);
+        catalog.read_node_ports(rules, &mut owners);
+        catalog.read_filter_chains(rules, &mut owners);
         for view in catalog.ports.values_mut() {
             read_chains(view, rules);
             view.frontends.sort_unstable();
@@ -55,9 +52,9 @@ impl Catalog {
         catalog
     }
 
-    fn read_virtual_ips(&mut self, rules: &RuleSet, redacted: &RedactedNames, owners: &mut Owners) {
+    fn read_virtual_ips(&mut self, rules: &RuleSet, owners: &mut Owners) {
         for rule in dispatch_rules(rules, DispatchChain::NatServices) {
-            let Some((name, comment)) = self.port_of(rule, redacted) else {
+            let Some((name, comment)) = self.port_of(rule) else {
                 continue;
             };
             let kind = match comment {
@@ -77,10 +74,10 @@ impl Catalog {
         }
     }
 
-    fn read_node_ports(&mut self, rules: &RuleSet, redacted: &RedactedNames, owners: &mut Owners) {
+    fn read_node_ports(&mut self, rules: &RuleSet, owners: &mut Owners) {
         for rule in dispatch_rules(rules, DispatchChain::NatNodePorts) {
             // A rule with a destination only counts packets to loopback.
-            if let Some((name, _)) = self.port_of(rule, redacted)
+            if let Some((name, _)) = self.port_of(rule)
                 && rule.destination.is_none()
             {
                 self.add_served(name, rule, FrontendKind::NodePort, owners);
@@ -89,12 +86,7 @@ impl Catalog {
     }
 
     /// Reads frontends that are dropped or rejected, and health check node ports.
-    fn read_filter_chains(
-        &mut self,
-        rules: &RuleSet,
-        redacted: &RedactedNames,
-        owners: &mut Owners,
-    ) {
+    fn read_filter_chains(&mut self, rules: &RuleSet, owners: &mut Owners) {
         let chains = [
             (DispatchChain::FilterServices, FrontendKind::ClusterIp),
             (
@@ -109,8 +101,7 @@ impl Catalog {
         ];
         for (chain, kind) in chains {
             for rule in dispatch_rules(rules, chain) {
-                let Some((name, comment)) = self.port_of(rule, redacted) else {
-                    self.block_unnamed(rule);
+                let Some((name, comment)) = self.port_of(rule) else {
                     continue;
                 };
                 let is_block = matches!(
@@ -145,44 +136,10 @@ impl Catalog {
         }
     }
 
-    /// Applies a rule of the filter table that does not show the name of its service port, and
-    /// drops or rejects packets to a frontend that is known by its chain.
-    fn block_unnamed(&mut self, rule: &Rule) {
-        let (Some(disposition), Some(port)) = (disposition_of(rule), destination_port(rule)) else {
-            return;
-        };
-        let ip = destination_ip(rule);
-        let protocol = rule
-            .protocol
-            .as_ref()
-            .map(|protocol| protocol.value.as_ref());
-        let unnamed = self.ports.iter_mut().filter(|(name, _)| name.is_unnamed());
-        let same_protocol = unnamed.filter(|(name, _)| Some(&*name.protocol) == protocol);
-        for (_, view) in same_protocol {
-            let mut frontends = view.frontends.iter_mut();
-            if let Some(known) = frontends.find(|one| (one.ip, one.port) == (ip, port)) {
-                known.disposition = disposition;
-                view.rules += 1;
-            }
-        }
-    }
-
     /// Returns the service port that a rule of a dispatch chain is about, and its comment; counts
     /// the rule.
-    fn port_of(
-        &mut self,
-        rule: &Rule,
-        redacted: &RedactedNames,
-    ) -> Option<(PortName, Option<PortComment>)> {
-        let named = PortName::of_dispatch_rule(rule);
-        let named = named.filter(|(name, _)| !redacted.contains(name));
-        let (name, comment) = if let Some(named) = named {
-            named
-        } else {
-            let comment = rule.comment().and_then(PortComment::parse);
-            let comment = comment.map(|(comment, _)| comment);
-            (PortName::of_chain(rule)?, comment)
-        };
+    fn port_of(&mut self, rule: &Rule) -> Option<(PortName, Option<PortComment>)> {
+        let (name, comment) = PortName::of_dispatch_rule(rule)?;
         self.ports.entry(name.clone()).or_default().rules += 1;
         Some((name, comment))
     }

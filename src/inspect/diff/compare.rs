@@ -3,7 +3,7 @@
 //! In a dispatch chain, the rules of each service port are compared as a chain of their own,
 //! because their position among those of other service ports has no effect.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::dispatch_rules::{
     chain_names, dispatch_chains, dispatch_rules, has_rules_after_node_ports,
@@ -14,7 +14,7 @@ use super::review::{ChainReview, NotCompared, NotSelected, PortChange, PortRevie
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
-use crate::ruleset::{ChainRole, KUBE_PROXY_CANARY, is_service_chain};
+use crate::ruleset::{ChainRole, KUBE_PROXY_CANARY};
 
 /// Compares the rules of one IP family.
 pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
@@ -23,7 +23,6 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
     let mut by_port = ChainsByPort::default();
     let (mut stale, mut fixed) = (Vec::new(), compare_fixed(live, desired));
     by_port.compare_dispatch_chains(live, desired);
-    let unnamed = unnamed_chains(live);
     let has_unreadable = live.unparsed_rules().any(|(table, ..)| table == Table::Nat);
     let names = chain_names(live, desired, Table::Nat).into_iter();
     for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::Service) {
@@ -39,7 +38,6 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         };
         match owners.1.get(name).or_else(|| owners.0.get(name)) {
             Some(owner) => by_port.add((*owner).clone(), review),
-            None if unnamed.contains(name) => fixed.push(review),
             // A rule that cannot be read may lead to it.
             None if has_unreadable => {}
             None => stale.push(ChainReview {
@@ -63,23 +61,6 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         restore: None,
     };
     review.set_aside_unreadable(live)
-}
-
-/// Returns the chains to which rules of dispatch chains lead that name no service port.
-fn unnamed_chains(rules: &RuleSet) -> BTreeSet<&str> {
-    let dispatch = dispatch_chains(rules, rules);
-    let unnamed = dispatch.filter(|(table, _)| *table == Table::Nat);
-    let unnamed =
-        unnamed.filter_map(|(table, chain)| dispatch_rules(rules, table, chain).remove(&None));
-    let mut pending: Vec<&Rule> = unnamed.flatten().collect();
-    let mut chains = BTreeSet::new();
-    while let Some(rule) = pending.pop() {
-        let target = rule.target_chain().filter(|name| is_service_chain(name));
-        if let Some(name) = target.filter(|name| chains.insert(*name)) {
-            pending.extend(rules_of(rules, Table::Nat, name).unwrap_or_default());
-        }
-    }
-    chains
 }
 
 fn rules_of<'a>(rules: &'a RuleSet, table: Table, chain: &str) -> Option<Vec<&'a Rule>> {

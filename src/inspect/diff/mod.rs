@@ -20,7 +20,6 @@
 //!   chains that no jump leads to.
 
 mod color;
-mod comments;
 mod compare;
 mod dispatch_rules;
 mod edit;
@@ -37,7 +36,6 @@ mod unreadable;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use comments::restore_comments;
 pub use compare::compare;
 pub use json::json;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};

@@ -16,8 +16,7 @@ pub struct Review<'a> {
     pub family: IpFamily,
     /// Service ports that differ.
     pub ports: Vec<PortReview<'a>>,
-    /// Chains, or rules in them, that do not depend on Services and differ; and live chains of
-    /// Services whose names no rule has.
+    /// Chains, or rules in them, that do not depend on Services and differ.
     pub fixed: Vec<ChainReview<'a>>,
     /// Chains of service ports that no jump leads to: stale if live, not in use if desired.
     pub stale: Vec<ChainReview<'a>>,

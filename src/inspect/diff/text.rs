@@ -13,10 +13,8 @@ use super::review::{
     ChainReview, ManifestFacts, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
     Review, Summary, plural,
 };
+use super::unreadable::listed;
 use crate::net::IpFamily;
-
-/// Maximum names in a list of service ports.
-const MAX_NAMES: usize = 10;
 
 /// Writes the reviews of all IP families, values that manifests lack, and the summary.
 pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) -> fmt::Result {
@@ -104,18 +102,10 @@ fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
 
 /// Returns the first names, and the number of the others.
 fn names(ports: &[FamilyPort<'_>]) -> String {
-    let mut names: Vec<_> = ports
-        .iter()
-        .map(|(port, _)| port.name.to_string())
-        .collect();
+    let names = ports.iter().map(|(port, _)| port.name.to_string());
+    let mut names: Vec<String> = names.collect();
     names.dedup();
-    let more = names.len().saturating_sub(MAX_NAMES);
-    names.truncate(MAX_NAMES);
-    let names = names.join(", ");
-    match more {
-        0 => names,
-        _ => format!("{names} and {more} more"),
-    }
+    listed(names.into_iter())
 }
 
 fn write_chains(

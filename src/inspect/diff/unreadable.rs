@@ -99,7 +99,7 @@ fn depends_on_unreadable(edit: &Edit<&crate::rules::Rule>) -> bool {
     }
 }
 
-/// Maximum names in the error.
+/// Maximum names in a list.
 const MAX_NAMES: usize = 10;
 
 /// Text of the error about the parts of one family that are not compared.
@@ -135,7 +135,8 @@ impl fmt::Display for NotComparedText<'_> {
     }
 }
 
-fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+/// Returns the first names, and the number of the others.
+pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(MAX_NAMES);
     let shown: Vec<String> = names.take(MAX_NAMES).collect();
     match more {

@@ -10,8 +10,7 @@ use std::time::Duration;
 use super::client::{self, ClientKind, ClientSelection};
 use super::destination::{self, PacketDestination};
 use super::node::{AddressOrigin, NodeRules};
-use super::node_doubt::possible_node_addresses;
-use super::path::PacketPath;
+use super::path::{PacketPath, PathResult};
 use super::query::{NotFound, Query};
 use super::trace::trace;
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
@@ -38,7 +37,7 @@ pub struct Explanation<'a> {
     pub assumed_node_ip: Option<IpAddr>,
     /// Addresses that rules show to be the node's; empty if its addresses are known.
     pub inferred_node_ips: BTreeSet<IpAddr>,
-    /// Addresses that would change the result if they were the node's, of which none is known.
+    /// Addresses that may be the node's, of which none is known, and then change the result.
     pub possible_node_ips: Vec<IpAddr>,
     /// Origin of the destination address.
     pub destination_origin: AddressOrigin,
@@ -120,7 +119,7 @@ fn of_destination<'a>(
         } else {
             BTreeSet::new()
         },
-        possible_node_ips: possible_node_addresses(node, &to, &paths),
+        possible_node_ips: possible_node_addresses(node, &paths),
         destination_origin: node.origin_of(to.ip),
         unreadable_rules: node.rules.unparsed_rules().count(),
         lacks_pod_address: client::lacks_pod_address(node, &to, selection),
@@ -149,6 +148,23 @@ fn depends_on(
     to.ip == node_ip || (has_ranges && has_node_client(paths))
 }
 
+/// Returns the addresses of endpoints outside of the pods' networks, sorted: packets to the node
+/// itself take other hooks, and are not masqueraded on their way in. Empty if addresses of the node
+/// or no networks of pods are known.
+fn possible_node_addresses(node: &NodeRules<'_>, paths: &[PacketPath<'_>]) -> Vec<IpAddr> {
+    if node.assumed_ip().is_none() || node.detector.networks.is_empty() {
+        return Vec::new();
+    }
+    let branches = paths.iter().flat_map(|path| &path.branches);
+    let endpoints = branches.filter_map(|branch| match &branch.result {
+        PathResult::Served { to, .. } | PathResult::Unanswered { to, .. } => Some(to.ip()),
+        _ => None,
+    });
+    let mut possible: BTreeSet<IpAddr> = endpoints.collect();
+    possible.retain(|ip| !node.detector.has(*ip) && !node.traced_node.is_local(*ip));
+    possible.into_iter().collect()
+}
+
 fn unread_tables(node: &NodeRules<'_>) -> Vec<Box<str>> {
     let tables = node.rules.unknown_tables();
     let with_rules = tables.filter(|(_, rules)| *rules > 0);
@@ -164,33 +180,8 @@ fn suggestions(node: &NodeRules<'_>, to: &PacketDestination) -> Vec<String> {
     let found: BTreeSet<(u8, String)> = ports
         .filter_map(|(name, view)| suggestion(node, to, name, view))
         .collect();
-    let others = node_ports(node, to).filter(|_| found.is_empty());
     let found = found.into_iter().map(|(_, text)| text);
-    found.chain(others).take(MAX_SUGGESTIONS).collect()
-}
-
-/// Names the NodePorts nearest to a port of the node, which may be mistyped.
-fn node_ports(node: &NodeRules<'_>, to: &PacketDestination) -> Option<String> {
-    if !node.has_node_ports(to.ip) {
-        return None;
-    }
-    let mut all = Vec::new();
-    for (name, view) in &node.catalog.ports {
-        let frontends = view.frontends.iter();
-        let own = frontends.filter(|one| one.kind == FrontendKind::NodePort);
-        all.extend(own.map(|one| (one.port, name)));
-    }
-    all.sort();
-    all.dedup();
-    all.sort_by_key(|(port, _)| port.abs_diff(to.port.get()));
-    all.truncate(MAX_SUGGESTIONS);
-    let texts = all.iter();
-    let texts = texts.map(|(port, name)| format!("{port}/{} of {}", name.protocol, name.name));
-    match texts.collect::<Vec<_>>().as_slice() {
-        [] => None,
-        [one] => Some(format!("the only NodePort is {one}")),
-        all => Some(format!("the nearest NodePorts are {}", all.join(", "))),
-    }
+    found.take(MAX_SUGGESTIONS).collect()
 }
 
 /// Returns a hint at a similar destination of a service port, after the rank of its similarity.

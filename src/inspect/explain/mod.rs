@@ -21,7 +21,6 @@ mod explanation;
 mod graph;
 mod json;
 mod node;
-mod node_doubt;
 mod path;
 mod phrases;
 mod query;

@@ -8,7 +8,7 @@ use super::explanation::Explanation;
 use super::node::AddressOrigin;
 use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
 use super::reason::{BlockReason, MasqueradeReason, exemption};
-use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, PortName, RulesetGap};
+use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
 use crate::rules::{
     MarkBits, Match, Network, RecentAction, ReplyLoss, Rule, Share, Step, Table, Target,
 };
@@ -26,14 +26,11 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     }
     for frontend in &explanation.to.frontends {
         // Writing to a String cannot fail.
-        let _ = write!(text, ", {} of {}", frontend.kind, port_name(&frontend.name));
+        let _ = write!(text, ", {} of {}", frontend.kind, frontend.name.name);
     }
     let endpoint_of = explanation.to.endpoint_of.iter();
-    let endpoint_of: Vec<_> = endpoint_of.map(port_name).collect();
+    let endpoint_of: Vec<_> = endpoint_of.map(|port| &*port.name).collect();
     match endpoint_of.as_slice() {
-        [] if explanation.to.frontends.is_empty() && is_blocked_for_a_service(explanation) => {
-            text.push_str(", a Service whose name is not in the rules");
-        }
         [] if explanation.to.frontends.is_empty() && explanation.missing_tables.is_empty() => {
             text.push_str(", not a Service address");
             if explanation.unreadable_rules > 0 {
@@ -51,27 +48,6 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     text
 }
 
-/// Renders the name of a service port, or its chains if the rules do not show its name.
-fn port_name(port: &PortName) -> String {
-    if port.is_unnamed() {
-        format!(
-            "a Service whose name is not in the rules (chains `KUBE-*-{}`)",
-            port.service()
-        )
-    } else {
-        port.name.to_string()
-    }
-}
-
-/// Reports whether packets are dropped or rejected as those to a Service without endpoints.
-fn is_blocked_for_a_service(explanation: &Explanation<'_>) -> bool {
-    let mut branches = explanation.paths.iter().flat_map(|path| &path.branches);
-    branches.any(|branch| match &branch.result {
-        PathResult::Dropped(why) | PathResult::Rejected(why) => why.is_lack_of_endpoints(),
-        _ => false,
-    })
-}
-
 /// Renders addresses in a list.
 pub(super) fn listed<'i>(ips: impl IntoIterator<Item = &'i IpAddr>) -> String {
     let ips: Vec<_> = ips.into_iter().map(ToString::to_string).collect();
@@ -84,7 +60,7 @@ pub(super) fn listed<'i>(ips: impl IntoIterator<Item = &'i IpAddr>) -> String {
 /// Maximum addresses that a doubt names.
 const MAX_DOUBTS: usize = 3;
 
-/// Renders the addresses that would change the result if they were the node's.
+/// Renders the addresses that may change the result if they are the node's.
 pub(super) fn node_doubt(explanation: &Explanation<'_>) -> Option<String> {
     let ips = &explanation.possible_node_ips;
     let shown: Vec<_> = ips.iter().take(MAX_DOUBTS).map(IpAddr::to_string).collect();
@@ -94,7 +70,7 @@ pub(super) fn node_doubt(explanation: &Explanation<'_>) -> Option<String> {
     };
     (!shown.is_empty()).then(|| {
         format!(
-            "the result differs if this node has the address {}{more}; set --node-ip",
+            "the result may differ if this node has the address {}{more}; set --node-ip",
             shown.join(" or ")
         )
     })

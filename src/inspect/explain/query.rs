@@ -8,8 +8,7 @@ use std::str::FromStr;
 use crate::inspect::catalog::{self, InvalidName, NamePattern, NoMatch, Suggestions};
 use crate::net::{IpFamily, Port, Protocol, parse_ip};
 
-/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]`, a URL with an address, or
-/// `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
+/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Destination by address, port or both.
@@ -62,15 +61,6 @@ impl FromStr for Query {
 
     fn from_str(text: &str) -> Result<Self, InvalidQuery> {
         let form = || InvalidQuery::Form(text.to_owned());
-        if let Some((authority, default_port)) = split_url(text) {
-            return match authority.parse()? {
-                Self::Address(address) => {
-                    let port = address.port.or(default_port);
-                    Ok(Self::address(address.ip, port, Some(Protocol::Tcp)))
-                }
-                Self::Name(_) => Err(form()),
-            };
-        }
         let (rest, protocol) = split_protocol(text);
         if let Some(rest) = rest.strip_prefix('[') {
             let (inside, after) = rest.split_once(']').unwrap_or_default();
@@ -124,18 +114,6 @@ impl Query {
 /// Reports whether a text consists of digits and dots, as no name of a Service does.
 fn is_dotted_number(text: &str) -> bool {
     text.contains('.') && text.bytes().all(|c| c == b'.' || c.is_ascii_digit())
-}
-
-/// Returns the host and port of a URL, and the default port of its scheme, if that is known.
-fn split_url(text: &str) -> Option<(&str, Option<Port>)> {
-    let (scheme, rest) = text.split_once("://")?;
-    let default_port = match scheme.to_ascii_lowercase().as_str() {
-        "http" => Port::new(80),
-        "https" => Port::new(443),
-        _ => None,
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    Some((authority, default_port))
 }
 
 /// Splits off a protocol after the last slash.

@@ -65,14 +65,6 @@ pub enum MasqueradeReason {
 }
 
 impl BlockReason {
-    /// Reports whether a Service has no endpoint for the packets.
-    pub(super) const fn is_lack_of_endpoints(&self) -> bool {
-        matches!(
-            self,
-            Self::NoEndpoints | Self::NoLocalInternal | Self::NoLocalExternal
-        )
-    }
-
     /// Returns the reason for an outcome that is a drop or a reject.
     pub(super) fn of(outcome: &TraceOutcome<'_>) -> Self {
         let Some(last) = blocking(&outcome.steps) else {

@@ -18,8 +18,7 @@ use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };
 use crate::rules::{
-    Backend, BridgePort, Packet, Step, Table, Target, TraceOutcome, TracedNode, Verdict,
-    trace as trace_packet,
+    Backend, BridgePort, Packet, Step, Table, Target, TraceOutcome, Verdict, trace as trace_packet,
 };
 use crate::ruleset::ChainKind;
 
@@ -31,7 +30,7 @@ pub(super) fn trace<'a>(
 ) -> PacketPath<'a> {
     let source = client.ip;
     let in_interface = client.in_interface.as_deref();
-    let outcomes = outcomes(node, &node.traced_node, to, source, in_interface);
+    let outcomes = outcomes(node, to, source, in_interface);
     let traversed = traversed(node, to, source, &outcomes);
     let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
     let (before, after) = shared_steps(&outcomes);
@@ -102,16 +101,14 @@ fn branch(
     }
 }
 
-/// Traces packets on a node with these addresses.
-pub(super) fn outcomes<'a>(
+fn outcomes<'a>(
     node: &NodeRules<'a>,
-    traced_node: &TracedNode,
     to: &PacketDestination,
     source: IpAddr,
     in_interface: Option<&str>,
 ) -> Vec<TraceOutcome<'a>> {
     let packet = packet(node, to, source, in_interface);
-    trace_packet(node.rules, &packet, traced_node)
+    trace_packet(node.rules, &packet, &node.traced_node)
 }
 
 fn packet(
@@ -361,13 +358,7 @@ fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutc
         return false;
     };
     let in_interface = node.detector.pod_interface(node.rules);
-    let own = outcomes(
-        node,
-        &node.traced_node,
-        to,
-        *endpoint,
-        in_interface.as_deref(),
-    );
+    let own = outcomes(node, to, *endpoint, in_interface.as_deref());
     own.iter().any(|outcome| {
         matches!(
             outcome.verdict,

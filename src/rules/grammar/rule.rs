@@ -47,16 +47,6 @@ impl Rule {
         })
     }
 
-    /// Replaces all comments by one.
-    pub(crate) fn set_comment(&mut self, text: Box<str>) {
-        let comment = Match::Comment(text);
-        self.matches.retain(|one| one.name() != comment.name());
-        let place = self
-            .matches
-            .partition_point(|one| one.name() < comment.name());
-        self.matches.insert(place, comment);
-    }
-
     /// Returns a rule that could not be parsed and keeps its text.
     pub(crate) fn unparsed(spec: &str) -> Self {
         let (name, options) = (Box::default(), spec.trim().into());

@@ -1,4 +1,4 @@
-//! Splits and converts dumps.
+//! Splits dumps.
 
 use super::*;
 use crate::rules::RuleSet;
@@ -42,33 +42,6 @@ fn one_file_may_contain_both_families() {
     assert_eq!(RuleSet::parse(v6).unwrap_err().line, 6);
 }
 
-const LISTING: &str = "\
--P INPUT DROP
--P FORWARD ACCEPT
--P OUTPUT ACCEPT
--A INPUT -i lo -j ACCEPT
--P PREROUTING ACCEPT
--P INPUT ACCEPT
--P OUTPUT ACCEPT
--P POSTROUTING ACCEPT
--N KUBE-SERVICES
--A PREROUTING -j KUBE-SERVICES
-";
-
-#[test]
-fn listings_of_iptables_are_read_like_dumps() {
-    let parts = DumpPart::split(LISTING);
-    let [part] = parts.as_slice() else {
-        panic!("{parts:?}");
-    };
-    assert_eq!(part.tables().collect::<Vec<_>>(), ["filter", "nat"]);
-    let rules = RuleSet::parse(&part.text).unwrap();
-    assert_eq!(rules.rule_count(Table::Filter), 1);
-    let prerouting = rules.chain(Table::Nat, "PREROUTING").unwrap();
-    assert_eq!(prerouting.rules[0].target_chain(), Some("KUBE-SERVICES"));
-    assert!(rules.to_save_text().contains(":INPUT DROP"));
-}
-
 #[test]
 fn tables_of_two_hosts_are_recognized() {
     let of = |text: &str| {
@@ -79,15 +52,6 @@ fn tables_of_two_hosts_are_recognized() {
     let more = "*nat\n:CNI - [0:0]\n:CNI - [0:0]\nCOMMIT\n*filter\n:PREROUTING - [0:0]\nCOMMIT\n";
     assert_eq!(of(&format!("{one}{more}")), None);
     assert_eq!(of(&format!("{one}{more}{one}")).as_deref(), Some("nat"));
-}
-
-#[test]
-fn errors_in_listings_have_the_line_of_the_file() {
-    let text = format!("{LISTING}nonsense here\n");
-    let parts = DumpPart::split(&text);
-    let part = parts.first().unwrap();
-    let error = part.located(RuleSet::parse(&part.text).unwrap_err());
-    assert_eq!(error.line, 11);
 }
 
 #[test]

@@ -1,9 +1,7 @@
-//! Rules that cannot be read, and rules that do not show the name of their Service.
+//! Rules that cannot be read.
 
 use super::SAVED;
-use crate::inspect::catalog::{
-    Catalog, FrontendKind, NamePattern, NoMatch, PortName, UnknownRules,
-};
+use crate::inspect::catalog::{Catalog, NamePattern, NoMatch, PortName, UnknownRules};
 use crate::rules::RuleSet;
 
 fn read(text: &str) -> Catalog {
@@ -54,58 +52,4 @@ fn without_the_nat_table_no_service_is_said_to_have_no_rules() {
     let error = NoMatch::of(&pattern, &none, catalog.unknown).unwrap();
     let expected = "no Service `shop/web` has rules in the tables that were read\nhint: ";
     assert!(error.to_string().starts_with(expected), "{error}");
-}
-
-/// Returns the service ports with the kinds of their frontends.
-fn kinds(catalog: &Catalog) -> Vec<(String, Vec<FrontendKind>)> {
-    let ports = catalog.ports.iter();
-    let kinds = ports.map(|(name, view)| {
-        let kinds = view.frontends.iter().map(|frontend| frontend.kind);
-        (name.to_string(), kinds.collect())
-    });
-    kinds.collect()
-}
-
-#[test]
-fn a_service_port_without_a_name_is_known_by_its_chains() {
-    use FrontendKind::{ClusterIp, LoadBalancer, NodePort};
-    let comment = |text: &str| format!(" -m comment --comment \"{text}\"");
-    let without =
-        ["cluster IP", "loadbalancer IP"].map(|kind| comment(&format!("shop/web:http {kind}")));
-    let mut saved = SAVED.replace(&comment("shop/web:http"), "");
-    for comment in &without {
-        saved = saved.replace(comment, "");
-    }
-    let catalog = read(&saved);
-    let expected = (
-        "<unknown>/AAAAAAAAAAAAAAAA/tcp".to_owned(),
-        vec![ClusterIp, LoadBalancer, NodePort],
-    );
-    assert_eq!(kinds(&catalog)[0], expected);
-    let (name, view) = catalog.ports.first_key_value().unwrap();
-    assert!(name.is_unnamed() && view.endpoints.len() == 3);
-    assert_eq!(catalog.unknown.unnamed, 1);
-    // The kind of a redacted comment is read where it is left.
-    let saved = SAVED.replace("shop/web:http", "redacted");
-    assert_eq!(kinds(&read(&saved))[0], expected);
-}
-
-#[test]
-fn a_name_of_several_hashes_is_no_name() {
-    let other = "-A KUBE-SERVICES -d 10.96.0.77/32 -p tcp -m comment --comment \"shop/web:http cluster IP\" \
-                 -m tcp --dport 80 -j KUBE-SVC-BBBBBBBBBBBBBBBB\n\
-                 -A KUBE-SERVICES -m comment";
-    let saved = SAVED.replace(
-        ":KUBE-SEP-1",
-        ":KUBE-SVC-BBBBBBBBBBBBBBBB - [0:0]\n:KUBE-SEP-1",
-    );
-    let catalog = read(&saved.replacen("-A KUBE-SERVICES -m comment", other, 1));
-    let names: Vec<String> = catalog.ports.keys().map(ToString::to_string).collect();
-    assert_eq!(
-        names[..2],
-        [
-            "<unknown>/AAAAAAAAAAAAAAAA/tcp",
-            "<unknown>/BBBBBBBBBBBBBBBB/tcp"
-        ]
-    );
 }

@@ -197,19 +197,3 @@ fn a_missing_jump_is_named_in_every_format() {
         &["broken: no rule in `KUBE-POSTROUTING` masquerades (nat)"],
     );
 }
-
-#[test]
-fn a_service_without_a_name_is_called_by_its_chains() {
-    let saved = SAVED.replace(" -m comment --comment \"shop/web:http cluster IP\"", "");
-    let text = explained(&saved, "10.96.0.10:80");
-    let title = "10.96.0.10:80/tcp, cluster IP of a Service whose name is not in the rules (chains \
-                 `KUBE-*-WEB`)\n";
-    assert_contains(&text, &[title, "3 endpoints answer"]);
-    let reject = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
-                  :KUBE-SERVICES - [0:0]\n-A FORWARD -j KUBE-SERVICES\n-A OUTPUT -j KUBE-SERVICES\n\
-                  -A KUBE-SERVICES -d 10.96.0.9/32 -p tcp -m tcp --dport 80 -j REJECT\nCOMMIT\n";
-    let text = explained(&format!("{SAVED}{reject}"), "10.96.0.9:80");
-    let title = "10.96.0.9:80/tcp, a Service whose name is not in the rules\n";
-    assert_contains(&text, &[title, "rejected: no endpoints"]);
-    assert!(!text.contains("not a Service"), "{text}");
-}
