@@ -12,13 +12,13 @@ use super::{arguments, cleanup, exit, terminal};
 use crate::app;
 use crate::config::{
     self, Action, Config, ConfigCheck, ConfigFile, ConfigNote, LogStyle, LoggingFormat, RunArgs,
-    Unusable, VERSION, VersionArg, environment,
+    Unusable, VERSION, environment,
 };
 use crate::telemetry::Format;
 
 /// Runs the daemon until a signal ends it, or a one-shot action.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
-    if args.version == Some(VersionArg::Print) {
+    if args.prints_version {
         return terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
     }
     let style = args.log_style();

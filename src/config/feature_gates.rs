@@ -33,13 +33,6 @@ pub(super) const ALL_BETA: &str = "AllBeta";
 /// Switch for all gates in alpha.
 pub(super) const ALL_ALPHA: &str = "AllAlpha";
 
-/// Gates that were locked to true and then removed from kube-proxy; their features are always on
-/// here.
-const REMOVED: &str = "\
-    KubeProxyDrainingTerminatingNodes LoadBalancerIPMode MinimizeIPTablesRestore \
-    ProxyTerminatingEndpoints ServiceInternalTrafficPolicy ServiceTrafficDistribution \
-    TopologyAwareHints";
-
 /// Gate of a release.
 #[derive(Debug)]
 struct Gate {
@@ -80,25 +73,11 @@ impl Gate {
 pub(super) fn check(set: &BTreeMap<String, bool>, problems: &mut ConfigProblems) {
     for (name, value) in set {
         let known = || RELEASES.iter().filter_map(|gates| gates.get(name.as_str()));
-        let problem = if known().any(|gate| gate.accepts(*value)) {
-            continue;
-        } else if known().next().is_some() {
-            format!("feature gate `{name}` must be {}, got {value}", !value)
-        } else if !value && is_removed(name) {
-            removed(name)
-        } else {
-            continue;
-        };
-        problems.add_with_hint("featureGates", problem, "remove the gate");
+        if known().next().is_some() && !known().any(|gate| gate.accepts(*value)) {
+            let problem = format!("feature gate `{name}` must be {}, got {value}", !value);
+            problems.add_with_hint("featureGates", problem, "remove the gate");
+        }
     }
-}
-
-fn removed(name: &str) -> String {
-    format!("feature gate `{name}` was removed: the feature is always on")
-}
-
-fn is_removed(name: &str) -> bool {
-    REMOVED.split(' ').any(|removed| removed == name)
 }
 
 /// Returns the gates that no release has.
@@ -124,9 +103,6 @@ pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
 }
 
 fn unknown_gate(name: &str) -> ConfigNote {
-    if is_removed(name) {
-        return ConfigNote::Warning(removed(name));
-    }
     let known = RELEASES.iter().flat_map(|gates| gates.keys().copied());
     let similar = nearest(name, known);
     let hint = similar.map(|known| format!("; did you mean `{known}`?"));

@@ -50,7 +50,7 @@ pub use render_config::Source;
 pub(crate) use resolve::ConfigReload;
 pub(crate) use resolve::rendering;
 pub use resolve::{Config, run};
-pub(crate) use settings::{LogStyle, VersionArg};
+pub(crate) use settings::LogStyle;
 pub(crate) use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.

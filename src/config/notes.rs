@@ -5,7 +5,7 @@ use std::path::Path;
 use super::flags::RunArgs;
 use super::kube_proxy::{IgnoredFields, KubeProxyConfiguration, differing, leaves, quoted};
 use super::problems::{ConfigNote, listed, nearest, shortened};
-use super::settings::{self, Setting, VersionArg};
+use super::settings::{self, Setting};
 
 /// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
 /// not in it.
@@ -95,8 +95,7 @@ pub(super) fn without_effect(
         }
     };
     let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
-    let version = (args.version == Some(VersionArg::Other)).then_some("version");
-    let flags = args.flags.different(unused).chain(version);
+    let flags = args.flags.different(unused);
     names.extend(flags.map(|flag| format!("--{flag}")));
     let list = quoted(&names);
     (!names.is_empty())

@@ -11,8 +11,10 @@ pub(crate) use http::{
     listen_retrying, not_found, reply, serve, serve_within,
 };
 pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
+#[cfg(test)]
+pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
-    ConfigFileState, HealthMetrics, KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion,
-    LocalPolicy, ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings,
-    WatchAges, WatchMetrics,
+    ConfigFileState, HealthMetrics, KubernetesBuild, KubernetesVersion, LocalPolicy,
+    ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings, WatchAges,
+    WatchMetrics,
 };

@@ -39,7 +39,6 @@ const FLAGS: &[&str] = &[
     "--feature-gates=AllowServiceExternalIPs=false",
     "--feature-gates=InOrderInformers=false",
     "--feature-gates=InOrderInformers=true",
-    "--feature-gates=MinimizeIPTablesRestore=false",
     "--feature-gates=ResourceHealthStatus=false,ResourceHealthStatusMessage=false",
     "--feature-gates=WorkloadWithJob=true,GenericWorkload=true",
     "--healthz-bind-address=1.2.3.4:0",
@@ -96,6 +95,7 @@ const FLAGS: &[&str] = &[
     "--v=010",
     "--version=false",
     "--version=v1.35.0",
+    "--version=v1.37.99",
     "--vmodule=a",
     "--vmodule=a=1 --logging-format=json",
     "--vmodule=a=1,b=2",
@@ -181,7 +181,6 @@ const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
     ("--healthz-bind-address=0.0.0.0", Taken::No, Taken::Yes), // It forgets the port if it writes.
     ("--metrics-bind-address=off", Taken::No, Taken::Yes), // Its word is none that works.
     ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
-    ("--version=v1.37.99", Taken::No, Taken::Yes), // It has to be the very version.
     ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Not an address to listen on.
     ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
     ("--boot-id-file=x", Taken::No, Taken::Yes), // A flag of earlier releases.
@@ -191,6 +190,7 @@ const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
         Taken::No,
         Taken::Yes,
     ), // A warning.
+    ("--feature-gates=AtomicFIFO=false", Taken::No, Taken::Yes), // Others require it.
     ("--feature-gates=AllAlpha=true", Taken::No, Taken::Yes), // The release before accepts it.
     (
         "--feature-gates=HostnameOverride=false",

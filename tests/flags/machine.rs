@@ -92,10 +92,11 @@ pub fn serves_more(row: &Row, _: &Path) {
     if !machine_has(Need::Kernel) {
         return;
     }
-    for (flags, expected) in [(&[row.typed().as_str()][..], 200), (&[], 404)] {
+    // Only PUT is allowed.
+    for (flags, expected) in [(&[row.typed().as_str()][..], 406), (&[], 404)] {
         let (node, _daemon) = spawn(flags);
         eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/metrics"));
-        let (status, _) = http::get(&node.netns, Daemon::METRICS, "/debug/flags").unwrap();
+        let (status, _) = http::get(&node.netns, Daemon::METRICS, "/debug/flags/v").unwrap();
         assert_eq!(status, expected, "{flags:?}");
     }
 }

@@ -266,19 +266,8 @@ fn text(path: &Path) -> anyhow::Result<String> {
     // A comment may be in any encoding.
     let text = String::from_utf8_lossy(&bytes);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(printable(text))
-}
-
-/// Escapes characters that a terminal acts on: rules and names are printed as they are in the dump.
-fn printable(text: &str) -> String {
-    let mut printable = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let end = line.len() - line.trim_end_matches(['\r', '\n']).len();
-        let (line, end) = line.split_at(line.len() - end);
-        printable.push_str(&escaped(line));
-        printable.push_str(end);
-    }
-    printable
+    // Rules and names are printed as they are in the dump.
+    Ok(escaped(&text.replace("\r\n", "\n")).into_owned())
 }
 
 /// Returns what the rules of a table decide. Without `-t`, every table is saved that was ever used;

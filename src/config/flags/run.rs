@@ -9,15 +9,15 @@ use crate::config::kube_proxy::{
     HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port,
 };
 use crate::config::settings::{
-    BACKENDS, FlagValues, LOG_STYLES, LogStyle, RULES, SECTIONS, SOURCE, VersionArg, choices,
+    BACKENDS, FlagValues, LOG_STYLES, LogStyle, RULES, SECTIONS, SOURCE, choices,
 };
 use crate::host::BackendChoice;
 
 /// Flags of `run`.
 #[derive(Debug, Clone)]
 pub struct RunArgs {
-    /// Value of `--version`.
-    pub version: Option<VersionArg>,
+    /// The version is printed, and nothing else is done.
+    pub prints_version: bool,
     /// Configuration file to read.
     pub config: Option<PathBuf>,
     /// Configuration file to write.
@@ -37,9 +37,8 @@ impl RunArgs {
     )]
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let flags = FlagValues::read(matches, SECTIONS);
-        let version: Option<String> = flags.get("version");
         Ok(Self {
-            version: version.and_then(|text| text.parse().ok()),
+            prints_version: flags.get("version") == Some(true),
             config: flags.get("config"),
             write_config_to: flags.get("write-config-to"),
             source: SourceArgs::new(FlagValues::read(matches, &[&SOURCE])),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
@@ -10,7 +9,6 @@ use serde_json::Value;
 
 use crate::config::go::{self, GoDuration};
 use crate::config::kube_proxy::{Quantity, VModule};
-use crate::telemetry::KUBE_PROXY_MINOR_VERSION;
 
 /// Type of a setting. The text in a variant stands for the value in help, as `FILE` does.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +51,11 @@ pub(in crate::config) enum SettingKind {
     /// One of these words. Completions list them; validation reports an unknown one together with
     /// all other problems.
     OneOf(&'static str, &'static [&'static str]),
-    /// Version, or boolean.
+    /// Boolean, or `raw`.
+    ///
+    /// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.37)
+    ///
+    /// Differs from upstream: no other version is ever reported.
     Version,
     /// One of the words of a table; clap lists them in help, and rejects an unknown one.
     Word(&'static str, fn() -> PossibleValuesParser),
@@ -64,7 +66,6 @@ impl SettingKind {
     pub(super) fn parse(self, texts: &[&str]) -> Result<Value, String> {
         let text = texts.last().copied().unwrap_or_default();
         match self {
-            Self::Bool | Self::Switch => parsed(text, go::bool(text)),
             Self::Int(_) => parsed(text, go::int(text)),
             Self::Verbosity => within(text, 0..=u32::MAX.into()),
             // Infinity becomes the largest number, because JSON has none.
@@ -78,7 +79,8 @@ impl SettingKind {
             Self::Port => parsed(text, go::port(text)),
             Self::Duration => parsed(text, text.parse::<GoDuration>()),
             Self::Quantity => parsed(text, text.parse::<Quantity>()),
-            Self::Version => parsed(text, text.parse::<VersionArg>().map(|_| text)),
+            Self::Version if text == "raw" => Ok(true.into()),
+            Self::Bool | Self::Switch | Self::Version => parsed(text, go::bool(text)),
             Self::Path(_) | Self::OnePath(_) if text.is_empty() => {
                 Err("must not be empty".to_owned())
             }
@@ -209,39 +211,4 @@ fn plain(value: &Value) -> String {
 
 fn joined(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join(",")
-}
-
-/// Value of `--version`.
-///
-/// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.37)
-///
-/// Differs from upstream: only the version of this program is ever reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VersionArg {
-    /// Print the version and exit.
-    Print,
-    /// `false`: run as if the flag were absent.
-    No,
-    /// Report the version of another kube-proxy of the same minor version; without effect.
-    Other,
-}
-
-impl FromStr for VersionArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "raw" => Ok(Self::Print),
-            version if version.starts_with('v') => {
-                let expected = format!("v{KUBE_PROXY_MINOR_VERSION}.");
-                if version.starts_with(&expected) {
-                    return Ok(Self::Other);
-                }
-                Err(format!(
-                    "`{version}` is not a valid version: must be {expected}x"
-                ))
-            }
-            other => go::bool(other).map(|is| if is { Self::Print } else { Self::No }),
-        }
-    }
 }

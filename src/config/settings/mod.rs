@@ -16,7 +16,6 @@ mod words;
 
 #[cfg(test)]
 pub(super) use kind::SettingKind;
-pub(crate) use kind::VersionArg;
 pub(super) use rules::{LOCAL_MODES, RULES, SOURCE};
 pub(super) use run::{FILE, ONE_SHOT, PROGRAM};
 pub(super) use setting::{Setting, SettingSection, with_flags};

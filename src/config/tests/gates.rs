@@ -1,4 +1,4 @@
-//! Feature gates: known, locked, removed and unknown.
+//! Feature gates: known, locked and unknown.
 
 use super::*;
 
@@ -29,13 +29,7 @@ fn gates_are_those_of_kube_proxy() {
         "GitRepoVolumeDriver=true",
         Err("feature gate `GitRepoVolumeDriver` must be false, got true\nhint: remove the gate"),
     );
-    check(
-        "MinimizeIPTablesRestore=false",
-        Err(
-            "feature gate `MinimizeIPTablesRestore` was removed: the feature is always on\n\
-             hint: remove the gate",
-        ),
-    );
+    check("MinimizeIPTablesRestore=false", Ok(()));
     // kube-proxy rejects it, because other gates require this one.
     check("AtomicFIFO=false", Ok(()));
     check(

@@ -305,7 +305,7 @@ fn all_problems_are_reported_at_once() {
     let fields = "mode: x\noomScoreAdj: 5000\nclusterCIDR: a\nbindAddress: b\n\
                   metricsBindAddress: c\nhealthzBindAddress: d\nnodePortAddresses: [e]\n\
                   iptables: {masqueradeBit: 40, syncPeriod: -1s, minSyncPeriod: -2s}\n\
-                  featureGates: {TopologyAwareHints: false, GitRepoVolumeDriver: true}\nlogging: {format: f}\n\
+                  featureGates: {SidecarContainers: false, GitRepoVolumeDriver: true}\nlogging: {format: f}\n\
                   conntrack: {maxPerCore: -1, min: -1, udpTimeout: -1s}\nhostnameOverride: ' '\n\
                   clientConnection: {burst: -1}\nshowHiddenMetricsForVersion: g\n\
                   configSyncPeriod: -1s\n";

@@ -1,4 +1,4 @@
-//! Text of the pages `/flagz` and `/statusz`: the flags of the command line, and version and uptime.
+//! Text of `/flagz` and `/statusz`: the flags of the command line, and version and uptime.
 //!
 //! # Source
 //!

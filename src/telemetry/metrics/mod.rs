@@ -17,8 +17,9 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
-pub(super) use build::KUBE_PROXY_VERSION;
-pub(crate) use build::{KUBE_PROXY_MINOR_VERSION, KubernetesBuild, KubernetesVersion};
+pub(super) use build::KUBE_PROXY_MINOR_VERSION;
+pub(crate) use build::KUBE_PROXY_VERSION;
+pub(crate) use build::{KubernetesBuild, KubernetesVersion};
 pub(crate) use files::{ConfigFileState, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
 use process::ReadCount;
