@@ -21,7 +21,7 @@
 //! |---|---|
 //! | words | [`net`] |
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
-//! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets |
+//! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
@@ -169,6 +169,7 @@ mod model;
 mod rules;
 mod ruleset;
 
+#[cfg(feature = "tools")]
 mod inspect;
 
 mod ingest;

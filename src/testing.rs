@@ -62,8 +62,9 @@ pub mod render {
         AppliedState, Counter, FullPayload, JUMPS, LARGE_CLUSTER_ENDPOINTS, LiveChains, LiveRules,
         LocalDetector, LocalMode, Masquerade, NodePortAddressItem, Options, PartialRestore,
         PayloadStats, RenderSettings, RuleCounts, ServiceTotals, TreeThresholds, guarded_chains,
-        has_desired_rules, inline_trees, is_service_chain, partial_payload,
+        has_desired_rules, is_service_chain, partial_payload,
     };
+    pub use crate::ruleset::inline_trees;
 }
 /// Items of `rules`.
 pub mod rules {

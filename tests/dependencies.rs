@@ -212,7 +212,7 @@ fn a_release_has_no_test_support() {
     let output = Command::new(env!("CARGO")).args(args).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let features = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(features.trim(), "default,jemalloc");
+    assert_eq!(features.trim(), "default,jemalloc,tools");
     for (file, module) in [
         ("src/lib.rs", "pub mod testing;"),
         ("src/rules/mod.rs", "mod diff;"),

@@ -109,3 +109,4 @@ mod tidy_names;
 mod traversed;
 mod unprintable;
 mod upstream;
+mod without_tools;

@@ -4,15 +4,12 @@
 //! may be a pipe.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
-use crate::config::{
-    self, Cli, ConfigFile, ConfigNote, ProgramName, RenderConfig, RulesArgs, RulesFileArgs,
-    SourceArgs, Unusable, environment,
-};
+use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
 use crate::watch::bounded;
 
 const AS_PLUGIN: &str = "kubectl deltaproxy";
@@ -39,6 +36,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     match cli.command {
         config::Command::Run(_) => Err(refused(program, "run")),
         config::Command::Cleanup(_) => Err(refused(program, "cleanup")),
+        #[cfg(feature = "tools")]
         _ => Ok(cli),
     }
 }
@@ -52,27 +50,6 @@ fn refused(mut program: Command, command: &str) -> clap::Error {
          hint: on the node, use `{STANDALONE}` with the same arguments"
     );
     program.error(ErrorKind::InvalidSubcommand, problem)
-}
-
-/// Returns the path of a flag. Other flags take the last value, but this one would silently ignore
-/// a source of objects.
-///
-/// # Errors
-///
-/// The flag is given more than once.
-pub(super) fn given_once<'p>(
-    flag: &str,
-    paths: &'p [PathBuf],
-) -> Result<Option<&'p Path>, Unusable> {
-    match paths {
-        [] => Ok(None),
-        [path] => Ok(Some(path)),
-        all => {
-            let all: Vec<String> = all.iter().map(|path| path.display().to_string()).collect();
-            let problem = format!("must be given once, got {}", all.join(" and "));
-            Err(Unusable::of_flag(flag, problem))
-        }
-    }
 }
 
 /// Reads the current content of a configuration file.
@@ -94,29 +71,5 @@ pub(super) fn log_notes(notes: &[ConfigNote]) {
             ConfigNote::Warning(text) => tracing::warn!("{text}"),
             ConfigNote::Note(text) => tracing::info!("{text}"),
         }
-    }
-}
-
-/// Flags that shape rules, and the configuration file that may replace them.
-pub(super) struct RuleSettings<'a> {
-    file: Option<ConfigFile>,
-    rules: &'a RulesArgs,
-}
-
-impl<'a> RuleSettings<'a> {
-    /// Reads the file, if one is given.
-    pub(super) fn read(file: &RulesFileArgs, rules: &'a RulesArgs) -> Result<Self, Unusable> {
-        let file = file.config.as_deref().map(read_file).transpose()?;
-        Ok(Self { file, rules })
-    }
-
-    /// Returns the configuration that renders the objects of a source. Logs notes on flags, fields
-    /// and feature gates; the log of a command writes each once.
-    pub(super) fn rendering(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
-        let host_name = environment::host_name();
-        let (config, notes) =
-            config::rendering(self.file.as_ref(), source, self.rules, &host_name)?;
-        log_notes(&notes);
-        Ok(config)
     }
 }

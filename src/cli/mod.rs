@@ -8,16 +8,27 @@
 
 mod arguments;
 mod cleanup;
+#[cfg(feature = "tools")]
 mod completions;
+#[cfg(feature = "tools")]
 mod diff;
 mod exit;
+#[cfg(feature = "tools")]
 mod explain;
+#[cfg(feature = "tools")]
 mod manual;
+#[cfg(feature = "tools")]
 mod payload_filter;
+#[cfg(feature = "tools")]
 mod render;
+#[cfg(feature = "tools")]
 mod restore;
+#[cfg(feature = "tools")]
+mod rule_settings;
 mod run;
+#[cfg(feature = "tools")]
 mod services;
+#[cfg(feature = "tools")]
 mod snapshot;
 mod terminal;
 
@@ -34,17 +45,25 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error, &args),
     };
+    #[cfg(feature = "tools")]
     terminal::choose_color(cli.command.color());
     let report = ErrorReport::default();
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        #[cfg(feature = "tools")]
         Command::Render(args) => render::render(&args, &report),
+        #[cfg(feature = "tools")]
         Command::Diff(args) => return exit::compared(diff::diff(&args, &report), &report),
+        #[cfg(feature = "tools")]
         Command::Services(args) => services::services(&args, &report),
+        #[cfg(feature = "tools")]
         Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
+        #[cfg(feature = "tools")]
         Command::Completions { shell } => completions::script(shell),
+        #[cfg(feature = "tools")]
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
+        #[cfg(feature = "tools")]
         Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
     };
     exit::code(result, &report)

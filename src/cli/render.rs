@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::arguments::{RuleSettings, given_once};
 use super::exit::ErrorReport;
 use super::payload_filter::{PayloadFilter, RuleObjects};
 use super::restore::{NextRestore, RenderSide};
+use super::rule_settings::{RuleSettings, given_once};
 use super::{snapshot, terminal};
 use crate::config::{RenderArgs, RenderConfig, Source, Unusable};
 use crate::net::IpFamily;

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 
-use crate::config::{ColorWhen, environment};
+#[cfg(feature = "tools")]
+use crate::config::ColorWhen;
+use crate::config::environment;
 use crate::telemetry::{self, Format, LogLevel, LogOptions};
 
 /// Applies `--color` to the output of the process, which by itself depends on the terminal and the
 /// environment.
+#[cfg(feature = "tools")]
 pub(super) fn choose_color(when: ColorWhen) {
     match when {
         ColorWhen::Auto => {}

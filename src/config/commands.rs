@@ -2,15 +2,16 @@
 //! line of kube-proxy.
 
 use std::ffi::OsString;
+#[cfg(feature = "tools")]
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Arg, FromArgMatches, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::environment::ProgramName;
-use super::flags::{
-    CleanupArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, RunArgs, ServicesArgs,
-};
+use super::flags::{CleanupArgs, RunArgs};
+#[cfg(feature = "tools")]
+use super::flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs};
 use super::help;
 use super::problems::in_standard_form;
 
@@ -60,6 +61,7 @@ pub enum Command {
     )]
     Run(Box<RunArgs>),
     /// Print rules as input for iptables-restore --noflush
+    #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy render --help",
         after_long_help = help::RENDER.after_flags(),
@@ -68,6 +70,7 @@ pub enum Command {
     )]
     Render(Box<RenderArgs>),
     /// Compare the live Service rules with the desired ones
+    #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy diff --help",
         after_long_help = help::DIFF.after_flags(),
@@ -75,6 +78,7 @@ pub enum Command {
     )]
     Diff(Box<DiffArgs>),
     /// List Service ports programmed on this node and their endpoints
+    #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy services --help",
         after_long_help = help::SERVICES.after_flags(),
@@ -82,6 +86,7 @@ pub enum Command {
     )]
     Services(Box<ServicesArgs>),
     /// Trace packets to an address or Service and explain the outcome
+    #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy explain --help",
         after_long_help = help::EXPLAIN.after_flags(),
@@ -96,12 +101,14 @@ pub enum Command {
     )]
     Cleanup(CleanupArgs),
     /// Print a shell completion script
+    #[cfg(feature = "tools")]
     #[command(after_help = help::COMPLETIONS.after_flags())]
     Completions {
         /// Shell
         shell: clap_complete::Shell,
     },
     /// Print or write the manual pages of the program and its commands
+    #[cfg(feature = "tools")]
     #[command(after_help = help::MAN.after_flags())]
     Man {
         /// Command to print the page of
@@ -113,6 +120,7 @@ pub enum Command {
     },
 }
 
+#[cfg(feature = "tools")]
 impl Command {
     /// Returns the choice of `--color`.
     pub(crate) fn color(&self) -> ColorWhen {
@@ -126,7 +134,8 @@ impl Command {
 }
 
 /// Adds to the help of `render` that a selection of Services cannot be restored.
-fn excerpt(names: Arg) -> Arg {
+#[cfg(feature = "tools")]
+fn excerpt(names: clap::Arg) -> clap::Arg {
     let help = names
         .get_help()
         .map(ToString::to_string)

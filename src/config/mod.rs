@@ -36,10 +36,12 @@ use std::time::Duration;
 pub use commands::{Cli, Command};
 pub(crate) use commands::{VERSION, normalize};
 pub(crate) use environment::ProgramName;
-pub(crate) use flags::{Action, CleanupArgs, ColorWhen, ConfigCheck};
-pub(crate) use flags::{DiffArgs, DiffFormat, RulesFileArgs};
+pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RulesArgs, RunArgs, SourceArgs};
+#[cfg(feature = "tools")]
+pub(crate) use flags::{ColorWhen, DiffArgs, DiffFormat, OriginArgs, RenderArgs, RulesFileArgs};
+#[cfg(feature = "tools")]
 pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
-pub(crate) use flags::{OriginArgs, RenderArgs, RulesArgs, RunArgs, SourceArgs};
+#[cfg(feature = "tools")]
 pub(crate) use help::{CommandHelp, ENVIRONMENT, FILES, INVALID_FLAGS, help_of};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
@@ -48,6 +50,7 @@ pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
 pub use render_config::Source;
 pub(crate) use resolve::ConfigReload;
+#[cfg(feature = "tools")]
 pub(crate) use resolve::rendering;
 pub use resolve::{Config, run};
 pub(crate) use settings::LogStyle;

@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 
 use super::feature_gates::{self, EXTERNAL_IPS};
-use super::flags::{OneReadArgs, RulesArgs, SourceArgs};
+#[cfg(feature = "tools")]
+use super::flags::OneReadArgs;
+use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
 use super::{addresses, validate};
@@ -58,6 +60,7 @@ impl RenderConfig {
     }
 
     /// Adds the settings of a source that only commands have.
+    #[cfg(feature = "tools")]
     #[must_use]
     pub(crate) fn read_once(mut self, args: &OneReadArgs) -> Self {
         if let Source::Manifests { ranges, .. } = &mut self.source {
@@ -67,6 +70,7 @@ impl RenderConfig {
     }
 
     /// Limits the time to list the objects of a cluster.
+    #[cfg(feature = "tools")]
     #[must_use]
     pub(crate) fn with_request_timeout(mut self, args: &OneReadArgs) -> Self {
         if let Source::Cluster(options) = &mut self.source {

@@ -131,6 +131,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
 /// # Errors
 ///
 /// All problems of flags and file.
+#[cfg(feature = "tools")]
 pub(crate) fn rendering(
     file: Option<&ConfigFile>,
     source: &SourceArgs,

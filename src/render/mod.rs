@@ -31,7 +31,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
-pub use crate::ruleset::{JUMPS, inline_trees, is_service_chain};
+pub use crate::ruleset::{JUMPS, is_service_chain};
 pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;

@@ -3,20 +3,25 @@
 //! Knows nothing of Services. The fake kernel of the tests, `diff`, `explain` and the comparison
 //! with the rules in the kernel all use this one model of a payload's effect.
 
+#[cfg(feature = "tools")]
 mod chain;
 mod chain_set;
 #[cfg(feature = "testing")]
 mod diff;
 mod error;
 mod grammar;
+#[cfg(feature = "tools")]
 mod ruleset;
 mod table;
+#[cfg(feature = "tools")]
 mod trace;
+#[cfg(feature = "tools")]
 mod transaction;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "tools")]
 pub(crate) use chain::Chain;
 pub(crate) use chain_set::ChainSet;
 #[cfg(feature = "testing")]
@@ -28,9 +33,12 @@ pub(crate) use grammar::{
     MarkBits, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
 };
 pub use grammar::{Match, Rule, Share};
+#[cfg(feature = "tools")]
 pub use ruleset::RuleSet;
 pub(crate) use table::COUNTER_TEST_CHAIN;
 pub(crate) use table::TracedTable;
 pub use table::{Backend, Payload, Table, Text};
+#[cfg(feature = "tools")]
 pub use trace::{BridgePort, Packet, TracedNode, Verdict, trace};
+#[cfg(feature = "tools")]
 pub(crate) use trace::{ReplyLoss, Step, TraceOutcome, Unclear};

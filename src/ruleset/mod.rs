@@ -20,15 +20,18 @@
 //!   full restore on, with or without Services.
 //! - An *entry jump* is a rule in a built-in chain that jumps to a dispatch or fixed chain.
 
+#[cfg(feature = "tools")]
+mod flat;
 mod recognition;
 mod service_chain;
 mod shared_chains;
 mod tree_chain;
 
-pub use recognition::inline_trees;
-pub(crate) use recognition::{
-    ChainRole, DispatchForm, flattened, has_trees, holds_dispatch_rules, is_proxy_chain,
-};
+#[cfg(feature = "tools")]
+pub use flat::inline_trees;
+#[cfg(feature = "tools")]
+pub(crate) use flat::{flattened, has_trees};
+pub(crate) use recognition::{ChainRole, DispatchForm, holds_dispatch_rules, is_proxy_chain};
 pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, PortComment, ServiceChain};
 pub(crate) use shared_chains::{

@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::super::arguments::RuleSettings;
 use super::super::restore::RenderSide;
+use super::super::rule_settings::RuleSettings;
 use super::super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::config::{DiffArgs, RenderConfig, Source};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling};

@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
 use super::super::restore::{NextRestore, RenderSide};
+use super::super::rule_settings::{RuleSettings, given_once};
 use super::super::snapshot::{self, RuleOrigin};
 use super::super::terminal::escaped;
 use super::desired::Desired;

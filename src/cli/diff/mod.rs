@@ -8,8 +8,8 @@ mod load;
 mod output;
 mod sides;
 
-use super::arguments::RuleSettings;
 use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
+use super::rule_settings::RuleSettings;
 use super::terminal;
 use crate::config::DiffArgs;
 use crate::inspect::diff::Review;

@@ -10,8 +10,8 @@ pub(super) mod proxy_report;
 mod recorded;
 mod rules;
 
-use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
+use crate::cli::rule_settings::RuleSettings;
 use crate::config::OriginArgs;
 
 pub(super) use desired::{full, manifest_trackers, objects, options};

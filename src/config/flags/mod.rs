@@ -8,16 +8,23 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.37)
 
+#[cfg(feature = "tools")]
 mod inspect;
+#[cfg(feature = "tools")]
+mod origin;
+#[cfg(feature = "tools")]
 mod render;
 mod run;
 mod shared;
 
+#[cfg(feature = "tools")]
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
+#[cfg(feature = "tools")]
+pub(crate) use origin::{ColorArgs, ColorWhen, OneReadArgs, OriginArgs, RulesFileArgs};
+#[cfg(feature = "tools")]
+pub(super) use origin::{NamespaceArgs, SelectionArgs};
+#[cfg(feature = "tools")]
 pub(crate) use render::{DiffArgs, DiffFormat, RenderArgs};
 pub(super) use run::METRICS_OVERRIDE;
 pub(crate) use run::{Action, CleanupArgs, ConfigCheck, RunArgs};
-
-pub(crate) use shared::{ColorArgs, ColorWhen, OriginArgs};
-pub(super) use shared::{NamespaceArgs, SelectionArgs};
-pub(crate) use shared::{OneReadArgs, RulesArgs, RulesFileArgs, SourceArgs};
+pub(crate) use shared::{RulesArgs, SourceArgs};

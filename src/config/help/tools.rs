@@ -1,37 +1,6 @@
-//! Texts of help and manual pages.
-//!
-//! Help has descriptions, examples and exit codes, pages have all sections. Lines have at most 76
-//! columns, so that help does not wrap them; pages join the lines of a paragraph.
+//! Texts of the program's page, and of the commands that inspect rules or are for packages.
 
-use std::fmt::Write as _;
-
-/// Texts of the program or of one of its commands.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CommandHelp {
-    /// Name of the command; empty for the program.
-    pub name: &'static str,
-    /// Paragraphs, separated by empty lines.
-    pub description: &'static str,
-    /// Captions, and the command lines that they announce, indented.
-    pub examples: &'static str,
-    /// Exit codes, each with its meaning, whose further lines are indented; without
-    /// [`INVALID_FLAGS`].
-    pub exit_status: &'static str,
-}
-
-impl CommandHelp {
-    /// Renders the sections that follow the flags in help.
-    pub(super) fn after_flags(&self) -> String {
-        let indented = |lines: &str| format!("  {}\n", lines.replace('\n', "\n  "));
-        let mut text = format!("Examples:\n{}", indented(self.examples));
-        if !self.description.is_empty() {
-            let _ = write!(text, "\n{}\n", self.description);
-        }
-        let status = indented(self.exit_status);
-        let _ = write!(text, "\nExit codes:\n{status} {INVALID_FLAGS}");
-        text
-    }
-}
+use super::{CLEANUP, CommandHelp, RUN};
 
 /// Returns the texts of a command; those of the program for an unknown name.
 pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
@@ -49,9 +18,6 @@ const COMMANDS: [&CommandHelp; 8] = [
     &COMPLETIONS,
     &MAN,
 ];
-
-/// Last exit code of every command.
-pub(crate) const INVALID_FLAGS: &str = "64  invalid flags or configuration file; nothing was done";
 
 /// Names and their descriptions.
 type HelpEntries = &'static [(&'static str, &'static str)];
@@ -121,87 +87,7 @@ Packets to a cluster IP:
    failed",
 };
 
-pub(super) const RUN: CommandHelp = CommandHelp {
-    name: "run",
-    description: "\
-Watches Services, EndpointSlices and the Node, and restores the chains of those
-that change. Flags and configuration file are those of kube-proxy.",
-    examples: "\
-In a cluster, with the flags of kube-proxy:
-  deltaproxy run --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
-    --cluster-cidr 10.244.0.0/16
-In a cluster, with the configuration file of kubeadm:
-  deltaproxy run --config /var/lib/kube-proxy/config.conf \\
-    --hostname-override $NODE_NAME
-Without a cluster, with a folder of manifests that is watched:
-  deltaproxy run --manifests ./services
-Print restore input instead of applying it:
-  deltaproxy run --manifests ./services --dry-run
-Check a configuration file in a pipeline:
-  deltaproxy run --config config.conf --check-config --strict",
-    exit_status: "\
-0  stopped by a signal, or a one-shot action is done
-1  failed, the file of --config has changed, or --strict found warnings",
-};
-
-pub(super) const CLEANUP: CommandHelp = CommandHelp {
-    name: "cleanup",
-    description: "\
-Stop the proxy first: a running proxy detects the loss and restores its rules.
-
-Removed are, for both families, all chains of kube-proxy and of this program,
-of any release and with their canaries, and the jumps to them. Without
---iptables-backend, so are the tables of kube-proxy's mode nftables.
-
-Kept are the chains of kubelet, whether it runs or not: KUBE-FIREWALL,
-KUBE-MARK-DROP, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT. A chain of a proxy
-that a third-party rule jumps to is emptied and kept. Kernel settings are
-unchanged. Remains of mode ipvs are reported and kept.",
-    examples: "\
-On a node that changes to another proxy, or needs none:
-  deltaproxy cleanup
-Rules that a proxy left in the other backend; the current one keeps its
-rules:
-  deltaproxy cleanup --iptables-backend legacy
-Print the restore input only:
-  deltaproxy cleanup --dry-run",
-    exit_status: "\
-0  only what is listed above as kept is left
-1  something could not be removed, while everything else was; or a proxy
-   that still runs restored rules",
-};
-
-pub(super) const COMPLETIONS: CommandHelp = CommandHelp {
-    name: "completions",
-    description: "\
-Scripts complete the names of commands and flags, and the words that flags take
-as values.",
-    examples: "\
-In the current shell:
-  source <(deltaproxy completions bash)
-In every fish:
-  deltaproxy completions fish > ~/.config/fish/completions/deltaproxy.fish",
-    exit_status: "\
-0  printed
-1  failed",
-};
-
-pub(super) const MAN: CommandHelp = CommandHelp {
-    name: "man",
-    description: "\
-Without --dir, one page is printed. With it, the folder is created if it does
-not exist, and existing pages in it are replaced.",
-    examples: "\
-Read a page:
-  deltaproxy man services | man -l -
-Install all pages:
-  deltaproxy man --dir /usr/local/share/man/man1",
-    exit_status: "\
-0  printed or written
-1  failed, for example if DIR is not a folder",
-};
-
-pub(super) const RENDER: CommandHelp = CommandHelp {
+pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
     name: "render",
     description: "\
 Renders the rules of Services for a node and one IP family, and needs neither
@@ -227,7 +113,7 @@ Partial restore after a change of manifests:
 2  a manifest cannot be used; the others were",
 };
 
-pub(super) const DIFF: CommandHelp = CommandHelp {
+pub(in crate::config) const DIFF: CommandHelp = CommandHelp {
     name: "diff",
     description: "\
 Each difference is reported with its effect on traffic. Names of Services limit
@@ -262,7 +148,7 @@ Service ports that lose an endpoint:
    a live rule cannot be used",
 };
 
-pub(super) const SERVICES: CommandHelp = CommandHelp {
+pub(in crate::config) const SERVICES: CommandHelp = CommandHelp {
     name: "services",
     description: "\
 A row covers both families: 3+3 are the endpoints of IPv4 and of IPv6.
@@ -295,7 +181,7 @@ Service ports without endpoints:
 2  a manifest cannot be used; the others were",
 };
 
-pub(super) const EXPLAIN: CommandHelp = CommandHelp {
+pub(in crate::config) const EXPLAIN: CommandHelp = CommandHelp {
     name: "explain",
     description: "\
 Traces one packet of each kind of client through the rules. Clients with the
@@ -316,4 +202,34 @@ Rendered from manifests, as an image:
 0  explained, with any outcome
 1  failed, for example if there is no such name, or a source is missing
 2  a manifest cannot be used; the others were",
+};
+
+pub(in crate::config) const COMPLETIONS: CommandHelp = CommandHelp {
+    name: "completions",
+    description: "\
+Scripts complete the names of commands and flags, and the words that flags take
+as values.",
+    examples: "\
+In the current shell:
+  source <(deltaproxy completions bash)
+In every fish:
+  deltaproxy completions fish > ~/.config/fish/completions/deltaproxy.fish",
+    exit_status: "\
+0  printed
+1  failed",
+};
+
+pub(in crate::config) const MAN: CommandHelp = CommandHelp {
+    name: "man",
+    description: "\
+Without --dir, one page is printed. With it, the folder is created if it does
+not exist, and existing pages in it are replaced.",
+    examples: "\
+Read a page:
+  deltaproxy man services | man -l -
+Install all pages:
+  deltaproxy man --dir /usr/local/share/man/man1",
+    exit_status: "\
+0  printed or written
+1  failed, for example if DIR is not a folder",
 };
