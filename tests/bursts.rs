@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use crate::cluster;
+use crate::support::netns::enter_new;
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::{Change, Endpoint};
@@ -19,8 +20,6 @@ use deltaproxy::testing::render::{
 };
 use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::geteuid;
 
 use cluster::{Use, World, ip, upstream_options};
 
@@ -242,7 +241,7 @@ fn the_first_restore_of_a_large_cluster_has_headers_first_on_legacy() {
 
 #[test]
 fn a_legacy_kernel_takes_headers_first() {
-    if !enters_namespace() {
+    if !enter_new() {
         return;
     }
     let payload = first(Backend::Legacy, 3_001, &live(""));
@@ -250,14 +249,6 @@ fn a_legacy_kernel_takes_headers_first() {
     wanted.apply(&payload).unwrap();
     let saved = restored(BackendChoice::Legacy, &[payload]);
     assert_eq!(sorted(&saved), sorted(&wanted));
-}
-
-/// Whether this thread is in a network namespace of its own now.
-fn enters_namespace() -> bool {
-    let is_there = geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok();
-    let is_needed = std::env::var_os("REQUIRE_KERNEL").is_some();
-    assert!(is_there || !is_needed, "it needs root");
-    is_there
 }
 
 /// All of it in a real kernel, in a network namespace of its own.
@@ -268,7 +259,7 @@ fn kernels_take_bursts() {
         (BackendChoice::Legacy, Backend::Legacy),
     ];
     for (choice, backend) in choices {
-        if !enters_namespace() {
+        if !enter_new() {
             return;
         }
         let mut settled = Settled::new(backend);

@@ -7,6 +7,7 @@
 )]
 
 use crate::cluster;
+use crate::support::netns::enter_new;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,20 +21,11 @@ use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::PartialRestore;
 use deltaproxy::testing::rules::Table;
 use deltaproxy::testing::sync::{Outcome, QuarantineCause, SyncResult, Syncer, SyncerOptions};
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::geteuid;
 
 use cluster::{World, upstream_settings};
 
 /// Restores of a payload with this endpoint hang.
 const POISON: &str = "10.66.66.66";
-
-fn enters_namespace() -> bool {
-    let is_there = geteuid().is_root() && unshare(CloneFlags::CLONE_NEWNET).is_ok();
-    let is_needed = std::env::var_os("REQUIRE_KERNEL").is_some();
-    assert!(is_there || !is_needed, "it needs root");
-    is_there
-}
 
 /// The programs of this machine, but restores with the endpoint do not end.
 async fn programs(backend: BackendChoice, folder: &Path) -> Binaries {
@@ -149,7 +141,7 @@ async fn others_are_applied(backend: BackendChoice) {
 #[test]
 fn a_service_with_which_restores_hang_is_quarantined() {
     for backend in [BackendChoice::Nft, BackendChoice::Legacy] {
-        if !enters_namespace() {
+        if !enter_new() {
             return;
         }
         let mut builder = tokio::runtime::Builder::new_current_thread();

@@ -12,11 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, ExecOptions, Iptables};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::Backend;
-use nix::sched::{CloneFlags, unshare};
-use nix::unistd::geteuid;
 use scenario::{Both, Scenario};
 
-use crate::support::tell;
+use crate::support::netns::enter_new;
+use crate::support::{Need, machine_has, tell};
 
 const BACKENDS: [(BackendChoice, Backend); 2] = [
     (BackendChoice::Nft, Backend::Nft),
@@ -31,11 +30,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Moves this thread into a fresh network namespace and finds the programs. `None`: skipped.
 fn enter(choice: BackendChoice, family: IpFamily) -> Option<Exec> {
-    if !geteuid().is_root() {
-        return skip("making a network namespace needs root");
-    }
-    if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-        return skip(&format!("no network namespace: {error}"));
+    if !enter_new() {
+        return None;
     }
     let found = block_on(async {
         let programs = Binaries::discover(choice, family).await?;
@@ -88,6 +84,9 @@ fn replay_here(
 
 #[test]
 fn the_fake_kernel_is_honest() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
     let scenarios = Scenario::all().unwrap();
     let jobs: Vec<_> = BACKENDS
         .iter()

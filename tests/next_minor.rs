@@ -10,6 +10,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::left_out::{Part, skips};
 use crate::support::tell;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -59,6 +60,9 @@ fn wrong_references(references: &str) -> Vec<&str> {
 
 #[test]
 fn the_changes_of_a_minor_release_are_printed() {
+    if skips(Part::Machine) {
+        return;
+    }
     let output = script(&[OLD, NEW], None);
     if is_unable(&output) {
         return;
@@ -86,6 +90,9 @@ fn references_to_nothing_are_found() {
 
 #[test]
 fn a_release_that_cannot_be_fetched_is_an_error() {
+    if skips(Part::Machine) {
+        return;
+    }
     let output = script(&[OLD, "1.999.0"], Some("off"));
     let text = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(127) {

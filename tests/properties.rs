@@ -10,6 +10,7 @@
 )]
 
 use crate::cluster;
+use crate::support::left_out;
 #[path = "support/laws.rs"]
 mod laws;
 
@@ -28,7 +29,7 @@ use laws::{Comments, Play, Shape};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases,
+        cases: left_out::cases(cases),
         max_shrink_iters: 300,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()

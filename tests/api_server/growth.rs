@@ -11,6 +11,8 @@ use deltaproxy::testing::watch::SourceEvent;
 use deltaproxy::testing::watch::api::{self, ReflectorEvent, Selector};
 use tokio::time::timeout;
 
+use crate::support::left_out::{Part, skips};
+
 use super::node::{server, virtual_time};
 use super::scripted::{Piece, Reply, client};
 
@@ -101,6 +103,9 @@ fn instructions(objects: usize) -> f64 {
 
 #[test]
 fn unreadable_objects_cost_the_same_each() {
+    if skips(Part::Machine) {
+        return;
+    }
     if Command::new("valgrind").arg("--version").output().is_err() {
         assert!(
             env::var_os("REQUIRE_KERNEL").is_none(),

@@ -24,6 +24,7 @@ pub mod daemon;
 pub mod http;
 pub mod kube;
 pub mod lab;
+pub mod left_out;
 pub mod netns;
 pub mod node;
 pub mod objects;
@@ -38,6 +39,8 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use nix::unistd::Uid;
+
+use left_out::{Part, skips};
 
 /// What a test needs from the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +59,27 @@ pub enum Need {
     Image,
 }
 
-/// Whether the machine has what the test needs. Says why when it has not.
+impl Need {
+    /// Returns the part of the suite of all tests with this need, if runs leave them out together.
+    fn part(self) -> Option<Part> {
+        match self {
+            Self::Kernel | Self::Cluster | Self::Upstream => None,
+            Self::Clients => Some(Part::Guides),
+            Self::StaticBinaries | Self::Image => Some(Part::Image),
+        }
+    }
+}
+
+/// Reports whether the run includes the test, and the machine has what the test needs. Prints why
+/// not.
 ///
 /// # Panics
 ///
 /// When `REQUIRE_KERNEL` is set and something is missing: a skipped test must not look green there.
 pub fn machine_has(need: Need) -> bool {
+    if skips(Part::Machine) || need.part().is_some_and(skips) {
+        return false;
+    }
     let missing = if Uid::effective().is_root() {
         let programs: &[&str] = match need {
             Need::Kernel | Need::StaticBinaries => &[],

@@ -9,12 +9,14 @@ use std::process::Command;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::left_out::{Part, is_left_out};
 use super::process::run;
 use super::wait::{PATIENCE, ensure, eventually};
+use super::{Need, machine_has};
 
 const PREFIX: &str = "dptest";
 
@@ -25,9 +27,17 @@ pub struct Netns {
 
 impl Netns {
     /// Makes one; `role` only makes the name readable.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the run leaves out tests that need a kernel: the test must ask [`machine_has`].
     pub fn new(role: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         static SWEEP: Once = Once::new();
+        assert!(
+            !is_left_out(Part::Machine),
+            "a test that makes network namespaces must begin with `machine_has`"
+        );
         SWEEP.call_once(sweep);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{PREFIX}-{}-{number}-{role}", std::process::id());
@@ -159,6 +169,16 @@ impl Drop for Netns {
 pub fn move_into(path: &Path) {
     let namespace = File::open(path).expect("open a namespace");
     setns(namespace, CloneFlags::CLONE_NEWNET).expect("enter a namespace");
+}
+
+/// Moves the calling thread into a new network namespace for good. Returns `false` if the test is
+/// to be skipped.
+pub fn enter_new() -> bool {
+    let can_enter = machine_has(Need::Kernel);
+    if can_enter {
+        unshare(CloneFlags::CLONE_NEWNET).expect("make a network namespace");
+    }
+    can_enter
 }
 
 fn delete(name: &str) {
