@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Runs every check and every test, the kernel and end-to-end ones too.
+# Runs the checks and tests.
 #
-#   ./tests/run.sh [FILTER]     FILTER is handed to `cargo test`
+#   ./tests/run.sh quick [FILTER]             without root, kernel and cluster
+#   ./tests/run.sh [--all] [--times] [FILTER]
 #
-# Wants root on a Debian-like machine with Rust and Go. Installs what else is missing, and builds
-# etcd, kube-apiserver, kube-proxy, kubeadm, kubectl and helm once, into .cache/kube (or uses those in
-# KUBE_BIN_DIR), and the static binaries and the image into .cache/image.
+# Without --all, some tests run only after a change of what they test, or in turns: see part_is_due and
+# left_out below. --times prints the time of each module, or of each test that FILTER matches.
+# FILTER is handed to `cargo test`. .github/CONTRIBUTING.md says what each form proves.
+#
+# All but `quick` want root on a Debian-like machine with Rust and Go. They install what else is
+# missing, and build etcd, kube-apiserver, kube-proxy, kubeadm, kubectl and helm once, into .cache/kube
+# (or use those in KUBE_BIN_DIR), and the static binaries and the image into .cache/image.
 # Traffic of the tests stays in network namespaces that they make.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -16,6 +21,20 @@ export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin
 kube_bin_dir=${KUBE_BIN_DIR:-$PWD/.cache/kube}
 export KUBE_BIN_DIR=$kube_bin_dir
 kube_version=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' tests/support/kube/go.mod)
+form=default
+with_times=
+if [[ ${1-} == quick ]]; then
+    form=quick
+    shift
+fi
+while [[ ${1-} == --* ]]; do
+    case $form$1 in
+        default--all) form=all ;;
+        *--times) with_times=yes ;;
+        *) sed -n '4,5s/^# */usage: /p' "${BASH_SOURCE[0]}" >&2; exit 64 ;;
+    esac
+    shift
+done
 logs=$(mktemp -d)
 # Process groups of what is built in the background.
 go_build=
@@ -40,16 +59,41 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 # step NAME COMMAND... : quiet when all is well, everything when not. Keeps the output in $logs.
+# Prints the wall time, and the time of CPU.
 step() {
-    local name=$1 log start=$SECONDS
+    local name=$1 log status=0 wall user system result=ok
     shift
     log=$logs/${name//[^a-z0-9]/-}
-    if "$@" >"$log" 2>&1; then
-        printf 'ok      %-44s %4d s\n' "$name" "$((SECONDS - start))"
+    { time "$@" >"$log" 2>&1 || status=1; } 2>"$logs/time"
+    read -r wall user system <"$logs/time"
+    ((status == 0)) || result=FAILED
+    printf '%-7s %-44s %4d s %5d s of CPU\n' "$result" "$name" "$wall" "$((user + system))"
+    if ((status != 0)); then cat "$log"; fi
+    return "$status"
+}
+TIMEFORMAT='%0R %0U %0S'
+
+# What parts of the suite are made of. The image has the program as well, which the other tests run:
+# only a change of how it is built and packed is a reason to build it again.
+declare -A made_of=(
+    [guides]="deploy src/config tests/charts.rs tests/guides tests/newest_release.rs tests/support/helm tests/support/kube"
+    [image]="deploy/image deploy/release.sh .cargo Cargo.lock Cargo.toml src/main.rs tests/image tests/release.rs tests/static_binary.rs"
+)
+
+digest() {
+    local paths
+    read -ra paths <<<"${made_of[$1]}"
+    find "${paths[@]}" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum
+}
+
+# part_is_due PART DIGEST : after a change since the last run that passed. The image takes minutes to
+# build: where it has never passed, as in a new clone, only --all builds it.
+part_is_due() {
+    [[ $form != all ]] || return 0
+    if [[ -e .cache/passed/$1 ]]; then
+        [[ $(<".cache/passed/$1") != "$2" ]]
     else
-        printf 'FAILED  %-44s %4d s\n' "$name" "$((SECONDS - start))"
-        cat "$log"
-        return 1
+        [[ $1 != image ]]
     fi
 }
 
@@ -57,14 +101,18 @@ step() {
 packages() {
     local need other=aarch64
     [[ $(uname -m) != aarch64 ]] || other=x86_64
-    for need in iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq \
-        nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind \
-        faketime:faketime mandoc:mandoc umoci:umoci crun:crun \
-        "$other-linux-gnu-gcc:gcc-${other/_/-}-linux-gnu" "qemu-$other-static:qemu-user-static"; do
+    local needs=(iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq
+        nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind
+        faketime:faketime mandoc:mandoc)
+    if [[ -n ${due[image]-} ]]; then
+        needs+=(umoci:umoci crun:crun "$other-linux-gnu-gcc:gcc-${other/_/-}-linux-gnu"
+            "qemu-$other-static:qemu-user-static")
+        # The seccomp profile of a runtime.
+        [[ -e /usr/share/containers/seccomp.json ]] || echo golang-github-containers-common
+    fi
+    for need in "${needs[@]}"; do
         command -v "${need%%:*}" >/dev/null || echo "${need##*:}"
     done
-    # The seccomp profile of a runtime.
-    [[ -e /usr/share/containers/seccomp.json ]] || echo golang-github-containers-common
 }
 
 install_packages() {
@@ -136,59 +184,99 @@ count() {
     skipped=$(grep -c '^skipped: ' "$logs/cargo-test" || true)
 }
 
-if [[ $EUID -ne 0 ]]; then
-    echo "tests/run.sh: the kernel tests need root" >&2
-    exit 1
+# The parts that run for a change of what they are made of, with its digest.
+declare -A due=()
+# Parts that this run leaves out: tests/support/left_out.rs has the list.
+left_out=()
+[[ $form == all ]] || left_out+=(other-groups more-cases)
+if [[ $form == quick ]]; then
+    left_out+=(machine)
+else
+    for part in guides image; do
+        digest=$(digest "$part")
+        if part_is_due "$part" "$digest"; then due[$part]=$digest; else left_out+=("$part"); fi
+    done
 fi
+export TESTS_LEFT_OUT=${left_out[*]}
+
+case $form in
+    quick) targets=(--lib --test all); linted=("${targets[@]}") ;;
+    default) targets=(--lib --tests); linted=(--lib --bins --tests) ;;
+    all) targets=(--lib --tests); linted=(--all-targets) ;;
+esac
+
+# Installs and builds what the tests run besides the program.
+prepare() {
+    local missing tool
+    if [[ $EUID -ne 0 ]]; then
+        echo "tests/run.sh: the kernel tests need root; without it, use \`./tests/run.sh quick\`" >&2
+        exit 1
+    fi
+    mapfile -t missing < <(packages)
+    if ((${#missing[@]} > 0)); then
+        step "install ${missing[*]}" install_packages "${missing[@]}"
+    fi
+    for tool in cargo go; do
+        if [[ $tool == go ]] && have_kube; then continue; fi
+        command -v "$tool" >/dev/null || { echo "tests/run.sh: \`$tool\` is not installed" >&2; exit 1; }
+    done
+    if [[ ! -d ${CARGO_TARGET_DIR:-target}/debug/incremental ]]; then
+        # What is compiled once needs nothing for the next time, and no lines in backtraces.
+        export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false
+    fi
+    # Compilers share the cores: each waits for its network, its linker or a single thread in turn.
+    set -m
+    if ! have_kube; then
+        build_kube >"$logs/kube" 2>&1 &
+        go_build=$!
+    fi
+    if [[ -n ${due[image]-} ]]; then
+        build_image >"$logs/image" 2>&1 &
+        image_build=$!
+    fi
+    set +m
+    # Otherwise their CPU would be counted for another step.
+    [[ -z $with_times ]] || await_builds
+}
+
+await_builds() {
+    if [[ -n $image_build ]]; then
+        step "static binaries and image" await "$image_build" "$logs/image" || status=1
+        image_build=
+    fi
+    if [[ -n $go_build ]]; then
+        step "build etcd, Kubernetes' programs and helm" await "$go_build" "$logs/kube" || status=1
+        go_build=
+    fi
+}
 
 status=0
-mapfile -t missing < <(packages)
-if ((${#missing[@]} > 0)); then
-    step "install ${missing[*]}" install_packages "${missing[@]}"
-fi
-for tool in cargo go; do
-    if [[ $tool == go ]] && have_kube; then continue; fi
-    command -v "$tool" >/dev/null || { echo "tests/run.sh: \`$tool\` is not installed" >&2; exit 1; }
-done
-
-if [[ ! -d ${CARGO_TARGET_DIR:-target}/debug/incremental ]]; then
-    # What is compiled once needs nothing for the next time, and no lines in backtraces.
-    export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=false
-fi
-
-# Compilers share the cores: each waits for its network, its linker or a single thread in turn.
-set -m
-if ! have_kube; then
-    build_kube >"$logs/kube" 2>&1 &
-    go_build=$!
-fi
-build_image >"$logs/image" 2>&1 &
-image_build=$!
-set +m
-
+[[ $form == quick ]] || prepare
 step "cargo fmt --check" cargo fmt --check || status=1
-step "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings || status=1
-RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || status=1
+step "cargo clippy" cargo clippy --quiet "${linted[@]}" -- -D warnings || status=1
+if [[ $form == all ]]; then
+    RUSTDOCFLAGS="-D warnings" step "cargo doc" cargo doc --quiet --no-deps --document-private-items || status=1
+fi
 # tests/dependencies.rs holds to the same lists; advisories want github.com, and are asked by hand.
-if command -v cargo-deny >/dev/null; then
+if [[ $form != quick ]] && command -v cargo-deny >/dev/null; then
     step "cargo deny" cargo deny --offline check licenses bans sources || status=1
 fi
-# Without the benchmarks, which clippy has checked: they are ten more programs to link.
-step "cargo test --no-run" cargo test --quiet --no-run --lib --bins --tests || status=1
-step "static binaries and image" await "$image_build" "$logs/image" || status=1
-image_build=
-if [[ -n $go_build ]]; then
-    step "build etcd, Kubernetes' programs and helm" await "$go_build" "$logs/kube" || status=1
-    go_build=
+step "cargo test --no-run" cargo test --quiet --no-run "${targets[@]}" || status=1
+await_builds
+if [[ $form != quick ]]; then
+    export REQUIRE_KERNEL=1
+    # API servers and other programs in Go take a fifth less time if they collect garbage less often.
+    export GOGC=400
+    # Most tests wait for other programs half of their time.
+    export RUST_TEST_THREADS=$((2 * $(nproc)))
 fi
-export REQUIRE_KERNEL=1
-# API servers and other programs in Go take a fifth less time if they collect garbage less often.
-export GOGC=400
-# Most tests wait for other programs half of their time.
-export RUST_TEST_THREADS=$((2 * $(nproc)))
 # Not --all-targets: that would run the benchmarks.
-step "cargo test" cargo test --lib --bins --tests --no-fail-fast -- "$@" || status=1
-step "cargo test --doc" cargo test --quiet --doc || status=1
+if [[ -z $with_times ]]; then
+    step "cargo test" cargo test "${targets[@]}" --no-fail-fast -- "$@" || status=1
+else
+    step "cargo test" tests/times.sh "$logs/tables" "${targets[*]}" "$@" || status=1
+    cat "$logs/tables"
+fi
 count
 # What the comparisons with a real kube-proxy have counted.
 grep -hE '^(conformance|kernel|packets|kube-proxy|swap): ' "$logs/cargo-test" || true
@@ -196,6 +284,13 @@ if ((failed > 0 || passed == 0)); then status=1; fi
 grep -h '^skipped: ' "$logs/cargo-test" | sort | uniq -c || true
 # Last, where a service that cuts long logs still shows it: which tests panicked, and why.
 awk '/^---- .* ----$/ { left = 24 } /^stack backtrace:/ { left = 0 } left-- > 0' "$logs/cargo-test"
+if ((status == 0)) && [[ $form != quick && $# -eq 0 ]]; then
+    mkdir -p .cache/passed
+    for part in "${!due[@]}"; do echo "${due[$part]}" >".cache/passed/$part"; done
+fi
+times >"$logs/total"
+awk -v wall="$SECONDS" 'NR == 2 { split($1 "m" $2, part, /[ms]+/)
+    print "took " wall " s, " int(60 * (part[1] + part[3]) + part[2] + part[4]) " s of CPU" }' "$logs/total"
 # Ignored are those that other tests run as a process of their own, and those that take hours.
 echo "$passed passed, $failed failed, $skipped skipped, $ignored ignored"
 exit "$status"
