@@ -11,6 +11,7 @@ use deltaproxy::testing::watch::SourceEvent;
 use deltaproxy::testing::watch::api::{self, ReflectorEvent, Selector};
 use tokio::time::timeout;
 
+use crate::support::has_program;
 use crate::support::left_out::{Part, skips};
 
 use super::node::{server, virtual_time};
@@ -103,15 +104,7 @@ fn instructions(objects: usize) -> f64 {
 
 #[test]
 fn unreadable_objects_cost_the_same_each() {
-    if skips(Part::Machine) {
-        return;
-    }
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        assert!(
-            env::var_os("REQUIRE_KERNEL").is_none(),
-            "valgrind is missing"
-        );
-        println!("skipped: valgrind is missing");
+    if skips(Part::Machine) || !has_program("valgrind") {
         return;
     }
     let (few, many) = (instructions(500), instructions(4000));

@@ -37,6 +37,7 @@ pub mod wait;
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::process::Command;
 
 use nix::unistd::Uid;
 
@@ -75,7 +76,7 @@ impl Need {
 ///
 /// # Panics
 ///
-/// When `REQUIRE_KERNEL` is set and something is missing: a skipped test must not look green there.
+/// When `REQUIRE_KERNEL` is set and something is missing.
 pub fn machine_has(need: Need) -> bool {
     if skips(Part::Machine) || need.part().is_some_and(skips) {
         return false;
@@ -92,16 +93,34 @@ pub fn machine_has(need: Need) -> bool {
     } else {
         Some("it needs root".to_owned())
     };
-    match missing {
-        None => true,
-        Some(why) if std::env::var_os("REQUIRE_KERNEL").is_some() => {
-            panic!("cannot run this test: {why}")
-        }
-        Some(why) => {
-            tell(format_args!("skipped: {why}"));
-            false
-        }
+    missing.is_none_or(|why| {
+        skip(&why);
+        false
+    })
+}
+
+/// Reports whether the machine has a program that the test runs. Prints if not.
+///
+/// # Panics
+///
+/// As [`machine_has`].
+pub fn has_program(name: &str) -> bool {
+    let is_there = Command::new(name).arg("--version").output().is_ok();
+    if !is_there {
+        skip(&format!("{name} is missing"));
     }
+    is_there
+}
+
+/// Prints that the test is skipped, and why.
+///
+/// # Panics
+///
+/// When `REQUIRE_KERNEL` is set: a skipped test must not look green there.
+pub fn skip(why: &str) {
+    let must_run = std::env::var_os("REQUIRE_KERNEL").is_some();
+    assert!(!must_run, "cannot run this test: {why}");
+    tell(format_args!("skipped: {why}"));
 }
 
 /// Declares two tests of a function that takes the backend, `NAME::on_nft` and `NAME::on_legacy`.
