@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the checks and tests.
 #
-#   ./tests/run.sh quick [FILTER]             without root, kernel and cluster
+#   ./tests/run.sh quick [--times] [FILTER]   without root, kernel and cluster
 #   ./tests/run.sh [--all] [--times] [FILTER]
 #
 # Without --all, some tests run only after a change of what they test, or in turns: see part_is_due and

@@ -43,10 +43,10 @@ done
 cat "$folder/output"
 
 {
-    printf '\n| program | tests of | number | wall, s | CPU, s |\n|---|---|---:|---:|---:|\n'
-    awk '{ printf "| %s | %s | %d | %.1f | %.1f |\n", $1, $2, $3, $4, $5 + $6 }' "$folder/groups" |
+    printf '\n| program | tests of (from 1 s on) | number | wall, s | CPU, s |\n|---|---|---:|---:|---:|\n'
+    awk '$4 + $5 + $6 >= 1 { printf "| %s | %s | %d | %.1f | %.1f |\n", $1, $2, $3, $4, $5 + $6 }' "$folder/groups" |
         sort -t '|' -k 6,6nr
     printf '\n| slowest tests | wall, s |\n|---|---:|\n'
-    sed -n 's/^test \(.*\) \.\.\. .*<\(.*\)s>$/| \1 | \2 |/p' "$folder/output" | sort -t '|' -k 3,3nr | sed 30q
+    sed -n 's/^test \(.*\) \.\.\. .*<\(.*\)s>$/| \1 | \2 |/p' "$folder/output" | sort -t '|' -k 3,3nr | sed -n 1,20p
 } >"$tables"
 exit "$status"

@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 use run::{Plan, Tally, run};
 use stage::Size;
-use support::left_out::{Part, groups, is_left_out};
+use support::left_out::groups;
 use support::{Need, machine_has, tell};
 use variant::{SIDE_BY_SIDE, VARIANTS, group};
 
@@ -92,16 +92,15 @@ fn every_feature_leaves_the_same_rules() {
     let _ = run::features(group(0));
 }
 
-/// Two rounds of all faults, in some two minutes. One round if the run has one group of histories.
+/// Two rounds of all faults, in some two minutes.
 #[test]
 fn faults_in_random_histories_leave_the_same_rules() {
     if !machine_has(Need::Cluster) {
         return;
     }
-    let rounds = if is_left_out(Part::OtherGroups) { 1 } else { 2 };
     soak::run(
         asked("CONFORMANCE_SEED").unwrap_or(SEED),
-        rounds * faults::Fault::ALL.len(),
+        2 * faults::Fault::ALL.len(),
     );
 }
 
