@@ -353,7 +353,7 @@ pub fn upstream() -> Program {
 }
 
 /// The processes that a process has started and not waited for.
-fn children(pid: u32) -> String {
+pub fn children(pid: u32) -> String {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("the threads of the program");
     let of_thread = threads.map(|thread| {
         let path = thread.expect("a thread").path().join("children");

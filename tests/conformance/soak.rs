@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::faults::Fault;
-use super::node::Node;
+use super::node::{Node, children};
 use super::random::History;
 use super::run::words;
 use super::service::NAMESPACES;
@@ -79,7 +79,7 @@ pub fn run(seed: u64, steps: usize) {
     }
     let mut memory = String::new();
     for ([_, ours], before) in stage.pairs_now().iter().zip(before) {
-        let _ = write!(memory, " {}", nothing_grew(ours, before));
+        let _ = write!(memory, " {}", nothing_grew(ours, &before));
     }
     report(&faults);
     tell(format_args!(
@@ -112,10 +112,17 @@ fn with_fault(fault: Fault, edits: Vec<Op>, dice: &mut Dice) -> Vec<Op> {
 }
 
 /// Memory and open files of a process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Usage {
     kibibytes: u64,
-    files: usize,
+    /// Number of open files of each kind: the path, or what the kernel calls it.
+    files: BTreeMap<String, usize>,
+}
+
+impl Usage {
+    fn file_count(&self) -> usize {
+        self.files.values().sum()
+    }
 }
 
 /// Reads them once no child runs.
@@ -132,26 +139,31 @@ fn usage(node: &Node) -> Usage {
     let number = line.and_then(|line| line.trim().split(' ').next());
     Usage {
         kibibytes: number.and_then(|text| text.parse().ok()).expect("a number"),
-        files: fs::read_dir(format!("/proc/{id}/fd"))
-            .expect("files")
-            .count(),
+        files: open_files(id),
     }
 }
 
-fn children(id: u32) -> String {
-    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("threads");
-    let texts = tasks
-        .flatten()
-        .map(|task| fs::read_to_string(task.path().join("children")));
-    texts.map(Result::unwrap_or_default).collect()
+fn open_files(id: u32) -> BTreeMap<String, usize> {
+    let mut files = BTreeMap::new();
+    let entries = fs::read_dir(format!("/proc/{id}/fd")).expect("files");
+    for entry in entries.flatten() {
+        let Ok(target) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let target = target.to_string_lossy();
+        // A socket or pipe has its number at the end.
+        let kind = target.split_once(":[").map_or(&*target, |(kind, _)| kind);
+        *files.entry(kind.to_owned()).or_default() += 1;
+    }
+    files
 }
 
-fn nothing_grew(node: &Node, before: Usage) -> String {
+fn nothing_grew(node: &Node, before: &Usage) -> String {
     let name = node.variant().name;
     let after = eventually(PATIENCE, || {
         let after = usage(node);
         // Connections to the API server come and go.
-        let is_same = after.files <= before.files + 2;
+        let is_same = after.file_count() <= before.file_count() + 2;
         ensure(is_same, || format!("{name}: {before:?}, then {after:?}"))?;
         Ok(after)
     });
