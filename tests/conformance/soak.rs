@@ -1,6 +1,6 @@
 //! A random history with a fault in each step, and what must not grow meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::thread;
@@ -115,7 +115,8 @@ fn with_fault(fault: Fault, edits: Vec<Op>, dice: &mut Dice) -> Vec<Op> {
 #[derive(Debug)]
 struct Usage {
     kibibytes: u64,
-    /// Number of open files of each kind: the path, or what the kernel calls it.
+    /// Number of open files of each kind: the path, or what the kernel calls it. Without sockets
+    /// that listen: Services with health check node ports come and go.
     files: BTreeMap<String, usize>,
 }
 
@@ -145,17 +146,36 @@ fn usage(node: &Node) -> Usage {
 
 fn open_files(id: u32) -> BTreeMap<String, usize> {
     let mut files = BTreeMap::new();
+    let listening = listening(id);
     let entries = fs::read_dir(format!("/proc/{id}/fd")).expect("files");
     for entry in entries.flatten() {
         let Ok(target) = fs::read_link(entry.path()) else {
             continue;
         };
         let target = target.to_string_lossy();
+        if listening.contains(&*target) {
+            continue;
+        }
         // A socket or pipe has its number at the end.
         let kind = target.split_once(":[").map_or(&*target, |(kind, _)| kind);
         *files.entry(kind.to_owned()).or_default() += 1;
     }
     files
+}
+
+/// Sockets of the node of a process that listen, as links to open files name them.
+fn listening(id: u32) -> BTreeSet<String> {
+    const LISTEN: &str = "0A";
+    let tables = ["tcp", "tcp6"].map(|table| {
+        fs::read_to_string(format!("/proc/{id}/net/{table}")).expect("a table of sockets")
+    });
+    let lines = tables.iter().flat_map(|table| table.lines());
+    let sockets = lines.filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let inode = columns.get(9)?;
+        (columns[3] == LISTEN).then(|| format!("socket:[{inode}]"))
+    });
+    sockets.collect()
 }
 
 fn nothing_grew(node: &Node, before: &Usage) -> String {
