@@ -64,16 +64,20 @@
 //! read can be compared with the record without rendering: a digest of the rules of a chain in
 //! their normal form, whatever their spelling (`rules::RulesDigest`).
 //!
-//! The record is `render::AppliedState`. Four operations change it, and no others:
+//! The record is `render::AppliedState`. Four operations change what it says of chains in the kernel:
 //!
 //! - `observe` compares what was read, single chains or whole tables, with the record, notes which
-//!   chains are damaged, and returns them. A check, a verification and a flush of single chains are
-//!   an `observe`. An adoption records all Services as rendered, and is an `observe` of all then.
+//!   chains are damaged, and returns them. A check of changed chains and a verification are an
+//!   `observe`. An adoption records all Services as rendered, and is an `observe` of all then.
 //! - `partial_payload` renders Services, and writes what differs from the record: their chains,
 //!   dispatch chains whose rules change or that are damaged, damaged fixed chains, missing entry
 //!   jumps, and the deletion of stale chains.
 //! - `written` records the chains of a payload after the restore has succeeded.
 //! - `maybe_written` marks them as damaged, if the kernel may have a part of the payload.
+//!
+//! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` compares their rules
+//! with the options, and notes those that the next payload writes. What a payload has to render or
+//! write besides, such as a Service whose trial was undone, is *due*.
 //!
 //! The desired rules of dispatch chains are beside the record, because a dispatch chain has the
 //! rules of all Services, and only some are rendered. A Service whose desired rules were not

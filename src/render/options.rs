@@ -186,9 +186,8 @@ impl Comments {
 /// Extent of a partial restore: the chains that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PartialRestore {
-    /// Chains whose rules differ from those in the kernel, most of them whole. Of a flat dispatch
-    /// chain only the rules that differ, unless that costs more; and on nft, of a tree chain only
-    /// the new rules, if nothing else differs.
+    /// Chains whose rules differ from those in the kernel, most of them whole; on nft, of a tree
+    /// chain only the new rules, if nothing else differs.
     #[default]
     ChangedChains,
     /// As [`Self::ChangedChains`], but no rule is inserted into a chain of a tree. `-I` with a rule

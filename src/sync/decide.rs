@@ -13,8 +13,8 @@ use crate::render::{Counter, Options, RerenderReason};
 pub enum Scope {
     /// All chains.
     Full(FullReason),
-    /// Chains that differ from those found in the kernel at the first sync. If the rules there
-    /// cannot be adopted, the sync is [full](Scope::Full).
+    /// Chains that differ from those found in the kernel, until the first sync that is applied. If
+    /// the rules there cannot be adopted, the sync is [full](Scope::Full).
     Adoption,
     /// Chains whose rendered rules differ from the applied state, and fixed chains and jumps to
     /// repair.
@@ -37,7 +37,8 @@ impl Scope {
 pub enum FullReason {
     /// First sync; the rules in the kernel could not be adopted.
     First,
-    /// A partial restore failed, or the state of the kernel is unknown after a failure.
+    /// A partial restore or an adoption failed, or the state of the kernel is unknown after a
+    /// failure.
     Failed,
     /// Another program flushed kube-proxy chains, or changed so many that they are not repaired one
     /// by one. Both have the same value in metrics and logs.

@@ -73,7 +73,7 @@ pub(super) struct DriftDetection {
     pub(super) repair_at: Option<Instant>,
     /// Progress of the repair of the differences that were found.
     repair: RepairState,
-    /// Chains, Services and tables that differ and are not repaired yet.
+    /// Chains and tables that differ and are not repaired yet.
     pub(super) awaiting_repair: BTreeSet<RepairKey>,
     /// Rules to read again, because an earlier comparison could not read them.
     pub(super) to_reread: ChainSet,
@@ -230,7 +230,7 @@ enum RepairState {
     },
 }
 
-/// Recent repairs of each chain, Service or whole table: two programs must not undo each other's
+/// Recent repairs of each chain or whole table: two programs must not undo each other's
 /// work without a pause. Changed or missing rules make Services unreachable, so the sync that
 /// repairs them waits a minute at most. A sync for another reason repairs them earlier.
 #[derive(Debug, Default)]
@@ -282,7 +282,7 @@ impl RepairBackoff {
     }
 }
 
-/// Repairs of one key: a chain, a Service or a whole table.
+/// Repairs of one key: a chain or a whole table.
 #[derive(Debug, Clone, Copy)]
 struct Repairs {
     /// Number of repairs in a row.

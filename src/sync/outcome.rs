@@ -125,6 +125,8 @@ pub struct SearchResult {
 pub struct NodeFault {
     /// Failure that ended it, on one line; `None` if no restore of a group was made.
     pub cause: Option<String>,
+    /// The cause usually passes, like a busy xtables lock: it shows nothing about the next restore.
+    pub is_transient: bool,
 }
 
 impl SearchResult {
@@ -246,11 +248,19 @@ impl NodeFault {
     pub(super) fn because_of(failure: &Failure) -> Self {
         Self {
             cause: Some(failure.on_one_line()),
+            is_transient: failure.is_transient(),
         }
     }
 }
 
 impl Failure {
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Read(error) => error.is_transient(),
+            Self::Restore(error, _) => error.is_retriable(),
+        }
+    }
+
     /// Returns the error message of the iptables binary on one line.
     pub(super) fn on_one_line(&self) -> String {
         let text = match self {

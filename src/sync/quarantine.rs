@@ -95,7 +95,7 @@ struct QuarantineEntry {
     retried: ServiceState,
     /// The state in the cluster differs from `retried`.
     is_changed: bool,
-    /// The Service is deleted in the cluster.
+    /// The Service was deleted in the cluster since its last retry.
     is_deleted: bool,
 }
 
@@ -119,7 +119,8 @@ impl QuarantineEntry {
         } else {
             RETRY_FACTOR
         };
-        let last = last.filter(|_| !self.is_deleted);
+        // A deletion waits for no retries of other Services.
+        let last = last.filter(|(ended, _)| !self.is_deleted || *ended == self.last_retry);
         let rested = last.map(|(ended, took)| ended + took.saturating_mul(factor));
         rested.into_iter().fold(self.due(), Instant::max)
     }
@@ -210,7 +211,8 @@ impl Quarantine {
         for (name, entry) in &mut self.entries {
             let wanted = wanted(name);
             entry.is_changed = *wanted.unwrap_or(&gone) != entry.retried;
-            entry.is_deleted = wanted.is_none_or(|state| state.service.is_none());
+            entry.is_deleted =
+                entry.is_changed && wanted.is_none_or(|state| state.service.is_none());
         }
     }
 
@@ -250,6 +252,7 @@ impl Quarantine {
             entry.failed_retries = entry.failed_retries.saturating_add(1);
             entry.last_retry = now;
             (entry.retried, entry.is_changed) = (without_lost(retried), false);
+            entry.is_deleted = false;
         }
     }
 

@@ -155,7 +155,7 @@ pub(super) fn touched(
     extent
 }
 
-/// Reports whether an extent has every kube-proxy rule in the filter and nat tables: those that are
+/// Reports whether an extent has the whole filter or nat table. Both are read then: chains that are
 /// not known by name are read together.
 pub(super) fn is_whole(extent: &ChainSet) -> bool {
     extent.has_table(Table::Filter) || extent.has_table(Table::Nat)

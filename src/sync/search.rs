@@ -46,8 +46,8 @@ const LONGEST_FIRST_SEARCH: Duration = Duration::from_secs(10);
 /// [`LONGEST_SEARCH`] of the part of a search that a later sync makes.
 const LONGEST_PART: Duration = Duration::from_millis(100);
 
-/// Time after a search that ended with a [`NodeFault`] in which the next one has to prove first
-/// that the node can restore rules. Before the first full restore or adoption that succeeded, no
+/// Time after a search that ended with a [`NodeFault`] that stays in which the next one has to prove
+/// first that the node can restore rules. Before the first full restore or adoption that succeeded, no
 /// search begins in it.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
@@ -84,7 +84,9 @@ impl<I: Iptables> Syncer<I> {
         match self.run_search(named, options, &mut search).await {
             Ok(()) => self.node_suspected_until = None,
             Err(fault) => {
-                self.node_suspected_until = Some((self.clock)() + AFTER_NODE_FAULT);
+                if !fault.is_transient {
+                    self.node_suspected_until = Some((self.clock)() + AFTER_NODE_FAULT);
+                }
                 self.end_with_node_fault(fault, quarantine, &mut search);
             }
         }
@@ -125,7 +127,7 @@ impl<I: Iptables> Syncer<I> {
         search: &mut SearchResult,
     ) {
         search.node_fault = Some(fault);
-        self.restore_quarantine(before, search);
+        self.undo_quarantine(before, search);
         if !self.history.has_applied() {
             self.force_full(FullReason::Failed);
         }

@@ -59,7 +59,8 @@ pub struct Syncer<I> {
     pub(super) counters: Option<BTreeSet<Counter>>,
     /// Services in quarantine, and suspects.
     pub(super) quarantine: Quarantine,
-    /// Duration of the last successful restore, full or partial.
+    /// Duration of the last successful attempt, with its reading and rendering, or of the last
+    /// successful trial.
     pub(super) restore_took: Duration,
     /// Until then a search has to prove first that the node can restore rules, because the last one
     /// found a fault of the node.
@@ -145,6 +146,14 @@ impl<I: Iptables> Syncer<I> {
     /// Makes the next sync full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.kernel = KernelState::unknown(reason);
+    }
+
+    /// Makes the next full sync read the chains and jumps in the kernel, because another program
+    /// has changed rules since their outlines were noted.
+    pub(super) fn forget_outlines(&mut self) {
+        if let KernelState::Unknown { outlines, .. } = &mut self.kernel {
+            *outlines = None;
+        }
     }
 
     /// Returns the render options of the rules in the kernel; `None` while the state of the kernel

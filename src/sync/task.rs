@@ -359,7 +359,7 @@ impl<I: Iptables> Task<I> {
         change: &ForeignChange,
     ) {
         let KernelState::Known(applied, options) = &self.syncer.kernel else {
-            return;
+            return self.syncer.forget_outlines();
         };
         let mut extent = touched(change, options, applied);
         if extent.is_empty() {

@@ -56,8 +56,9 @@ pub(super) fn named_service<'s, I: Iterator<Item = (&'s ServiceName, &'s Service
 }
 
 impl<I: Iptables> Syncer<I> {
-    /// Makes sure that the kernel is known, for a search: reads it if it is not, and before the
-    /// first restore or adoption that succeeded. Returns the Services that differ from it then.
+    /// Reads the kernel for a search, and compares it with the record. Without one, and before the
+    /// first restore or adoption that succeeded, makes a record, and returns the Services that
+    /// differ from the kernel.
     pub(super) async fn ensure_known(
         &mut self,
         options: &Options,
@@ -140,7 +141,7 @@ impl<I: Iptables> Syncer<I> {
 
     /// Undoes what a search changed in the quarantine, because it found no Service at fault. The
     /// kernel may have their rules in the forms of the search, so the next sync renders them.
-    pub(super) fn restore_quarantine(
+    pub(super) fn undo_quarantine(
         &mut self,
         (quarantine, overrides): (Quarantine, BTreeMap<ServiceName, Override>),
         search: &mut SearchResult,
@@ -241,6 +242,7 @@ impl<I: Iptables> Syncer<I> {
         if self.kernel.record().is_none() {
             return Err(TrialFailure::Node(NodeFault {
                 cause: Some("the rules in the kernel are unknown".to_owned()),
+                is_transient: false,
             }));
         }
         let losses = self.tracker.with_changed_losses();

@@ -2,8 +2,10 @@
 
 use super::compare::{compare, edit, rule};
 use super::search::{
-    POISON, WAYS, assert_rules, changed, changes, endpoint, name, rules_of, sync_applied, synced,
+    POISON, WAYS, assert_rules, changed, changes, clock, endpoint, name, rules_of, sync_applied,
+    synced,
 };
+use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fault, Poison};
 use crate::rules::Table;
@@ -90,4 +92,24 @@ async fn a_service_that_did_not_change_keeps_its_rules() {
     let outcome = sync_applied(&mut syncer).await;
     assert_eq!(outcome.overridden, [name(4)]);
     assert_rules(&syncer, &rules_of([endpoint(5, 9)]).await);
+}
+
+/// The lock shows nothing about the next restore, so the next sync searches.
+#[tokio::test]
+async fn a_busy_lock_in_the_first_search_delays_no_other() {
+    let mut syncer = syncer(clock, Vec::new());
+    for number in 1..=5 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, number));
+    }
+    syncer.iptables().set_poisons(&[("ns/4", Poison::Line)]);
+    // The full restore fails at the poison, and the first trial at the lock.
+    for fault in [Fault::None, Fault::Locked] {
+        syncer.iptables().inject(fault);
+    }
+    let outcome = syncer.once(&[]).await;
+    assert!(outcome.search.unwrap().node_fault.is_some());
+    assert_eq!(outcome.overridden, []);
+    let outcome = sync_applied(&mut syncer).await;
+    assert_eq!(outcome.overridden, [name(4)]);
 }

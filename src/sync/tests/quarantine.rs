@@ -76,6 +76,22 @@ fn a_changed_service_is_tried_again_soon() {
     assert_eq!(quarantine.next_retry(), Some(at(260)));
 }
 
+#[test]
+fn a_deleted_service_is_tried_at_once_and_then_like_others() {
+    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let at = |second| zero + seconds(second);
+    quarantine.add(&name("a"), None, state(1), zero);
+    quarantine.note_changes(|_| None);
+    assert_eq!(quarantine.due(at(1)), Some(name("a")));
+    // A node fault: it takes a third of the time at most.
+    quarantine.postpone(&name("a"), seconds(3), at(4));
+    quarantine.note_changes(|_| None);
+    assert_eq!(quarantine.next_retry(), Some(at(10)));
+    quarantine.failed(&name("a"), ServiceState::default(), Duration::ZERO, at(10));
+    quarantine.note_changes(|_| None);
+    assert_eq!(quarantine.next_retry(), Some(at(30)));
+}
+
 /// It shows nothing about the change, which is retried soon.
 #[test]
 fn a_node_fault_during_a_retry_is_no_failure_of_the_service() {

@@ -176,7 +176,7 @@ enum Step {
     /// Another program changes two chains, and the events about it are lost.
     EventsLost,
     /// Another program runs a command in nat, without a report.
-    DueRewrite(&'static str),
+    Edited(&'static str),
     /// The kernel reports a change of this chain.
     Reported(&'static str),
     /// No program changes rules any more, and the next table that is read has one that cannot be
@@ -184,7 +184,7 @@ enum Step {
     Unprintable,
 }
 use Step::{
-    Broken, Comes, DueRewrite, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
+    Broken, Comes, Edited, EventsLost, Flushed, ListHangs, Listed, Poisoned, Ready, Reported,
     SaveFails, SaveTakes, Unprintable,
 };
 
@@ -219,7 +219,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
         SaveTakes(seconds) => kernel.save_takes.set(Duration::from_secs(*seconds)),
         Flushed => kernel.flush_service_chain(),
         EventsLost => kernel.lose_events(),
-        DueRewrite(command) => kernel.edit(command),
+        Edited(command) => kernel.edit(command),
         Reported(chain) => kernel.report_change(chain),
         Unprintable => {
             kernel.generation.set(Some(7));
@@ -436,7 +436,7 @@ async fn an_interrupted_verification_keeps_what_its_check_has_found() {
         (0, Comes(1)),
         (0, Ready(1)),
         (1500, SaveTakes(3)),
-        (1600, DueRewrite("-A KUBE-MARK-MASQ -j ACCEPT")),
+        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
         (4000, Flushed),
     ];
     let kernel = run(&steps, VERIFIED, 5000).await;
@@ -452,7 +452,7 @@ async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
         (0, Comes(1)),
         (0, Ready(1)),
         (1500, SaveTakes(30)),
-        (1600, DueRewrite("-A KUBE-MARK-MASQ -j ACCEPT")),
+        (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
         (3000, Comes(2)),
     ];
     let kernel = run(&steps, VERIFIED, 9000).await;
@@ -489,4 +489,27 @@ async fn a_verification_that_could_not_read_is_repeated_without_a_change() {
     let verified_at: BTreeSet<u64> = kernel.lists.take().into_iter().collect();
     // The second one reads everything, and no program has changed rules since.
     assert_eq!(verified_at, [2000, 4000].into());
+}
+
+/// The full sync after a flush of nat trusts what was known of filter, unless that changes too.
+#[tokio::test(start_paused = true)]
+async fn a_flush_of_filter_soon_after_one_of_nat_is_repaired_with_it() {
+    let steps = [
+        (0, Listed),
+        (0, Comes(1)),
+        (0, Ready(1)),
+        (200, Edited("-F PREROUTING\n-F OUTPUT\n-F POSTROUTING")),
+        (200, Reported("PREROUTING")),
+        (
+            500,
+            Edited("COMMIT\n*filter\n-F INPUT\n-F FORWARD\n-F OUTPUT"),
+        ),
+        (500, Reported("PREROUTING")),
+    ];
+    let kernel = run(&steps, Intervals::default(), 3000).await;
+    assert_eq!(kernel.restores.take(), [0, 1000]);
+    let rules = kernel.fake.rules().to_save_text();
+    for chain in ["INPUT", "FORWARD", "OUTPUT", "PREROUTING", "POSTROUTING"] {
+        assert!(rules.contains(&format!("-A {chain} ")), "{chain}: {rules}");
+    }
 }
