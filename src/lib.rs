@@ -64,7 +64,7 @@
 //! read can be compared with the record without rendering: a digest of the rules of a chain in
 //! their normal form, whatever their spelling (`rules::RulesDigest`).
 //!
-//! The record is `render::AppliedState`. Four operations change what it says of chains in the kernel:
+//! The record is `render::AppliedState`. Four operations change what it says of the kernel:
 //!
 //! - `observe` compares what was read, single chains or whole tables, with the record, notes which
 //!   chains are damaged, and returns them. A check of changed chains and a verification are an

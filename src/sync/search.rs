@@ -46,9 +46,9 @@ const LONGEST_FIRST_SEARCH: Duration = Duration::from_secs(10);
 /// [`LONGEST_SEARCH`] of the part of a search that a later sync makes.
 const LONGEST_PART: Duration = Duration::from_millis(100);
 
-/// Time after a search that ended with a [`NodeFault`] that stays in which the next one has to prove
-/// first that the node can restore rules. Before the first full restore or adoption that succeeded, no
-/// search begins in it.
+/// Time after a search that ended with a [`NodeFault`] that is not transient, in which the next one
+/// has to prove first that the node can restore rules. Before the first full restore or adoption
+/// that succeeded, no search begins in it.
 const AFTER_NODE_FAULT: Duration = Duration::from_secs(60);
 
 impl<I: Iptables> Syncer<I> {

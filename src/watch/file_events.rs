@@ -1,7 +1,6 @@
 //! Watches directories by inotify, so that changes of files are looked for at once.
 
-use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsString;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::mem::{replace, take};
 use std::os::fd::AsFd;
@@ -21,11 +20,11 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct FileEvents {
     /// `None` if the user has too many inotify instances.
     inotify: Option<WaitingInotify>,
-    watched: HashSet<WatchDescriptor>,
+    watched: HashMap<WatchDescriptor, PathBuf>,
     /// Directories that could not be watched. Each is reported once.
     failed: BTreeSet<PathBuf>,
-    /// Names that a file got by renaming it, and that nothing has changed since.
-    renamed: HashSet<OsString>,
+    /// Paths to which or from which a file was renamed, and that nothing has changed since.
+    renamed: HashSet<PathBuf>,
 }
 
 /// Inotify instance that a task of the runtime can wait for.
@@ -45,7 +44,7 @@ impl FileEvents {
         });
         Self {
             inotify: inotify.ok(),
-            watched: HashSet::new(),
+            watched: HashMap::new(),
             failed: BTreeSet::new(),
             renamed: HashSet::new(),
         }
@@ -65,12 +64,12 @@ impl FileEvents {
         let Some(WaitingInotify { inotify, .. }) = &self.inotify else {
             return false;
         };
-        let mut watched = HashSet::new();
+        let mut watched = HashMap::new();
         for directory in directories {
             match inotify.add_watch(directory, changes) {
                 Ok(descriptor) => {
                     self.failed.remove(directory);
-                    watched.insert(descriptor);
+                    watched.insert(descriptor, directory.clone());
                 }
                 Err(error) if self.failed.insert(directory.clone()) => {
                     tracing::warn!(
@@ -85,11 +84,14 @@ impl FileEvents {
         self.failed
             .retain(|directory| directories.contains(directory));
         let before = replace(&mut self.watched, watched);
-        for descriptor in before.difference(&self.watched) {
-            // Fails if the directory was deleted, and then there is no watch to remove.
-            let _ = inotify.rm_watch(*descriptor);
+        for descriptor in before.keys() {
+            if !self.watched.contains_key(descriptor) {
+                // Fails if the directory was deleted, and then there is no watch to remove.
+                let _ = inotify.rm_watch(*descriptor);
+            }
         }
-        !self.watched.is_subset(&before)
+        let mut watched = self.watched.keys();
+        watched.any(|descriptor| !before.contains_key(descriptor))
     }
 
     /// Waits for a change, but not longer than `interval`. Reports whether there was one.
@@ -102,20 +104,25 @@ impl FileEvents {
             return false;
         };
         for event in events {
-            match event.name {
-                Some(name) if event.mask.contains(AddWatchFlags::IN_MOVED_TO) => {
-                    self.renamed.insert(name);
-                }
-                Some(name) => drop(self.renamed.remove(&name)),
+            let directory = self.watched.get(&event.wd);
+            let Some((directory, name)) = directory.zip(event.name) else {
                 // Of the directory, or events are lost.
-                None => self.renamed.clear(),
+                self.renamed.clear();
+                continue;
+            };
+            let path = directory.join(name);
+            if event.mask.intersects(AddWatchFlags::IN_MOVE) {
+                self.renamed.insert(path);
+            } else {
+                self.renamed.remove(&path);
             }
         }
         true
     }
 
-    /// Takes the names that complete files got: a program wrote them under another name before.
-    pub(crate) fn take_renamed(&mut self) -> HashSet<OsString> {
+    /// Takes the paths, below those of the watched directories, to which or from which complete
+    /// files were renamed.
+    pub(crate) fn take_renamed(&mut self) -> HashSet<PathBuf> {
         take(&mut self.renamed)
     }
 }

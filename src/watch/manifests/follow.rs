@@ -58,6 +58,8 @@ pub(crate) async fn follow(
     find(&root)?;
     let mut watched = WatchedManifests::new(root);
     loop {
+        // Those that came while nothing waited for them.
+        watched.events.wait(Duration::ZERO).await;
         let (start, unusable_before) = (Instant::now(), watched.unusable());
         watched = watched.look_on_thread(&path, start).await?;
         if unusable_before > 0 && watched.unusable() == 0 {
@@ -210,11 +212,8 @@ impl WatchedManifests {
     /// Waits until the files may have changed: for an event or [`POLL_INTERVAL`]. Does not wait for
     /// files that have changed and not stayed the same yet.
     async fn wait(&mut self) {
-        let longest = if self.store.has_pending() {
-            Duration::ZERO
-        } else {
-            POLL_INTERVAL
-        };
-        self.events.wait(longest).await;
+        if !self.store.has_pending() {
+            self.events.wait(POLL_INTERVAL).await;
+        }
     }
 }

@@ -5,7 +5,6 @@
 //! file that was renamed into its place is complete, and is used at once.
 
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -101,22 +100,29 @@ struct PendingState {
 }
 
 impl Store {
-    /// Looks at the files, and reads those that have changed and stayed the same since, or got one
-    /// of the `renamed` names. Returns the errors that are new.
+    /// Looks at the files, and reads those that have changed and stayed the same since, or were
+    /// `renamed` to or from these paths. Returns the errors that are new.
     pub(super) fn look(
         &mut self,
         found: &ManifestFiles,
-        renamed: &HashSet<OsString>,
+        renamed: &HashSet<PathBuf>,
         now: Instant,
     ) -> Vec<ManifestError> {
-        let is_renamed = |path: &Path| path.file_name().is_some_and(|name| renamed.contains(name));
         let mut errors = Vec::new();
-        for (path, state) in self.states(found) {
+        let states = self.states(found);
+        for (path, file) in &mut self.files {
+            if !states.contains_key(path) {
+                file.pending = None;
+            }
+        }
+        for (path, state) in states {
             let file = self.files.entry(path.clone()).or_default();
             if file.used == state {
                 file.pending = None;
-            } else if file.has_settled(&state, now) || !self.has_looked || is_renamed(&path) {
-                file.pending = None;
+            } else if file.has_settled(&state, now)
+                || !self.has_looked
+                || is_renamed(&path, renamed)
+            {
                 match file.use_state(&path, state, now) {
                     Ok(is_changed) => self.is_current &= !is_changed,
                     Err(error) => errors.push(error),
@@ -201,7 +207,13 @@ impl StoredFile {
         if pending.state != *state {
             (pending.state, pending.since) = (state.clone(), now);
         }
-        now - pending.since >= SETTLE_TIME || now - pending.first >= MAX_SETTLE_TIME
+        now - pending.since >= SETTLE_TIME || self.is_overdue(now)
+    }
+
+    /// Reports whether the file has not stayed the same for so long that it is used as it is.
+    fn is_overdue(&self, now: Instant) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|pending| now - pending.first >= MAX_SETTLE_TIME)
     }
 
     /// Uses the content of a file in this state, unless that changes meanwhile. Reports whether the
@@ -218,24 +230,24 @@ impl StoredFile {
             FileState::Present { .. } => {
                 let parsed = self.read(path);
                 let state_now = FileState::of(path);
-                if state_now != state {
+                if state_now != state && !self.is_overdue(now) {
                     self.has_settled(&state_now, now);
                     return Ok(false);
                 }
                 parsed.map(Some)
             }
         };
-        self.used = state;
+        (self.used, self.pending) = (state, None);
         self.is_unusable = parsed.is_err();
         self.valid = parsed?;
         Ok(true)
     }
 
-    /// Reads a file. An empty one is an error: a program may be writing it.
+    /// Reads a file. One without text is an error: a program may be writing it.
     fn read(&self, path: &Path) -> Result<FileContent, ManifestError> {
         let text = bounded::read_regular_file(path, bounded::MAX_MANIFEST_BYTES);
         let text = text.map_err(|error| ManifestError::new(path, &error))?;
-        if text.is_empty() {
+        if text.trim_ascii().is_empty() {
             let reason = match self.valid {
                 Some(_) => "is empty; delete the file to remove its objects",
                 None => "is empty; a comment in it shows that this is intended",
@@ -244,6 +256,15 @@ impl StoredFile {
         }
         parse(path, &text, ParseOptions::LENIENT)
     }
+}
+
+/// Reports whether a file was renamed; the paths are below canonical ones.
+fn is_renamed(path: &Path, renamed: &HashSet<PathBuf>) -> bool {
+    let parent = path
+        .parent()
+        .and_then(|parent| fs::canonicalize(parent).ok());
+    let path = parent.zip(path.file_name());
+    path.is_some_and(|(parent, name)| renamed.contains(&parent.join(name)))
 }
 
 #[cfg(test)]
@@ -264,7 +285,7 @@ mod tests {
         store: Store,
         now: Instant,
         errors: usize,
-        renamed: HashSet<OsString>,
+        renamed: HashSet<PathBuf>,
     }
 
     impl Scene {
@@ -357,6 +378,7 @@ mod tests {
     fn an_empty_file_is_not_an_empty_list() {
         let mut scene = Scene::new();
         assert_eq!(scene.replaced("a.yaml", ""), (None, 1));
+        assert_eq!(scene.replaced("a.yaml", "\n"), (None, 1));
         assert_eq!(
             scene.replaced("a.yaml", "# nothing yet"),
             (Some(String::new()), 0)
@@ -392,7 +414,8 @@ mod tests {
         assert_eq!(scene.look(), Some("a".to_owned()));
         // A file that was renamed is complete.
         scene.write("a.yaml", B);
-        scene.renamed.insert("a.yaml".into());
+        let directory = fs::canonicalize(scene.directory.path()).unwrap();
+        scene.renamed.insert(directory.join("a.yaml"));
         assert_eq!(scene.look(), Some("b".to_owned()));
         scene.renamed.clear();
         // A file that is there again in time is not deleted.
