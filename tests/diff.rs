@@ -402,8 +402,10 @@ fn a_document_has_the_words_of_services() {
     assert_eq!(count, 5, "{diff:#}");
 }
 
-/// A Node in words of its manifest, in place of none.
+/// A Node in words of its manifest, in place of the last document.
 fn with_node(manifests: &str, zone: &str, pods: &str, address: &str) -> String {
+    let (manifests, node) = manifests.rsplit_once("---\n").unwrap();
+    assert!(node.contains("kind: Node"), "{node}");
     let node = format!(
         "apiVersion: v1\nkind: Node\nmetadata:\n  name: node-a\n  labels:\n    \
          topology.kubernetes.io/zone: {zone}\nspec:\n  podCIDR: {pods}\n  podCIDRs: [{pods}]\n\

@@ -272,14 +272,12 @@ impl<'a, T> Merged<'a, T> {
         metadata: impl Fn(&'a T) -> &'a Metadata,
     ) -> impl Iterator<Item = String> {
         objects.iter().filter_map(move |object| {
-            let Metadata {
-                namespace, name, ..
-            } = metadata(object);
-            let (earlier, _) = self.objects.insert((namespace, name), (file, object))?;
-            let (kind, earlier) = (self.kind.as_str(), earlier.display());
-            Some(format!(
-                "{kind} `{namespace}/{name}` replaces the one in `{earlier}`"
-            ))
+            let metadata = metadata(object);
+            let key = (&*metadata.namespace, &*metadata.name);
+            let (earlier, _) = self.objects.insert(key, (file, object))?;
+            let (kind, name) = (self.kind.as_str(), metadata.object_name());
+            let earlier = earlier.display();
+            Some(format!("{kind} `{name}` replaces the one in `{earlier}`"))
         })
     }
 
