@@ -100,8 +100,9 @@ async fn others_are_applied(backend: BackendChoice) {
         syncer.tracker.apply(moves(&world, n, to));
     }
     // Each sync makes one trial that hangs, and syncs of others come between two of them.
-    let (mut restores, mut failed, mut found) = (0, 0, Vec::new());
+    let (mut parts, mut restores, mut failed, mut found) = (0_usize, 0, 0, Vec::new());
     loop {
+        parts += 1;
         let outcome = sync(&mut syncer).await;
         let search = outcome.search.unwrap();
         assert!(search.failed <= 1, "{search:?}");
@@ -116,10 +117,12 @@ async fn others_are_applied(backend: BackendChoice) {
         tokio::time::sleep_until(next.into()).await;
     }
     assert_eq!(found[0].cause, QuarantineCause::TimedOut);
-    // Of 4, 2 and 1 Services.
+    // Of 4, 2 and 1 Services. A slow machine makes fewer trials in each part of the search, and
+    // each further part begins with a restore that proves the node.
+    let further = parts.saturating_sub(3);
     assert!(
-        failed <= 3 && restores <= 9,
-        "{failed} of {restores} failed"
+        failed <= 3 && restores <= 9 + further,
+        "{failed} of {restores} failed, in {parts} parts"
     );
     let nat = syncer.iptables().saved(Table::Nat).await.unwrap();
     for n in [2, 3, 5] {

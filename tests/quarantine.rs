@@ -277,7 +277,8 @@ fn many_rejected_services_do_not_delay_others(backend: Backend) {
     }
     node.iptables(&["-t", "nat", "-F", "KUBE-SERVICES"]);
     node.wait_for_rule("-A KUBE-SERVICES -d 10.96.0.6/32");
-    eventually(PATIENCE, || {
+    // One after the other, with pauses for other changes.
+    eventually(PATIENCE * 3, || {
         let log = daemon.log();
         let found = log.matches("Service quarantined").count();
         ensure(found == usize::from(REJECTED), || log)
