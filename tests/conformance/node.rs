@@ -18,7 +18,7 @@ use super::support::daemon::{Daemon, Program, backend_programs, real_program};
 use super::support::kube::{self, ControlPlane};
 use super::support::netns::Netns;
 use super::support::node::write_script;
-use super::support::process::run;
+use super::support::process::{children, run};
 use super::support::rules::{Family, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::support::{http, objects};
@@ -162,7 +162,7 @@ impl Node {
                 self.signal(Signal::SIGCONT);
             }
             ensure(children.is_empty(), || {
-                format!("the program never stops without children: {children}")
+                format!("the program never stops without children: {children:?}")
             })
         });
         work();
@@ -350,15 +350,4 @@ fn spoilable_programs(backend: Backend, control: &TempDir) -> TempDir {
 /// The real kube-proxy that `tests/run.sh` builds.
 pub fn upstream() -> Program {
     Program::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
-}
-
-/// The processes that a process has started and not waited for.
-pub fn children(pid: u32) -> String {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("the threads of the program");
-    let of_thread = threads.map(|thread| {
-        let path = thread.expect("a thread").path().join("children");
-        // A thread may have ended.
-        fs::read_to_string(path).unwrap_or_default()
-    });
-    of_thread.collect()
 }

@@ -7,11 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::faults::Fault;
-use super::node::{Node, children};
+use super::node::Node;
 use super::random::History;
 use super::run::words;
 use super::service::NAMESPACES;
 use super::stage::{Op, Size, Stage};
+use super::support::process::children;
 use super::support::tell;
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::variant::group;
@@ -132,7 +133,7 @@ fn usage(node: &Node) -> Usage {
     eventually(PATIENCE, || {
         let children = children(id);
         ensure(children.is_empty(), || {
-            format!("children of {id}: {children}")
+            format!("children of {id}: {children:?}")
         })
     });
     let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a status");

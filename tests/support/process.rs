@@ -103,3 +103,16 @@ pub fn run(command: &mut Command) -> String {
     );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
+
+/// The processes that the threads of a running process have started and not waited for.
+pub fn children(process: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("a running process");
+    let texts = threads.map(|thread| {
+        let path = thread.expect("a thread").path().join("children");
+        // A thread may have ended.
+        fs::read_to_string(path).unwrap_or_default()
+    });
+    let texts: Vec<String> = texts.collect();
+    let words = texts.iter().flat_map(|text| text.split_whitespace());
+    words.map(|word| word.parse().expect("a number")).collect()
+}

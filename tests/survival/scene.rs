@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::support::daemon::{Backend, Daemon, backend_programs};
 use crate::support::node::{Node, SHOP};
+use crate::support::process::children;
 use crate::support::tell;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
@@ -149,16 +150,6 @@ pub(crate) fn open_files(process: u32) -> usize {
         ensure(is_calm, || format!("{process} is still busy"))?;
         Ok(before)
     })
-}
-
-/// Children of all threads of a process.
-pub(crate) fn children(process: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{process}/task"));
-    let tasks = tasks.into_iter().flatten().flatten();
-    let texts = tasks.map(|task| fs::read_to_string(task.path().join("children")));
-    let texts: Vec<String> = texts.map(Result::unwrap_or_default).collect();
-    let words = texts.iter().flat_map(|text| text.split_whitespace());
-    words.filter_map(|word| word.parse().ok()).collect()
 }
 
 #[track_caller]
