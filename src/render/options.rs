@@ -510,14 +510,5 @@ fn includes_loopback(network: &IpNet) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_name_counters_as_the_kernel_does() {
-        for counter in Counter::ALL {
-            let text = format!("-m nfacct --nfacct-name {}", counter.name());
-            assert_eq!(counter.match_text(), text);
-        }
-    }
-}
+#[path = "tests/options.rs"]
+mod tests;

@@ -145,43 +145,5 @@ fn are_permuted<T: Ord>(mut live: Vec<T>, mut desired: Vec<T>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(live: &str, desired: &str, expected: &str) {
-        let (live, desired): (Vec<char>, Vec<char>) =
-            (live.chars().collect(), desired.chars().collect());
-        let shown: Vec<String> = edits(&live, &desired)
-            .into_iter()
-            .map(|edit| match edit {
-                Edit::Kept(c) => format!("{c}"),
-                Edit::Removed(c) => format!("-{c}"),
-                Edit::Added(c) => format!("+{c}"),
-            })
-            .collect();
-        assert_eq!(shown.join(" "), expected);
-    }
-
-    #[test]
-    fn the_edit_script_is_the_shortest() {
-        check("", "", "");
-        check("abc", "abc", "a b c");
-        check("abc", "ac", "a -b c");
-        check("ac", "abc", "a +b c");
-        check("ab", "ba", "-a b +a");
-        check("abcd", "axcy", "a -b +x c -d +y");
-        check("a", "", "-a");
-        check("", "a", "+a");
-    }
-
-    #[test]
-    fn lists_above_the_limit_are_all_removed_and_all_added() {
-        let live: Vec<usize> = (0..3000).collect();
-        let desired: Vec<usize> = (1..3001).map(|n| n * 2).collect();
-        let edits = edits(&live, &desired);
-        assert_eq!(edits.len(), 6000);
-        assert!(matches!(edits[0], Edit::Removed(0)));
-        assert!(matches!(edits[5999], Edit::Added(6000)));
-    }
-}
+#[path = "tests/edit.rs"]
+mod tests;

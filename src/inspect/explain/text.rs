@@ -461,12 +461,5 @@ fn grouped(number: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_numbers_are_in_groups_of_three_digits() {
-        let numbers = [0, 999, 1_000, 98_765, 1_234_567].map(grouped);
-        assert_eq!(numbers, ["0", "999", "1,000", "98,765", "1,234,567"]);
-    }
-}
+#[path = "tests/text.rs"]
+mod tests;

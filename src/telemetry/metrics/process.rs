@@ -186,23 +186,5 @@ fn field(stat: &str, index: usize) -> Option<&str> {
 mod hostile;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_process_metrics_are_collected() {
-        let registry = Registry::new();
-        register(&registry).unwrap();
-        assert_eq!(registry.gather().len(), 9);
-        // After 2020 and before 2100.
-        assert!((1.57e9..4.1e9).contains(&start_time().unwrap()));
-    }
-
-    #[test]
-    fn network_counters_are_found_by_name() {
-        let text = "TcpExt: InOctets\nTcpExt: 1\nIpExt: InNoRoutes InOctets\nIpExt: 2 3\n";
-        assert_eq!(ip_extension(text, "InOctets"), Some(3.0));
-        assert_eq!(ip_extension(text, "OutOctets"), None);
-        assert_eq!(ip_extension("", "InOctets"), None);
-    }
-}
+#[path = "tests/process.rs"]
+mod tests;

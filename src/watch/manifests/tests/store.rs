@@ -1,0 +1,174 @@
+//! Tests of `store`.
+
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::super::files::find;
+use super::*;
+
+const A: &str = "{kind: Service, metadata: {name: a}}";
+const B: &str = "{kind: Service, metadata: {name: b}}";
+
+/// Directory whose files are looked at once, or after they have stayed the same.
+struct Scene {
+    directory: TempDir,
+    store: Store,
+    now: Instant,
+    errors: usize,
+    renamed: HashSet<PathBuf>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            store: Store::default(),
+            now: Instant::now(),
+            errors: 0,
+            renamed: HashSet::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        // As `mv` of another file does, so that the state changes however fast this is.
+        fs::write(path.with_extension("new"), text).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
+    }
+
+    /// Returns the names of the Services, if they have changed.
+    fn look(&mut self) -> Option<String> {
+        let found = find(self.directory.path()).unwrap();
+        self.errors += self.store.look(&found, &self.renamed, self.now).len();
+        let changed = self.store.changed(&ManifestOptions::new("here".into()))?;
+        let names = changed.services.iter().map(|one| &*one.metadata.name);
+        Some(names.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Returns the names of the Services, if they have changed after a while.
+    fn settle(&mut self) -> Option<String> {
+        let first = self.look();
+        self.now += SETTLE_TIME;
+        self.look().or(first)
+    }
+
+    fn replaced(&mut self, name: &str, text: &str) -> (Option<String>, usize) {
+        self.write(name, text);
+        (self.settle(), self.store.unusable_files())
+    }
+}
+
+#[test]
+fn an_unusable_file_does_not_affect_other_files() {
+    let mut scene = Scene::new();
+    // Nothing is returned before a file was valid.
+    assert_eq!(scene.replaced("b.yaml", "spec: ["), (None, 1));
+    assert_eq!(scene.replaced("a.yaml", A), (Some("a".to_owned()), 1));
+    assert_eq!(scene.replaced("b.yaml", B), (Some("a b".to_owned()), 0));
+    assert_eq!(scene.settle(), None);
+    assert_eq!(scene.replaced("c.yaml", "spec: ["), (None, 1));
+    assert_eq!(
+        scene.replaced("a.yaml", "kind: Pod"),
+        (Some("b".to_owned()), 1)
+    );
+    // The last valid content stays in use.
+    assert_eq!(scene.replaced("b.yaml", "spec: ["), (None, 2));
+    assert_eq!(scene.replaced("a.yaml", A), (Some("a b".to_owned()), 2));
+}
+
+#[test]
+fn a_file_that_became_a_dangling_link_keeps_its_objects() {
+    let mut scene = Scene::new();
+    symlink("b", scene.path("a.yaml")).unwrap();
+    // Nothing is returned, so the rules of an earlier process stay.
+    assert_eq!((scene.settle(), scene.errors), (None, 1));
+    assert_eq!((scene.settle(), scene.errors), (None, 1));
+    scene.write("b", A);
+    assert_eq!((scene.settle(), scene.errors), (Some("a".to_owned()), 1));
+    fs::remove_file(scene.path("b")).unwrap();
+    assert_eq!((scene.settle(), scene.errors), (None, 2));
+    assert_eq!(scene.store.unusable_files(), 1);
+    fs::remove_file(scene.path("a.yaml")).unwrap();
+    assert_eq!((scene.settle(), scene.errors), (Some(String::new()), 2));
+}
+
+#[test]
+fn a_directory_without_manifests_is_an_empty_list() {
+    let mut scene = Scene::new();
+    scene.write("a.txt", "");
+    assert_eq!(scene.look(), Some(String::new()));
+}
+
+/// A program that writes it was just interrupted, for example.
+#[test]
+fn an_empty_file_is_not_an_empty_list() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.replaced("a.yaml", ""), (None, 1));
+    assert_eq!(scene.replaced("a.yaml", "\n"), (None, 1));
+    assert_eq!(
+        scene.replaced("a.yaml", "# nothing yet"),
+        (Some(String::new()), 0)
+    );
+    assert_eq!(scene.replaced("a.yaml", A), (Some("a".to_owned()), 0));
+    assert_eq!(scene.replaced("a.yaml", ""), (None, 1));
+}
+
+#[test]
+fn each_unusable_file_is_reported_once() {
+    let mut scene = Scene::new();
+    for (text, reported) in [("a: [", 1), ("a: {", 2), ("a: 1", 2), ("a: {", 3)] {
+        scene.write("a.yaml", text);
+        scene.settle();
+        scene.settle();
+        assert_eq!(scene.errors, reported, "{text}");
+    }
+}
+
+#[test]
+fn changes_and_deletions_are_used_after_the_settle_time() {
+    let mut scene = Scene::new();
+    scene.write("a.yaml", A);
+    scene.write("b.yaml", B);
+    // At the start, files are used as they are.
+    assert_eq!(scene.look(), Some("a b".to_owned()));
+    fs::remove_file(scene.path("b.yaml")).unwrap();
+    assert_eq!(scene.look(), None);
+    scene.now += SETTLE_TIME / 2;
+    scene.write("a.yaml", "kind: Pod");
+    assert_eq!(scene.look(), None);
+    scene.now += SETTLE_TIME / 2;
+    assert_eq!(scene.look(), Some("a".to_owned()));
+    // A file that was renamed is complete.
+    scene.write("a.yaml", B);
+    let directory = fs::canonicalize(scene.directory.path()).unwrap();
+    scene.renamed.insert(directory.join("a.yaml"));
+    assert_eq!(scene.look(), Some("b".to_owned()));
+    scene.renamed.clear();
+    // A file that is there again in time is not deleted.
+    scene.write("a.yaml", A);
+    assert_eq!(scene.look(), None);
+    scene.now += SETTLE_TIME;
+    assert_eq!(scene.look(), Some("a".to_owned()));
+    assert!(!scene.store.has_pending());
+}
+
+#[test]
+fn a_file_that_never_stays_the_same_is_used_after_a_minute() {
+    let mut scene = Scene::new();
+    scene.write("a.yaml", A);
+    assert_eq!(scene.look(), Some("a".to_owned()));
+    let start = scene.now;
+    let used = loop {
+        scene.write("a.yaml", B);
+        if let Some(used) = scene.look() {
+            break used;
+        }
+        scene.now += SETTLE_TIME / 2;
+    };
+    assert_eq!((used, scene.now - start), ("b".to_owned(), MAX_SETTLE_TIME));
+}

@@ -1,0 +1,64 @@
+//! Tests of `bounded`.
+
+use super::*;
+
+const MAX_TEST_BYTES: u64 = 3 << 20;
+
+#[test]
+fn a_file_larger_than_the_maximum_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("some");
+    let exact = File::create(&path).unwrap();
+    exact.set_len(MAX_TEST_BYTES).unwrap();
+    assert_eq!(
+        read(&path, MAX_TEST_BYTES).unwrap().len() as u64,
+        MAX_TEST_BYTES
+    );
+    exact.set_len(1 << 31).unwrap();
+    let error = read(&path, MAX_TEST_BYTES).unwrap_err();
+    assert_eq!(error.to_string(), "larger than 3 MiB, the maximum size");
+    assert!(is_file(&path));
+}
+
+#[test]
+fn a_device_without_end_is_an_error() {
+    let error = read(Path::new("/dev/zero"), MAX_TEST_BYTES).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    assert!(!is_file(Path::new("/dev/zero")));
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "no crate makes pipes")]
+fn a_pipe_is_read_unless_a_regular_file_is_expected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let error = read_regular_file(&path, MAX_TEST_BYTES).unwrap_err();
+    assert_eq!(error.to_string(), "is not a regular file");
+    let writer = std::thread::spawn({
+        let path = path.clone();
+        move || fs::write(path, "a".repeat(100_000)).unwrap()
+    });
+    assert_eq!(read(&path, MAX_TEST_BYTES).unwrap().len(), 100_000);
+    writer.join().unwrap();
+}
+
+#[test]
+fn directories_are_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = read(directory.path(), MAX_TEST_BYTES).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+    assert!(!is_file(directory.path()));
+}
+
+#[test]
+fn text_is_utf8() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("some");
+    fs::write(&path, "wägen").unwrap();
+    assert_eq!(read_to_string(&path, MAX_TEST_BYTES).unwrap(), "wägen");
+    fs::write(&path, b"\xff").unwrap();
+    let error = read_to_string(&path, MAX_TEST_BYTES).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
