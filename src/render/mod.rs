@@ -18,6 +18,7 @@
 //! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
 //! KEP: kep.k8s.io/3453, kep.k8s.io/3178
 
+mod applied_rules;
 mod applied_state;
 mod fixed_chains;
 mod line_owner;
@@ -32,6 +33,7 @@ mod tree;
 mod tests;
 
 pub use crate::ruleset::{JUMPS, is_service_chain};
+pub(crate) use applied_rules::write_applied;
 pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;

@@ -654,6 +654,16 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
+    /// Writes the rules that the record has, as [`render::write_applied`] does; returns false if the
+    /// rules in the kernel are unknown.
+    pub fn write_applied(&self, sink: impl FnMut(&[u8])) -> bool {
+        let KernelState::Known(applied, options) = &self.kernel else {
+            return false;
+        };
+        render::write_applied(applied, self.tracker.applied(), options, sink);
+        true
+    }
+
     /// Returns the Services as they are rendered.
     pub(super) const fn rendered_services(&self) -> RenderedServices<'_> {
         RenderedServices(&self.tracker)

@@ -1,5 +1,6 @@
 //! The tracker of one family: the state of every Service, and the dirty ones among them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -184,6 +185,25 @@ impl Tracker {
     pub fn last_applied(&self, name: &ServiceName) -> Option<ServiceState> {
         let differences = self.dirty.get(name)?;
         Some(differences.clone().applied(self.get(name)))
+    }
+
+    /// Returns all Services in the states that the kernel has rules for, sorted by name.
+    pub fn applied(&self) -> impl Iterator<Item = (&ServiceName, Cow<'_, ServiceState>)> {
+        let names: BTreeSet<&ServiceName> = self
+            .services
+            .keys()
+            .chain(self.dirty.names())
+            .chain(self.overrides.keys())
+            .collect();
+        names.into_iter().filter_map(|name| {
+            let rendered = self.overrides.get(name).map(|one| &one.state);
+            let state = match (rendered, self.last_applied(name)) {
+                (Some(rendered), _) => Cow::Borrowed(rendered),
+                (None, Some(applied)) => Cow::Owned(applied),
+                (None, None) => Cow::Borrowed(self.get(name)?),
+            };
+            Some((name, state))
+        })
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {

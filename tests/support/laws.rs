@@ -20,6 +20,7 @@ use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
     Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
+    is_service_chain,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
@@ -118,10 +119,33 @@ impl Play {
                 // is for a sync.
                 if is_applied && !self.kernel().has_faults() && dice.chance(10) {
                     assert_eq!(verified(&mut self.syncer), "");
+                    self.writes_what_the_kernel_has();
                 }
             }
         }
         self
+    }
+
+    /// Law 11: the rules that are written from memory are those in the kernel, from the first entry
+    /// jump to the last tree chain. The kernel has more: third-party chains and rules.
+    fn writes_what_the_kernel_has(&self) {
+        let mut text = Vec::new();
+        assert!(
+            self.syncer
+                .write_applied(|piece| text.extend_from_slice(piece))
+        );
+        let text = String::from_utf8(text).unwrap();
+        let (written, kernel) = (RuleSet::parse(&text).unwrap(), self.rules());
+        for table in Table::ALL {
+            for (name, chain) in written.chains(table) {
+                let found = kernel.chain(table, name).expect(name);
+                assert_eq!(ours(&chain.rules), ours(&found.rules), "{table} {name}");
+            }
+        }
+        for (name, _) in kernel.chains(Table::Nat) {
+            let is_written = written.chain(Table::Nat, name).is_some();
+            assert!(is_written || !is_service_chain(name), "{name}");
+        }
     }
 
     /// Law 1, partial = full.
@@ -266,6 +290,15 @@ impl Play {
     fn rules(&self) -> RuleSet {
         self.kernel().rules()
     }
+}
+
+/// The rules of a chain without jumps to third-party chains.
+fn ours(rules: &[Rule]) -> Vec<&Rule> {
+    let is_ours = |rule: &&Rule| {
+        let target = rule.target_chain();
+        target.is_none_or(|target| target.starts_with("KUBE-"))
+    };
+    rules.iter().filter(is_ours).collect()
 }
 
 /// Changes by another program in our chains: rules removed, doubled, moved, changed, and left over.
