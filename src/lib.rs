@@ -23,7 +23,7 @@
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
 //! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
-//! | shell | [`host`], [`telemetry`], [`watch`], [`events`], [`health`] |
+//! | shell | [`host`], [`telemetry`], [`status`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
@@ -43,6 +43,7 @@
 //! | [`host`] | the only module that touches the node |
 //! | [`watch`] | API server or manifests to changes |
 //! | [`sync`] | when and how much to restore, and what follows a failure |
+//! | [`status`] | pages and documents about the state of the node, for operators and commands |
 //! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
 //! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
 //! | `testing` | what tests and benchmarks use of all these; a feature that no release has |
@@ -187,6 +188,7 @@ mod conntrack;
 mod events;
 mod health;
 mod host;
+mod status;
 mod telemetry;
 mod watch;
 

@@ -100,6 +100,7 @@ mod services;
 mod services_live;
 mod setup;
 mod static_binary;
+mod status_pages;
 mod support_matrix;
 mod survival;
 mod swap;

@@ -72,8 +72,10 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
         watchdog,
         stop: stop.clone(),
     };
-    let servers = servers::run(config, &checks, &metrics, log, &shared);
-    let families = families::run(config, receivers, &checks, &metrics, &shared);
+    let (status_pages, family_pages) = servers::status_pages(config, &metrics);
+    let servers = servers::run(config, &checks, &metrics, log, &shared, status_pages);
+    let inputs = (receivers, family_pages);
+    let families = families::run(config, inputs, &checks, &metrics, &shared);
     let work = async { tokio::try_join!(families, servers).map(drop) };
     tokio::pin!(work);
 

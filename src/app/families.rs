@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use futures::future::{join, try_join, try_join_all};
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{self, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::servers::{ProcessContext, failed_payloads};
+use super::servers::{FamilyPages, ProcessContext, failed_payloads};
 use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
 use super::startup_checks::StartupChecks;
 use super::{conntrack_sweeper, family_thread};
@@ -23,9 +23,10 @@ use crate::host::{
     AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, RunError,
     Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
-use crate::net::IpFamily;
+use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
+use crate::status::RulesRequest;
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
@@ -43,6 +44,7 @@ struct FamilyRunner {
     config: Arc<Config>,
     reporter: Reporter,
     changes: ChangeReceiver,
+    rules_requests: mpsc::Receiver<RulesRequest>,
     tracker: Tracker,
     startup_checks: StartupChecks,
     checks: CheckServerContext,
@@ -56,7 +58,7 @@ struct FamilyRunner {
 /// Runs the syncers of both families until stopped.
 pub(super) async fn run(
     config: &Config,
-    changes: ChangeReceivers,
+    (changes, pages): (ChangeReceivers, PerFamily<FamilyPages>),
     checks: &CheckServerContext,
     metrics: &Metrics,
     process: &ProcessContext,
@@ -79,7 +81,8 @@ pub(super) async fn run(
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
-    let families = changes.into_pairs().map(|(family, changes)| {
+    let families = changes.into_pairs().into_iter().zip(pages.into_pairs());
+    let families = families.map(|((family, changes), (_, pages))| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
@@ -90,6 +93,7 @@ pub(super) async fn run(
             health_check_servers: None,
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
+            log: pages.log,
         };
         let external_ips = shared.rules.render_settings.get(family).fixed.external_ips;
         let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);
@@ -97,6 +101,7 @@ pub(super) async fn run(
             config: Arc::clone(&shared),
             reporter,
             changes,
+            rules_requests: pages.rules_requests,
             tracker,
             startup_checks: startup_checks.clone(),
             checks: checks.clone(),
@@ -187,6 +192,7 @@ impl FamilyRunner {
             check_interval: (config.mode == SyncMode::Restore).then_some(config.sync_period),
             verify_interval: config.verify_interval,
             first_applied: None,
+            rules_requests: self.rules_requests,
             stop: self.stop,
         }
     }
@@ -213,6 +219,10 @@ impl FamilyRunner {
             match found {
                 Ok(binaries) => {
                     info!(%family, version = %binaries.version, "found iptables");
+                    self.reporter.log.update(|status| {
+                        status.backend = binaries.backend().to_string();
+                        status.iptables_version = binaries.version.to_string();
+                    });
                     self.health(|health| health.forget(family));
                     return Some(binaries);
                 }

@@ -5,26 +5,30 @@
 //! `--bind-address-hard-fail` is set. Both run on a thread of their own, so that probes are
 //! answered while another thread is busy or [stalled](Watchdog).
 
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use bytes::Bytes;
 use futures::future::try_join;
 use http::Request;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::config::{BindFailure, Config, Serving, Source, environment};
+use crate::config::{BindFailure, Config, Serving, Source, VERSION, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
 use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_files};
+use crate::net::PerFamily;
 use crate::render::Counter;
+use crate::status::{FamilyLog, RulesPage, RulesRequest, StatusPages};
 use crate::sync::SyncMode;
 use crate::telemetry::{
     ConnectionLimit, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen, listen_retrying,
@@ -114,6 +118,44 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
     Ok(metrics)
 }
 
+/// Parts of the pages about the node that belong to a family.
+pub(super) struct FamilyPages {
+    /// Log of its syncs.
+    pub(super) log: FamilyLog,
+    /// Requests for its rules.
+    pub(super) rules_requests: mpsc::Receiver<RulesRequest>,
+}
+
+/// Returns the pages about the node, and what each family contributes to them.
+pub(super) fn status_pages(
+    config: &Config,
+    metrics: &Metrics,
+) -> (StatusPages, PerFamily<FamilyPages>) {
+    let node = &config.rules.node_name;
+    let (rules, requests) = RulesPage::new(node.clone(), VERSION);
+    let families = PerFamily::from_fn(FamilyLog::new);
+    let family_pages = requests.map(|family, rules_requests| FamilyPages {
+        log: families.get(family).clone(),
+        rules_requests,
+    });
+    let pages = StatusPages {
+        node: node.clone(),
+        version: VERSION,
+        started: started(),
+        rules,
+        families,
+        watches: metrics.watch.ages.clone(),
+        config: metrics.config.clone(),
+        unknown_settings: config.unknown.clone(),
+    };
+    (pages, family_pages)
+}
+
+#[expect(clippy::disallowed_methods, reason = "pages show the uptime")]
+fn started() -> Timestamp {
+    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
 /// Runs both servers until stopped.
 ///
 /// # Errors
@@ -125,6 +167,7 @@ pub(super) async fn run(
     metrics: &Metrics,
     log: LogLevel,
     shared: &ProcessContext,
+    status_pages: StatusPages,
 ) -> anyhow::Result<()> {
     let ProcessContext { watchdog, stop } = shared;
     let health_pages = HealthPages {
@@ -148,7 +191,13 @@ pub(super) async fn run(
     let work = move || {
         let runtime = Builder::new_current_thread().enable_all().build();
         let health = |request: &Request<Bytes>| watchdog.answer(&health_pages, request);
-        let serve = serve_both(serving, health, &metrics_pages, &recorder, &stop);
+        let serve = serve_both(
+            serving,
+            health,
+            (&metrics_pages, &status_pages),
+            &recorder,
+            &stop,
+        );
         let result = runtime
             .map_err(Into::into)
             .and_then(|runtime| runtime.block_on(serve));
@@ -180,7 +229,7 @@ fn serving(config: &Config) -> Serving {
 async fn serve_both(
     serving: Serving,
     health: impl Fn(&Request<Bytes>) -> Reply,
-    metrics: &MetricsPages,
+    (metrics, status): (&MetricsPages, &StatusPages),
     recorder: &Recorder,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
@@ -190,7 +239,7 @@ async fn serve_both(
             .await
             .inspect_err(|error| recorder.record(Event::HealthNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            serve(listener, &health, stop.clone()).await;
+            serve(listener, |request| ready(health(&request)), stop.clone()).await;
         }
         anyhow::Ok(())
     };
@@ -200,7 +249,13 @@ async fn serve_both(
             .await
             .inspect_err(|error| recorder.record(Event::MetricsNotServed(format!("{error:#}"))))?;
         if let Some(listener) = listener {
-            serve(listener, |request| metrics.answer(request), stop.clone()).await;
+            let answer = |request: Request<Bytes>| async move {
+                match status.answer(&request).await {
+                    Some(reply) => reply,
+                    None => metrics.answer(&request),
+                }
+            };
+            serve(listener, answer, stop.clone()).await;
         }
         anyhow::Ok(())
     };

@@ -2,6 +2,7 @@
 //! attempts to open them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +124,13 @@ impl OpenCheck {
         };
         // The server ends when its handle is dropped.
         let never = CancellationToken::new();
-        let server = serve_within(limit, listener, answers_on, move |_| page.answer(), never);
+        let server = serve_within(
+            limit,
+            listener,
+            answers_on,
+            move |_| ready(page.answer()),
+            never,
+        );
         let server = async move {
             server.await;
             drop(permit);

@@ -213,9 +213,7 @@ fn with_unknown_settings(body: String, unknown: &UnknownSettings) -> String {
     /// Paths that fit on a screen.
     const MOST_NAMES: usize = 10;
 
-    let gates = unknown.feature_gates.iter();
-    let gates = gates.map(|name| format!("featureGates.{name}"));
-    let mut paths: Vec<String> = gates.chain(unknown.fields.iter().cloned()).collect();
+    let mut paths = unknown.paths();
     let count = paths.len();
     paths.truncate(MOST_NAMES);
     let value = json!({"count": count, "names": paths});

@@ -7,6 +7,7 @@
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
+use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::field::{DisplayValue, display};
 use tracing::{debug, error, info, warn};
@@ -25,11 +26,14 @@ use crate::health::{
     CheckAddresses, CheckChanges, FrontendConflicts, Health, NodeState, ServiceSummary,
 };
 use crate::host::RestoreError;
-use crate::model::{Change, MOST_ENDPOINTS, ServiceName};
+use crate::model::{Change, LostFrontend, MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
 use crate::render::{NodePortAddresses, RuleCounts};
 use crate::rules::Table;
 use crate::select::MAX_SLICES;
+use crate::status::{
+    FailureRecord, FamilyLog, FamilyStatus, LimitRecord, QuarantinedService, SyncRecord,
+};
 use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
 
@@ -52,7 +56,12 @@ pub(crate) struct Reporter {
     pub recorder: Recorder,
     /// Name of this node, for the text of Events.
     pub node_name: String,
+    /// Log for the pages.
+    pub log: FamilyLog,
 }
+
+/// Claims for a frontend of another Service that pages show, as many as `/healthz` does.
+const MOST_CONFLICTS: usize = 10;
 
 /// Log target of the text of partial restores.
 const PAYLOAD: &str = "deltaproxy::payload";
@@ -75,6 +84,11 @@ impl Reporter {
         let triggers = ComparisonTrigger::ALL.map(ComparisonTrigger::as_str);
         self.metrics.drift.checking(self.family, &triggers);
         self.metrics.queued(self.family, wall_clock());
+    }
+
+    /// Returns the state of the family for the pages.
+    pub(super) fn status(&self) -> FamilyStatus {
+        self.log.status(timestamp(wall_clock()))
     }
 
     /// Reports a change that is applied to the tracker.
@@ -104,16 +118,23 @@ impl Reporter {
 
     /// Reports that the family is disabled, so that no change waits for a sync.
     pub(crate) fn family_disabled(&self) {
+        self.log.update(|status| status.is_disabled = true);
         self.unapplied(UnappliedObjects::default());
     }
 
     fn unapplied(&self, UnappliedObjects { services, slices }: UnappliedObjects) {
+        self.log
+            .update(|status| status.pending_services = services as u64);
         self.metrics.pending(self.family, services, slices);
     }
 
     /// Reports a request for a sync.
     pub(super) fn queued(&self, now: Instant) {
-        self.metrics.queued(self.family, wall_clock());
+        let at = wall_clock();
+        self.metrics.queued(self.family, at);
+        self.log.update(|status| {
+            status.waiting_since.get_or_insert(timestamp(at));
+        });
         self.health.update(|health| health.queued(self.family, now));
     }
 
@@ -138,10 +159,17 @@ impl Reporter {
         }
         self.quarantine(outcome);
         self.pending(tracker);
+        self.log
+            .update(|status| log_sync(status, outcome, retry.0, timestamp(at)));
         let conflicts = tracker.frontend_conflicts();
         self.metrics
             .restores
             .frontend_conflicts(self.family, conflicts);
+        self.log.update(|status| {
+            let first = tracker.lost_frontends().take(MOST_CONFLICTS);
+            status.conflict_count = conflicts as u64;
+            status.conflicts = first.map(|lost| conflict_text(&lost)).collect();
+        });
         let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
         self.health
             .update(|health| health.findings(self.family).conflicts = conflicts);
@@ -271,6 +299,16 @@ impl Reporter {
                 .restores
                 .over_limit(self.family, limit, services);
         }
+        let over = all
+            .over_limits()
+            .into_iter()
+            .filter(|(_, services)| *services > 0);
+        let over = over.map(|(limit, services)| LimitRecord {
+            limit: limit.to_owned(),
+            services: services as u64,
+        });
+        self.log
+            .update(|status| status.over_limits = over.collect());
     }
 
     /// Reports the search, the quarantine retry and the Services in quarantine.
@@ -319,6 +357,73 @@ impl Reporter {
     }
 }
 
+/// Returns what a Service asks for and another one has.
+fn conflict_text(lost: &LostFrontend) -> String {
+    let (service, owner, frontend) = (&lost.service, &lost.owner, &lost.frontend);
+    format!("{service} does not get {frontend}, which {owner} has")
+}
+
+/// Notes the end of a sync for the pages.
+fn log_sync(status: &mut FamilyStatus, outcome: &Outcome, failed_syncs: u32, at: Timestamp) {
+    for (position, attempt) in outcome.attempts.iter().enumerate() {
+        let scope = attempt.scope.as_str().to_owned();
+        match &attempt.result {
+            Ok(()) => status.synced(SyncRecord {
+                at,
+                scope,
+                reason: match attempt.scope {
+                    Scope::Full(reason) => reason.as_str().to_owned(),
+                    Scope::Partial | Scope::Adoption => String::new(),
+                },
+                took_ms: milliseconds(attempt.took),
+                bytes: attempt.stats.bytes,
+                chains: attempt.stats.chains,
+                services: outcome.dirty as u64,
+                lock_wait_ms: milliseconds(lock_wait(attempt)),
+            }),
+            Err(failure) => {
+                let next = outcome.step_after(position);
+                status.last_failure = Some(FailureRecord {
+                    at,
+                    scope,
+                    error: failure_text(failure),
+                    consequence: failure_consequence(failure, next).to_owned(),
+                });
+            }
+        }
+    }
+    let found = outcome.search.iter().flat_map(|search| &search.quarantined);
+    status
+        .quarantined
+        .extend(found.map(|found| QuarantinedService {
+            service: found.name.to_string(),
+            error: found.error.clone(),
+            consequence: consequence(found.fallback).to_owned(),
+        }));
+    let is_known = |one: &mut QuarantinedService| {
+        let mut names = outcome.overridden.iter();
+        names.any(|name| name.as_str() == one.service)
+    };
+    status.quarantined.retain_mut(is_known);
+    status
+        .quarantined
+        .sort_by(|one, other| one.service.cmp(&other.service));
+    status
+        .quarantined
+        .dedup_by(|one, other| one.service == other.service);
+    match outcome.result() {
+        SyncResult::Applied => {
+            status.generation += 1;
+            status.failed_syncs = 0;
+            status.rules = outcome.rules.total();
+            status.endpoints = outcome.totals.endpoints as u64;
+            // Requests during the sync wait for the next one, from now on.
+            status.waiting_since = (status.pending_services > 0).then_some(at);
+        }
+        SyncResult::Failed => status.failed_syncs = failed_syncs.into(),
+    }
+}
+
 /// Returns the wait for the xtables lock, acquired or not.
 fn lock_wait(attempt: &Attempt) -> Duration {
     match attempt.result {
@@ -333,6 +438,11 @@ fn lock_wait(attempt: &Attempt) -> Duration {
 )]
 pub(super) fn wall_clock() -> SystemTime {
     SystemTime::now()
+}
+
+/// Returns a time as pages have it.
+pub(super) fn timestamp(at: SystemTime) -> Timestamp {
+    Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Logs an attempt that was applied, with the number of dirty Services.
@@ -395,17 +505,22 @@ fn log_failure(
         Failure::Restore(..) => "restore failed",
     };
     let (consequence, is_retried) = (failure_consequence(failure, next), next == NextStep::Retry);
-    let excerpt = match failure {
-        Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
-        _ => String::new(),
-    };
-    let cause = failure.on_one_line() + &excerpt;
+    let cause = failure_text(failure);
     error!(
         %family, scope = scope.as_str(), took_ms, %cause,
         failed_syncs = is_retried.then_some(failed_syncs),
         retry_in_s = is_retried.then_some(delay.as_secs_f64()),
         "{what}; {consequence}"
     );
+}
+
+/// Returns the text of a failure on one line, with the rejected line of the payload.
+fn failure_text(failure: &Failure) -> String {
+    let excerpt = match failure {
+        Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
+        _ => String::new(),
+    };
+    failure.on_one_line() + &excerpt
 }
 
 /// Returns the consequence of a failed attempt, in the past tense for steps of the same sync:

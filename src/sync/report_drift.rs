@@ -9,11 +9,12 @@ use tracing::{debug, info, warn};
 use super::drift::{Compared, Drift, DriftKind};
 use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
 use super::outcome::Notices;
-use super::report::{Reporter, milliseconds, wall_clock};
+use super::report::{Reporter, milliseconds, timestamp, wall_clock};
 use crate::events::Event;
 use crate::host::RunError;
 use crate::net::IpFamily;
 use crate::rules::Table;
+use crate::status::{DriftRecord, Verification};
 use crate::telemetry::on_one_line;
 
 impl Reporter {
@@ -46,7 +47,27 @@ impl Reporter {
         if let Some(cause) = compared.failure {
             log_failed_reading(family, cause, compared);
         }
+        self.log_compared(compared);
         log_drift(family, compared);
+    }
+
+    /// Notes a comparison for the pages.
+    fn log_compared(&self, compared: &Compared<'_>) {
+        let (at, drift) = (timestamp(wall_clock()), compared.drift);
+        self.log.update(|status| {
+            if compared.is_verification && compared.failure.is_none() {
+                let is_clean = drift.is_empty();
+                status.verification = Some(Verification { at, is_clean });
+            }
+            if !drift.is_empty() {
+                status.drifted(DriftRecord {
+                    at,
+                    chains: drift.counts.values().sum::<usize>() as u64,
+                    names: drift.chain_names(),
+                    program: program_names(drift),
+                });
+            }
+        });
     }
 
     /// Reports the repair of rules that another program changed.
@@ -78,6 +99,10 @@ impl Reporter {
         unreadable: &BTreeSet<Table>,
     ) {
         let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
+        self.log.update(|status| {
+            let names = names.into_iter().flatten();
+            status.unreadable_tables = names.map(str::to_owned).collect();
+        });
         self.health
             .update(|health| health.findings(self.family).unreadable = names);
         for table in Table::ALL {

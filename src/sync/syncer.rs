@@ -654,8 +654,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Writes the rules that the record has, as [`render::write_applied`] does; returns false if the
-    /// rules in the kernel are unknown.
+    /// Writes the recorded rules, as [`render::write_applied`] does; returns false if the rules in
+    /// the kernel are unknown.
     pub fn write_applied(&self, sink: impl FnMut(&[u8])) -> bool {
         let KernelState::Known(applied, options) = &self.kernel else {
             return false;

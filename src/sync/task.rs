@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use tokio::sync::{SetOnce, oneshot};
+use tokio::sync::{SetOnce, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,7 @@ use crate::host::{
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::rules::ChainSet;
+use crate::status::RulesRequest;
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
 
@@ -56,6 +57,8 @@ enum TaskEvent {
     RereadDue,
     /// The retry of a Service in quarantine is due.
     QuarantineRetryDue,
+    /// A client asked for the rules.
+    RulesRequested(RulesRequest),
     /// The process shuts down, or the source of changes has ended.
     Shutdown,
 }
@@ -81,6 +84,8 @@ pub(crate) struct Task<I> {
     pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
+    /// Requests for the rules.
+    pub rules_requests: mpsc::Receiver<RulesRequest>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
 }
@@ -152,6 +157,7 @@ impl<I: Iptables> Task<I> {
                 }
                 TaskEvent::RereadDue => self.reread(&mut detection).await,
                 TaskEvent::QuarantineRetryDue => self.request_sync(),
+                TaskEvent::RulesRequested(request) => self.answer(request),
                 TaskEvent::Shutdown => return,
             }
         }
@@ -189,7 +195,23 @@ impl<I: Iptables> Task<I> {
             () = until(quarantine_retry) => TaskEvent::QuarantineRetryDue,
             () = addresses_changed(address_watch) => TaskEvent::AddressesChanged,
             change = changed(&self.syncer.iptables, change_check_not_before) => TaskEvent::RulesChanged(change),
+            Some(request) = self.rules_requests.recv() => TaskEvent::RulesRequested(request),
         }
+    }
+
+    /// Answers a request for the rules.
+    fn answer(&self, request: RulesRequest) {
+        if request.is_abandoned() {
+            return;
+        }
+        let mut status = self.reporter.status().without_recent_syncs();
+        status.unknown = match &self.syncer.kernel {
+            KernelState::Known(..) => String::new(),
+            KernelState::Unknown { reason, .. } => reason.as_str().to_owned(),
+        };
+        request.answer(self.reporter.family, &status, |sink| {
+            self.syncer.write_applied(sink);
+        });
     }
 
     fn intake(&mut self) -> Intake<'_> {

@@ -7,14 +7,14 @@ mod metrics;
 mod repeats;
 
 pub(crate) use http::{
-    ConnectionLimit, ListenError, MetricsPages, PageSettings, Reply, listen, listen_in_family,
-    listen_retrying, not_found, reply, serve, serve_within,
+    ConnectionLimit, ListenError, MetricsPages, PageSettings, Reply, TEXT, is_of_this_node, listen,
+    listen_in_family, listen_retrying, not_found, reply, serve, serve_within, streamed,
 };
 pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
 #[cfg(test)]
 pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
-    ConfigFileState, HealthMetrics, KubernetesBuild, KubernetesVersion, LocalPolicy,
+    ConfigFileState, ConfigMetrics, HealthMetrics, KubernetesBuild, KubernetesVersion, LocalPolicy,
     ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings, WatchAges,
     WatchMetrics,
 };

@@ -23,7 +23,11 @@ async fn the_reply_is_the_recorded_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve(listener, |_| page.answer(), stop.clone());
+    let server = serve(
+        listener,
+        |_| std::future::ready(page.answer()),
+        stop.clone(),
+    );
     let client = async {
         let expected = include_str!("../../../tests/golden/http/healthcheck-nodeport.http");
         for line in ["GET /", "POST /healthz", "PUT /any?thing"] {

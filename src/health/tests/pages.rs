@@ -219,7 +219,11 @@ async fn replies_are_the_recorded_ones() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve(listener, |request| answer(&pages, request), stop.clone());
+    let server = serve(
+        listener,
+        |request| std::future::ready(answer(&pages, &request)),
+        stop.clone(),
+    );
     let client = async {
         health.update(|state| {
             state.node(NodeState::Eligible);
@@ -271,7 +275,11 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = CancellationToken::new();
-    let server = serve(listener, |request| answer(&pages, request), stop.clone());
+    let server = serve(
+        listener,
+        |request| std::future::ready(answer(&pages, &request)),
+        stop.clone(),
+    );
     let client = async {
         for (path, status) in [("/healthz", "503"), ("/livez", "200"), ("/healthz/", "404")] {
             let text = ask(address, path).await;

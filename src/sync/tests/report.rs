@@ -10,6 +10,7 @@ use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
+use crate::status::FamilyLog;
 use crate::sync::outcome::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
@@ -33,6 +34,7 @@ impl ReportedMetrics {
             health_check_servers: None,
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
+            log: FamilyLog::new(family),
         });
         Self { metrics, reporters }
     }

@@ -280,6 +280,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             health_check_servers: None,
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
+            log: crate::status::FamilyLog::new(IpFamily::V4),
         },
         sweeper: None,
         changes: receivers.families.v4,
@@ -287,6 +288,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         check_interval: intervals.check,
         verify_interval: intervals.verify,
         first_applied: None,
+        rules_requests: tokio::sync::mpsc::channel(1).1,
         stop: CancellationToken::new(),
     };
     let at = |millisecond| kernel.began + Duration::from_millis(millisecond);

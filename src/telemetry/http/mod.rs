@@ -7,4 +7,6 @@ mod zpages;
 
 pub(crate) use listen::{ListenError, listen, listen_in_family, listen_retrying};
 pub(crate) use metrics_pages::{MetricsPages, PageSettings};
-pub(crate) use server::{ConnectionLimit, Reply, not_found, reply, serve, serve_within};
+pub(crate) use server::{
+    ConnectionLimit, Reply, TEXT, is_of_this_node, not_found, reply, serve, serve_within, streamed,
+};

@@ -9,14 +9,17 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{FuturesUnordered, StreamExt};
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::uri::Authority;
 use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -59,17 +62,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Content type of human-readable pages.
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Response with its whole body.
-pub(crate) type Reply = Response<Full<Bytes>>;
+/// Response.
+pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+/// Address of the client, which requests have as an extension.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub IpAddr);
 
 /// Serves requests until stopped, then lets open responses finish.
 ///
 /// All work happens within this future: dropping it closes every connection.
-pub(crate) async fn serve<H>(listener: TcpListener, handler: H, stop: CancellationToken)
+pub(crate) async fn serve<H, F>(listener: TcpListener, handler: H, stop: CancellationToken)
 where
-    H: Fn(&Request<Bytes>) -> Reply,
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
 {
     let limit = ConnectionLimit::new(MAX_CONNECTIONS);
     serve_within(limit, listener, |_| true, handler, stop).await;
@@ -78,14 +86,15 @@ where
 /// Serves like [`serve`], with a limit of connections that several servers share: together they
 /// take no more memory and open files than that, even in a flood. Closes connections to addresses
 /// of this node that are not `served`.
-pub(crate) async fn serve_within<H>(
+pub(crate) async fn serve_within<H, F>(
     limit: ConnectionLimit,
     listener: TcpListener,
     served: impl Fn(IpAddr) -> bool,
     handler: H,
     stop: CancellationToken,
 ) where
-    H: Fn(&Request<Bytes>) -> Reply,
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
 {
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
@@ -131,18 +140,28 @@ pub(crate) async fn serve_within<H>(
 
 /// Serves one connection until it ends or is evicted. Its errors are not reported, as clients can
 /// cause them at will.
-async fn connection<H>(
+async fn connection<H, F>(
     (stream, permit): (TcpStream, ConnectionPermit),
     handler: &H,
     watcher: Watcher,
 ) where
-    H: Fn(&Request<Bytes>) -> Reply,
+    H: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Reply>,
 {
     // If this fails, the limit of connections still holds.
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
+    let client = stream
+        .peer_addr()
+        .map(|address| ClientAddress(address.ip()))
+        .ok();
     let respond = |request: Request<Incoming>| async move {
         let reply = match read_body(request).await {
-            Ok(request) => handler(&request),
+            Ok(mut request) => {
+                if let Some(client) = client {
+                    request.extensions_mut().insert(client);
+                }
+                handler(request).await
+            }
             Err(rejection) => rejection,
         };
         Ok::<_, Infallible>(reply)
@@ -193,12 +212,45 @@ pub(crate) fn reply(
     content_type: &'static str,
     body: impl Into<Bytes>,
 ) -> Reply {
-    let mut reply = Response::new(Full::new(body.into()));
+    streamed(
+        status,
+        content_type,
+        Full::new(body.into()).map_err(|never| match never {}),
+    )
+}
+
+/// Returns a response whose body is made as it is sent, and whose content type browsers must not
+/// guess.
+pub(crate) fn streamed(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Body<Data = Bytes, Error = io::Error> + Send + 'static,
+) -> Reply {
+    let mut reply = Response::new(body.boxed_unsync());
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     reply
+}
+
+/// Reports whether a client on this node sent a request, and meant this node: its address is a
+/// loopback address, and so is the host that it names, if it names one. A page of another site in
+/// a browser names its own host, even if its name leads here.
+pub(crate) fn is_of_this_node(request: &Request<Bytes>) -> bool {
+    let client = request.extensions().get::<ClientAddress>();
+    let named = request.headers().get(HOST);
+    let named = named.map(|host| host.to_str().ok().and_then(|host| host.parse().ok()));
+    let is_ours = |authority: &Authority| is_loopback(authority.host());
+    client.is_some_and(|client| client.0.to_canonical().is_loopback())
+        && request.uri().authority().is_none_or(is_ours)
+        && named.is_none_or(|host| host.as_ref().is_some_and(is_ours))
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let is_address = |address: IpAddr| address.to_canonical().is_loopback();
+    host == "localhost" || address.parse().is_ok_and(is_address)
 }
 
 /// Returns the response for an unknown path, in the words of Go's server.

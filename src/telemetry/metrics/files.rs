@@ -24,6 +24,15 @@ pub(crate) struct UnknownSettings {
     pub fields: Vec<String>,
 }
 
+impl UnknownSettings {
+    /// Returns the paths of all of them in the file.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let gates = self.feature_gates.iter();
+        let gates = gates.map(|name| format!("featureGates.{name}"));
+        gates.chain(self.fields.iter().cloned()).collect()
+    }
+}
+
 /// Metrics of the configuration file. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfigMetrics {
@@ -66,6 +75,16 @@ impl ConfigMetrics {
     }
 
     /// Records what the file holds.
+    /// Reports whether the file has another valid configuration than the one in use.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.get() != 0
+    }
+
+    /// Reports whether the configuration in the file cannot be used.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid.get() != 0
+    }
+
     pub(crate) fn set(&self, state: ConfigFileState) {
         self.stale.set((state == ConfigFileState::Stale).into());
         self.invalid.set((state == ConfigFileState::Invalid).into());

@@ -20,7 +20,7 @@ use prometheus::{Registry, Result};
 pub(super) use build::KUBE_PROXY_MINOR_VERSION;
 pub(crate) use build::KUBE_PROXY_VERSION;
 pub(crate) use build::{KubernetesBuild, KubernetesVersion};
-pub(crate) use files::{ConfigFileState, ManifestMetrics, UnknownSettings};
+pub(crate) use files::{ConfigFileState, ConfigMetrics, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
 use process::ReadCount;
 pub(super) use process::{START, start_time};

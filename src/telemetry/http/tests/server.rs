@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, StatusCode};
+use std::future::ready;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -48,7 +49,7 @@ async fn with_server<T: Future>(test: impl FnOnce(std::net::SocketAddr, Cancella
         "/page" => reply(StatusCode::OK, "text/plain", "hello"),
         _ => not_found(),
     };
-    let server = serve(listener, page, stop.clone());
+    let server = serve(listener, |request| ready(page(&request)), stop.clone());
     let client = async {
         test(address, stop.clone()).await;
         stop.cancel();
@@ -123,7 +124,7 @@ async fn servers_may_share_a_connection_limit() {
     );
     let addresses = [&first, &second].map(|listener| listener.local_addr().unwrap());
     let stop = CancellationToken::new();
-    let page = |_: &Request<Bytes>| reply(StatusCode::OK, "text/plain", "hello");
+    let page = |_: Request<Bytes>| ready(reply(StatusCode::OK, "text/plain", "hello"));
     let client = async {
         assert!(get(addresses[1], "/").await.ends_with("hello"));
         let mut idle = TcpStream::connect(addresses[0]).await.unwrap();

@@ -1,0 +1,208 @@
+//! Document about a node, `GET /status`: JSON for commands, and the content of the page.
+//!
+//! Fields are an interface: a command may meet a daemon of another version, so each field has a
+//! default, and unknown ones are ignored.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// State of a node's rules, as its proxy knows it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct StatusDocument {
+    /// Name of the node.
+    pub node: String,
+    /// Version of deltaproxy.
+    pub version: String,
+    /// Start of the process.
+    pub started_at: Timestamp,
+    /// Time of this state.
+    pub observed_at: Timestamp,
+    /// Findings, the worst first.
+    pub problems: Vec<Problem>,
+    /// State of each family, IPv4 first.
+    pub families: Vec<FamilyStatus>,
+    /// Watches of the API server.
+    pub watches: Vec<WatchStatus>,
+    /// Connection tracking of the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conntrack: Option<ConntrackStatus>,
+    /// The configuration in the file is not the one that this process runs with.
+    pub configuration_changed: bool,
+    /// The configuration in the file cannot be used.
+    pub configuration_invalid: bool,
+    /// Settings that this version does not know.
+    pub unknown_settings: Vec<String>,
+}
+
+/// Something that an operator should know.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Problem {
+    /// Sentence that names it.
+    pub summary: String,
+    /// Next step for the operator; may be empty.
+    pub hint: String,
+    /// The node does not do its work; otherwise single Services or sources are concerned.
+    pub is_failure: bool,
+}
+
+/// State of one family.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FamilyStatus {
+    /// `IPv4` or `IPv6`.
+    pub family: String,
+    /// `nft` or `legacy`; empty before the iptables binaries are found.
+    pub backend: String,
+    /// Version of the iptables binaries.
+    pub iptables_version: String,
+    /// The family is not used on this node.
+    pub is_disabled: bool,
+    /// Number of syncs that were applied.
+    pub generation: u64,
+    /// Endpoints in the rules.
+    pub endpoints: u64,
+    /// Rules in the kernel.
+    pub rules: u64,
+    /// Services whose changes are not in the rules yet.
+    pub pending_services: u64,
+    /// Time of the oldest request for a sync that was not applied yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
+    /// Last full sync.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_full: Option<SyncRecord>,
+    /// Last partial sync that wrote rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_partial: Option<SyncRecord>,
+    /// Last restore that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<FailureRecord>,
+    /// Failed syncs in a row.
+    pub failed_syncs: u64,
+    /// Last verification.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+    /// Changes by other programs within a day, the last one first; at most 20.
+    pub drift: Vec<DriftRecord>,
+    /// Services in quarantine, sorted by name.
+    pub quarantined: Vec<QuarantinedService>,
+    /// Claims of Services for a frontend that another Service has; at most ten.
+    pub conflicts: Vec<String>,
+    /// Number of all such claims.
+    pub conflict_count: u64,
+    /// Services over a limit, by limit.
+    pub over_limits: Vec<LimitRecord>,
+    /// Tables that cannot be read.
+    pub unreadable_tables: Vec<String>,
+    /// Last 200 syncs that wrote rules, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recent_syncs: Vec<SyncRecord>,
+    /// Why the rules are not known, so that `/rules` has none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub unknown: String,
+}
+
+/// A sync that was applied.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct SyncRecord {
+    /// Its end.
+    pub at: Timestamp,
+    /// `full`, `partial` or `adoption`.
+    pub scope: String,
+    /// Reason of a full sync, as in logs.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Its duration.
+    pub took_ms: f64,
+    /// Size of the payload.
+    pub bytes: u64,
+    /// Chains in the payload.
+    pub chains: u64,
+    /// Dirty Services.
+    pub services: u64,
+    /// Wait for the xtables lock.
+    pub lock_wait_ms: f64,
+}
+
+/// A restore that failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FailureRecord {
+    /// Its end.
+    pub at: Timestamp,
+    /// `full`, `partial` or `adoption`.
+    pub scope: String,
+    /// Error, with the rejected line of the payload if the program names one.
+    pub error: String,
+    /// Consequence, as in logs.
+    pub consequence: String,
+}
+
+/// Comparison of all rules in the kernel with the recorded ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Verification {
+    /// Its end.
+    pub at: Timestamp,
+    /// The kernel had all of them, and no others. What differed is repaired by now, or about to be.
+    pub is_clean: bool,
+}
+
+/// Rules that another program changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DriftRecord {
+    /// Time at which it was found.
+    pub at: Timestamp,
+    /// Number of chains.
+    pub chains: u64,
+    /// Names of the first chains.
+    pub names: String,
+    /// Program that changed them, with its process ID; empty if it is not known.
+    pub program: String,
+}
+
+/// Service that makes restores fail.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct QuarantinedService {
+    /// Namespace and name.
+    pub service: String,
+    /// Error of a restore with its rules.
+    pub error: String,
+    /// Consequence for its clients, as in logs.
+    pub consequence: String,
+}
+
+/// Services that are over a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LimitRecord {
+    /// Name of the limit, as in metrics.
+    pub limit: String,
+    /// Number of Services.
+    pub services: u64,
+}
+
+/// Watch of one kind of object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WatchStatus {
+    /// Kind, as in metrics.
+    pub kind: String,
+    /// Time since the watch was known to be up to date.
+    pub age_seconds: f64,
+}
+
+/// Entries of the kernel's connection tracking.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ConntrackStatus {
+    /// Present number.
+    pub entries: u64,
+    /// Maximum number; new connections are dropped at it.
+    pub max: u64,
+}

@@ -1,0 +1,192 @@
+//! Finds in the state of a node what an operator should know, the worst first.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::document::{FamilyStatus, Problem, StatusDocument};
+
+/// Time after which a change that is not in the rules is a problem. A sync of a large cluster takes
+/// seconds on legacy; kube-proxy's own pace is a second more.
+const LATE: Duration = Duration::from_secs(30);
+
+/// Time without an event or a bookmark after which a watch is stale: an API server sends a bookmark
+/// each minute, so two are missing.
+const STALE: Duration = Duration::from_secs(150);
+
+/// Percentage of the connection tracking table from which on it is nearly full. New connections
+/// are dropped when it is.
+const NEARLY_FULL: u64 = 90;
+
+impl StatusDocument {
+    /// Sets the problems.
+    pub(crate) fn find_problems(&mut self) {
+        let mut problems = Vec::new();
+        for family in &self.families {
+            family.add_problems(self.observed_at, &mut problems);
+        }
+        self.add_problems(&mut problems);
+        // Stable: those of a family stay together.
+        problems.sort_by_key(|problem| !problem.is_failure);
+        self.problems = problems;
+    }
+
+    fn add_problems(&self, problems: &mut Vec<Problem>) {
+        for watch in &self.watches {
+            if watch.age_seconds >= STALE.as_secs_f64() {
+                problems.push(Problem::failure(
+                    format!("no event of {} for {:.0} s", watch.kind, watch.age_seconds),
+                    "check the connection to the API server: changes of Services do not arrive",
+                ));
+            }
+        }
+        if let Some(conntrack) = &self.conntrack
+            && conntrack.entries * 100 >= conntrack.max * NEARLY_FULL
+        {
+            problems.push(Problem::failure(
+                format!(
+                    "connection tracking is nearly full: {} of {} entries",
+                    conntrack.entries, conntrack.max
+                ),
+                "raise net.netfilter.nf_conntrack_max: new connections are dropped when it is full",
+            ));
+        }
+        if self.configuration_invalid {
+            problems.push(Problem::finding(
+                "the configuration in the file cannot be used".to_owned(),
+                "`deltaproxy run --config FILE --check-config` says why",
+            ));
+        } else if self.configuration_changed {
+            problems.push(Problem::finding(
+                "the configuration in the file is not the one in use".to_owned(),
+                "restart the Pod to use it",
+            ));
+        }
+        if !self.unknown_settings.is_empty() {
+            problems.push(Problem::finding(
+                format!("unknown settings: {}", self.unknown_settings.join(", ")),
+                "they have no effect in this version",
+            ));
+        }
+    }
+
+    /// Reports whether the node does its work and nothing is known to be wrong.
+    pub(crate) fn is_well(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Returns the state without names and addresses of Services.
+    pub(crate) fn without_names(mut self) -> Self {
+        for family in &mut self.families {
+            family.quarantined.iter_mut().for_each(|one| {
+                one.service = String::new();
+                one.error = String::new();
+            });
+            family.conflicts.clear();
+            family
+                .drift
+                .iter_mut()
+                .for_each(|drift| drift.names = String::new());
+            if let Some(failure) = &mut family.last_failure {
+                failure.error = String::new();
+            }
+        }
+        self.find_problems();
+        self
+    }
+}
+
+impl FamilyStatus {
+    fn add_problems(&self, now: Timestamp, problems: &mut Vec<Problem>) {
+        let family = &self.family;
+        if self.is_disabled {
+            return;
+        }
+        if self.failed_syncs > 0 {
+            let failure = self.last_failure.as_ref();
+            let error = failure.map_or("", |failure| failure.error.as_str());
+            problems.push(Problem::failure(
+                format!(
+                    "{family}: {} syncs in a row failed: {error}",
+                    self.failed_syncs
+                ),
+                "changes of Services have no effect; see the log for the rejected line",
+            ));
+        } else if let Some(since) = self.waiting_since
+            && let Ok(waiting) = Duration::try_from(now.duration_since(since))
+            && waiting >= LATE
+        {
+            problems.push(Problem::failure(
+                format!("{family}: changes wait for {} s", waiting.as_secs()),
+                "a restore takes long: look for a program that holds the xtables lock",
+            ));
+        }
+        if !self.unreadable_tables.is_empty() {
+            problems.push(Problem::finding(
+                format!(
+                    "{family}: cannot read {}",
+                    self.unreadable_tables.join(", ")
+                ),
+                "another program has rules there that iptables cannot print",
+            ));
+        }
+        if !self.quarantined.is_empty() {
+            let names: Vec<&str> = self.quarantined.iter().map(|one| &*one.service).collect();
+            problems.push(Problem::finding(
+                format!(
+                    "{family}: {} in quarantine: {}",
+                    names.len(),
+                    names.join(", ")
+                ),
+                "their rules make restores fail; change or delete them",
+            ));
+        }
+        if let Some(verification) = &self.verification
+            && !verification.is_clean
+        {
+            problems.push(Problem::finding(
+                format!("{family}: the last verification found changed rules"),
+                "they are repaired by now, or about to be; see which program changed them",
+            ));
+        }
+        for limit in &self.over_limits {
+            problems.push(Problem::finding(
+                format!(
+                    "{family}: {} Services over the limit {}",
+                    limit.services, limit.limit
+                ),
+                "they have only some of their rules, or none",
+            ));
+        }
+        if self.conflict_count > 0 {
+            problems.push(Problem::finding(
+                format!(
+                    "{family}: {} claims of an address that another Service has",
+                    self.conflict_count
+                ),
+                "`deltaproxy services --problems` lists them",
+            ));
+        }
+    }
+}
+
+impl Problem {
+    fn failure(summary: String, hint: &str) -> Self {
+        Self {
+            summary,
+            hint: hint.to_owned(),
+            is_failure: true,
+        }
+    }
+
+    fn finding(summary: String, hint: &str) -> Self {
+        Self {
+            is_failure: false,
+            ..Self::failure(summary, hint)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/problems.rs"]
+mod tests;
