@@ -292,11 +292,11 @@ impl<I: Iptables> Syncer<I> {
         let lost = self.tracker.with_changed_losses();
         let due = applied
             .due()
-            .chain(self.dirty_without_override())
+            .chain(self.tracker.dirty_without_override())
             .chain(lost)
             .cloned()
             .collect();
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let unlike = render::unlike_rendered(applied, &services, options, &due);
         for name in unlike {
             if let Some(applied) = self.kernel.record_mut() {

@@ -66,7 +66,7 @@ impl<I: Iptables> Syncer<I> {
         };
         QuarantineCause::of(error)?;
         if (self.is_node_suspected() && !self.history.has_applied())
-            || self.rendered_services().all().next().is_none()
+            || self.tracker.rendered().all().next().is_none()
         {
             return None;
         }
@@ -74,7 +74,7 @@ impl<I: Iptables> Syncer<I> {
         let quarantine = self.quarantine_snapshot();
         let failures = attempts.iter().rev();
         let mut failures = failures.filter_map(|attempt| attempt.result.as_ref().err());
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let named = failures.find_map(|failure| {
             Some((
                 named_service(failure, || services.all(), options)?,
@@ -198,7 +198,7 @@ impl<I: Iptables> Syncer<I> {
         options: &Options,
     ) -> Result<BTreeSet<ServiceName>, NodeFault> {
         if self.history.has_applied() {
-            let dirty: Vec<_> = self.dirty_without_override().cloned().collect();
+            let dirty: Vec<_> = self.tracker.dirty_without_override().cloned().collect();
             self.hold_back(&dirty);
             self.ensure_known(options).await?;
             return Ok(dirty.into_iter().collect());

@@ -317,14 +317,6 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the dirty Services that are rendered in their state in the cluster: not those in
-    /// quarantine and suspects.
-    pub(super) fn dirty_without_override(&self) -> impl Iterator<Item = &ServiceName> {
-        let overrides = self.tracker.overrides();
-        let dirty = self.tracker.dirty();
-        dirty.filter(|name| !overrides.contains_key(*name))
-    }
-
     async fn attempt(&mut self, scope: Scope, options: &mut Options) -> Attempt {
         let started = (self.clock)();
         let mut attempt = match scope {
@@ -530,7 +522,7 @@ impl<I: Iptables> Syncer<I> {
             }
             Ok(_) | Err(_) => return Ok(Err(render::INCOMPLETE_SHARED_CHAINS)),
         }
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let applied = render::adopt(found, &rules.live, &services, options);
         let checked = render::check_adoption(&applied, found, &rules.live, options);
         Ok(checked.map(|()| applied))
@@ -541,7 +533,7 @@ impl<I: Iptables> Syncer<I> {
         live: &LiveChains,
         options: &Options,
     ) -> (PartialPayload, Result<Restored, Failure>) {
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
         let restored = self.restore_payload(&mut full, None).await;
@@ -635,7 +627,7 @@ impl<I: Iptables> Syncer<I> {
         partial_restore: PartialRestore,
         options: &Options,
     ) -> PartialPayload {
-        let services = RenderedServices(&self.tracker);
+        let services = self.tracker.rendered();
         let Some(applied) = self.kernel.record_mut() else {
             return PartialPayload::default();
         };
@@ -662,49 +654,6 @@ impl<I: Iptables> Syncer<I> {
         };
         render::write_applied(applied, self.tracker.applied(), options, sink);
         true
-    }
-
-    /// Returns the Services as they are rendered.
-    pub(super) const fn rendered_services(&self) -> RenderedServices<'_> {
-        RenderedServices(&self.tracker)
-    }
-}
-
-/// Services as they are rendered: in their state in the cluster, or in that of their override.
-pub(super) struct RenderedServices<'a>(pub(super) &'a Tracker);
-
-impl Services for RenderedServices<'_> {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        let Self(tracker) = *self;
-        let overrides = tracker.overrides();
-        if overrides.is_empty() {
-            return tracker.all();
-        }
-        let known = tracker.all().map(|(name, state)| {
-            let rendered = overrides.get(name).map(|one| &one.state);
-            (name, rendered.unwrap_or(state))
-        });
-        // Overridden Services that are deleted in the cluster, but not yet in the kernel.
-        let gone = overrides
-            .iter()
-            .filter(move |(name, _)| tracker.get(name).is_none())
-            .map(|(name, one)| (name, &one.state));
-        let (mut known, mut gone) = (known.peekable(), gone.peekable());
-        Box::new(std::iter::from_fn(move || {
-            match (known.peek(), gone.peek()) {
-                (Some((known_name, _)), Some((gone_name, _))) if gone_name < known_name => {
-                    gone.next()
-                }
-                (None, _) => gone.next(),
-                (Some(_), _) => known.next(),
-            }
-        }))
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        let Self(tracker) = *self;
-        let rendered = tracker.overrides().get(name).map(|one| &one.state);
-        rendered.or_else(|| tracker.get(name))
     }
 }
 

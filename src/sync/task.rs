@@ -333,7 +333,7 @@ impl<I: Iptables> Task<I> {
         let (Some(sweeper), Some(options)) = (&self.sweeper, self.syncer.applied_options()) else {
             return;
         };
-        let services = self.syncer.rendered_services();
+        let services = self.syncer.tracker.rendered();
         let before = &outcome.applied.before;
         let candidates = if were_rules_missing {
             conntrack::all_candidates(before, &services, options)

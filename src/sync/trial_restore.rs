@@ -73,7 +73,7 @@ impl<I: Iptables> Syncer<I> {
         let rules = read.map_err(|error| NodeFault::because_of(&Failure::Read(error)))?;
         // Rules that cannot be read count as missing.
         let found = rules.found.unwrap_or_else(LiveRules::of_tables);
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let mut applied = render::adopt(&found, &rules.live, &services, options);
         let differing = applied.due().cloned().collect();
         render::note_guarded_damage(&mut applied, &found, &rules.live, options);
@@ -166,7 +166,8 @@ impl<I: Iptables> Syncer<I> {
     /// Renders a Service in quarantine in its next fallback form.
     pub(super) fn lower_fallback(&mut self, name: &ServiceName) {
         let rendered = self
-            .rendered_services()
+            .tracker
+            .rendered()
             .get(name)
             .cloned()
             .unwrap_or_default();
@@ -281,7 +282,7 @@ impl<I: Iptables> Syncer<I> {
         search.failed += 1;
         // Looked up now: the caller may put overrides back. Only among those of the payload: to
         // render all Services would take longer than the trial.
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let of_payload = || {
             let states = rendered.iter();
             states.filter_map(|name| Some((name, services.get(name)?)))
@@ -393,7 +394,7 @@ impl<I: Iptables> Syncer<I> {
     /// Returns the Services that the next payload renders, and that have rules. The rules of
     /// suspects are in it only if they are damaged.
     fn with_rules_due(&self, suspects: &BTreeSet<ServiceName>) -> Vec<ServiceName> {
-        let services = self.rendered_services();
+        let services = self.tracker.rendered();
         let applied = self.kernel.record();
         let is_damaged = |name: &ServiceName| {
             let service = applied.and_then(|applied| applied.service(name));

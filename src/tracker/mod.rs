@@ -17,7 +17,6 @@
 mod allowances;
 mod dirty;
 mod frontends;
-mod overrides;
 mod queue;
 mod track;
 
@@ -27,4 +26,4 @@ mod tests;
 pub(crate) use dirty::{AppliedChanges, UnappliedObjects};
 pub(crate) use queue::ChangeQueue;
 pub use track::Tracker;
-pub(crate) use track::{Override, OverrideClaims};
+pub(crate) use track::{Override, OverrideClaims, RenderedServices};
