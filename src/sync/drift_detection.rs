@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::drift::{ComparisonTrigger, RepairKey};
 use super::guarded_chain_monitor::GuardedChainMonitor;
+use super::kernel::guarded;
+use super::kernel::{ComparisonTrigger, RepairKey};
 use super::pacer::{DoublingDelay, RunTimes};
-use super::reading::guarded;
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 use crate::rules::ChainSet;
 

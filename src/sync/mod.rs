@@ -12,14 +12,13 @@
 
 mod bisect;
 mod decide;
-mod drift;
 mod drift_detection;
 mod guarded_chain_monitor;
+mod kernel;
 mod outcome;
 mod pacer;
 mod problems;
 mod quarantine;
-mod reading;
 mod report;
 mod report_drift;
 mod search;
@@ -34,7 +33,7 @@ mod tests;
 pub(crate) use decide::SyncHistory;
 pub use decide::{FullReason, Scope};
 #[cfg(test)]
-pub(crate) use drift::{ComparisonTrigger, DriftKind};
+pub(crate) use kernel::{ComparisonTrigger, DriftKind};
 pub(crate) use outcome::SyncMode;
 pub use outcome::{Attempt, Failure, Outcome};
 #[cfg(test)]

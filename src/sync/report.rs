@@ -13,7 +13,7 @@ use tracing::field::{DisplayValue, display};
 use tracing::{debug, error, info, warn};
 
 use super::decide::{FullReason, Scope};
-use super::drift::ComparisonTrigger;
+use super::kernel::ComparisonTrigger;
 use super::outcome::{
     Attempt, Failure, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined, SearchResult,
     SyncMode, TrialFailure,

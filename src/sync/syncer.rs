@@ -8,19 +8,25 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::decide::{FullReason, Scope, SyncHistory};
+#[cfg(feature = "testing")]
+use super::guarded_chain_monitor::GuardedChainMonitor;
+#[cfg(feature = "testing")]
+use super::kernel::{Drift, RepairKey, check_guarded_chains, read_chains, whole};
+use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
 use super::outcome::{Attempt, Failure, Notices, Outcome};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
-use super::reading::{KernelRules, OnTransientFailure, read_rules};
 use crate::host::{
     Iptables, ListedChains, RestoreError, Restored, RunError, excerpt, is_untouched,
 };
-use crate::model::{ServiceName, ServiceState, Services};
+use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
     PartialPayload, PartialRestore, PayloadStats, RenderSettings, RerenderReason, RuleCounts,
     ServiceTotals, guarded_chains, has_desired_rules,
 };
+#[cfg(feature = "testing")]
+use crate::rules::ChainSet;
 use crate::rules::{Payload, Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
 
@@ -65,51 +71,6 @@ pub struct Syncer<I> {
     /// Until then a search has to prove first that the node can restore rules, because the last one
     /// found a fault of the node.
     pub(super) node_suspected_until: Option<Instant>,
-}
-
-/// Knowledge of the rules in the kernel.
-pub(super) enum KernelState {
-    /// The record of the rules, and the render options that they were made with.
-    Known(Box<AppliedState>, Options),
-    /// Nothing: the next sync adopts the rules or writes all.
-    Unknown {
-        reason: FullReason,
-        /// Chains and jumps after a flush of the nat table, which spare the next full sync a read.
-        outlines: Option<LiveChains>,
-    },
-}
-
-impl KernelState {
-    pub(super) const fn unknown(reason: FullReason) -> Self {
-        Self::Unknown {
-            reason,
-            outlines: None,
-        }
-    }
-
-    /// Returns the record, if there is one.
-    pub(super) fn record(&self) -> Option<&AppliedState> {
-        match self {
-            Self::Known(applied, _) => Some(applied),
-            Self::Unknown { .. } => None,
-        }
-    }
-
-    /// Returns the record, to be changed, if there is one.
-    pub(super) fn record_mut(&mut self) -> Option<&mut AppliedState> {
-        match self {
-            Self::Known(applied, _) => Some(applied),
-            Self::Unknown { .. } => None,
-        }
-    }
-
-    /// Returns the render options of the rules, if these are known.
-    pub(super) const fn options(&self) -> Option<&Options> {
-        match self {
-            Self::Known(_, options) => Some(options),
-            Self::Unknown { .. } => None,
-        }
-    }
 }
 
 impl<I: Iptables> Syncer<I> {
@@ -654,6 +615,52 @@ impl<I: Iptables> Syncer<I> {
         };
         render::write_applied(applied, self.tracker.applied(), options, sink);
         true
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<I: Iptables> Syncer<I> {
+    /// Verifies all rules in the kernel after a sync that was applied, for tests. Returns what
+    /// differs, or why nothing was compared.
+    pub async fn verify(&mut self) -> String {
+        // No call of the clock: with that of a test, each takes time.
+        let (true, Some(now)) = (self.kernel.record().is_some(), self.history.last_full) else {
+            return "the rules in the kernel are unknown".to_owned();
+        };
+        let (drift, failure) = self.read_and_compare(&whole(), &BTreeSet::new(), now).await;
+        if let Some(failure) = failure {
+            return failure.to_string();
+        }
+        if drift.is_empty() {
+            return String::new();
+        }
+        format!(
+            "{:?} {} {}",
+            drift.counts,
+            drift.chain_names(),
+            drift.service_names()
+        )
+    }
+
+    /// Reads and compares an extent without a task, and returns the failure to read, for tests.
+    pub(super) async fn read_and_compare(
+        &mut self,
+        extent: &ChainSet,
+        contested: &BTreeSet<RepairKey>,
+        now: Instant,
+    ) -> (Drift, Option<RunError>) {
+        let KernelState::Known(applied, options) = &self.kernel else {
+            return (Drift::default(), None);
+        };
+        let mut monitor = GuardedChainMonitor::new(None, now);
+        let mut reading =
+            check_guarded_chains(&mut monitor, &self.iptables, options, extent, now).await;
+        read_chains(&mut reading, &self.iptables, extent, applied).await;
+        let unreadable = &self.unreadable_tables;
+        let drift = self
+            .kernel
+            .find_drift(&mut reading, contested, unreadable, &self.tracker);
+        (drift, reading.failure)
     }
 }
 

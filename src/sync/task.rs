@@ -11,17 +11,18 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::decide::{FullReason, Scope};
-use super::drift::{Compared, ComparisonTrigger};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
+use super::kernel::KernelState;
+use super::kernel::{Compared, ComparisonTrigger};
+use super::kernel::{
+    Reading, check_guarded_chains, guarded, is_whole, read_chains, touched, whole,
+};
 use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
-use super::reading::{
-    Reading, check_guarded_chains, guarded, is_whole, read_chains, touched, whole,
-};
 use super::report::Reporter;
-use super::syncer::{KernelState, Syncer};
+use super::syncer::Syncer;
 use crate::conntrack::{self, SweepRequest};
 use crate::host::{
     AddressWatch, ChangeSource, ForeignChange, Iptables, local_addresses, thread_cpu,
@@ -101,28 +102,6 @@ pub(super) enum ReadingEnd {
     Abandoned,
     /// The process shuts down.
     Shutdown,
-}
-
-impl ReadingEnd {
-    /// Returns what can be compared of a reading of `extent` that ended in this way, `after` this
-    /// time.
-    fn result(
-        self,
-        reading: Reading,
-        detection: &mut DriftDetection,
-        extent: &ChainSet,
-        after: Duration,
-    ) -> Result<Reading, Self> {
-        match self {
-            Self::Complete => Ok(reading),
-            Self::RulesChanged => Ok(reading.interrupted()),
-            Self::Abandoned => {
-                let guarded = detection.guarded_chains.abandoned(after);
-                Ok(reading.abandoned(extent, guarded, after))
-            }
-            Self::Shutdown => Err(self),
-        }
-    }
 }
 
 impl<I: Iptables> Task<I> {
@@ -473,12 +452,21 @@ impl<I: Iptables> Task<I> {
         let may_be_interrupted = detection.verifications.may_be_interrupted();
         // The check that follows a change is not interrupted by the next change.
         let is_interruptible = change.is_none() && is_whole(extent) && may_be_interrupted;
-        let mut reading = self.read(detection, extent, is_interruptible).await?;
+        let (mut reading, end) = self.read(detection, extent, is_interruptible).await;
+        if end == ReadingEnd::Shutdown {
+            return Err(end);
+        }
         let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
         self.reporter.guarded_chains_checked(guarded, unreadable);
         let is_verified = reading.is_verification(extent);
         let contested = detection.backoff.contested(started);
-        let mut drift = self.syncer.find_drift(&mut reading, &contested);
+        let Syncer {
+            kernel,
+            tracker,
+            unreadable_tables,
+            ..
+        } = &mut self.syncer;
+        let mut drift = kernel.find_drift(&mut reading, &contested, unreadable_tables, tracker);
         drift.programs = match change {
             Some(change) => change.programs.clone(),
             None if is_whole(extent) => detection.verifications.programs(),
@@ -503,8 +491,8 @@ impl<I: Iptables> Task<I> {
         if !drift.is_empty() {
             detection.found_drift(started);
         }
-        if reading.is_interrupted {
-            return Err(ReadingEnd::RulesChanged);
+        if end == ReadingEnd::RulesChanged {
+            return Err(end);
         }
         Ok(reading.guarded)
     }
@@ -548,15 +536,15 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Reads rules, and receives changes of the cluster meanwhile: the iptables binaries may hang
-    /// for minutes. The reading is abandoned for a sync that has been due for
+    /// Reads rules, as far as the reading gets, and receives changes of the cluster meanwhile: the
+    /// iptables binaries may hang for minutes. The reading is abandoned for a sync that has been due for
     /// [`COMPARISON_PATIENCE`].
     async fn read(
         &mut self,
         detection: &mut DriftDetection,
         extent: &ChainSet,
         is_interruptible: bool,
-    ) -> Result<Reading, ReadingEnd> {
+    ) -> (Reading, ReadingEnd) {
         let started = Instant::now();
         let Syncer {
             tracker,
@@ -565,7 +553,7 @@ impl<I: Iptables> Task<I> {
             ..
         } = &mut self.syncer;
         let KernelState::Known(applied, options) = kernel else {
-            return Ok(Reading::default());
+            return (Reading::default(), ReadingEnd::Complete);
         };
         let not_before = detection.change_check_not_before.map(Instant::from_std);
         let (mut reading, checked) = (Reading::default(), SetOnce::new());
@@ -594,7 +582,16 @@ impl<I: Iptables> Task<I> {
         let end = interruptions
             .watch(work, started, next_change, touches_rules)
             .await;
-        end.result(reading, detection, extent, started.elapsed())
+        let reading = match end {
+            ReadingEnd::Complete | ReadingEnd::Shutdown => reading,
+            ReadingEnd::RulesChanged => reading.interrupted(),
+            ReadingEnd::Abandoned => {
+                let after = started.elapsed();
+                let guarded = detection.guarded_chains.abandoned(after);
+                reading.abandoned(extent, guarded, after)
+            }
+        };
+        (reading, end)
     }
 }
 

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::bisect::Bisection;
 use super::decide::FullReason;
+use super::kernel::KernelState;
 use super::outcome::{Failure, NodeFault, Outcome, QuarantineRetry, SearchResult, TrialFailure};
 use super::quarantine::{Fallback, Quarantine, QuarantineCause};
-use super::syncer::{KernelState, Syncer};
+use super::syncer::Syncer;
 use crate::host::{Iptables, is_untouched};
 use crate::model::{ServiceName, ServiceState, Services};
 use crate::render::{

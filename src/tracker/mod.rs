@@ -26,4 +26,4 @@ mod tests;
 pub(crate) use dirty::{AppliedChanges, UnappliedObjects};
 pub(crate) use queue::ChangeQueue;
 pub use track::Tracker;
-pub(crate) use track::{Override, OverrideClaims, RenderedServices};
+pub(crate) use track::{Override, OverrideClaims};

@@ -7,7 +7,7 @@ use super::*;
 use crate::host::Fake;
 use crate::model::{Change, SliceName};
 use crate::rules::Table;
-use crate::sync::reading::whole;
+use crate::sync::kernel::whole;
 
 /// An address between two others gets its jump at the end of the chain, in the kernel as recorded.
 #[tokio::test]

@@ -11,9 +11,9 @@ use crate::model::ServiceName;
 use crate::render::TreeThresholds;
 use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
-use crate::sync::drift::RepairKey;
-use crate::sync::drift::{Drift, DriftKind};
-use crate::sync::reading::{is_whole, touched, whole};
+use crate::sync::kernel::RepairKey;
+use crate::sync::kernel::{Drift, DriftKind};
+use crate::sync::kernel::{is_whole, touched, whole};
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {

@@ -9,7 +9,7 @@ use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::host::RunError;
 use crate::rules::Table;
-use crate::sync::drift::{Compared, Drift};
+use crate::sync::kernel::{Compared, Drift};
 
 const NOW: Duration = Duration::ZERO;
 const WAIT: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::render::LiveChains;
+use crate::sync::kernel::{Reading, whole};
 use crate::sync::pacer::RunTimes;
-use crate::sync::reading::{Reading, whole};
 
 #[expect(
     clippy::disallowed_methods,

@@ -10,7 +10,7 @@ use super::syncer::{now, service, syncer};
 use super::*;
 use crate::host::{Fake, Fault, Poison};
 use crate::rules::RuleSet;
-use crate::sync::reading::whole;
+use crate::sync::kernel::whole;
 
 /// Failing Services.
 const FAILING: std::ops::Range<u8> = 40..80;

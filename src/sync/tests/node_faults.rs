@@ -9,7 +9,7 @@ use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fault, Poison};
 use crate::rules::Table;
-use crate::sync::reading::whole;
+use crate::sync::kernel::whole;
 
 /// The kernel may have a part of what the trial that failed has written.
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::*;
 use crate::host::Fake;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::reading::whole;
+use crate::sync::kernel::whole;
 
 const REPEATED: &str = "203.0.113.1";
 

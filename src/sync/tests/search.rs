@@ -10,7 +10,7 @@ use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
 use crate::render::LiveChains;
 use crate::rules::{RuleSet, Table};
-use crate::sync::syncer::KernelState;
+use crate::sync::kernel::KernelState;
 
 /// Text that only rules of a poisoned endpoint contain.
 pub(super) const POISON: &str = ".66:80";

@@ -1,4 +1,4 @@
-//! Tests of `drift`.
+//! Tests of `kernel`.
 
 use super::*;
 
