@@ -76,6 +76,13 @@ pub struct RenderedChains {
     pub(crate) unused: BTreeSet<(Table, Box<str>)>,
 }
 
+impl RenderedChains {
+    /// Returns the rendered Services, with the rules that are in the kernel after the payload.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&ServiceName, &AppliedService)> + Clone {
+        self.services.iter().map(|(name, service)| (name, service))
+    }
+}
+
 impl AppliedState {
     /// Returns the state of a kernel without Services, with these numbers of rules in the fixed
     /// chains and these jumps to `KUBE-NODEPORTS`, lines with `-A CHAIN`.
@@ -118,6 +125,11 @@ impl AppliedState {
         self.services
             .values()
             .flat_map(|service| service.chains.iter().map(|recorded| recorded.chain))
+    }
+
+    /// Returns the recorded rules of all Services that have some.
+    pub(crate) fn services(&self) -> impl Iterator<Item = (&ServiceName, &AppliedService)> + Clone {
+        self.services.iter()
     }
 
     /// Returns the number of endpoints of a Service, 0 for an unknown one.

@@ -244,7 +244,7 @@ pub(super) fn has_only_desired_rules(table: Table, listing: &str, options: &Opti
 
 /// Reports whether the filter and nat tables have all shared chains, and the rules of fixed chains
 /// and the entry jumps that a full restore writes.
-pub(super) fn has_shared_chains(rules: &LiveRules, options: &Options) -> bool {
+fn has_shared_chains(rules: &LiveRules, options: &Options) -> bool {
     let are_complete = |table, chains: &[&str]| {
         let listing = rules.listing(table);
         chains.iter().all(|chain| rules.has(table, chain))
@@ -267,7 +267,7 @@ pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<(Table, &'static s
 
 /// Makes the next partial payload write all guarded chains, if one of those that were read is
 /// damaged. `KUBE-FIREWALL` stays as it is if the proxy has no rule in it.
-pub(crate) fn note_guarded_damage(
+pub(super) fn note_guarded_damage(
     applied: &mut AppliedState,
     read: &LiveRules,
     live: &LiveChains,

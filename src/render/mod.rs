@@ -21,7 +21,6 @@
 mod applied_rules;
 mod applied_state;
 mod fixed_chains;
-mod line_owner;
 mod live;
 mod observe;
 mod options;
@@ -37,11 +36,8 @@ pub(crate) use applied_rules::write_applied;
 pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;
-pub(crate) use fixed_chains::{
-    GuardedChainState, all_fixed_chains, localnet_drop_rule, note_guarded_damage,
-};
+pub(crate) use fixed_chains::{GuardedChainState, all_fixed_chains, localnet_drop_rule};
 pub use fixed_chains::{guarded_chains, has_desired_rules};
-pub(crate) use line_owner::service_of_line;
 pub use live::{LiveChains, LiveRules};
 pub(crate) use observe::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 pub use options::{
@@ -50,6 +46,6 @@ pub use options::{
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, partial_payload};
-pub(crate) use payload::{PartialPayload, Removal};
+pub(crate) use payload::{PartialPayload, Removal, service_of_line};
 pub use service::ServiceTotals;
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};

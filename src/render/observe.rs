@@ -218,6 +218,7 @@ pub(crate) fn adopt(
     }
     applied.adopt_dispatch_chains(read, options);
     applied.observe(read, live);
+    fixed_chains::note_guarded_damage(&mut applied, read, live, options);
     applied
 }
 
@@ -230,11 +231,10 @@ pub(crate) const INCOMPLETE_SHARED_CHAINS: &str = "a KUBE- chain shared by all S
 /// what differs from the record that [`adopt`] made.
 pub(crate) fn check_adoption(
     applied: &AppliedState,
-    read: &LiveRules,
     live: &LiveChains,
-    options: &Options,
 ) -> Result<(), &'static str> {
-    if !fixed_chains::has_shared_chains(read, options) {
+    let (damaged_fixed_chains, _) = applied.guarded_due();
+    if !damaged_fixed_chains.is_empty() {
         return Err(INCOMPLETE_SHARED_CHAINS);
     }
     if live.unparsed_chains().any(|name| !live.can_delete(name)) {

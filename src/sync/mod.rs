@@ -3,8 +3,8 @@
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
-//! Read `task` (main loop) and `syncer` (one sync) first; for checks `reading` and `drift`, for
-//! failures `search`, `bisect` and `trial_restore`.
+//! Read `task` (main loop) and `syncer` (one sync) first; for checks `kernel`, for
+//! failures `search`.
 //!
 //! The crate's documentation explains the words.
 //!
@@ -24,7 +24,6 @@ mod report_drift;
 mod search;
 mod syncer;
 mod task;
-mod trial_restore;
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,12 @@ use std::time::Duration;
 use super::decide::Scope;
 use super::pacer::SyncResult;
 use super::quarantine::{Fallback, QuarantineCause};
-use crate::host::{CounterError, Excerpt, RestoreError, Restored, RunError};
+use crate::host::{CounterError, Excerpt, RestoreError, Restored, RunError, excerpt, is_untouched};
 use crate::model::ServiceName;
-use crate::render::{PartialPayload, PayloadStats, RuleCounts, ServiceTotals};
-use crate::rules::Table;
+use crate::render::{
+    AppliedService, PartialPayload, PayloadStats, RuleCounts, ServiceTotals, service_of_line,
+};
+use crate::rules::{Payload, Table};
 use crate::telemetry::on_one_line;
 use crate::tracker::AppliedChanges;
 
@@ -85,9 +87,17 @@ pub struct Attempt {
 pub enum Failure {
     /// The rules in the kernel could not be read, so no restore was made.
     Read(RunError),
-    /// The payload was not applied, or not all of it. The excerpt shows the rejected line, if there
-    /// is one.
-    Restore(RestoreError, Option<Excerpt>),
+    /// The payload was not applied, or not all of it.
+    Restore {
+        /// Error of the restore.
+        error: RestoreError,
+        /// Lines of the payload around the rejected one, if there is one.
+        excerpt: Option<Excerpt>,
+        /// Service of the rejected line, by the rules of the payload.
+        named: Option<ServiceName>,
+        /// The kernel has nothing of the payload.
+        is_untouched: bool,
+    },
 }
 
 /// Step that follows a failed attempt.
@@ -176,10 +186,6 @@ pub enum TrialFailure {
         cause: QuarantineCause,
         /// The failure.
         failure: Failure,
-        /// The kernel has nothing of the payload.
-        is_untouched: bool,
-        /// Service of the rejected line, by the rules that the trial has rendered.
-        named: Option<ServiceName>,
     },
     /// The failure shows nothing about Services.
     Node(NodeFault),
@@ -254,10 +260,58 @@ impl NodeFault {
 }
 
 impl Failure {
+    /// Returns the failure of a restore; `again` is the same payload from its beginning, and
+    /// `rendered` the Services in it.
+    pub(super) fn of_restore<'s, P: Payload>(
+        error: RestoreError,
+        again: impl Fn() -> P,
+        rendered: impl Iterator<Item = (&'s ServiceName, &'s AppliedService)> + Clone,
+    ) -> Self {
+        let excerpt = match &error {
+            RestoreError::Rejected { line, .. } => Some(excerpt(&mut again(), *line)),
+            _ => None,
+        };
+        let rejected = excerpt.as_ref().and_then(|excerpt| {
+            let mut lines = excerpt.lines.iter();
+            lines.find(|(number, _)| *number == excerpt.line)
+        });
+        Self::Restore {
+            named: rejected.and_then(|(_, line)| service_of_line(line, rendered)),
+            is_untouched: is_untouched(&error, &mut again()),
+            excerpt,
+            error,
+        }
+    }
+
+    /// Reports whether the kernel has nothing of the payload.
+    pub(super) const fn is_untouched(&self) -> bool {
+        match self {
+            Self::Read(_) => true,
+            Self::Restore { is_untouched, .. } => *is_untouched,
+        }
+    }
+
+    /// Returns the kind of the failure, if a Service can cause it: not if the kernel could not be
+    /// read.
+    pub(super) const fn quarantine_cause(&self) -> Option<QuarantineCause> {
+        match self {
+            Self::Read(_) => None,
+            Self::Restore { error, .. } => QuarantineCause::of(error),
+        }
+    }
+
+    /// Returns the Service of the rejected line, if the failure names one.
+    pub(super) const fn named(&self) -> Option<&ServiceName> {
+        match self {
+            Self::Read(_) => None,
+            Self::Restore { named, .. } => named.as_ref(),
+        }
+    }
+
     fn is_transient(&self) -> bool {
         match self {
             Self::Read(error) => error.is_transient(),
-            Self::Restore(error, _) => error.is_retriable(),
+            Self::Restore { error, .. } => error.is_retriable(),
         }
     }
 
@@ -265,7 +319,7 @@ impl Failure {
     pub(super) fn on_one_line(&self) -> String {
         let text = match self {
             Self::Read(error) => error.to_string(),
-            Self::Restore(error, _) => error.to_string(),
+            Self::Restore { error, .. } => error.to_string(),
         };
         on_one_line(&text)
     }

@@ -252,7 +252,7 @@ impl Reporter {
                 log_success(self.family, attempt, outcome.dirty, self.mode);
             }
             Err(failure) => {
-                if let Failure::Restore(..) = failure {
+                if let Failure::Restore { .. } = failure {
                     self.metrics.restores.restore_failed(self.family, kind);
                 }
                 log_failure(self.family, attempt, (failure, next), retry);
@@ -427,7 +427,10 @@ fn log_sync(status: &mut FamilyStatus, outcome: &Outcome, failed_syncs: u32, at:
 /// Returns the wait for the xtables lock, acquired or not.
 fn lock_wait(attempt: &Attempt) -> Duration {
     match attempt.result {
-        Err(Failure::Restore(RestoreError::Locked { waited, .. }, _)) => waited,
+        Err(Failure::Restore {
+            error: RestoreError::Locked { waited, .. },
+            ..
+        }) => waited,
         _ => attempt.lock_wait,
     }
 }
@@ -502,7 +505,7 @@ fn log_failure(
     let (scope, took_ms) = (attempt.scope, milliseconds(attempt.took));
     let what = match failure {
         Failure::Read(_) => "reading the rules in the kernel failed",
-        Failure::Restore(..) => "restore failed",
+        Failure::Restore { .. } => "restore failed",
     };
     let (consequence, is_retried) = (failure_consequence(failure, next), next == NextStep::Retry);
     let cause = failure_text(failure);
@@ -517,7 +520,10 @@ fn log_failure(
 /// Returns the text of a failure on one line, with the rejected line of the payload.
 fn failure_text(failure: &Failure) -> String {
     let excerpt = match failure {
-        Failure::Restore(_, Some(excerpt)) => format!("; {excerpt}").replace('\n', "; "),
+        Failure::Restore {
+            excerpt: Some(excerpt),
+            ..
+        } => format!("; {excerpt}").replace('\n', "; "),
         _ => String::new(),
     };
     failure.on_one_line() + &excerpt
@@ -540,16 +546,26 @@ pub(super) const fn failure_consequence(failure: &Failure, next: NextStep) -> &'
         (NextStep::Retry, Failure::Read(_)) => {
             "the rules in the kernel stay, so removed endpoints still get traffic; retrying"
         }
-        (NextStep::Retry, Failure::Restore(RestoreError::Locked { .. }, _)) => {
+        (
+            NextStep::Retry,
+            Failure::Restore {
+                error: RestoreError::Locked { .. },
+                ..
+            },
+        ) => {
             "changes are delayed while another program holds the xtables lock, so removed endpoints \
              still get traffic; retrying. If it keeps the lock, find it: `fuser -v /run/xtables.lock`"
         }
         // Its cause has a hint to install the binary.
-        (NextStep::Retry, Failure::Restore(RestoreError::Spawn { .. }, _)) => {
-            "changes are delayed, so removed endpoints still get traffic; retrying"
-        }
+        (
+            NextStep::Retry,
+            Failure::Restore {
+                error: RestoreError::Spawn { .. },
+                ..
+            },
+        ) => "changes are delayed, so removed endpoints still get traffic; retrying",
         // No search follows if one found no Service at fault a moment ago.
-        (NextStep::Retry, Failure::Restore(..)) => {
+        (NextStep::Retry, Failure::Restore { .. }) => {
             "changes are delayed, so removed endpoints still get traffic; retrying. The cause is \
              likely on this node: check the iptables binaries, their privileges, kernel modules and \
              memory"

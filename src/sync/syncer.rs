@@ -13,12 +13,12 @@ use super::guarded_chain_monitor::GuardedChainMonitor;
 #[cfg(feature = "testing")]
 use super::kernel::{Drift, RepairKey, check_guarded_chains, read_chains, whole};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
-use super::outcome::{Attempt, Failure, Notices, Outcome};
+use super::outcome::{
+    Attempt, Failure, Notices, Outcome, QuarantineRetry, SearchResult, TrialFailure,
+};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
-use crate::host::{
-    Iptables, ListedChains, RestoreError, Restored, RunError, excerpt, is_untouched,
-};
+use crate::host::{Iptables, ListedChains, RestoreError, Restored, RunError};
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
@@ -226,6 +226,56 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
+    /// Retries one Service in quarantine that is due, with a restore of its own. Each sync retries
+    /// at most one, so that other changes are applied between two retries that hang.
+    async fn retry_quarantined(&mut self, outcome: &mut Outcome, options: &Options) {
+        if self.quarantine.next_retry().is_none() {
+            return;
+        }
+        let tracker = &self.tracker;
+        self.quarantine.note_changes(|name| tracker.get(name));
+        let started = (self.clock)();
+        let Some(name) = self.quarantine.due(started) else {
+            return;
+        };
+        let retried = self.tracker.get(&name).cloned().unwrap_or_default();
+        // Only counts restores: a retry puts no Service into quarantine.
+        let mut counted = SearchResult::default();
+        let names = [name.clone()];
+        let trial = self.try_changes(&names, options, &mut counted).await;
+        // Writes what is due: a failed retry may have been applied in part.
+        let repaired = self.try_as_rendered(&[], options, &mut counted).await;
+        let left_damaged = repaired.err().map(TrialFailure::into_node_fault);
+        if left_damaged.is_some() {
+            self.force_full(FullReason::Failed);
+        }
+        let now = (self.clock)();
+        let result = trial.map(|()| self.release(&name, outcome, now));
+        let took = now.saturating_duration_since(started);
+        match result {
+            Ok(_) => {}
+            Err(TrialFailure::Rules { .. }) => self.quarantine.failed(&name, retried, took, now),
+            Err(TrialFailure::Node(_)) => self.quarantine.postpone(&name, took, now),
+        }
+        outcome.quarantine_retry = Some(QuarantineRetry {
+            name,
+            restores: counted.restores,
+            failed: counted.failed,
+            result,
+            left_damaged,
+        });
+    }
+
+    /// Releases a Service from quarantine after its rules were applied; returns the time that it
+    /// spent there.
+    fn release(&mut self, name: &ServiceName, outcome: &mut Outcome, now: Instant) -> Duration {
+        let spent = self.quarantine.remove(name, now);
+        // Also marks Services that lost a frontend to it, or gained one.
+        self.tracker.mark_lost_frontends_applied();
+        outcome.applied.append(self.tracker.mark_rendered_applied());
+        spent
+    }
+
     /// Marks all dirty Services as applied with these options, except those in quarantine and
     /// suspects.
     pub(super) fn mark_applied(&mut self, options: &Options) -> AppliedChanges {
@@ -262,8 +312,8 @@ impl<I: Iptables> Syncer<I> {
         };
         match (scope, failure) {
             // The xtables lock was held for too long, or `iptables-restore` did not start.
-            (_, Failure::Restore(error, _)) if error.is_retriable() => None,
-            (Scope::Partial | Scope::Adoption, Failure::Restore(..)) => {
+            (_, Failure::Restore { error, .. }) if error.is_retriable() => None,
+            (Scope::Partial | Scope::Adoption, Failure::Restore { .. }) => {
                 Some(Scope::Full(FullReason::Failed))
             }
             (Scope::Full(_), _) if self.kernel.record().is_some() => {
@@ -318,9 +368,9 @@ impl<I: Iptables> Syncer<I> {
     /// is postponed. Before a restore or an adoption has succeeded, a full sync follows a restore
     /// that failed, except if it can be tried again.
     fn note_failure(&mut self, scope: Scope, failure: &Failure, now: Instant) {
-        let is_retriable = matches!(failure, Failure::Restore(error, _)
-            if error.is_retriable());
-        let is_restore_failure = matches!(failure, Failure::Restore(..)) && !is_retriable;
+        let is_retriable =
+            matches!(failure, Failure::Restore { error, .. } if error.is_retriable());
+        let is_restore_failure = matches!(failure, Failure::Restore { .. }) && !is_retriable;
         if is_restore_failure && !self.history.has_applied() {
             self.force_full(FullReason::Failed);
         }
@@ -485,7 +535,7 @@ impl<I: Iptables> Syncer<I> {
         }
         let services = self.tracker.rendered();
         let applied = render::adopt(found, &rules.live, &services, options);
-        let checked = render::check_adoption(&applied, found, &rules.live, options);
+        let checked = render::check_adoption(&applied, &rules.live);
         Ok(checked.map(|()| applied))
     }
 
@@ -498,18 +548,18 @@ impl<I: Iptables> Syncer<I> {
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
         let restored = self.restore_payload(&mut full, None).await;
-        let is_untouched = restored
-            .as_ref()
-            .is_err_and(|error| is_untouched(error, &mut payload()));
-        let restored = restored.map_err(|error| Failure::of_restore(error, &mut payload()));
         let (applied, stats) = full.finish();
-        if restored.is_ok() {
-            self.kernel = KernelState::Known(applied.into(), options.clone());
-        } else if !is_untouched {
-            drop(applied);
-            // Empty tables: if one cannot be printed, all recorded chains count as missing.
-            if !self.observe_tables(LiveRules::of_tables()).await {
-                self.force_full(FullReason::Failed);
+        let restored =
+            restored.map_err(|error| Failure::of_restore(error, payload, applied.services()));
+        match &restored {
+            Ok(_) => self.kernel = KernelState::Known(applied.into(), options.clone()),
+            Err(failure) if failure.is_untouched() => {}
+            Err(_) => {
+                drop(applied);
+                // Empty tables: if one cannot be printed, all recorded chains count as missing.
+                if !self.observe_tables(LiveRules::of_tables()).await {
+                    self.force_full(FullReason::Failed);
+                }
             }
         }
         let partial = PartialPayload {
@@ -542,16 +592,14 @@ impl<I: Iptables> Syncer<I> {
     ) -> (PartialPayload, Result<Restored, Failure>) {
         let mut partial = self.render_changes(names, partial_restore, options);
         let restored = self.restore_changes(&mut partial, options, None).await;
-        let applied = self.kernel.record();
-        let may_be_written = |error| !is_untouched(error, &mut Text::new(&partial.text));
-        if restored.as_ref().is_err_and(may_be_written)
-            && applied.is_some_and(|applied| !applied.guarded_due().1.is_empty())
+        let has_due_jumps = |applied: &AppliedState| !applied.guarded_due().1.is_empty();
+        if let Err(failure) = &restored
+            && !failure.is_untouched()
+            && self.kernel.record().is_some_and(has_due_jumps)
         {
             // The kernel may have a part of the payload: a jump must not be inserted twice.
             self.observe_tables(LiveRules::default()).await;
         }
-        let restored =
-            restored.map_err(|error| Failure::of_restore(error, &mut Text::new(&partial.text)));
         (partial, restored)
     }
 
@@ -561,21 +609,23 @@ impl<I: Iptables> Syncer<I> {
         partial: &mut PartialPayload,
         options: &Options,
         deadline: Option<Duration>,
-    ) -> Result<Restored, RestoreError> {
+    ) -> Result<Restored, Failure> {
         let payload = || Text::new(&partial.text);
+        let rendered = std::mem::take(&mut partial.rendered);
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            self.restore_payload(&mut payload(), deadline).await
+            let restored = self.restore_payload(&mut payload(), deadline).await;
+            restored.map_err(|error| Failure::of_restore(error, payload, rendered.services()))
         };
         if let KernelState::Known(applied, applied_options) = &mut self.kernel {
             match &restored {
                 Ok(_) => {
-                    applied.written(std::mem::take(&mut partial.rendered));
+                    applied.written(rendered);
                     *applied_options = options.clone();
                 }
-                Err(error) if is_untouched(error, &mut payload()) => {}
-                Err(_) => applied.maybe_written(std::mem::take(&mut partial.rendered)),
+                Err(failure) if failure.is_untouched() => {}
+                Err(_) => applied.maybe_written(rendered),
             }
         }
         restored
@@ -667,16 +717,4 @@ impl<I: Iptables> Syncer<I> {
 /// Returns the result of a restore that was not made because the kernel could not be read.
 fn failed_read(error: RunError) -> (PartialPayload, Result<Restored, Failure>) {
     (PartialPayload::default(), Err(Failure::Read(error)))
-}
-
-impl Failure {
-    /// Returns the failure of a restore, with an excerpt of the payload around a rejected line;
-    /// `again` is the same payload from its beginning.
-    pub(super) fn of_restore(error: RestoreError, again: &mut dyn Payload) -> Self {
-        let shown = match &error {
-            RestoreError::Rejected { line, .. } => Some(excerpt(again, *line)),
-            _ => None,
-        };
-        Self::Restore(error, shown)
-    }
 }

@@ -367,8 +367,11 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
     let dirty = syncer.tracker.pending();
     let outcome = runtime.block_on(syncer.once(machine));
     for attempt in &outcome.attempts {
-        if let Err(Failure::Restore(error @ RestoreError::Rejected { .. }, excerpt)) =
-            &attempt.result
+        if let Err(Failure::Restore {
+            error: error @ RestoreError::Rejected { .. },
+            excerpt,
+            ..
+        }) = &attempt.result
         {
             panic!("{error}\n{excerpt:?}");
         }

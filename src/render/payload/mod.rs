@@ -6,6 +6,6 @@ mod partial;
 mod removal;
 
 pub use full::FullPayload;
-pub(crate) use partial::PartialPayload;
 pub use partial::partial_payload;
+pub(crate) use partial::{PartialPayload, service_of_line};
 pub(crate) use removal::Removal;

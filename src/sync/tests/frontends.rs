@@ -136,7 +136,7 @@ async fn a_chain_is_deleted_with_a_jump_to_it_that_no_service_has() {
     syncer.iptables().set_rules(kernel);
     let options = syncer.applied_options().unwrap().clone();
     let history = std::mem::take(&mut syncer.history);
-    let differing = syncer.ensure_known(&options).await.unwrap();
+    let differing = syncer.observe_or_adopt(&options).await.unwrap();
     assert!(differing.is_empty(), "{differing:?}");
     syncer.history = history;
     syncer.tracker.apply(service(2, true));

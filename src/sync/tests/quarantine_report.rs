@@ -1,6 +1,6 @@
 //! Reports of Services that make restores fail.
 
-use super::report::{ReportedMetrics, attempt, now, outcome};
+use super::report::{ReportedMetrics, attempt, failure_of, now, outcome};
 use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::model::ServiceName;
@@ -11,7 +11,7 @@ use crate::tracker::Tracker;
 fn killed() -> Result<(), Failure> {
     let stderr = String::new();
     let error = crate::host::RestoreError::Killed { signal: 9, stderr };
-    Err(Failure::Restore(error, None))
+    Err(failure_of(error))
 }
 
 /// A sync that put two Services into quarantine and applied the rest.

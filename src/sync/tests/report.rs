@@ -64,6 +64,16 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// The failure of a restore of which the kernel has nothing.
+pub(super) fn failure_of(error: RestoreError) -> Failure {
+    Failure::Restore {
+        error,
+        excerpt: None,
+        named: None,
+        is_untouched: true,
+    }
+}
+
 pub(super) fn attempt(scope: Scope, rules: RuleCounts, result: Result<(), Failure>) -> Attempt {
     Attempt {
         scope,
@@ -127,13 +137,10 @@ fn health_check_ports_follow_what_a_search_that_failed_has_applied() {
 
 fn restore_failed() -> Result<(), Failure> {
     let waited = Duration::from_secs(5);
-    Err(Failure::Restore(
-        RestoreError::Locked {
-            waited,
-            committed: 0,
-        },
-        None,
-    ))
+    Err(failure_of(RestoreError::Locked {
+        waited,
+        committed: 0,
+    }))
 }
 
 const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };
@@ -169,7 +176,7 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
     let rejected = || {
         let stderr = String::new();
         let error = RestoreError::Failed { status: 1, stderr };
-        Failure::Restore(error, None)
+        failure_of(error)
     };
     let unreadable = || {
         Failure::Read(RunError::Spawn {

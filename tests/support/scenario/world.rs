@@ -209,12 +209,17 @@ impl World {
             ));
         }
         for attempt in &outcome.attempts {
-            if let Err(Failure::Restore(RestoreError::Rejected { .. }, None)) = attempt.result {
+            if let Err(Failure::Restore {
+                error: RestoreError::Rejected { .. },
+                excerpt: None,
+                ..
+            }) = attempt.result
+            {
                 return Err("the rejected line is not shown".to_owned());
             }
         }
         let has_part = |attempt: &Attempt| match &attempt.result {
-            Err(Failure::Restore(error, _)) => error.committed_if_retriable() > Some(0),
+            Err(Failure::Restore { error, .. }) => error.committed_if_retriable() > Some(0),
             _ => false,
         };
         let may_change = outcome.attempts.iter().any(has_part);

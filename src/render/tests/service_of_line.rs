@@ -3,7 +3,6 @@
 use super::*;
 use crate::model::{Service, ServicePort, ServiceState};
 use crate::net::{IpFamily, Port, Protocol};
-use crate::render::Options;
 
 /// One Service, `ns1/svc1`, with the port `p80` and an endpoint.
 struct One(ServiceName, ServiceState);
@@ -28,13 +27,12 @@ fn one() -> One {
 
 #[track_caller]
 fn check(line: &str, is_of_service: bool) {
-    let (options, services) = (Options::defaults(IpFamily::V4), one());
-    let found = service_of_line(
-        line,
-        || std::iter::once((&services.0, &services.1)),
-        &options,
-    );
-    assert_eq!(found, is_of_service.then_some(services.0), "{line}");
+    let (options, One(name, state)) = (Options::defaults(IpFamily::V4), one());
+    let mut rules = ServiceRules::default();
+    service::render(&mut rules, &name, &state, &options, Comments::Everywhere);
+    let recorded = AppliedService::rendered(&rules);
+    let found = service_of_line(line, std::iter::once((&name, &recorded)));
+    assert_eq!(found, is_of_service.then_some(name), "{line}");
 }
 
 #[test]
