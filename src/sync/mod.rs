@@ -3,14 +3,13 @@
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
-//! Read `task` (main loop) and `syncer` (one sync) first; for checks `kernel`, for
-//! failures `search`.
+//! Read `task` (main loop) and `syncer` (one sync) first; for checks `kernel`, for failures
+//! `search`.
 //!
 //! The crate's documentation explains the words.
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
-mod bisect;
 mod decide;
 mod drift_detection;
 mod guarded_chain_monitor;
