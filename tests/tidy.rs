@@ -114,7 +114,7 @@ const PURE: &[&str] = &[
     "rules/",
     "ruleset/",
     "select/",
-    "sync/decide.rs",
+    "sync/attempt.rs",
     "sync/pacer.rs",
     "sync/problems.rs",
     "tracker/",

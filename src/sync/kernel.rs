@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::decide::FullReason;
+use super::attempt::FullReason;
 use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
 use crate::host::{ChangeSource, ForeignChange, Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;

@@ -10,11 +10,10 @@
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
-mod decide;
+mod attempt;
 mod drift_detection;
 mod guarded_chain_monitor;
 mod kernel;
-mod outcome;
 mod pacer;
 mod problems;
 mod quarantine;
@@ -27,15 +26,12 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use attempt::SyncMode;
+pub use attempt::{Attempt, Failure, FullReason, Outcome, Scope};
 #[cfg(test)]
-pub(crate) use decide::SyncHistory;
-pub use decide::{FullReason, Scope};
+pub(crate) use attempt::{Notices, Quarantined, SearchResult, SyncHistory};
 #[cfg(test)]
 pub(crate) use kernel::{ComparisonTrigger, DriftKind};
-pub(crate) use outcome::SyncMode;
-pub use outcome::{Attempt, Failure, Outcome};
-#[cfg(test)]
-pub(crate) use outcome::{Notices, Quarantined, SearchResult};
 pub use pacer::SyncResult;
 pub(crate) use pacer::{CpuBudget, DoublingDelay, Gap, Pacer, PacerOptions};
 #[cfg(test)]

@@ -12,12 +12,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::field::{DisplayValue, display};
 use tracing::{debug, error, info, warn};
 
-use super::decide::{FullReason, Scope};
-use super::kernel::ComparisonTrigger;
-use super::outcome::{
-    Attempt, Failure, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined, SearchResult,
-    SyncMode, TrialFailure,
+use super::attempt::{
+    Attempt, Failure, FullReason, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined,
+    Scope, SearchResult, SyncMode, TrialFailure,
 };
+use super::kernel::ComparisonTrigger;
 use super::pacer::SyncResult;
 use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
+use super::attempt::Notices;
 use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
 use super::kernel::{Compared, Drift, DriftKind};
-use super::outcome::Notices;
 use super::report::{Reporter, milliseconds, timestamp, wall_clock};
 use crate::events::Event;
 use crate::host::RunError;

@@ -29,9 +29,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::decide::FullReason;
+use super::attempt::{
+    Attempt, Failure, FullReason, NodeFault, Quarantined, SearchResult, TrialFailure,
+};
 use super::kernel::KernelState;
-use super::outcome::{Attempt, Failure, NodeFault, Quarantined, SearchResult, TrialFailure};
 use super::quarantine::{Bisection, Fallback, Quarantine, QuarantineCause};
 use super::syncer::Syncer;
 use crate::host::Iptables;

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::decide::{FullReason, Scope, SyncHistory};
+use super::attempt::{
+    Attempt, Failure, FullReason, Notices, Outcome, QuarantineRetry, Scope, SearchResult,
+    SyncHistory, TrialFailure,
+};
 #[cfg(feature = "testing")]
 use super::guarded_chain_monitor::GuardedChainMonitor;
 #[cfg(feature = "testing")]
 use super::kernel::{Drift, RepairKey, check_guarded_chains, read_chains, whole};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
-use super::outcome::{
-    Attempt, Failure, Notices, Outcome, QuarantineRetry, SearchResult, TrialFailure,
-};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
 use crate::host::{Iptables, ListedChains, RestoreError, Restored, RunError};

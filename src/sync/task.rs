@@ -10,7 +10,7 @@ use tokio::sync::{SetOnce, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::decide::{FullReason, Scope};
+use super::attempt::{Attempt, FullReason, Outcome, Scope};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
 use super::kernel::KernelState;
@@ -18,7 +18,6 @@ use super::kernel::{Compared, ComparisonTrigger};
 use super::kernel::{
     Reading, check_guarded_chains, guarded, is_whole, read_chains, touched, whole,
 };
-use super::outcome::{Attempt, Outcome};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::report::Reporter;
