@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::super::netlink::nftables::has_nft_chain;
 use super::binaries::{Binaries, Version, query, query_within};
-use super::outcome::RunError;
+use super::interface::RunError;
 use super::process::ProgramExit;
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table};

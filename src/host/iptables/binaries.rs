@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::time::Duration;
 
-use super::outcome::RunError;
+use super::interface::RunError;
 use super::process::{Finished, Lock, ProgramExit, Run};
 use crate::net::IpFamily;
 use crate::rules::Backend;

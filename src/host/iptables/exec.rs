@@ -16,13 +16,15 @@ use super::super::netlink::nfacct;
 use super::super::netlink::nftables::has_nft_chain;
 use super::super::sysctl::Changed;
 use super::binaries::{Binaries, RESTORE_ARGS};
-use super::failed_payload::{FailedPayloads, TruncatedText};
-use super::interface::{ChangeDetection, ForeignChange, Iptables, ListedChains};
+use super::interface::{
+    ChangeDetection, CounterError, ForeignChange, Iptables, ListedChains, RestoreError, Restored,
+    RunError,
+};
 use super::listing::{has_rule, list_chains, read_table};
 use super::lock::UnsharedLock;
 use super::nft_watch::OwnRestore;
-use super::outcome::{CounterError, RestoreError, Restored, RunError, restore_result};
-use super::payload::{CopiedPayload, Sections, tables};
+use super::outcome::restore_result;
+use super::payload::{CopiedPayload, FailedPayloads, Sections, TruncatedText, tables};
 use super::process::{Lock, Run};
 use super::table_watch::TableWatch;
 use crate::net::IpFamily;

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::interface::{Iptables, ListedChains};
-use super::outcome::{CounterError, RestoreError, Restored, RunError};
+use super::interface::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 use super::process::ProgramExit;
 use crate::rules::{Payload, Rule, RuleSet, Table};
 

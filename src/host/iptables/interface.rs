@@ -1,11 +1,16 @@
-//! The trait [`Iptables`], and the results of its functions.
+//! The trait [`Iptables`], and the results of its functions; errors are split by what the caller can
+//! do about them.
 //!
 //! A trait, so that callers can be tested without a kernel.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::outcome::{CounterError, RestoreError, Restored, RunError};
+use nix::errno::Errno;
+
+use super::process::ProgramExit;
 use crate::rules::{ChainSet, Payload, Table};
 
 /// The rules of one IP family in the kernel, and the counters that they name.
@@ -88,6 +93,232 @@ pub trait Iptables {
     /// Returns the kind of changes that [`changed`](Iptables::changed) reports.
     fn change_detection(&self) -> ChangeDetection {
         ChangeDetection::Off
+    }
+}
+
+/// Exit status with which iptables reports a resource problem, such as a held lock.
+pub(super) const RESOURCE_PROBLEM: i32 = 4;
+
+/// Failure of a program that reads rules.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The program did not start. If it is missing, the family counts as unsupported.
+    #[error("cannot start `{program}`: {cause}{}", install_hint(cause))]
+    Spawn {
+        /// Name or path of the program.
+        program: String,
+        /// Error of the system call.
+        cause: io::Error,
+    },
+    /// The program started and did not succeed.
+    #[error("`{program}` {exit}{}", stderr_suffix(stderr))]
+    Failed {
+        /// Name or path of the program.
+        program: String,
+        /// Exit status or signal.
+        exit: ProgramExit,
+        /// End of stderr.
+        stderr: String,
+    },
+    /// The program cannot print a third-party rule: the table has rules, and they are unknown.
+    #[error("`{program}` cannot print all rules: {reason}")]
+    Unprintable {
+        /// Name or path of the program.
+        program: String,
+        /// Line of stderr that names the rule or its chain.
+        reason: String,
+    },
+    /// The program is older than the oldest supported version.
+    #[error(
+        "{program} {}.{}.{} is too old: must be 1.6.2 or newer\nhint: upgrade the package `iptables`, \
+         or put the folder of a newer one in PATH",
+        number.0,
+        number.1,
+        number.2
+    )]
+    TooOld {
+        /// Name or path of the program.
+        program: String,
+        /// Its version.
+        number: (u16, u16, u16),
+    },
+}
+
+impl RunError {
+    /// Reports whether a retry may succeed a moment later: the lock is held, or a program is being
+    /// replaced. Any other error may last until the rules in the kernel change.
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Spawn { .. } => true,
+            Self::Failed { exit, .. } => matches!(exit, ProgramExit::Exited(RESOURCE_PROBLEM)),
+            Self::Unprintable { .. } | Self::TooOld { .. } => false,
+        }
+    }
+}
+
+/// Measurements of a restore that succeeded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Restored {
+    /// Size of the payload.
+    pub payload_bytes: u64,
+    /// Time that the program was seen waiting for the xtables lock. A lower bound: zero on nft,
+    /// which takes no lock, and where `/proc/PID/syscall` is not readable.
+    pub lock_wait: Duration,
+    /// Warnings that the program printed, for the log; usually empty.
+    pub stderr: String,
+}
+
+/// Failure of a restore.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// Another program held the xtables lock. The rest of the payload can be retried.
+    #[error("xtables lock not acquired within {waited:?}")]
+    Locked {
+        /// Time that the program waited; zero if it does not say.
+        waited: Duration,
+        /// Number of tables of the payload that were applied before.
+        committed: usize,
+    },
+
+    /// A line was rejected, because of a bug here or a change by another program: log the line, and
+    /// make the next sync full.
+    #[error("`iptables-restore` rejected line {line}: {reason}")]
+    Rejected {
+        /// Number of the line, from 1. Legacy names the line of `COMMIT` if the kernel rejected a
+        /// rule.
+        line: usize,
+        /// Message of the program; legacy gives no reason for most lines.
+        reason: String,
+    },
+
+    /// The program was killed at its deadline. The state of the kernel is unknown.
+    #[error(
+        "`iptables-restore` timed out after {after:?} and was killed{}",
+        stderr_suffix(stderr)
+    )]
+    TimedOut {
+        /// The deadline.
+        after: Duration,
+        /// End of stderr.
+        stderr: String,
+    },
+
+    /// The program was killed from outside, usually for lack of memory. The state of the kernel is
+    /// unknown.
+    #[error(
+        "`iptables-restore` was killed by signal {signal}{}",
+        stderr_suffix(stderr)
+    )]
+    Killed {
+        /// Number of the signal.
+        signal: i32,
+        /// End of stderr.
+        stderr: String,
+    },
+
+    /// The program failed without naming a line, or exited without reading all of its input.
+    #[error(
+        "`iptables-restore` failed with status {status}{}",
+        stderr_suffix(stderr)
+    )]
+    Failed {
+        /// Exit status; 0 if the program succeeded without reading all input.
+        status: i32,
+        /// End of stderr.
+        stderr: String,
+    },
+
+    /// The program did not start. Fatal during startup, retried later.
+    #[error("cannot start `{program}`: {cause}{}", install_hint(cause))]
+    Spawn {
+        /// Name or path of the program.
+        program: String,
+        /// Error of the system call.
+        cause: io::Error,
+        /// Number of tables of the payload that were applied before.
+        committed: usize,
+    },
+}
+
+impl RestoreError {
+    /// Returns the number of tables of the payload that were applied, if the rest of it can be
+    /// retried unchanged: the payload is valid, and nothing else of it was applied.
+    pub const fn committed_if_retriable(&self) -> Option<usize> {
+        match self {
+            Self::Locked { committed, .. } | Self::Spawn { committed, .. } => Some(*committed),
+            _ => None,
+        }
+    }
+
+    /// Reports whether the payload, or the rest of it, can be retried unchanged.
+    pub const fn is_retriable(&self) -> bool {
+        self.committed_if_retriable().is_some()
+    }
+
+    /// Converts the error of one table to that of the payload, in which `tables` tables with
+    /// `lines` lines precede it.
+    pub(super) fn preceded_by(mut self, tables: usize, lines: usize) -> Self {
+        match &mut self {
+            Self::Locked { committed, .. } | Self::Spawn { committed, .. } => *committed += tables,
+            Self::Rejected { line, .. } => *line += lines,
+            Self::TimedOut { .. } | Self::Killed { .. } | Self::Failed { .. } => {}
+        }
+        self
+    }
+
+    /// Reports whether the kernel or the program rejected the payload, so that it would be rejected
+    /// again.
+    pub(super) const fn is_conclusive(&self) -> bool {
+        match self {
+            Self::Rejected { .. } | Self::Failed { .. } => true,
+            Self::Locked { .. }
+            | Self::TimedOut { .. }
+            | Self::Killed { .. }
+            | Self::Spawn { .. } => false,
+        }
+    }
+}
+
+/// Reason why rules cannot name a packet counter.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CounterError {
+    /// The kernel does not support counters, or denies access to them.
+    #[error("cannot create nfacct counter `{name}`: {}", reason.desc())]
+    Kernel {
+        /// Name of the counter.
+        name: String,
+        /// Error of the kernel.
+        reason: Errno,
+    },
+    /// The counter exists, but rules with `-m nfacct` are rejected: the match is another part of
+    /// the kernel and of iptables than the counters are.
+    #[error("rules cannot match nfacct counters: {0}")]
+    Match(Arc<RestoreError>),
+}
+
+/// Returns `: STDERR`, or nothing if stderr is empty, with a hint if permissions are missing.
+fn stderr_suffix(stderr: &str) -> String {
+    match stderr.trim() {
+        "" => String::new(),
+        text if text.contains("Permission denied") || text.contains("not permitted") => {
+            format!(
+                ": {text}\nhint: run as root, or in a container with CAP_NET_ADMIN and CAP_NET_RAW"
+            )
+        }
+        // Control characters of programs must not reach the log.
+        text => format!(
+            ": {}",
+            text.replace(|c: char| c.is_control() && c != '\n', " ")
+        ),
+    }
+}
+
+/// Returns a hint on a line of its own for a missing program.
+fn install_hint(cause: &io::Error) -> &'static str {
+    if cause.kind() == io::ErrorKind::NotFound {
+        "\nhint: install the package `iptables`, or put the folder that holds it in PATH"
+    } else {
+        ""
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::super::netlink::nftables::{has_nft_chain, has_nft_jump};
 use super::binaries::{Binaries, QUERY_DEADLINE, RESTORE_ARGS, WAIT_ARGS, query, stdout_of};
-use super::interface::ListedChains;
-use super::outcome::{RunError, named_line};
+use super::interface::{ListedChains, RunError};
+use super::outcome::named_line;
 use super::process::{Finished, Lock, ProgramExit, Run};
 use crate::rules::{Backend, Rule, Table, Text};
 

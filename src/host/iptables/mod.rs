@@ -4,7 +4,6 @@
 mod backend;
 mod binaries;
 mod exec;
-mod failed_payload;
 #[cfg(feature = "testing")]
 mod fake;
 mod interface;
@@ -24,16 +23,14 @@ pub use binaries::Binaries;
 pub(crate) use binaries::Version;
 pub(crate) use exec::DryRun;
 pub use exec::{Exec, ExecOptions};
-pub(crate) use failed_payload::FailedPayloads;
 #[cfg(test)]
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]
 pub use fake::{Fake, Fault};
 pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange};
-pub use interface::{Iptables, ListedChains};
+pub use interface::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 pub(crate) use lock::UnsharedLock;
-pub use outcome::{CounterError, RestoreError, Restored, RunError};
-pub(crate) use payload::{Excerpt, excerpt, is_untouched};
+pub(crate) use payload::{Excerpt, FailedPayloads, excerpt, is_untouched};
 pub(crate) use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {
