@@ -93,16 +93,17 @@
 //! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
 //!   `Syncer::once` calls `partial`, which renders it with `partial_payload`; `restore_changes`
 //!   restores the payload, and records it with `written`; `mark_applied` ends it.
-//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it, and
-//!   `Syncer::find_drift` calls `observe`, which makes its Service due; a sync follows as above.
-//! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains, makes a record with
-//!   `render::adopt`, and writes the difference of what is due.
-//! - **A partial restore fails**: `restore_changes` notes whether the kernel may have a part of it,
-//!   and a full restore follows at once; after a busy lock, the next sync tries the partial one
-//!   again. If the full one fails as well, `Syncer::search` reads and observes all chains, holds
-//!   back the dirty Services, writes the rest, and quarantines the Service of the rejected line, or
-//!   the one that a `Bisection` finds. If no rules of any Service can be restored, nothing is
-//!   quarantined, and the sync is retried.
+//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it with
+//!   `read_chains`, and `KernelState::find_drift` calls `observe`, which makes its Service due; a
+//!   sync follows as above.
+//! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains with `read_rules`, makes
+//!   a record with `render::adopt`, and writes the difference of what is due.
+//! - **A partial restore fails**: the `Failure` says whether the kernel has none of it, and which
+//!   Service a rejected line is of. A full restore follows at once; after a busy lock, the next
+//!   sync tries the partial one again. If the full one fails as well, `Syncer::search` reads and
+//!   observes all chains, holds back the dirty Services, writes the rest, and quarantines the
+//!   Service of the rejected line, or the one that a `Bisection` finds. If no rules of any Service
+//!   can be restored, nothing is quarantined, and the sync is retried.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words

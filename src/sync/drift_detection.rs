@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::kernel::guarded;
-use super::kernel::{ComparisonTrigger, RepairKey};
+use super::kernel::{ComparisonTrigger, Drift, RepairKey};
 use super::pacer::{DoublingDelay, RunTimes};
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 use crate::rules::ChainSet;
@@ -65,16 +65,10 @@ const MOST_CHAINS: usize = 1000;
 pub(super) struct DriftDetection {
     /// Schedule and findings of the checks of guarded chains.
     pub(super) guarded_chains: GuardedChainMonitor,
-    /// Delays of repairs of chains that other programs change again and again.
-    pub(super) backoff: RepairBackoff,
+    /// Differences that await their repair, and recent repairs.
+    pub(super) repairs: RepairSchedule,
     /// Schedule of verifications.
     pub(super) verifications: VerificationSchedule,
-    /// Time of the delayed repair of rules that another program keeps changing.
-    pub(super) repair_at: Option<Instant>,
-    /// Progress of the repair of the differences that were found.
-    repair: RepairState,
-    /// Chains and tables that differ and are not repaired yet.
-    pub(super) awaiting_repair: BTreeSet<RepairKey>,
     /// Rules to read again, because an earlier comparison could not read them.
     pub(super) to_reread: ChainSet,
     /// Time of the next attempt to read them.
@@ -101,14 +95,11 @@ impl DriftDetection {
     ) -> Self {
         Self {
             guarded_chains: GuardedChainMonitor::new(check_interval, now),
-            backoff: RepairBackoff::default(),
+            repairs: RepairSchedule::default(),
             verifications: match check_interval {
                 Some(_) => VerificationSchedule::new(verify_interval, now),
                 None => VerificationSchedule::disabled(now),
             },
-            repair_at: None,
-            repair: RepairState::Idle,
-            awaiting_repair: BTreeSet::new(),
             to_reread: ChainSet::default(),
             reread_at: None,
             change_check_not_before: None,
@@ -140,54 +131,14 @@ impl DriftDetection {
             now.checked_add(took.saturating_mul(PAUSE_FACTOR).max(SHORTEST_PAUSE));
     }
 
-    /// Counts a repair of these chains, except of those that already await one. Returns its delay.
-    pub(super) fn plan_repair(&mut self, found: &BTreeSet<RepairKey>, now: Instant) -> Duration {
-        let new: Vec<RepairKey> = found.difference(&self.awaiting_repair).cloned().collect();
-        self.awaiting_repair.extend(new.iter().cloned());
-        let has_new = !new.is_empty();
-        let delay = self.backoff.count_repair(new, now);
-        match self.repair_at {
-            Some(repair_at) if !has_new => repair_at.saturating_duration_since(now),
-            _ => delay,
-        }
-    }
-
-    /// Notes that a comparison which began at this time found differences.
-    pub(super) fn found_drift(&mut self, at: Instant) {
-        let since = match self.repair {
-            RepairState::Idle => at,
-            RepairState::Pending { since } | RepairState::Done { since, .. } => since,
-        };
-        self.repair = RepairState::Pending { since };
-    }
-
-    /// Notes that a sync repaired all differences that were found so far. Returns whether there
-    /// were any.
-    pub(super) fn repaired(&mut self, now: Instant) -> bool {
-        self.repair_at = None;
-        self.awaiting_repair.clear();
-        let RepairState::Pending { since } = self.repair else {
-            return false;
-        };
-        self.repair = RepairState::Done {
-            since,
-            repaired_at: now,
-        };
-        true
-    }
-
     /// Returns the time from the start of the comparison that found the oldest difference to the
     /// repair of all, once. `None` while one awaits its repair, or a verification is requested,
     /// which may find more.
     pub(super) fn take_repair_time(&mut self) -> Option<Duration> {
-        let RepairState::Done { since, repaired_at } = self.repair else {
-            return None;
-        };
         if self.verifications.is_requested() {
             return None;
         }
-        self.repair = RepairState::Idle;
-        Some(repaired_at.saturating_duration_since(since))
+        self.repairs.take_time()
     }
 
     /// Counts a comparison whose reading failed; a verification without failure resets the count.
@@ -212,9 +163,10 @@ impl DriftDetection {
 }
 
 /// Progress of the repair of the differences that comparisons found.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 enum RepairState {
     /// No difference was found since the last reported repair.
+    #[default]
     Idle,
     /// A difference awaits its repair.
     Pending {
@@ -230,25 +182,81 @@ enum RepairState {
     },
 }
 
-/// Recent repairs of each chain or whole table: two programs must not undo each other's
-/// work without a pause. Changed or missing rules make Services unreachable, so the sync that
-/// repairs them waits a minute at most. A sync for another reason repairs them earlier.
+/// Repairs of the differences that comparisons found, with the recent ones of each chain or whole
+/// table: two programs must not undo each other's work without a pause. Changed or missing rules
+/// make Services unreachable, so the sync that repairs them waits a minute at most. A sync for
+/// another reason repairs them earlier.
 #[derive(Debug, Default)]
-pub(super) struct RepairBackoff(BTreeMap<RepairKey, Repairs>);
+pub(super) struct RepairSchedule {
+    recent: BTreeMap<RepairKey, Repairs>,
+    /// Chains and tables that differ and are not repaired yet.
+    awaiting: BTreeSet<RepairKey>,
+    /// Time of the delayed repair of rules that another program keeps changing.
+    pub(super) due: Option<Instant>,
+    state: RepairState,
+}
 
-impl RepairBackoff {
+impl RepairSchedule {
+    /// Notes the differences that a comparison found, which began at `since`, and counts a repair of
+    /// their chains, except of those that already await one. Returns the delay of the repair: after
+    /// it, the repair is [due](Self::due); without delay, the caller requests it.
+    pub(super) fn plan(&mut self, drift: &Drift, since: Instant, now: Instant) -> Duration {
+        let new = drift.repair_keys.difference(&self.awaiting);
+        let new: Vec<RepairKey> = new.cloned().collect();
+        self.awaiting.extend(new.iter().cloned());
+        let has_new = !new.is_empty();
+        let delay = self.count(new, now);
+        if drift.is_empty() {
+            return Duration::ZERO;
+        }
+        let since = match self.state {
+            RepairState::Idle => since,
+            RepairState::Pending { since } | RepairState::Done { since, .. } => since,
+        };
+        self.state = RepairState::Pending { since };
+        let delay = match self.due {
+            Some(due) if !has_new => due.saturating_duration_since(now),
+            _ => delay,
+        };
+        let due = now + delay;
+        if !delay.is_zero() && self.due.is_none_or(|other| due < other) {
+            self.due = Some(due);
+        }
+        delay
+    }
+
+    /// Notes that a sync repaired all differences that were found so far. Returns whether there
+    /// were any.
+    pub(super) fn repaired(&mut self, now: Instant) -> bool {
+        self.due = None;
+        self.awaiting.clear();
+        let RepairState::Pending { since } = self.state else {
+            return false;
+        };
+        self.state = RepairState::Done {
+            since,
+            repaired_at: now,
+        };
+        true
+    }
+
+    /// Returns the time that the repair took, once.
+    fn take_time(&mut self) -> Option<Duration> {
+        let RepairState::Done { since, repaired_at } = self.state else {
+            return None;
+        };
+        self.state = RepairState::Idle;
+        Some(repaired_at.saturating_duration_since(since))
+    }
+
     /// Counts a repair of these chains, and returns its delay: the shortest of theirs, because a
     /// chain that is not contested must not wait for others. The sync repairs all of them.
-    pub(super) fn count_repair(
-        &mut self,
-        chains: impl IntoIterator<Item = RepairKey>,
-        now: Instant,
-    ) -> Duration {
-        self.0.retain(|_, repairs| now < repairs.forget_at);
+    fn count(&mut self, chains: impl IntoIterator<Item = RepairKey>, now: Instant) -> Duration {
+        self.recent.retain(|_, repairs| now < repairs.forget_at);
         let mut shortest = None;
         for chain in chains {
-            let known = self.0.get(&chain);
-            if known.is_none() && self.0.len() >= MOST_CHAINS {
+            let known = self.recent.get(&chain);
+            if known.is_none() && self.recent.len() >= MOST_CHAINS {
                 shortest = Some(Duration::ZERO);
                 continue;
             }
@@ -259,7 +267,7 @@ impl RepairBackoff {
             };
             let repair_at = now + wait;
             let forget_at = repair_at + wait + FORGET_AFTER;
-            self.0.insert(chain, Repairs { count, forget_at });
+            self.recent.insert(chain, Repairs { count, forget_at });
             shortest = Some(shortest.map_or(wait, |other: Duration| other.min(wait)));
         }
         shortest.unwrap_or_default()
@@ -268,7 +276,7 @@ impl RepairBackoff {
     /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
     /// chains of which no repair was delayed so far.
     pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
-        let known = self.0.iter();
+        let known = self.recent.iter();
         let contested = known.filter(|(_, repairs)| {
             now < repairs.forget_at && repairs.count >= REPAIRS_WITHOUT_DELAY
         });
@@ -278,7 +286,7 @@ impl RepairBackoff {
     /// Returns the number of chains whose last repair was delayed, for the metric.
     pub(super) fn delayed(&self) -> usize {
         let is_delayed = |repairs: &&Repairs| repairs.count > REPAIRS_WITHOUT_DELAY;
-        self.0.values().filter(is_delayed).count()
+        self.recent.values().filter(is_delayed).count()
     }
 }
 
@@ -451,56 +459,50 @@ mod repair_tests {
 
     #[test]
     fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
-        let (mut backoff, mut now) = (RepairBackoff::default(), start());
+        let (mut repairs, mut now) = (RepairSchedule::default(), start());
         let mut waits = Vec::new();
         for _ in 0..11 {
-            let wait = backoff.count_repair([key("KUBE-SERVICES")], now);
+            let wait = repairs.count([key("KUBE-SERVICES")], now);
             waits.push(wait.as_secs());
             now += wait + Duration::from_millis(10);
         }
         assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(backoff.delayed(), 1);
-        assert_eq!(
-            backoff.count_repair([key("KUBE-NODEPORTS")], now),
-            Duration::ZERO
-        );
+        assert_eq!(repairs.delayed(), 1);
+        assert_eq!(repairs.count([key("KUBE-NODEPORTS")], now), Duration::ZERO);
     }
 
     #[test]
     fn a_chain_that_stays_repaired_is_forgotten() {
-        let (mut backoff, now) = (RepairBackoff::default(), start());
+        let (mut repairs, now) = (RepairSchedule::default(), start());
         for _ in 0..REPAIRS_WITHOUT_DELAY {
-            assert!(backoff.contested(now).is_empty());
-            assert_eq!(backoff.count_repair([key("A")], now), Duration::ZERO);
+            assert!(repairs.contested(now).is_empty());
+            assert_eq!(repairs.count([key("A")], now), Duration::ZERO);
         }
-        assert_eq!(backoff.contested(now), [key("A")].into());
-        assert_eq!(backoff.count_repair([key("A")], now), REPAIR_DELAY.first);
+        assert_eq!(repairs.contested(now), [key("A")].into());
+        assert_eq!(repairs.count([key("A")], now), REPAIR_DELAY.first);
         let later = now + REPAIR_DELAY.first * 2 + FORGET_AFTER;
-        assert!(backoff.contested(later).is_empty());
-        assert_eq!(backoff.count_repair([key("A")], later), Duration::ZERO);
-        assert_eq!(backoff.delayed(), 0);
+        assert!(repairs.contested(later).is_empty());
+        assert_eq!(repairs.count([key("A")], later), Duration::ZERO);
+        assert_eq!(repairs.delayed(), 0);
     }
 
     #[test]
     fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one() {
-        let (mut backoff, now) = (RepairBackoff::default(), start());
+        let (mut repairs, now) = (RepairSchedule::default(), start());
         for _ in 0..7 {
-            backoff.count_repair([key("A")], now);
+            repairs.count([key("A")], now);
         }
-        assert_eq!(
-            backoff.count_repair([key("A"), key("B")], now),
-            Duration::ZERO
-        );
+        assert_eq!(repairs.count([key("A"), key("B")], now), Duration::ZERO);
         // The contested one alone waits longer still.
-        assert_eq!(backoff.count_repair([key("A")], now).as_secs(), 32);
+        assert_eq!(repairs.count([key("A")], now).as_secs(), 32);
     }
 
     #[test]
     fn a_flush_of_many_chains_takes_bounded_memory() {
-        let mut backoff = RepairBackoff::default();
+        let mut repairs = RepairSchedule::default();
         let chains = (0..5000).map(|number| key(&number.to_string()));
-        assert_eq!(backoff.count_repair(chains, start()), Duration::ZERO);
-        assert_eq!(backoff.0.len(), MOST_CHAINS);
+        assert_eq!(repairs.count(chains, start()), Duration::ZERO);
+        assert_eq!(repairs.recent.len(), MOST_CHAINS);
     }
 }
 

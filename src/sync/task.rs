@@ -130,7 +130,7 @@ impl<I: Iptables> Task<I> {
                 }
                 TaskEvent::VerificationDue => self.verify(&mut detection).await,
                 TaskEvent::RepairDue => {
-                    detection.repair_at = None;
+                    detection.repairs.due = None;
                     self.request_sync();
                 }
                 TaskEvent::RereadDue => self.reread(&mut detection).await,
@@ -147,7 +147,7 @@ impl<I: Iptables> Task<I> {
         let sync = self.pacer.next_due().map(Instant::from_std);
         let check = detection.guarded_chains.next_check().map(Instant::from_std);
         let verify = detection.verifications.next().map(Instant::from_std);
-        let repair = detection.repair_at.map(Instant::from_std);
+        let repair = detection.repairs.due.map(Instant::from_std);
         let reread = detection.reread_at.map(Instant::from_std);
         let change_check_not_before = detection.change_check_not_before.map(Instant::from_std);
         // A sync retries a due Service in quarantine, so that needs no event if a sync is pending.
@@ -252,7 +252,7 @@ impl<I: Iptables> Task<I> {
             // An error means that no receiver waits for it.
             let _ = first.send(());
         }
-        let had_drift = is_applied && detection.repaired(ended);
+        let had_drift = is_applied && detection.repairs.repaired(ended);
         self.report_repair(detection);
         // A failed restore may have changed more than its error shows.
         let has_failed = |attempt: &Attempt| attempt.result.is_err();
@@ -458,7 +458,7 @@ impl<I: Iptables> Task<I> {
         let (guarded, unreadable) = (&reading.guarded, detection.guarded_chains.unreadable());
         self.reporter.guarded_chains_checked(guarded, unreadable);
         let is_verified = reading.is_verification(extent);
-        let contested = detection.backoff.contested(started);
+        let contested = detection.repairs.contested(started);
         let Syncer {
             kernel,
             tracker,
@@ -473,7 +473,7 @@ impl<I: Iptables> Task<I> {
         };
         let failure = reading.failure.as_ref();
         let now = Instant::now().into_std();
-        let repair_delay = detection.plan_repair(&drift.repair_keys, now);
+        let repair_delay = detection.repairs.plan(&drift, started, now);
         let compared = Compared {
             trigger,
             is_verification: is_verified,
@@ -481,15 +481,12 @@ impl<I: Iptables> Task<I> {
             failure,
             failed_readings: detection.count_failed_readings(is_verified, failure),
             repair_delay,
-            delayed_chains: detection.backoff.delayed(),
+            delayed_chains: detection.repairs.delayed(),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
         detection.has_read_extent =
             failure.is_none() && is_verified == is_whole(extent) && reading.to_reread.is_empty();
         detection.postpone(&reading.to_reread, now);
-        if !drift.is_empty() {
-            detection.found_drift(started);
-        }
         if end == ReadingEnd::RulesChanged {
             return Err(end);
         }
@@ -515,23 +512,8 @@ impl<I: Iptables> Task<I> {
         if guarded.is_incomplete() && may_miss_rules && !compared.is_verification {
             detection.verifications.request(now);
         }
-        if !compared.drift.is_empty() {
-            self.request_repair(detection, now, compared.repair_delay);
-        }
-    }
-
-    /// Requests a sync that repairs differences, after this delay.
-    fn request_repair(
-        &mut self,
-        detection: &mut DriftDetection,
-        now: std::time::Instant,
-        delay: Duration,
-    ) {
-        let repair_at = now + delay;
-        if delay.is_zero() {
+        if !compared.drift.is_empty() && compared.repair_delay.is_zero() {
             self.request_sync();
-        } else if detection.repair_at.is_none_or(|other| repair_at < other) {
-            detection.repair_at = Some(repair_at);
         }
     }
 

@@ -309,7 +309,7 @@ pub(crate) fn service_of_line<'s>(
     let commented = commented.find(|name| services.clone().any(|(known, _)| known == name));
     commented.or_else(|| {
         let chain = service_chain(line)?;
-        let mut services = services.clone();
+        let mut services = services;
         let found = services.find(|(_, service)| service.chain(chain).is_some());
         found.map(|(name, _)| name.clone())
     })

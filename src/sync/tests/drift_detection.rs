@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::render::LiveChains;
-use crate::sync::kernel::{Reading, whole};
+use crate::rules::Table;
+use crate::sync::kernel::{DriftKind, Reading, whole};
 use crate::sync::pacer::RunTimes;
 
 #[expect(
@@ -15,37 +16,42 @@ fn start() -> Instant {
 
 const MINUTES: Duration = Duration::from_secs(300);
 
+fn changed(chain: &str) -> Drift {
+    let mut drift = Drift::default();
+    drift.add(Table::Nat, DriftKind::ServiceChain, chain);
+    drift
+}
+
 #[test]
 fn a_chain_that_waits_for_its_repair_is_counted_once() {
     let now = start();
     let mut detection = DriftDetection::new(Some(MINUTES), None, now);
-    let chain = || BTreeSet::from([(crate::rules::Table::Nat, Box::from("A"))]);
+    let repairs = &mut detection.repairs;
     for _ in 0..3 {
-        assert_eq!(detection.plan_repair(&chain(), now), Duration::ZERO);
-        detection.repaired(now);
+        assert_eq!(repairs.plan(&changed("A"), now, now), Duration::ZERO);
+        assert_eq!(repairs.due, None);
+        repairs.repaired(now);
     }
-    let wait = detection.plan_repair(&chain(), now);
-    assert_eq!(wait, Duration::from_secs(1));
-    detection.repair_at = Some(now + wait);
+    let wait = Duration::from_secs(1);
     for _ in 0..5 {
-        assert_eq!(detection.plan_repair(&chain(), now), wait);
+        assert_eq!(repairs.plan(&changed("A"), now, now), wait);
+        assert_eq!(repairs.due, Some(now + wait));
     }
-    let other = BTreeSet::from([(crate::rules::Table::Nat, Box::from("B"))]);
-    assert_eq!(detection.plan_repair(&other, now), Duration::ZERO);
+    assert_eq!(repairs.plan(&changed("B"), now, now), Duration::ZERO);
 }
 
 #[test]
 fn a_repair_in_two_steps_is_reported_once() {
     let (now, second) = (start(), Duration::from_secs(1));
     let mut detection = DriftDetection::new(Some(MINUTES), Some(MINUTES), now);
-    assert!(!detection.repaired(now));
+    assert!(!detection.repairs.repaired(now));
     assert_eq!(detection.take_repair_time(), None);
     // Events were lost: fixed chains are checked at once, and all other rules after that.
-    detection.found_drift(now);
+    detection.repairs.plan(&changed("A"), now, now);
     detection.verifications.request(now);
-    assert!(detection.repaired(now + second));
+    assert!(detection.repairs.repaired(now + second));
     assert_eq!(detection.take_repair_time(), None);
-    detection.found_drift(now + second * 2);
+    detection.repairs.plan(&changed("A"), now + second * 2, now);
     let ran = RunTimes {
         started: now,
         ended: now,
@@ -53,14 +59,14 @@ fn a_repair_in_two_steps_is_reported_once() {
     };
     detection.verifications.finished(&ran, None);
     assert_eq!(detection.take_repair_time(), None);
-    assert!(detection.repaired(now + second * 3));
+    assert!(detection.repairs.repaired(now + second * 3));
     assert_eq!(detection.take_repair_time(), Some(second * 3));
-    assert!(!detection.repaired(now + second * 4));
+    assert!(!detection.repairs.repaired(now + second * 4));
     assert_eq!(detection.take_repair_time(), None);
     // The verification finds nothing more: the repair ended with the sync.
-    detection.found_drift(now);
+    detection.repairs.plan(&changed("A"), now, now);
     detection.verifications.request(now);
-    assert!(detection.repaired(now + second));
+    assert!(detection.repairs.repaired(now + second));
     detection.verifications.finished(&ran, None);
     assert_eq!(detection.take_repair_time(), Some(second));
 }
