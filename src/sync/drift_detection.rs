@@ -197,9 +197,9 @@ pub(super) struct RepairSchedule {
 }
 
 impl RepairSchedule {
-    /// Notes the differences that a comparison found, which began at `since`, and counts a repair of
-    /// their chains, except of those that already await one. Returns the delay of the repair: after
-    /// it, the repair is [due](Self::due); without delay, the caller requests it.
+    /// Notes the differences that a comparison found, which began at `since`, and counts a repair
+    /// of their chains, except of those that already await one. Returns the delay of the repair:
+    /// after it, the repair is [due](Self::due); without delay, the caller requests it.
     pub(super) fn plan(&mut self, drift: &Drift, since: Instant, now: Instant) -> Duration {
         let new = drift.repair_keys.difference(&self.awaiting);
         let new: Vec<RepairKey> = new.cloned().collect();

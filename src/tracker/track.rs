@@ -1,5 +1,6 @@
 //! The tracker of one family: the state of every Service, the dirty ones among them, and the states
-//! that are rendered in place of those of the cluster, for Services whose changes cannot be applied.
+//! that are rendered in place of those of the cluster, for Services whose changes cannot be
+//! applied.
 //!
 //! Overrides are part of the tracker because such a Service claims the frontends of the state that
 //! is rendered: otherwise two Services would have rules for one frontend, or none.

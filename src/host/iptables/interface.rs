@@ -1,5 +1,5 @@
-//! The trait [`Iptables`], and the results of its functions; errors are split by what the caller can
-//! do about them.
+//! The trait [`Iptables`], and the results of its functions; errors are split by what the caller
+//! can do about them.
 //!
 //! A trait, so that callers can be tested without a kernel.
 

@@ -243,8 +243,8 @@ fn commits_before(line: usize, payload: &mut dyn Payload) -> bool {
 /// a full one of 10,000 Services has 17 MB.
 const HALF: usize = 512 << 10;
 
-/// Writer of the files of failed payloads. A payload contains names and addresses of Services, and no
-/// secrets.
+/// Writer of the files of failed payloads. A payload contains names and addresses of Services, and
+/// no secrets.
 #[derive(Debug, Clone)]
 pub struct FailedPayloads {
     /// Directory of the files, which has to exist.
