@@ -518,8 +518,8 @@ impl<I: Iptables> Task<I> {
     }
 
     /// Reads rules, as far as the reading gets, and receives changes of the cluster meanwhile: the
-    /// iptables binaries may hang for minutes. The reading is abandoned for a sync that has been due
-    /// for [`COMPARISON_PATIENCE`].
+    /// iptables binaries may hang for minutes. The reading is abandoned for a sync that has been
+    /// due for [`COMPARISON_PATIENCE`].
     async fn read(
         &mut self,
         detection: &mut DriftDetection,
