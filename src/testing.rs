@@ -64,7 +64,7 @@ pub mod render {
         PayloadStats, RenderSettings, RuleCounts, ServiceTotals, TreeThresholds, guarded_chains,
         has_desired_rules, is_service_chain, partial_payload,
     };
-    pub use crate::ruleset::inline_trees;
+    pub use crate::ruleset::flattened;
 }
 /// Items of `rules`.
 pub mod rules {

@@ -215,8 +215,14 @@ fn a_release_has_no_test_support() {
     assert_eq!(features.trim(), "default,jemalloc,tools");
     for (file, module) in [
         ("src/lib.rs", "pub mod testing;"),
-        ("src/rules/mod.rs", "mod diff;"),
-        ("src/host/iptables/mod.rs", "mod fake;"),
+        (
+            "src/rules/mod.rs",
+            "#[path = \"tests/comparison.rs\"]\nmod comparison;",
+        ),
+        (
+            "src/host/iptables/mod.rs",
+            "#[path = \"tests/fake.rs\"]\nmod fake;",
+        ),
     ] {
         let guarded = format!("\n#[cfg(feature = \"testing\")]\n{module}\n");
         assert!(text(file).contains(&guarded), "{file}");

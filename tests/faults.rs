@@ -114,7 +114,7 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "endpoints are in the order of their numbers",
-        "src/select/endpoint_text.rs",
+        "src/select/endpoints.rs",
         "self.as_bytes().cmp(other.as_bytes())",
         "(self.len, self.as_bytes()).cmp(&(other.len, other.as_bytes()))",
     ),

@@ -3,7 +3,6 @@
 //! Everything above it can be tested with `Fake`, an [`Iptables`] without a kernel, which only the
 //! feature `testing` has.
 
-mod conntrack_settings;
 mod interfaces;
 mod iptables;
 mod netlink;
@@ -12,7 +11,6 @@ mod sysctl;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use conntrack_settings::{ConntrackSettings, processors};
 #[cfg(test)]
 pub(crate) use interfaces::interface_addresses;
 pub use interfaces::local_addresses;
@@ -33,3 +31,4 @@ pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
 pub(crate) use resources::{max_open_files, raise_open_files, set_oom_score_adj, thread_cpu};
 pub(crate) use sysctl::{Changed, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};
+pub(crate) use sysctl::{ConntrackSettings, processors};

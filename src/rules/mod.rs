@@ -5,9 +5,9 @@
 
 #[cfg(feature = "tools")]
 mod chain;
-mod chain_set;
 #[cfg(feature = "testing")]
-mod diff;
+#[path = "tests/comparison.rs"]
+mod comparison;
 mod error;
 mod grammar;
 #[cfg(feature = "tools")]
@@ -23,9 +23,8 @@ mod tests;
 
 #[cfg(feature = "tools")]
 pub(crate) use chain::Chain;
-pub(crate) use chain_set::ChainSet;
 #[cfg(feature = "testing")]
-pub use diff::Comparison;
+pub use comparison::Comparison;
 pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]
 pub(crate) use grammar::Probability;
@@ -35,9 +34,8 @@ pub(crate) use grammar::{
 pub use grammar::{Match, Rule, Share};
 #[cfg(feature = "tools")]
 pub use ruleset::RuleSet;
-pub(crate) use table::COUNTER_TEST_CHAIN;
-pub(crate) use table::TracedTable;
 pub use table::{Backend, Payload, Table, Text};
+pub(crate) use table::{COUNTER_TEST_CHAIN, ChainSet, TracedTable};
 #[cfg(feature = "tools")]
 pub use trace::{BridgePort, Packet, TracedNode, Verdict, trace};
 #[cfg(feature = "tools")]

@@ -20,17 +20,15 @@
 //!   full restore on, with or without Services.
 //! - An *entry jump* is a rule in a built-in chain that jumps to a dispatch or fixed chain.
 
-#[cfg(feature = "tools")]
-mod flat;
 mod recognition;
 mod service_chain;
 mod shared_chains;
 mod tree_chain;
 
 #[cfg(feature = "tools")]
-pub use flat::inline_trees;
+pub use recognition::flattened;
 #[cfg(feature = "tools")]
-pub(crate) use flat::{flattened, has_trees};
+pub(crate) use recognition::has_trees;
 pub(crate) use recognition::{ChainRole, DispatchForm, holds_dispatch_rules, is_proxy_chain};
 pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, PortComment, ServiceChain};

@@ -5,6 +5,8 @@ use super::shared_chains::{
     DispatchChain, FILTER_CHAINS, KUBE_FIREWALL, KUBE_PROXY_CANARY, NAT_CHAINS,
 };
 use super::tree_chain::tree_of;
+#[cfg(feature = "tools")]
+use crate::rules::RuleSet;
 use crate::rules::{COUNTER_TEST_CHAIN, Table};
 
 /// Role of a chain in the ruleset of a proxy.
@@ -75,4 +77,22 @@ pub(crate) enum DispatchForm {
     Flat,
     /// Rules are in a tree of chains.
     Tree,
+}
+
+/// Reports whether rules have a chain of a dispatch tree.
+#[cfg(feature = "tools")]
+pub(crate) fn has_trees(rules: &RuleSet) -> bool {
+    let mut tables = Table::ALL.into_iter();
+    tables.any(|table| {
+        let mut names = rules.chains(table).map(|(name, _)| name);
+        names.any(|name| tree_of(table, name).is_some())
+    })
+}
+
+/// Puts the rules of dispatch trees into their dispatch chains. The same rules match a packet, so
+/// that the arrangement is not a difference.
+#[cfg(feature = "tools")]
+pub fn flattened(mut rules: RuleSet) -> RuleSet {
+    rules.inline_chains(|table, name| tree_of(table, name).is_some());
+    rules
 }

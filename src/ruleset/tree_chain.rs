@@ -24,9 +24,8 @@
 //! `nft` can read the names that it prints, as they have only letters, digits, dots, dashes,
 //! underscores and slashes.
 
-use std::fmt;
-use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{fmt, iter};
 
 use data_encoding::BASE64URL_NOPAD;
 use sha2::{Digest, Sha256};

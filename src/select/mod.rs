@@ -6,7 +6,6 @@
 //! Upstream: pkg/proxy/topology.go, pkg/proxy/endpointslicecache.go (v1.37)
 //! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
-mod endpoint_text;
 mod endpoints;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, TreeThresholds, inline_trees};
+use deltaproxy::testing::render::{FullPayload, LiveChains, TreeThresholds, flattened};
 use deltaproxy::testing::rules::{Payload, RuleSet, Table};
 
 use super::{Fixture, difference, explained};
@@ -65,7 +65,7 @@ fn packets_end_alike_in_flat_chains_and_in_trees() {
         let BothForms { flat, tree } = BothForms::of_seed(seed);
         chains += tree_chains(&tree);
         assert_eq!(
-            inline_trees(&tree).rule_count(Table::Nat),
+            flattened(tree.clone()).rule_count(Table::Nat),
             flat.rule_count(Table::Nat)
         );
         let fixture = Fixture::new(&flat.to_save_text());

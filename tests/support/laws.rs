@@ -19,7 +19,7 @@ use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, inline_trees,
+    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, flattened,
     is_service_chain,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
@@ -464,7 +464,7 @@ fn assert_minimal(payload: &str, before: &RuleSet, after: &RuleSet) {
 /// The way to NodePorts stays last, and a NodePort's counting rule before its plain one.
 #[track_caller]
 fn assert_ordered(rules: &RuleSet) {
-    let rules = &inline_trees(rules);
+    let rules = &flattened(rules.clone());
     let services = &rules.chain(Table::Nat, "KUBE-SERVICES").unwrap().rules;
     let leads_to_node_ports = |rule: &Rule| rule.target_chain() == Some("KUBE-NODEPORTS");
     assert!(
@@ -494,10 +494,10 @@ fn assert_ordered(rules: &RuleSet) {
 fn assert_same(ours: &RuleSet, theirs: &RuleSet, comments: Comments) {
     // A dispatch chain may be flat on one side and a tree on the other, which has the rules of one
     // port in the order of their addresses.
-    let is_tree = |rules: &RuleSet| inline_trees(rules) != *rules;
+    let is_tree = |rules: &RuleSet| flattened(rules.clone()) != *rules;
     let has_trees = is_tree(ours) || is_tree(theirs);
     let normal = |rules: &RuleSet| {
-        let mut normal = normal(&inline_trees(rules), comments);
+        let mut normal = normal(&flattened(rules.clone()), comments);
         let shared = normal
             .iter_mut()
             .filter(|((_, name), _)| SHARED.contains(&&**name));

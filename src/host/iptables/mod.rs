@@ -5,6 +5,7 @@ mod backend;
 mod binaries;
 mod exec;
 #[cfg(feature = "testing")]
+#[path = "tests/fake.rs"]
 mod fake;
 mod interface;
 mod listing;

@@ -8,13 +8,10 @@
 //! `KUBE-SERVICES`. Rules there carry the service port's name in every release and every mode;
 //! comments further down are not needed.
 
-mod endpoints;
 mod gap;
-mod name;
 mod query;
 mod reach;
 mod read;
-mod unknown;
 mod view;
 
 #[cfg(test)]
@@ -24,10 +21,10 @@ use std::collections::BTreeMap;
 
 pub use gap::RulesetSource;
 pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
-pub use name::PortName;
-pub(crate) use name::{InvalidName, NamePattern, NamespaceMismatch};
+pub use query::PortName;
+pub(crate) use query::UnknownRules;
+pub(crate) use query::{InvalidName, NamePattern, NamespaceMismatch};
 pub(crate) use query::{NoMatch, NoMatches, PortQuery, Suggestions};
-pub(crate) use unknown::UnknownRules;
 pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
     ServiceType,

@@ -3,20 +3,19 @@
 //! Source: `kube-proxy` 1.20 to 1.37. Until 1.23 external traffic under policy Local was sent to
 //! `KUBE-XLB-*`, and packets were marked for masquerading in `KUBE-SERVICES` and `KUBE-NODEPORTS`.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use super::Catalog;
-use super::endpoints::{is_endpoint_chain, read_endpoints};
-use super::name::PortName;
+use super::query::{PortName, UnknownRules};
 use super::reach::{Owners, dispatch_rules, leads_to_endpoint, rules_of, stale_chains};
-use super::unknown::unknown_rules;
 use super::view::{
-    FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
+    EndpointView, FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
-use crate::rules::{Match, Network, Rule, RuleSet, Table, Target};
+use crate::rules::{Chain, Match, Network, RecentAction, Rule, RuleSet, Share, Table, Target};
 use crate::ruleset::{
-    ChainKind, DispatchChain, KUBE_MARK_MASQ, PortComment, has_trees, inline_trees,
+    ChainKind, DispatchChain, KUBE_MARK_MASQ, KUBE_SERVICES, PortComment, flattened, has_trees,
     is_service_chain,
 };
 
@@ -25,7 +24,7 @@ impl Catalog {
     /// chain.
     pub fn read(rules: &RuleSet) -> Self {
         if has_trees(rules) {
-            Self::read_flat(&inline_trees(rules))
+            Self::read_flat(&flattened(rules.clone()))
         } else {
             Self::read_flat(rules)
         }
@@ -333,5 +332,120 @@ fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
         let sources = rules_of(rules, Table::Nat, name).filter_map(|rule| rule.source.as_ref());
         view.source_ranges
             .extend(sources.map(|source| source.value));
+    }
+}
+
+/// Adds the endpoints that the chains of a service port lead to.
+pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
+    let mut endpoints: Vec<EndpointView> = Vec::new();
+    let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
+    for name in view.chains.iter().filter(|name| !is_endpoint_chain(name)) {
+        let Some(chain) = rules.chain(Table::Nat, name) else {
+            continue;
+        };
+        view.affinity = view
+            .affinity
+            .or(chain.rules.iter().find_map(affinity_timeout));
+        let policy = Policy::of_chain(name);
+        for (target, share) in shares(chain) {
+            let Some(address) = dnat_address(rules, target) else {
+                continue;
+            };
+            let position = *positions.entry(target).or_insert_with(|| {
+                endpoints.push(EndpointView {
+                    address,
+                    chain: target.into(),
+                    cluster: None,
+                    local: None,
+                });
+                endpoints.len() - 1
+            });
+            if let Some(endpoint) = endpoints.get_mut(position) {
+                let total = match policy {
+                    Policy::Local => &mut endpoint.local,
+                    Policy::Cluster => &mut endpoint.cluster,
+                };
+                *total = Some(total.map_or(share, |known| known.plus(share)));
+            }
+        }
+    }
+    view.endpoints = endpoints;
+}
+
+/// Returns the endpoint chains that a chain balances over, each with its exact share: a rule takes
+/// its probability of what the rules before it left over.
+fn shares(chain: &Chain) -> Vec<(&str, Share)> {
+    let mut remaining = Share::ALL;
+    let mut shares = Vec::new();
+    for rule in &chain.rules {
+        let Some(target) = rule.target_chain().filter(|name| is_endpoint_chain(name)) else {
+            continue;
+        };
+        // Clients with session affinity are sent there regardless of probabilities.
+        if affinity_timeout(rule).is_some() {
+            continue;
+        }
+        let (share, rest) = remaining.split(probability(rule));
+        shares.push((target, share));
+        remaining = rest;
+    }
+    shares
+}
+
+fn probability(rule: &Rule) -> Share {
+    let probability = rule.matches.iter().find_map(|one| match one {
+        Match::Random(chance) if !chance.negated => Some(Share::from_probability(chance.value)),
+        _ => None,
+    });
+    probability.unwrap_or(Share::ALL)
+}
+
+/// Returns how long a rule sends a client to the endpoint it had before.
+fn affinity_timeout(rule: &Rule) -> Option<Duration> {
+    rule.matches.iter().find_map(|one| match one {
+        Match::Recent(recent) if recent.action != RecentAction::Set => {
+            let seconds = recent.seconds.unwrap_or_default();
+            Some(Duration::from_secs(u64::from(seconds)))
+        }
+        _ => None,
+    })
+}
+
+/// Returns the address that an endpoint chain rewrites destinations to.
+fn dnat_address(rules: &RuleSet, chain: &str) -> Option<SocketAddr> {
+    let chain = rules.chain(Table::Nat, chain)?;
+    chain.rules.iter().find_map(|rule| match &rule.target {
+        Some(Target::Dnat { address, port }) => {
+            Some(SocketAddr::new(*address, port.unwrap_or_default()))
+        }
+        _ => None,
+    })
+}
+
+pub(super) fn is_endpoint_chain(chain: &str) -> bool {
+    ChainKind::of(chain) == Some(ChainKind::Endpoint)
+}
+
+/// Counts the rules that cannot be read.
+pub(super) fn unknown_rules(rules: &RuleSet) -> UnknownRules {
+    let dispatch = [
+        DispatchChain::NatServices,
+        DispatchChain::NatNodePorts,
+        DispatchChain::FilterServices,
+        DispatchChain::FilterExternalServices,
+    ];
+    let frontends = dispatch
+        .into_iter()
+        .flat_map(|chain| dispatch_rules(rules, chain));
+    UnknownRules {
+        unreadable: rules.unparsed_rules().count(),
+        unreadable_frontends: frontends.filter(|rule| rule.is_unparsed()).count(),
+        families_without_nat: usize::from(
+            rules.chain(Table::Nat, KUBE_SERVICES).is_none()
+                && dispatch_rules(rules, DispatchChain::FilterServices)
+                    .chain(dispatch_rules(rules, DispatchChain::FilterExternalServices))
+                    .next()
+                    .is_some(),
+        ),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::name::PortName;
+use super::query::PortName;
 use crate::rules::{Network, Share};
 use crate::ruleset::ChainKind;
 

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use super::edit::{Edit, without_cosmetics};
-use super::effect::{Effect, EndpointChange, MasqueradedClients, Traffic};
-use super::review::{ChainReview, Presence};
+use super::review::{ChainReview, Effect, EndpointChange, MasqueradedClients, Presence, Traffic};
 use crate::inspect::catalog::{EndpointView, FrontendKind, FrontendView, Policy, PortView};
 use crate::rules::{Match, Rule, Share, Target};
 use crate::ruleset::KUBE_MARK_MASQ;

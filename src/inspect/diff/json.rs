@@ -8,10 +8,9 @@
 use serde_json::{Value, json};
 
 use super::edit::Edit;
-use super::effect::{Effect, MasqueradedClients, Traffic};
 use super::review::{
-    ChainReview, ManifestFacts, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
-    Review, Summary,
+    ChainReview, Effect, ManifestFacts, MasqueradedClients, PlannedRestore, PortReview, Presence,
+    Review, Summary, Traffic,
 };
 use crate::inspect::catalog::{Policy, PortName};
 use crate::net::IpFamily;
@@ -97,15 +96,9 @@ fn unreadable_chains(review: &Review<'_>) -> impl Iterator<Item = Value> {
 }
 
 fn service_port(port: &PortReview<'_>, family: IpFamily) -> Value {
-    let change = match port.change {
-        PortChange::Appears => "appears",
-        PortChange::Disappears => "disappears",
-        PortChange::Changes => "changes",
-        PortChange::Cosmetic => "cosmetic",
-    };
     let effects: Vec<Value> = port.effects.iter().map(effect).collect();
     let chains: Vec<Value> = port.chains.iter().map(chain).collect();
-    let more = json!({"verdict": change, "effects": effects, "chains": chains});
+    let more = json!({"verdict": port.change.as_str(), "effects": effects, "chains": chains});
     merged(port_name(&port.name, family), more)
 }
 
@@ -157,10 +150,7 @@ fn chain(review: &ChainReview<'_>) -> Value {
 fn restore(restore: &PlannedRestore, family: IpFamily) -> Value {
     json!({
         "family": family.as_str(),
-        "scope": match restore.scope {
-            RestoreScope::Full => "full",
-            RestoreScope::Partial => "partial",
-        },
+        "scope": restore.scope.as_str(),
         "reason": restore.reason,
         "services": restore.services,
         "chains": restore.chains,

@@ -19,19 +19,15 @@
 //! - A difference is cosmetic only if it affects no packet: comments, rounded probabilities, and
 //!   chains that no jump leads to.
 
-mod color;
 mod compare;
-mod dispatch_rules;
 mod edit;
-mod effect;
 mod effects;
 mod json;
 mod node_settings;
 mod review;
-mod selection;
+mod scope;
 mod text;
 mod unified;
-mod unreadable;
 
 #[cfg(test)]
 mod tests;
@@ -41,7 +37,7 @@ pub use json::json;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
 pub use review::{ManifestFacts, PortChange, Review};
 pub(crate) use review::{PlannedRestore, RestoreScope};
-pub(crate) use selection::PortSelection;
+pub(crate) use scope::PortSelection;
 pub(crate) use text::hidden_objects;
 pub use text::text;
 pub use unified::{RulesetText, unified};

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::effect::{Effect, MasqueradedClients};
-use super::review::{PortChange, PortReview, Review};
+use super::review::{Effect, MasqueradedClients, PortChange, PortReview, Review};
 use crate::net::IpFamily;
 use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
 use crate::ruleset::{KUBE_FORWARD, KUBE_NODEPORTS, KUBE_POSTROUTING};

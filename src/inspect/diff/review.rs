@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::edit::{Edit, are_equivalent, are_reordered, edits};
-use super::effect::Effect;
-use crate::inspect::catalog::PortName;
+use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy, PortName};
 use crate::net::IpFamily;
-use crate::rules::{Backend, Rule, Table};
+use crate::rules::{Backend, Network, Rule, Share, Table};
 
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +55,146 @@ pub enum PortChange {
     Changes,
     /// No packet is treated differently.
     Cosmetic,
+}
+
+impl PortChange {
+    /// Returns the word in output.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Appears => "appears",
+            Self::Disappears => "disappears",
+            Self::Changes => "changes",
+            Self::Cosmetic => "cosmetic",
+        }
+    }
+}
+
+/// One effect on traffic. Every output format is made of these, so that all report the same facts.
+/// `before` is the live side, `after` the desired one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Only the desired side has this frontend.
+    FrontendAdded(FrontendView),
+    /// Only the live side has this frontend.
+    FrontendRemoved(FrontendView),
+    /// Both sides have a frontend, with different dispositions.
+    DispositionChanged {
+        /// Frontend of the desired side.
+        frontend: FrontendView,
+        /// Disposition on the live side.
+        before: FrontendDisposition,
+    },
+    /// The internal or the external traffic policy differs.
+    PolicyChanged {
+        /// Traffic that the policy is for.
+        traffic: Traffic,
+        /// Policy on the live side; `None` if rules do not show it.
+        before: Option<Policy>,
+        /// Policy on the desired side.
+        after: Option<Policy>,
+    },
+    /// The endpoints of some frontends differ.
+    EndpointsChanged(EndpointChange),
+    /// The endpoints are the same, and the share of one of them differs.
+    ShareChanged {
+        /// Policy under which it has the share.
+        policy: Policy,
+        /// Address of the endpoint.
+        endpoint: SocketAddr,
+        /// Share on the live side.
+        before: Share,
+        /// Share on the desired side.
+        after: Share,
+    },
+    /// The timeout of session affinity differs; `None`: no affinity.
+    AffinityChanged {
+        /// Timeout on the live side.
+        before: Option<Duration>,
+        /// Timeout on the desired side.
+        after: Option<Duration>,
+    },
+    /// The clients that the load balancer admits differ.
+    SourceRangesChanged {
+        /// Ranges of the desired side only.
+        added: Vec<Network>,
+        /// Ranges of the live side only.
+        removed: Vec<Network>,
+    },
+    /// The clients whose traffic to a cluster IP is masqueraded differ; `None`: no clients.
+    MasqueradeChanged {
+        /// Clients on the live side.
+        before: Option<MasqueradedClients>,
+        /// Clients on the desired side.
+        after: Option<MasqueradedClients>,
+    },
+    /// Other masquerade rules differ; only the rules show how.
+    MasqueradeRules,
+    /// Rules that drop or reject differ; only the rules show how.
+    FilterRules,
+    /// The rules are the same, in a different order.
+    Reordered,
+    /// Rules differ, and no other effect covers it: such as those of another release for the same
+    /// frontends and endpoints.
+    OtherRules,
+}
+
+/// Difference of the endpoints that serve some frontends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointChange {
+    /// Policy on the desired side; on the live side for a service port that disappears.
+    pub policy: Policy,
+    /// Frontends that the endpoints serve.
+    pub frontends: Vec<FrontendView>,
+    /// Number of endpoints on the live side.
+    pub before: usize,
+    /// Number of endpoints on the desired side.
+    pub after: usize,
+    /// Endpoints of the desired side only, sorted.
+    pub added: Vec<SocketAddr>,
+    /// Endpoints of the live side only, sorted.
+    pub removed: Vec<SocketAddr>,
+}
+
+impl EndpointChange {
+    /// Reports whether all but the frontends is equal.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let frontends = self.frontends.clone();
+        let other = Self {
+            frontends,
+            ..other.clone()
+        };
+        *self == other
+    }
+}
+
+/// Traffic that a traffic policy is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// Traffic to the cluster IP.
+    Internal,
+    /// Traffic to all other frontends.
+    External,
+}
+
+impl Traffic {
+    /// Returns the word in the names of the policies.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::External => "external",
+        }
+    }
+}
+
+/// Clients whose traffic to a cluster IP is masqueraded.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MasqueradedClients {
+    /// All clients.
+    All,
+    /// Clients with an address outside of this network.
+    OutsideNetwork(Network),
+    /// Clients on any interface but this one; a final `+` matches all interfaces with this prefix.
+    OutsideInterface(Box<str>),
 }
 
 /// Differences of one chain, or of one service port's rules in a dispatch chain.
@@ -151,6 +292,16 @@ pub enum RestoreScope {
     Full,
     /// Only chains that differ.
     Partial,
+}
+
+impl RestoreScope {
+    /// Returns the word in output.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Partial => "partial",
+        }
+    }
 }
 
 impl Review<'_> {
@@ -346,4 +497,17 @@ impl fmt::Display for Summary {
 
 pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Maximum names in a list.
+const MAX_NAMES: usize = 10;
+
+/// Returns the first names, and the number of the others.
+pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let shown: Vec<String> = names.take(MAX_NAMES).collect();
+    match more {
+        0 => shown.join(", "),
+        _ => format!("{} and {more} more", shown.join(", ")),
+    }
 }

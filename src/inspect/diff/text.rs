@@ -1,19 +1,20 @@
-//! Renders reviews as human-readable text.
+//! Renders reviews as human-readable text: a sentence for each effect.
 //!
 //! Effects on traffic come first, then the chains that differ. Rules are shown only where no effect
 //! describes the difference.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
 
-use super::color;
+use anstyle::{AnsiColor, Style};
+
 use super::edit::Edit;
-use super::effect::{Effect, sentence};
 use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
-    ChainReview, ManifestFacts, PlannedRestore, PortChange, PortReview, Presence, RestoreScope,
-    Review, Summary, plural,
+    ChainReview, Effect, EndpointChange, ManifestFacts, MasqueradedClients, PlannedRestore,
+    PortChange, PortReview, Presence, Review, Summary, listed, plural,
 };
-use super::unreadable::listed;
+use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;
 
 /// Writes the reviews of all IP families, values that manifests lack, and the summary.
@@ -43,7 +44,7 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) 
         writeln!(out, "only comments or rounding differ: {names}\n")?;
     }
     if !facts.assumptions.is_empty() {
-        let title = color::name("assumed, as the manifests do not have them");
+        let title = bold("assumed, as the manifests do not have them");
         writeln!(out, "{title}")?;
         for line in &facts.assumptions {
             writeln!(out, "  {line}")?;
@@ -69,12 +70,7 @@ pub(crate) fn hidden_objects(count: usize) -> String {
 }
 
 fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {
-    let change = match port.change {
-        PortChange::Appears => "appears",
-        PortChange::Disappears => "disappears",
-        PortChange::Changes | PortChange::Cosmetic => "changes",
-    };
-    let name = color::name(&port.name);
+    let (name, change) = (bold(&port.name), port.change.as_str());
     writeln!(out, "{name} {change} ({family})")?;
     for effect in &port.effects {
         writeln!(out, "  {}", sentence(effect, &port.name.protocol))?;
@@ -94,7 +90,7 @@ fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> f
 /// Writes an effect that many service ports have, without their chains, which only the JSON lists.
 fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
     let SettingGroup { family, ports, .. } = group;
-    let title = color::name(plural(ports.len(), "service port", "service ports"));
+    let title = bold(plural(ports.len(), "service port", "service ports"));
     writeln!(out, "{title} change in the same way ({family})")?;
     writeln!(out, "  {}", sentence(group.effect, ""))?;
     writeln!(out, "  {}\n", names(ports))
@@ -117,7 +113,7 @@ fn write_chains(
     if chains.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{} ({family})", color::name(title))?;
+    writeln!(out, "{} ({family})", bold(title))?;
     for chain in chains {
         write_chain(out, chain, with_rules)?;
     }
@@ -131,16 +127,16 @@ fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -
     } = chain;
     write!(out, "  {table} {name}")?;
     match chain.presence {
-        Presence::Live => write!(out, " {}", color::removed("removed"))?,
-        Presence::Desired => write!(out, " {}", color::added("new"))?,
+        Presence::Live => write!(out, " {}", red("removed"))?,
+        Presence::Desired => write!(out, " {}", green("new"))?,
         Presence::Both if chain.is_cosmetic => write!(out, " only in comments")?,
         Presence::Both => {}
     }
     if removed > 0 {
-        write!(out, " {}", color::removed(format_args!("-{removed}")))?;
+        write!(out, " {}", red(format_args!("-{removed}")))?;
     }
     if added > 0 {
-        write!(out, " {}", color::added(format_args!("+{added}")))?;
+        write!(out, " {}", green(format_args!("+{added}")))?;
     }
     writeln!(out)?;
     if !with_rules || chain.presence != Presence::Both {
@@ -150,19 +146,16 @@ fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -
         match edit {
             Edit::Kept(_) => {}
             Edit::Removed(rule) => {
-                writeln!(out, "    {}", color::removed(format_args!("- {rule}")))?;
+                writeln!(out, "    {}", red(format_args!("- {rule}")))?;
             }
-            Edit::Added(rule) => writeln!(out, "    {}", color::added(format_args!("+ {rule}")))?,
+            Edit::Added(rule) => writeln!(out, "    {}", green(format_args!("+ {rule}")))?,
         }
     }
     Ok(())
 }
 
 fn write_restore(out: &mut dyn Write, family: IpFamily, restore: &PlannedRestore) -> fmt::Result {
-    let scope = match restore.scope {
-        RestoreScope::Full => "full",
-        RestoreScope::Partial => "partial",
-    };
+    let scope = restore.scope.as_str();
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let chains = plural(count(restore.chains), "chain", "chains");
     let lines = plural(count(restore.lines), "line", "lines");
@@ -175,4 +168,176 @@ fn write_restore(out: &mut dyn Write, family: IpFamily, restore: &PlannedRestore
         out,
         "restore ({family}): {scope} ({reason}), {chains}, {lines}, {bytes}"
     )
+}
+
+/// Maximum addresses of each sign in one line: a removed Service with a thousand endpoints would
+/// fill the screen.
+const MAX_ADDRESSES: usize = 8;
+
+/// Maximum frontends in one line.
+const MAX_FRONTENDS: usize = 4;
+
+/// Returns one line for an effect on a service port with this protocol.
+fn sentence(effect: &Effect, protocol: &str) -> String {
+    let name = |frontend: &FrontendView| format!("{frontend}/{protocol}");
+    match effect {
+        Effect::FrontendAdded(frontend) => {
+            let text = format!("+ {} {}", frontend.kind, name(frontend));
+            let disposition = disposition(frontend.disposition);
+            let disposition = disposition.map_or(String::new(), |words| format!(", {words}"));
+            format!("{}{disposition}", green(text))
+        }
+        Effect::FrontendRemoved(frontend) => {
+            red(format!("- {} {}", frontend.kind, name(frontend))).to_string()
+        }
+        Effect::DispositionChanged { frontend, .. } => {
+            let disposition = disposition(frontend.disposition).unwrap_or("served");
+            format!("{}: now {disposition}", name(frontend))
+        }
+        Effect::PolicyChanged {
+            traffic,
+            before,
+            after,
+        } => {
+            let traffic = traffic.as_str();
+            let [before, after] =
+                [before, after].map(|policy| policy.map_or("unknown", Policy::as_str));
+            format!("{traffic} policy {before} -> {after}")
+        }
+        Effect::EndpointsChanged(change) => endpoints(change, protocol),
+        Effect::ShareChanged {
+            endpoint,
+            before,
+            after,
+            ..
+        } => format!("{endpoint}: {before} -> {after} of new connections"),
+        Effect::AffinityChanged { before, after } => {
+            format!("affinity {} -> {}", timeout(*before), timeout(*after))
+        }
+        Effect::SourceRangesChanged { added, removed } => {
+            let mut text = "source ranges".to_owned();
+            append_changes(&mut text, added, removed);
+            text
+        }
+        Effect::MasqueradeChanged { before, after } => masquerade(before.as_ref(), after.as_ref()),
+        Effect::MasqueradeRules => "masquerade rules differ".to_owned(),
+        Effect::FilterRules => "rules that drop or reject differ".to_owned(),
+        Effect::Reordered => "the same rules in a different order".to_owned(),
+        Effect::OtherRules => "rules differ; frontends and endpoints are the same".to_owned(),
+    }
+}
+
+fn endpoints(change: &EndpointChange, protocol: &str) -> String {
+    let EndpointChange {
+        policy,
+        frontends,
+        before,
+        after,
+        added,
+        removed,
+    } = change;
+    let named = frontends.iter().take(MAX_FRONTENDS);
+    let named: Vec<_> = named.map(|one| format!("{one}/{protocol}")).collect();
+    let mut text = named.join(", ");
+    append_rest(&mut text, frontends.len(), MAX_FRONTENDS);
+    let local = match policy {
+        Policy::Cluster => "",
+        Policy::Local => "local ",
+    };
+    let noun = if *after == 1 { "endpoint" } else { "endpoints" };
+    // Writing to a String cannot fail.
+    let _ = write!(text, ": {before} -> {after} {local}{noun}");
+    append_changes(&mut text, added, removed);
+    text
+}
+
+fn masquerade(before: Option<&MasqueradedClients>, after: Option<&MasqueradedClients>) -> String {
+    use MasqueradedClients::{All, OutsideInterface, OutsideNetwork};
+    let traffic = |clients: &MasqueradedClients| match clients {
+        All => "all traffic".to_owned(),
+        OutsideNetwork(network) => format!("traffic from outside {network}"),
+        OutsideInterface(name) => format!("traffic by interfaces other than {name}"),
+    };
+    match (before, after) {
+        (Some(OutsideNetwork(old)), Some(OutsideNetwork(new))) => {
+            format!("traffic from outside {new} instead of {old} is masqueraded")
+        }
+        (Some(old), Some(new)) => {
+            let (old, new) = (traffic(old), traffic(new));
+            format!("{new} is masqueraded, instead of {old}")
+        }
+        (Some(old), None) => format!("{} is no longer masqueraded", traffic(old)),
+        (None, Some(new)) => format!("{} is now masqueraded", traffic(new)),
+        // Such an effect is never made.
+        (None, None) => String::new(),
+    }
+}
+
+/// Appends the first additions and removals, and the numbers of the others.
+fn append_changes<T: ToString>(text: &mut String, added: &[T], removed: &[T]) {
+    for one in added.iter().take(MAX_ADDRESSES) {
+        let one = green(format!("+{}", one.to_string()));
+        let _ = write!(text, ", {one}");
+    }
+    append_rest(text, added.len(), MAX_ADDRESSES);
+    for one in removed.iter().take(MAX_ADDRESSES) {
+        let one = red(format!("-{}", one.to_string()));
+        let _ = write!(text, ", {one}");
+    }
+    append_rest(text, removed.len(), MAX_ADDRESSES);
+}
+
+fn append_rest(text: &mut String, count: usize, max: usize) {
+    if let Some(rest) = count.checked_sub(max).filter(|rest| *rest > 0) {
+        let _ = write!(text, " and {rest} more");
+    }
+}
+
+/// Returns the words for a disposition other than served.
+const fn disposition(disposition: FrontendDisposition) -> Option<&'static str> {
+    match disposition {
+        FrontendDisposition::Served => None,
+        FrontendDisposition::Dropped => Some("dropped: no endpoint on this node"),
+        FrontendDisposition::Rejected => Some("rejected: no endpoints"),
+        FrontendDisposition::Unreachable => Some("unreachable: no jump leads to an endpoint"),
+    }
+}
+
+fn timeout(affinity: Option<Duration>) -> String {
+    affinity.map_or_else(
+        || "none".to_owned(),
+        |timeout| format!("{} s", timeout.as_secs()),
+    )
+}
+
+/// Text in a style. Escape codes are always written; the command strips them where the output is
+/// not a terminal.
+pub(super) struct Styled<T> {
+    style: Style,
+    text: T,
+}
+
+impl<T: Display> Display for Styled<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { style, text } = self;
+        write!(f, "{style}{text}{style:#}")
+    }
+}
+
+/// Marks text that only the desired side has.
+pub(super) const fn green<T>(text: T) -> Styled<T> {
+    let style = AnsiColor::Green.on_default();
+    Styled { style, text }
+}
+
+/// Marks text that only the live side has.
+pub(super) const fn red<T>(text: T) -> Styled<T> {
+    let style = AnsiColor::Red.on_default();
+    Styled { style, text }
+}
+
+/// Marks the name of a service port, or a title.
+const fn bold<T>(text: T) -> Styled<T> {
+    let style = Style::new().bold();
+    Styled { style, text }
 }

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use super::color;
-use super::dispatch_rules::{dispatch_rules, has_rules_after_node_ports};
+use super::compare::{dispatch_rules, has_rules_after_node_ports};
 use super::edit::{Edit, edits};
+use super::text::{green, red};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::ChainRole;
 
@@ -138,8 +138,8 @@ pub fn unified(
     let (mut numbers, mut done) = ((1, 1), 0);
     for (first, end) in hunks(&lines) {
         if done == 0 {
-            writeln!(out, "{}", color::removed(format_args!("--- {}", names.0)))?;
-            writeln!(out, "{}", color::added(format_args!("+++ {}", names.1)))?;
+            writeln!(out, "{}", red(format_args!("--- {}", names.0)))?;
+            writeln!(out, "{}", green(format_args!("+++ {}", names.1)))?;
         }
         advance(&mut numbers, lines.get(done..first).unwrap_or_default());
         let hunk = lines.get(first..end).unwrap_or_default();
@@ -234,10 +234,10 @@ fn write_hunk(out: &mut dyn Write, hunk: &[Line<'_, '_>], numbers: LineNumbers) 
         match line {
             Edit::Kept(line) => writeln!(out, " {}", text(line))?,
             Edit::Removed(line) => {
-                writeln!(out, "{}", color::removed(format_args!("-{}", text(line))))?;
+                writeln!(out, "{}", red(format_args!("-{}", text(line))))?;
             }
             Edit::Added(line) => {
-                writeln!(out, "{}", color::added(format_args!("+{}", text(line))))?;
+                writeln!(out, "{}", green(format_args!("+{}", text(line))))?;
             }
         }
     }

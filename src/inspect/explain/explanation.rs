@@ -8,10 +8,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client::{self, ClientKind, ClientSelection};
-use super::destination::{self, PacketDestination};
+use super::destination::{self, NotFound, PacketDestination, Query};
 use super::node::{AddressOrigin, NodeRules};
 use super::path::{PacketPath, PathResult};
-use super::query::{NotFound, Query};
 use super::trace::trace;
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
 use crate::rules::{Network, Table};

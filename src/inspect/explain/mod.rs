@@ -23,23 +23,21 @@ mod json;
 mod node;
 mod path;
 mod phrases;
-mod query;
 mod reason;
 mod svg;
 mod text;
 mod trace;
-mod traversed;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use client::ClientKind;
 pub use client::ClientSelection;
+pub(crate) use destination::Query;
 pub use explanation::explain;
 pub(crate) use graph::tree;
 pub(crate) use json::json;
 pub use node::NodeRules;
 pub use path::{PacketPath, PathResult, SeenSource};
-pub(crate) use query::Query;
 pub(crate) use svg::svg;
 pub(crate) use text::{Detail, text};

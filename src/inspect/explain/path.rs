@@ -6,10 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::client::Client;
 use super::reason::{BlockReason, MasqueradeReason};
-use super::traversed::TraversedRules;
 use crate::inspect::catalog::RulesetGap;
-use crate::rules::{Backend, ReplyLoss, Share, Step, Table, TracedTable, Unclear};
-use crate::ruleset::{KUBE_POSTROUTING, is_proxy_chain};
+use crate::rules::{
+    Backend, ReplyLoss, Share, Step, Table, TraceOutcome, TracedTable, Unclear, Verdict,
+};
+use crate::ruleset::{KUBE_POSTROUTING, holds_dispatch_rules, is_proxy_chain};
 
 /// Path of the packets of clients with equal results.
 #[derive(Debug, Clone)]
@@ -266,6 +267,42 @@ pub(super) fn add_new<'a>(to: &mut Vec<Step<'a>>, from: &[Step<'a>]) {
     for step in from {
         if !to.iter().any(|known| is_same(known, step)) {
             to.push(*step);
+        }
+    }
+}
+
+/// Rules that the kernel evaluates for the first packet of a connection, whether they match or
+/// not. If rules choose by chance, those of the choice with the most. Rules in `unsure` are taken
+/// not to match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TraversedRules {
+    /// Number of rules in all chains of all tables.
+    pub rules: usize,
+    /// Number of rules among them in dispatch chains (`KUBE-SERVICES`, `KUBE-NODEPORTS`,
+    /// `KUBE-EXTERNAL-SERVICES`, `KUBE-PROXY-FIREWALL`) and the chains of their trees.
+    pub dispatch_rules: usize,
+}
+
+impl TraversedRules {
+    /// Returns the most rules of an outcome; `None` if a packet is not traced to its end.
+    pub(super) fn of(outcomes: &[TraceOutcome<'_>]) -> Option<Self> {
+        let is_unclear =
+            |outcome: &TraceOutcome<'_>| matches!(outcome.verdict, Verdict::Unclear(_));
+        if outcomes.iter().any(is_unclear) {
+            return None;
+        }
+        outcomes.iter().map(Self::of_outcome).max()
+    }
+
+    fn of_outcome(outcome: &TraceOutcome<'_>) -> Self {
+        let chains = outcome.traversed.iter();
+        let of_dispatch = chains.filter(|one| {
+            let table = one.table.of_proxy();
+            table.is_some_and(|table| holds_dispatch_rules(table, one.chain))
+        });
+        Self {
+            rules: outcome.traversed.iter().map(|one| one.rules).sum(),
+            dispatch_rules: of_dispatch.map(|one| one.rules).sum(),
         }
     }
 }

@@ -10,10 +10,10 @@ use anstyle::{AnsiColor, Style};
 
 use super::explanation::Explanation;
 use super::path::{
-    Branch, PacketPath, PathResult, SeenSource, SharedRules, without_fruitless_jumps,
+    Branch, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules,
+    without_fruitless_jumps,
 };
 use super::phrases;
-use super::traversed::TraversedRules;
 use crate::rules::{Share, Step, TracedTable};
 use crate::ruleset::ChainKind;
 

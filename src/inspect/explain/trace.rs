@@ -10,10 +10,10 @@ use super::client::{Client, ClientKind};
 use super::destination::PacketDestination;
 use super::node::NodeRules;
 use super::path::{
-    Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, add_new, is_same,
+    Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules,
+    add_new, is_same,
 };
 use super::reason::{BlockReason, MasqueradeReason};
-use super::traversed::TraversedRules;
 use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };

@@ -8,9 +8,8 @@ use std::net::SocketAddr;
 
 use foldhash::quality::FixedState;
 
-use super::condition::PortRange;
+use super::condition::{Network, PortRange};
 use super::matches::{WHOLE_V4, WHOLE_V6};
-use super::network::Network;
 use super::probability::Probability;
 use super::rule::{Rule, protocol, without_counters};
 use super::token::{Flag, next_flag, tokens};

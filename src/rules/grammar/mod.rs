@@ -3,18 +3,17 @@
 mod condition;
 mod digest;
 mod matches;
-mod network;
 mod probability;
 mod rule;
 mod target;
 mod token;
 
+pub(crate) use condition::Network;
 pub(super) use condition::number;
 pub(crate) use condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
 pub(crate) use digest::{RulesDigest, RulesHasher, rules_of_lines};
 pub use matches::Match;
 pub(crate) use matches::{Recent, RecentAction};
-pub(crate) use network::Network;
 #[cfg(test)]
 pub(crate) use probability::Probability;
 pub use probability::Share;

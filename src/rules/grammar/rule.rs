@@ -12,9 +12,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use super::condition::Negatable;
+use super::condition::{Negatable, Network};
 use super::matches::Match;
-use super::network::Network;
 use super::target::Target;
 use super::token::{Extension, Flag, OptionGroup, Word, next_flag, tokens};
 use crate::rules::error::LineError;

@@ -1,11 +1,18 @@
 //! Decides whether a rule matches a packet.
 //!
-//! There are four results: yes, no, for a share of the packets, and undecided.
+//! There are four results: yes, no, for a share of the packets, and undecided. The packet is the
+//! first of its direction, without IP options and extension headers. All that depends on counters,
+//! clocks, sets, payloads, routes or processes is undecided. `addrtype` looks up the routing table,
+//! which no dump shows: the node's own addresses and special networks decide most rules.
 
-use super::extension::{self, is_in_state, is_of_type};
-use super::packet::{Direction, Interface, MatchResult, PacketState};
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::outcome::{BridgePort, TracedNode};
+use super::packet::{CLIENT_PORTS, Direction, Interface, MatchResult, PacketState, Tracking};
+use crate::net::Protocol;
 use crate::rules::grammar::{
-    AddressTypes, Match, Negatable, PortRange, Recent, RecentAction, Rule, Share,
+    AddressTypes, ConntrackStates, Extension, ExtensionOption, MarkBits, Match, Negatable, Network,
+    PortRange, Recent, RecentAction, Rule, Share,
 };
 
 /// Decides whether the rule matches the packet.
@@ -92,7 +99,7 @@ fn condition(one: &Match, packet: &PacketState<'_>) -> MatchResult {
                 share
             })
         }
-        Match::Other(other) => extension::matches(other, packet),
+        Match::Other(other) => extension(other, packet),
     }
 }
 
@@ -120,4 +127,297 @@ fn port_in(range: Option<&Negatable<PortRange>>, ports: PortRange) -> MatchResul
     };
     let is_in = range.value.contains_any(ports);
     is_in.map(|is_in| range.matches_if(is_in)).into()
+}
+
+/// Decides whether a match that is kept as text matches the packet.
+fn extension(extension: &Extension, packet: &PacketState<'_>) -> MatchResult {
+    let Some(options) = extension.read_options() else {
+        return MatchResult::Undecided;
+    };
+    let all = |known: &dyn Fn(&ExtensionOption) -> Option<bool>| all(&options, known);
+    match &*extension.name {
+        // Counts packets.
+        "nfacct" => MatchResult::Yes,
+        // Protocols that the packet does not have, and headers.
+        "ah" | "dccp" | "dst" | "esp" | "frag" | "hbh" | "icmp" | "icmp6" | "icmpv6"
+        | "ipv6-icmp" | "l2tp" | "mh" | "rt" | "udplite" => MatchResult::No,
+        "addrtype" => address_types(&options, packet),
+        "cgroup" if !packet.has_socket() => MatchResult::No,
+        // Only connections have one, and a mark of none does not match even with `!`.
+        "connmark" if packet.tracking != Tracking::Tracked => MatchResult::No,
+        "connmark" => all(&|option| {
+            let bits = MarkBits::read(option.only_value()?)?;
+            Some(bits.matches(packet.connection_mark))
+        }),
+        // Without a connection, only the state is compared.
+        "conntrack" if packet.tracking != Tracking::Tracked => {
+            let mut states = options.iter().filter(|option| &*option.name == "--ctstate");
+            states.next().map_or(MatchResult::No, |option| {
+                let states = option.only_value().and_then(ConntrackStates::read);
+                let is_in = states.and_then(|states| is_in_state(states, packet));
+                is_in.map(|is_in| is_in != option.negated).into()
+            })
+        }
+        "conntrack" => all(&|option| matches_connection(option, packet)),
+        // Only connections that another one announced have a helper's name.
+        "helper" => all(&|_| Some(false)),
+        "iprange" => all(&|option| {
+            let range = option.only_value()?;
+            match &*option.name {
+                "--src-range" => is_in_range(range, packet.source),
+                "--dst-range" => packet.destination_is(|ip| is_in_range(range, ip)),
+                _ => None,
+            }
+        }),
+        // Packets through `lo` have no link-layer address, and do not match even with `!`.
+        "mac" if packet.is_looped_back() => MatchResult::No,
+        "owner" if !packet.has_socket() => all(&|_| Some(false)),
+        // The socket of a reply may be that of the listening process, or of no process yet.
+        "owner" if packet.direction == Direction::Reply => MatchResult::Undecided,
+        "owner" => all(&|option| (&*option.name == "--socket-exists").then_some(true)),
+        "physdev" => all(&|_| is_from_bridge_port(packet)),
+        "pkttype" => all(&|option| {
+            let is_unicast =
+                packet.direction == Direction::Reply || is_unicast(packet.original.destination);
+            is_unicast.then_some(option.only_value()? == "unicast")
+        }),
+        "recent" if options.iter().any(|option| &*option.name == "--set") => {
+            let is_inverted = options.iter().any(|option| option.negated);
+            (!is_inverted).into()
+        }
+        // Packets come in where the route back to their source leads. Others are spoofed, or the
+        // network routes the two directions differently.
+        "rpfilter" => {
+            let is_inverted = options.iter().any(|option| &*option.name == "--invert");
+            (!is_inverted).into()
+        }
+        "statistic" => every_nth(&options),
+        name @ ("tcp" | "udp" | "sctp") => {
+            let is_protocol = name == packet.original.protocol.as_str();
+            MatchResult::from(is_protocol).and(all(&|option| transport(option, packet)))
+        }
+        // `-f`: fragments are put together before they reach a rule.
+        "" => all(&|option| (&*option.name == "-f").then_some(false)),
+        _ => MatchResult::Undecided,
+    }
+}
+
+/// Reports whether the packet entered by a port of a bridge. Receivers of connections are mostly
+/// pods, which some networks attach to bridges.
+fn is_from_bridge_port(packet: &PacketState<'_>) -> Option<bool> {
+    let is_known = packet.is_from_node()
+        || (packet.direction == Direction::Original
+            && packet.original.bridge_port == BridgePort::None);
+    is_known.then_some(false)
+}
+
+/// Combines options that must all match. `known` decides one without its negation.
+fn all(
+    options: &[ExtensionOption],
+    known: &dyn Fn(&ExtensionOption) -> Option<bool>,
+) -> MatchResult {
+    let results = options.iter().map(|option| {
+        let is_match = known(option);
+        MatchResult::from(is_match.map(|is_match| is_match != option.negated))
+    });
+    results.fold(MatchResult::Yes, MatchResult::and)
+}
+
+/// Decides `addrtype` with a limit to the addresses of one interface.
+fn address_types(options: &[ExtensionOption], packet: &PacketState<'_>) -> MatchResult {
+    all(options, &|option| {
+        let is_of = |ip| {
+            // The routes of one interface alone do not show addresses of the others as local.
+            let has_same_type_anywhere = !packet.traced_node.is_local(ip);
+            let types = AddressTypes::read(option.only_value()?)?;
+            has_same_type_anywhere.then(|| is_of_type(types, ip, packet.traced_node))?
+        };
+        match &*option.name {
+            "--src-type" => is_of(packet.source),
+            "--dst-type" => packet.destination_is(is_of),
+            "--limit-iface-in" | "--limit-iface-out" => Some(true),
+            _ => None,
+        }
+    })
+}
+
+/// Decides `statistic --mode nth`: in the long run, one of `every` packets matches.
+fn every_nth(options: &[ExtensionOption]) -> MatchResult {
+    let every = options.iter().find(|option| &*option.name == "--every");
+    let count = every.and_then(|option| option.only_value()?.parse().ok());
+    match (every, count) {
+        (Some(every), Some(count)) if count > 0 => {
+            let share = Share::new(1, count);
+            MatchResult::sometimes(if every.negated {
+                share.complement()
+            } else {
+                share
+            })
+        }
+        _ => MatchResult::Undecided,
+    }
+}
+
+/// Reports whether an option on ports or TCP flags matches: a connection begins with SYN alone, and
+/// the reply to it is SYN with ACK.
+fn transport(option: &ExtensionOption, packet: &PacketState<'_>) -> Option<bool> {
+    match &*option.name {
+        "--dport" | "--destination-port" => {
+            PortRange::read(option.only_value()?)?.contains_any(packet.port)
+        }
+        "--sport" | "--source-port" => {
+            PortRange::read(option.only_value()?)?.contains_any(packet.source_port)
+        }
+        "--syn" => Some(packet.direction == Direction::Original),
+        "--tcp-flags" => match option.values.as_slice() {
+            [mask, set] => Some(has_flags(mask, set, packet.direction)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Reports whether, of the TCP flags in `mask`, exactly those in `set` are set.
+fn has_flags(mask: &str, set: &str, direction: Direction) -> bool {
+    let is_in = |list: &str, flag: &str| list.split(',').any(|one| [flag, "ALL"].contains(&one));
+    FLAGS.iter().all(|flag| {
+        let is_set = match *flag {
+            "SYN" => true,
+            "ACK" => direction == Direction::Reply,
+            _ => false,
+        };
+        (is_set && is_in(mask, flag)) == is_in(set, flag)
+    })
+}
+
+const FLAGS: &[&str] = &["FIN", "SYN", "RST", "PSH", "ACK", "URG"];
+
+/// Reports whether `--ctstate` or `--state` matches: the state of a first packet is NEW, of the
+/// reply ESTABLISHED, and DNAT and SNAT match in addition once an address was translated.
+pub(super) fn is_in_state(states: ConntrackStates, packet: &PacketState<'_>) -> Option<bool> {
+    let own = match (packet.tracking, packet.direction) {
+        (Tracking::Pending, _) => return Some(states.contains("INVALID")),
+        (Tracking::Untracked, _) => return Some(states.contains("UNTRACKED")),
+        (Tracking::Tracked, Direction::Original) => "NEW",
+        (Tracking::Tracked, Direction::Reply) => "ESTABLISHED",
+    };
+    if states.contains(own) || (packet.is_translated && states.contains("DNAT")) {
+        return Some(true);
+    }
+    // The source may have been translated to itself, which is not SNAT.
+    (packet.new_source.is_none() || !states.contains("SNAT")).then_some(false)
+}
+
+/// Reports whether an option of `conntrack` matches, without its negation; `None` if unknown.
+fn matches_connection(option: &ExtensionOption, packet: &PacketState<'_>) -> Option<bool> {
+    let value = option.only_value()?;
+    let original = packet.original;
+    let is_in = |ip| Some(value.parse::<Network>().ok()?.contains(ip));
+    let is_port = |port| Some(PortRange::read(value)?.contains(port));
+    match &*option.name {
+        "--ctstate" => is_in_state(ConntrackStates::read(value)?, packet),
+        "--ctstatus" => Some(has_status(value, packet)),
+        "--ctproto" => {
+            let protocol = Protocol::from_iptables(&value.to_ascii_lowercase());
+            Some(protocol == Some(original.protocol))
+        }
+        "--ctdir" => Some(value.eq_ignore_ascii_case(match packet.direction {
+            Direction::Original => "ORIGINAL",
+            Direction::Reply => "REPLY",
+        })),
+        "--ctorigsrc" => is_in(original.source),
+        "--ctorigdst" => is_in(original.destination),
+        "--ctorigsrcport" => PortRange::read(value)?.contains_any(CLIENT_PORTS),
+        "--ctorigdstport" => is_port(original.port.get()),
+        // Replies come from the address that the packet was translated to.
+        "--ctreplsrc" => is_in(packet.receiver),
+        "--ctreplsrcport" => is_port(packet.receiver_port),
+        "--ctrepldst" if packet.new_source.is_none() => is_in(original.source),
+        _ => None,
+    }
+}
+
+/// Reports whether the connection has one of the statuses. None of them is set before its first
+/// packet has left; `NONE` matches no connection.
+fn has_status(statuses: &str, packet: &PacketState<'_>) -> bool {
+    let own: &[&str] = match packet.direction {
+        Direction::Reply => &["CONFIRMED", "SEEN_REPLY"],
+        Direction::Original if packet.is_looped_back() => &["CONFIRMED"],
+        Direction::Original => &[],
+    };
+    let mut statuses = statuses.split(',');
+    statuses.any(|status| own.iter().any(|own| status.eq_ignore_ascii_case(own)))
+}
+
+/// Reports whether `addrtype` matches an address; `None` if that depends on routes.
+pub(super) fn is_of_type(
+    types: AddressTypes,
+    ip: IpAddr,
+    traced_node: &TracedNode,
+) -> Option<bool> {
+    match ip {
+        IpAddr::V4(v4) => is_of_v4_type(types, v4, traced_node),
+        IpAddr::V6(_) => is_of_v6_type(types, ip, traced_node),
+    }
+}
+
+/// The kernel looks up IPv4 addresses in the table of local addresses only, so that blackhole and
+/// unreachable routes have no effect.
+fn is_of_v4_type(types: AddressTypes, ip: Ipv4Addr, traced_node: &TracedNode) -> Option<bool> {
+    let is_zero_net = ip.octets().first() == Some(&0);
+    let has_type = |name| types.contains(name);
+    match () {
+        () if is_zero_net || ip.is_broadcast() => Some(has_type("BROADCAST")),
+        () if ip.is_multicast() => Some(has_type("MULTICAST")),
+        () if traced_node.is_local(ip.into()) => Some(has_type("LOCAL")),
+        () if is_perhaps_broadcast(ip, traced_node) => {
+            let is_unicast = has_type("UNICAST");
+            (is_unicast == has_type("BROADCAST")).then_some(is_unicast)
+        }
+        () => Some(has_type("UNICAST")),
+    }
+}
+
+/// Reports whether the address may be the broadcast address of a network that the node is in: all
+/// bits after the prefix are ones, and an address of the node has the same prefix. The length of
+/// the prefix is not known, so that the shortest is assumed.
+fn is_perhaps_broadcast(ip: Ipv4Addr, traced_node: &TracedNode) -> bool {
+    let host_bits = u32::from(ip).trailing_ones();
+    let is_neighbor = |own: &IpAddr| match own {
+        IpAddr::V4(own) => (u32::from(*own) ^ u32::from(ip)).leading_zeros() >= 32 - host_bits,
+        IpAddr::V6(_) => false,
+    };
+    // Networks of two addresses have none. The node may have networks that are not known.
+    host_bits >= 8 || (host_bits >= 2 && traced_node.addresses.iter().any(is_neighbor))
+}
+
+/// For IPv6, unicast and multicast are properties of the address that are required in addition to
+/// the type of its route.
+fn is_of_v6_type(types: AddressTypes, ip: IpAddr, traced_node: &TracedNode) -> Option<bool> {
+    let has_type = |name| types.contains(name);
+    let is_contradicted = (has_type("MULTICAST") && !ip.is_multicast())
+        || (has_type("UNICAST") && (ip.is_multicast() || ip.is_unspecified()))
+        || (has_type("UNSPEC") && !ip.is_unspecified());
+    let depends_on_route = has_type("ANYCAST") || has_type("UNREACHABLE");
+    match () {
+        () if is_contradicted => Some(false),
+        () if !has_type("LOCAL") && !depends_on_route => Some(true),
+        () if traced_node.is_local(ip) => has_type("LOCAL").then_some(true),
+        () => (!depends_on_route).then_some(false),
+    }
+}
+
+/// Reports whether an address is in a range such as `10.0.0.1-10.0.0.9`; `None` if the text is not
+/// a range.
+fn is_in_range(range: &str, ip: IpAddr) -> Option<bool> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
+    let is_comparable = first.is_ipv4() == ip.is_ipv4() && last.is_ipv4() == ip.is_ipv4();
+    Some(is_comparable && first <= ip && ip <= last)
+}
+
+/// Reports whether packets to the address are sent to one receiver on the link.
+fn is_unicast(ip: IpAddr) -> bool {
+    let is_broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
+    !ip.is_multicast() && !is_broadcast
 }

@@ -1,15 +1,12 @@
 //! Traces a packet through the rules, as netfilter evaluates them, and returns all its outcomes.
 
 mod decide;
-mod extension;
 mod fork;
 mod hook;
 mod outcome;
 mod packet;
 mod path;
 mod target;
-mod transition;
-mod traversed;
 mod walk;
 
 pub use outcome::{BridgePort, Packet, TracedNode, Verdict};

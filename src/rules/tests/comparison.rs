@@ -1,4 +1,4 @@
-//! Compares two rule sets chain by chain, for tests and benchmarks.
+//! Compares two rule sets chain by chain, for tests and benchmarks, by the feature `testing`.
 //!
 //! The comparison can be limited to some chains, and can ignore the order of rules where it has no
 //! effect.

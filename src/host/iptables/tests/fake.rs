@@ -1,7 +1,7 @@
 //! The implementation of [`Iptables`] for tests: a [`RuleSet`] in place of the kernel, with faults
 //! on demand.
 //!
-//! Not in a test folder, because integration tests also use it. Tests with a real kernel compare it
+//! Integration tests also use it, by the feature `testing`. Tests with a real kernel compare it
 //! with `iptables-restore --noflush`.
 
 use std::cell::{Cell, RefCell};
