@@ -1,15 +1,17 @@
-//! Reads the command line and kube-proxy's configuration file.
+//! Reads the command line and kube-proxy's configuration file, and resolves what both ask for.
 //!
 //! [`config`](crate::config) reads no files. The file is read once for each command, because it
 //! may be a pipe.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
 use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
+#[cfg(feature = "tools")]
+use crate::config::{DesiredArgs, RenderConfig, SourceArgs, environment};
 use crate::watch::bounded;
 
 const AS_PLUGIN: &str = "kubectl deltaproxy";
@@ -70,6 +72,59 @@ pub(super) fn log_notes(notes: &[ConfigNote]) {
         match note {
             ConfigNote::Warning(text) => tracing::warn!("{text}"),
             ConfigNote::Note(text) => tracing::info!("{text}"),
+        }
+    }
+}
+
+/// Flags that shape desired rules, and the configuration file that may replace them.
+#[cfg(feature = "tools")]
+pub(super) struct RuleSettings<'a> {
+    file: Option<ConfigFile>,
+    args: &'a DesiredArgs,
+}
+
+#[cfg(feature = "tools")]
+impl<'a> RuleSettings<'a> {
+    /// Reads the file, if one is given.
+    pub(super) fn read(args: &'a DesiredArgs) -> Result<Self, Unusable> {
+        let file = args.file.config.as_deref().map(read_file).transpose()?;
+        Ok(Self { file, args })
+    }
+
+    /// Returns the configuration that renders the objects of the source that the flags select.
+    pub(super) fn rendering(&self) -> Result<RenderConfig, Unusable> {
+        self.rendering_of(&self.args.source)
+    }
+
+    /// Returns the configuration that renders the objects of a source. Logs notes on flags, fields
+    /// and feature gates; the log of a command writes each once.
+    pub(super) fn rendering_of(&self, source: &SourceArgs) -> Result<RenderConfig, Unusable> {
+        let host_name = environment::host_name();
+        let rules = &self.args.rules;
+        let (config, notes) = config::rendering(self.file.as_ref(), source, rules, &host_name)?;
+        log_notes(&notes);
+        Ok(config)
+    }
+}
+
+/// Returns the path of a flag. Other flags take the last value, but this one would silently ignore
+/// a source of objects.
+///
+/// # Errors
+///
+/// The flag is given more than once.
+#[cfg(feature = "tools")]
+pub(super) fn given_once<'p>(
+    flag: &str,
+    paths: &'p [PathBuf],
+) -> Result<Option<&'p Path>, Unusable> {
+    match paths {
+        [] => Ok(None),
+        [path] => Ok(Some(path)),
+        all => {
+            let all: Vec<String> = all.iter().map(|path| path.display().to_string()).collect();
+            let problem = format!("must be given once, got {}", all.join(" and "));
+            Err(Unusable::of_flag(flag, problem))
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Manual pages, made of the definition of the command line and of the texts of help.
+//! Manual pages and completion scripts, made of the definition of the command line and of the texts
+//! of help.
 //!
 //! `clap_mangen` renders what clap knows; examples, exit status, files and environment are sections
 //! of our own.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::Context as _;
 use clap::{Arg, Command, CommandFactory};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, roman};
 
@@ -202,4 +203,11 @@ fn see_also(roff: &mut Roff, program: &Command, help: &CommandHelp) {
 /// Joins the lines of a paragraph, which `man` breaks again.
 fn one_line(text: &str) -> String {
     text.replace('\n', " ")
+}
+
+/// Prints the completion script of a shell.
+pub(super) fn script(shell: Shell) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
+    terminal::stdout(|out| Ok(out.write_all(&script)?))
 }

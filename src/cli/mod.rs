@@ -9,8 +9,6 @@
 mod arguments;
 mod cleanup;
 #[cfg(feature = "tools")]
-mod completions;
-#[cfg(feature = "tools")]
 mod diff;
 mod exit;
 #[cfg(feature = "tools")]
@@ -18,13 +16,7 @@ mod explain;
 #[cfg(feature = "tools")]
 mod manual;
 #[cfg(feature = "tools")]
-mod payload_filter;
-#[cfg(feature = "tools")]
 mod render;
-#[cfg(feature = "tools")]
-mod restore;
-#[cfg(feature = "tools")]
-mod rule_settings;
 mod run;
 #[cfg(feature = "tools")]
 mod services;
@@ -60,7 +52,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         #[cfg(feature = "tools")]
-        Command::Completions { shell } => completions::script(shell),
+        Command::Completions { shell } => manual::script(shell),
         #[cfg(feature = "tools")]
         Command::Man { dir: None, command } => manual::print(command.as_deref()),
         #[cfg(feature = "tools")]

@@ -36,9 +36,9 @@ use std::time::Duration;
 pub use commands::{Cli, Command};
 pub(crate) use commands::{VERSION, normalize};
 pub(crate) use environment::ProgramName;
-pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RulesArgs, RunArgs, SourceArgs};
+pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
-pub(crate) use flags::{ColorWhen, DiffArgs, DiffFormat, OriginArgs, RenderArgs, RulesFileArgs};
+pub(crate) use flags::{ColorWhen, DesiredArgs, DiffArgs, DiffFormat, OriginArgs, RenderArgs};
 #[cfg(feature = "tools")]
 pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
 #[cfg(feature = "tools")]

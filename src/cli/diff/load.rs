@@ -2,23 +2,23 @@
 //!
 //! The live side comes from the kernel, a dump or older objects; the restore depends on which.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
+use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
-use super::super::restore::{NextRestore, RenderSide};
-use super::super::rule_settings::{RuleSettings, given_once};
-use super::super::snapshot::{self, RuleOrigin};
+use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
 use super::super::terminal::escaped;
-use super::desired::Desired;
 use super::sides::{ComparedManifests, Sides};
-use crate::config::{DiffArgs, Source, SourceArgs, Unusable};
-use crate::inspect::diff::{PlannedRestore, RestoreScope};
+use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
+use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{AppliedState, PartialRestore};
+use crate::render::{AppliedState, Counter, Options, PartialRestore};
 use crate::rules::{RuleSet, Table};
 use crate::ruleset::flattened;
 use crate::sync::FullReason;
-use crate::watch::manifests;
+use crate::tracker::Tracker;
+use crate::watch::manifests::{self, Manifests};
 
 /// Loads both sides as the flags select them.
 pub(super) fn load(
@@ -37,7 +37,8 @@ fn check_stdin(args: &DiffArgs) -> Result<(), Unusable> {
     let saved = args.from_save.iter().map(|path| ("from-save", path));
     let before = args.from_manifests.iter();
     let named = saved.chain(before.map(|path| ("from-manifests", path)));
-    let after = args.source.manifests.iter().map(|path| ("manifests", path));
+    let after = args.desired.source.manifests.iter();
+    let after = after.map(|path| ("manifests", path));
     let mut readers = named
         .chain(after)
         .filter(|(_, path)| path.as_os_str() == "-");
@@ -56,20 +57,21 @@ fn of_host(
     settings: &RuleSettings<'_>,
     report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
-    let host = if args.from_save.is_empty() {
-        let config = settings.rendering(&args.source)?;
-        snapshot::live(config.backend)?
-    } else {
-        snapshot::saved(&args.from_save, report)?
-    };
+    let backend = || Ok(settings.rendering()?.backend);
+    let host = RuleSnapshot::of_host(&args.from_save, backend, report)?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
     }
-    let desired = Desired::for_host(settings, args, &host)?;
-    let names = [host.origin.to_string(), name_of(&args.source)];
-    let mut right = PerFamily::from_fn(|_| RuleSet::default());
-    let mut restores = PerFamily::from_fn(|_| None);
+    let config = settings.rendering()?;
+    let config = config.with_request_timeout(&args.desired.one_read);
+    // Any error of manifests is returned, as a missing object would be a difference.
+    let trackers = snapshot::read_objects(&config, None)?.trackers;
+    check_node(&config, &trackers)?;
+    let desired = Desired::new(&config, trackers, &host)?;
+    let names = [host.origin.to_string(), name_of(&args.desired.source)];
+    let mut right = PerFamily::<RuleSet>::default();
+    let mut restores = PerFamily::default();
     for family in host.families.iter().copied() {
         let side = desired.side(family);
         let missing = host.missing_tables.get(family);
@@ -81,7 +83,11 @@ fn of_host(
         }
         // A restore depends on the live rules of all tables that Services use.
         if !missing.iter().any(|table| *table != Table::Mangle) {
-            *restores.get_mut(family) = Some(first_restore(side, host.rules.get(family))?);
+            *restores.get_mut(family) = Some(full(
+                side,
+                host.rules.get(family),
+                FullReason::First.as_str(),
+            )?);
         }
     }
     Ok(Sides {
@@ -110,8 +116,7 @@ fn of_manifests(
     settings: &RuleSettings<'_>,
     before: &Path,
 ) -> anyhow::Result<Sides> {
-    let config = settings.rendering(&args.source)?;
-    let config = config.read_once(&args.one_read);
+    let config = settings.rendering()?.read_once(&args.desired.one_read);
     let Source::Manifests {
         path,
         ranges,
@@ -121,7 +126,10 @@ fn of_manifests(
         anyhow::bail!("--from-manifests requires --manifests");
     };
     let options = config.manifest_options(ranges);
-    let names = [format!("`{}`", before.display()), name_of(&args.source)];
+    let names = [
+        format!("`{}`", before.display()),
+        name_of(&args.desired.source),
+    ];
     let load = |path| manifests::load_compared(path, &options, *validation);
     let (before, written_before) = load(before)?;
     let (after, written_after) = load(path)?;
@@ -130,11 +138,14 @@ fn of_manifests(
         written: [written_before, written_after],
         assumptions: manifests::assumption_lines(&assumed, ranges),
     };
-    let before = Desired::of_manifests(&config, before)?;
-    let after = Desired::of_manifests(&config, after)?;
-    let mut left = PerFamily::from_fn(|_| RuleSet::default());
-    let mut right = PerFamily::from_fn(|_| RuleSet::default());
-    let mut restores = PerFamily::from_fn(|_| None);
+    let desired = |manifests: &Manifests| {
+        let trackers = snapshot::manifest_trackers(&config, manifests);
+        Desired::new(&config, trackers, &RuleSnapshot::default())
+    };
+    let (before, after) = (desired(&before)?, desired(&after)?);
+    let mut left = PerFamily::<RuleSet>::default();
+    let mut right = PerFamily::<RuleSet>::default();
+    let mut restores = PerFamily::default();
     for family in IpFamily::ALL {
         let (old, new) = (before.side(family), after.side(family));
         let (rules, ledger) = old.rules()?;
@@ -162,12 +173,8 @@ fn name_of(source: &SourceArgs) -> String {
     }
 }
 
-/// Returns the restore of a daemon that starts on a host with the `live` rules.
-fn first_restore(side: RenderSide<'_>, live: &RuleSet) -> anyhow::Result<PlannedRestore> {
-    full(side, live, FullReason::First.as_str())
-}
-
-/// Returns the restore of a daemon when objects change.
+/// Returns the restore of a daemon when objects change. `live` are the rules before, of which
+/// `ledger` is the applied state.
 fn next_restore(
     (before, after): (RenderSide<'_>, RenderSide<'_>),
     (live, ledger): (&RuleSet, AppliedState),
@@ -213,4 +220,83 @@ fn full(
 
 fn count_lines(text: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', text).count() as u64
+}
+
+/// Objects and render options of both families, for the host that the live rules were read from:
+/// facts that only the host knows are adopted from its rules.
+struct Desired {
+    trackers: PerFamily<Tracker>,
+    options: PerFamily<Options>,
+}
+
+impl Desired {
+    /// Takes the facts of the host whose rules are in a snapshot; by default it is unknown.
+    fn new(
+        config: &RenderConfig,
+        trackers: PerFamily<Tracker>,
+        host: &RuleSnapshot,
+    ) -> anyhow::Result<Self> {
+        let mut options = PerFamily::from_fn(Options::defaults);
+        for family in IpFamily::ALL {
+            let of_family = options.get_mut(family);
+            *of_family = resolve(config, family, trackers.get(family), host)?;
+            if let Some(facts) = HostSettings::read(host.rules.get(family)) {
+                adopt(of_family, facts);
+            }
+            if let RuleOrigin::Live(backend) = host.origin {
+                of_family.backend = backend;
+            }
+        }
+        Ok(Self { trackers, options })
+    }
+
+    fn side(&self, family: IpFamily) -> RenderSide<'_> {
+        RenderSide {
+            tracker: self.trackers.get(family),
+            options: self.options.get(family),
+        }
+    }
+}
+
+/// Checks that the node exists. Without its Node object, local endpoints, zones and primary
+/// addresses would all differ.
+fn check_node(config: &RenderConfig, trackers: &PerFamily<Tracker>) -> anyhow::Result<()> {
+    let is_cluster = matches!(config.source, Source::Cluster(_));
+    anyhow::ensure!(
+        !is_cluster || trackers.v4.node().is_some(),
+        "node `{}` is not in the cluster\n\
+         hint: set --hostname-override to the node that these rules are of",
+        config.node_name
+    );
+    Ok(())
+}
+
+/// Returns the render options. A dump is of another host, of whose addresses only those in its
+/// Node are known.
+fn resolve(
+    config: &RenderConfig,
+    family: IpFamily,
+    tracker: &Tracker,
+    host: &RuleSnapshot,
+) -> anyhow::Result<Options> {
+    if !matches!(host.origin, RuleOrigin::Saved(_)) {
+        return snapshot::options(config, family, tracker);
+    }
+    let node = tracker.node();
+    let mut addresses: Vec<IpAddr> = node.map(|node| node.addresses.clone()).unwrap_or_default();
+    addresses.push(Ipv4Addr::LOCALHOST.into());
+    addresses.retain(|ip| IpFamily::of(*ip) == family);
+    Ok(config.render_settings.get(family).options(node, &addresses))
+}
+
+fn adopt(options: &mut Options, facts: HostSettings) {
+    options.masquerade.is_random_fully = facts.is_random_fully;
+    options.drops_invalid_packets = facts.invalid != InvalidPacketHandling::Forwarded;
+    options.counters.clear();
+    if facts.invalid == InvalidPacketHandling::Counted {
+        options.counters.insert(Counter::InvalidDropped);
+    }
+    if facts.counts_localhost {
+        options.counters.insert(Counter::LocalhostNodePorts);
+    }
 }

@@ -3,13 +3,11 @@
 //! Gets the two sides, prints the differences that [`diff`](crate::inspect::diff) finds and returns
 //! the exit code.
 
-mod desired;
 mod load;
-mod output;
 mod sides;
 
+use super::arguments::RuleSettings;
 use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
-use super::rule_settings::RuleSettings;
 use super::terminal;
 use crate::config::DiffArgs;
 use crate::inspect::diff::Review;
@@ -20,7 +18,7 @@ use crate::inspect::diff::Review;
 pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<ComparisonResult> {
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
-    let settings = RuleSettings::read(&args.file, &args.rules)?;
+    let settings = RuleSettings::read(&args.desired)?;
     let sides = load::load(args, &settings, report)?.only(&selected)?;
     let reviews = sides.reviews();
     let facts = sides.facts(&reviews);
@@ -34,7 +32,7 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
     } else {
         ComparisonResult::Equal
     };
-    match output::print(args, &sides, &reviews, &facts) {
+    match sides::print(args, &sides, &reviews, &facts) {
         Err(error) if !is_broken_pipe(&error) => Err(error),
         _ => Ok(result),
     }

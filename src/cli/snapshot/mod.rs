@@ -1,37 +1,53 @@
 //! Rules of both families, from the kernel, from dumps or rendered from objects.
 //!
-//! `--from-save`, `--manifests` and the default mean the same in `diff`, `explain` and `services`.
+//! The one place where commands obtain rules: a flag means the same in `diff`, `explain` and
+//! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
 
-mod cluster;
 mod desired;
 mod dump;
-mod missing;
+mod objects;
 pub(super) mod proxy_report;
 mod recorded;
 mod rules;
 
-use crate::cli::exit::ErrorReport;
-use crate::cli::rule_settings::RuleSettings;
-use crate::config::OriginArgs;
+use std::path::PathBuf;
 
-pub(super) use desired::{full, manifest_trackers, objects, options};
+use super::arguments::RuleSettings;
+use super::exit::ErrorReport;
+use crate::config::{OriginArgs, Unusable};
+use crate::host::BackendChoice;
+
+pub(super) use desired::{NextRestore, RenderSide, options};
+pub(super) use objects::{manifest_trackers, read as read_objects};
 pub(super) use proxy_report::Conflicts;
-pub(super) use recorded::{live, saved};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
 impl RuleSnapshot {
     /// Loads the rules that the flags select.
     pub(super) fn load(args: &OriginArgs, report: &ErrorReport) -> anyhow::Result<Self> {
-        if !args.from_save.is_empty() {
-            return recorded::saved(&args.from_save, report);
+        let OriginArgs { from_save, desired } = args;
+        if desired.source.names_objects() {
+            let config = RuleSettings::read(desired)?.rendering()?;
+            return desired::snapshot(&config.read_once(&desired.one_read), report);
         }
-        let config = RuleSettings::read(&args.file, &args.rules)?.rendering(&args.source)?;
-        if args.names_objects() {
-            desired::render(&config.read_once(&args.one_read), report)
-        } else {
-            let mut snapshot = recorded::live(config.backend)?;
+        let backend = || Ok(RuleSettings::read(desired)?.rendering()?.backend);
+        let mut snapshot = Self::of_host(from_save, backend, report)?;
+        if let RuleOrigin::Live(_) = snapshot.origin {
             snapshot.conflicts = proxy_report::conflicts();
-            Ok(snapshot)
+        }
+        Ok(snapshot)
+    }
+
+    /// Loads the rules of a host: those of dumps, or without any, those of this kernel.
+    pub(super) fn of_host(
+        from_save: &[PathBuf],
+        backend: impl FnOnce() -> Result<BackendChoice, Unusable>,
+        report: &ErrorReport,
+    ) -> anyhow::Result<Self> {
+        if from_save.is_empty() {
+            recorded::live(backend()?)
+        } else {
+            recorded::saved(from_save, report)
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::ruleset::KUBE_SERVICES;
 use crate::watch::bounded;
 
 /// Reads the rules of the kernel.
-pub(in crate::cli) fn live(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
+pub(super) fn live(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading the kernel's rules");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -110,10 +110,7 @@ fn warn_of_other_backend(snapshot: &RuleSnapshot) {
 }
 
 /// Reads the rules of dumps. A table that is cut off is left out, and is an error in the report.
-pub(in crate::cli) fn saved(
-    paths: &[PathBuf],
-    report: &ErrorReport,
-) -> anyhow::Result<RuleSnapshot> {
+pub(super) fn saved(paths: &[PathBuf], report: &ErrorReport) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading a dump");
     let mut snapshot = RuleSnapshot {
         origin: RuleOrigin::Saved(paths.to_vec()),

@@ -20,7 +20,7 @@ mod shared;
 #[cfg(feature = "tools")]
 pub(crate) use inspect::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
 #[cfg(feature = "tools")]
-pub(crate) use origin::{ColorArgs, ColorWhen, OneReadArgs, OriginArgs, RulesFileArgs};
+pub(crate) use origin::{ColorArgs, ColorWhen, DesiredArgs, OneReadArgs, OriginArgs};
 #[cfg(feature = "tools")]
 pub(super) use origin::{NamespaceArgs, SelectionArgs};
 #[cfg(feature = "tools")]

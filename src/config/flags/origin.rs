@@ -12,6 +12,23 @@ use crate::config::problems::Unusable;
 use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::net::{IpNet, PerFamily};
 
+/// Objects and settings that desired rules follow from, for every command that renders.
+#[derive(Debug, Clone, Args)]
+pub struct DesiredArgs {
+    /// Source of Services, EndpointSlices and the Node.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Settings that no daemon has.
+    #[command(flatten)]
+    pub one_read: OneReadArgs,
+    /// Configuration file that replaces the flags of `rules`.
+    #[command(flatten)]
+    pub file: RulesFileArgs,
+    /// Settings that decide the content of rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
+}
+
 /// Configuration file, for commands that render and do not run.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Rules")]
@@ -82,24 +99,7 @@ pub struct OriginArgs {
     pub from_save: Vec<PathBuf>,
     /// Objects whose rendered rules are inspected.
     #[command(flatten)]
-    pub source: SourceArgs,
-    /// Settings that no daemon has.
-    #[command(flatten)]
-    pub one_read: OneReadArgs,
-    /// Configuration file that replaces the flags of `rules`.
-    #[command(flatten)]
-    pub file: RulesFileArgs,
-    /// Settings that decide the content of rendered rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
-}
-
-impl OriginArgs {
-    /// Reports whether flags name objects, so that rendered rules are read instead of the
-    /// kernel's.
-    pub fn names_objects(&self) -> bool {
-        self.source.names_objects()
-    }
+    pub desired: DesiredArgs,
 }
 
 /// Selection of Services by name, by namespace or both.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{ColorArgs, OneReadArgs, RulesArgs, RulesFileArgs, SelectionArgs, SourceArgs};
+use super::{ColorArgs, DesiredArgs, SelectionArgs};
 use crate::config::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use crate::net::IpFamily;
 use crate::render::PartialRestore;
@@ -45,18 +45,9 @@ pub struct RenderArgs {
     /// Print the object of each chain and rule above it
     #[arg(long)]
     pub annotate: bool,
-    /// Source of Services, EndpointSlices and the Node.
+    /// Objects that are rendered.
     #[command(flatten)]
-    pub source: SourceArgs,
-    /// Settings that no daemon has.
-    #[command(flatten)]
-    pub one_read: OneReadArgs,
-    /// Configuration file that replaces the flags of `rules`.
-    #[command(flatten)]
-    pub file: RulesFileArgs,
-    /// Settings that decide the content of rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
+    pub desired: DesiredArgs,
 }
 
 /// Words of `--family`.
@@ -114,18 +105,9 @@ pub struct DiffArgs {
     /// Colors of text and unified output.
     #[command(flatten)]
     pub color: ColorArgs,
-    /// Source of the objects on the desired side.
+    /// Objects on the desired side.
     #[command(flatten)]
-    pub source: SourceArgs,
-    /// Values that no daemon derives, for --from-manifests.
-    #[command(flatten)]
-    pub one_read: OneReadArgs,
-    /// Configuration file that replaces the flags of `rules`.
-    #[command(flatten)]
-    pub file: RulesFileArgs,
-    /// Settings that decide the content of the desired rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
+    pub desired: DesiredArgs,
 }
 
 /// Value of `--output` of `diff`.

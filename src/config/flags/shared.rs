@@ -65,7 +65,7 @@ impl SourceArgs {
     }
 
     /// Reports whether flags name a source.
-    pub(super) fn names_objects(&self) -> bool {
+    pub fn names_objects(&self) -> bool {
         let is_given = |flag| self.flags.is_given(flag);
         self.manifests.is_some() || is_given("kubeconfig") || is_given("master")
     }

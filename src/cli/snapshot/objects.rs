@@ -1,0 +1,333 @@
+//! Objects of manifests or a cluster, read once.
+//!
+//! The daemon waits for missing objects; a command reads its input once, takes it as complete, and
+//! warns of what it lacks. Failures become errors that say what to do.
+
+use std::error::Error;
+use std::time::SystemTime;
+
+use super::rules::ServiceTypes;
+use crate::app::connect_error;
+use crate::cli::exit::ErrorReport;
+use crate::cli::terminal::{Progress, escaped};
+use crate::config::{RenderConfig, Source, environment};
+use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
+use crate::net::PerFamily;
+use crate::tracker::Tracker;
+use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure, is_not_http};
+use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
+use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
+
+/// Objects of manifests or a cluster.
+pub(in crate::cli) struct DesiredObjects {
+    /// All of them.
+    pub(in crate::cli) trackers: PerFamily<Tracker>,
+    pub(super) service_types: ServiceTypes,
+}
+
+/// Reads all objects; warns of objects that are missing.
+///
+/// # Errors
+///
+/// A source cannot be read. Without a report, also any error of manifests.
+pub(in crate::cli) fn read(
+    config: &RenderConfig,
+    report: Option<&ErrorReport>,
+) -> anyhow::Result<DesiredObjects> {
+    match &config.source {
+        Source::Manifests {
+            path,
+            ranges,
+            validation,
+        } => {
+            let progress = Progress::start("reading manifests");
+            let options = config.manifest_options(ranges);
+            let manifests = match report {
+                Some(_) => manifests::load(path, &options, *validation)?,
+                None => manifests::load_complete(path, &options, *validation)?,
+            };
+            drop(progress);
+            if let Some(report) = report {
+                report.print(&manifests.errors);
+            }
+            warn_of_load_balancers(&manifests, ranges);
+            warn_of_missing_addresses(&manifests);
+            let services = manifests.services.iter().map(|one| &**one);
+            Ok(DesiredObjects {
+                service_types: ServiceTypes::read(services),
+                trackers: manifest_trackers(config, &manifests),
+            })
+        }
+        Source::Cluster(options) => {
+            let (senders, receivers) = change_channels(None);
+            let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
+            Ok(DesiredObjects {
+                service_types: list(options, &config.node_name, &mut ingester)?,
+                trackers: track(config, receivers, None),
+            })
+        }
+    }
+}
+
+/// Returns trackers with all objects of manifests that were read before.
+pub(in crate::cli) fn manifest_trackers(
+    config: &RenderConfig,
+    manifests: &Manifests,
+) -> PerFamily<Tracker> {
+    let (senders, receivers) = change_channels(None);
+    let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
+    for note in &manifests.notes {
+        tracing::warn!("{}", escaped(note));
+    }
+    manifests.send(&mut ingester);
+    track(config, receivers, Some(&manifests.other_nodes))
+}
+
+/// Applies all changes. `other_nodes` are the Nodes besides this one, sorted; `None` if only this
+/// one was listed.
+fn track(
+    config: &RenderConfig,
+    receivers: ChangeReceivers,
+    other_nodes: Option<&[Box<str>]>,
+) -> PerFamily<Tracker> {
+    let trackers = receivers.families.map(|family, mut changes| {
+        let external_ips = config.render_settings.get(family).fixed.external_ips;
+        let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH).with_external_ips(external_ips);
+        for change in changes.take() {
+            tracker.apply(change);
+        }
+        tracker
+    });
+    for warning in warnings(&trackers, &config.node_name, other_nodes) {
+        tracing::warn!("{warning}");
+    }
+    trackers
+}
+
+/// Warns of load balancer IPs that no controller has reported. Cluster IPs and node ports need no
+/// warning: the daemon derives the same ones from manifests.
+fn warn_of_load_balancers(manifests: &Manifests, ranges: &ManifestRanges) {
+    let mut assumed = manifests.assumptions.clone();
+    assumed.retain(|one| one.kind == AssumedValueKind::LoadBalancerIp);
+    for line in manifests::assumption_lines(&assumed, ranges) {
+        let line = escaped(&line);
+        tracing::warn!("assumed, as the manifests do not have them: {line}");
+    }
+}
+
+/// Warns of load balancers that have no address, neither a reported nor an assumed one.
+fn warn_of_missing_addresses(manifests: &Manifests) {
+    let services = manifests.services.iter();
+    let without = services.filter(|service| {
+        service.spec.type_ == "LoadBalancer" && service.status.load_balancer.ingress.is_empty()
+    });
+    let names: Vec<String> = without
+        .map(|service| format!("{}/{}", service.metadata.namespace, service.metadata.name))
+        .collect();
+    if let Some(first) = names.first() {
+        tracing::warn!(
+            "load balancers without an address in the input: {}, such as {first}: treated as \
+             without one\n\
+             hint: include their status: kubectl get services -A -o yaml",
+            names.len()
+        );
+    }
+}
+
+/// Lists the objects that a proxy on this node watches. Returns the types of the Services.
+fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<ServiceTypes> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let snapshot = runtime.block_on(async {
+        // A credential plugin may ask for a password, or hang.
+        let progress = Progress::start("waiting for credentials of the API server");
+        let server = api::build_client(options, &environment::proxies())
+            .await
+            .map_err(connect_error)?;
+        drop(progress);
+        let _progress = Progress::start(waiting_text(options, server.address()));
+        let listed = api::snapshot(&server, node, options.list_timeout).await;
+        listed.map_err(|error| list_error(&error, server.address()))
+    })?;
+    let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
+    set_services.for_each(|service| ingester.service(service));
+    snapshot
+        .slices
+        .objects
+        .iter()
+        .for_each(|slice| ingester.endpoint_slice(SourceEvent::Set(slice)));
+    snapshot
+        .nodes
+        .objects
+        .iter()
+        .for_each(|node| ingester.node(SourceEvent::Set(node)));
+    Ok(ServiceTypes::read(&snapshot.services.objects))
+}
+
+fn waiting_text(options: &ApiOptions, address: &str) -> String {
+    let limit = match options.list_timeout {
+        Some(limit) => format!("at most {} s", limit.as_secs_f64()),
+        None => "without a limit".to_owned(),
+    };
+    let address = escaped(address);
+    format!("waiting for the API server `{address}`, {limit} (--request-timeout)")
+}
+
+/// Converts an error of listing: names the server and what to do.
+fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
+    let is_plain = address.starts_with("http:");
+    let (problem, hint) = match error {
+        ApiError::Connection(cause) if is_plain && is_not_http(&**cause) => {
+            let cause = first_cause(&**cause);
+            (format!(" did not answer in HTTP: {cause}"), USE_HTTPS)
+        }
+        ApiError::Connection(cause) => match ConnectFailure::find(&**cause) {
+            Some(failure) => (format!(": {failure}"), connect_hint(&failure)),
+            None => (
+                format!(" did not answer: {}", first_cause(&**cause)),
+                "check that it is up, and that --kubeconfig or --master names the right one",
+            ),
+        },
+        error => (
+            format!(": {}", error.in_full()),
+            status_hint(error, is_plain),
+        ),
+    };
+    let hint = match hint {
+        "" => String::new(),
+        hint => format!("\nhint: {hint}"),
+    };
+    anyhow::anyhow!("the API server `{address}`{problem}{hint}")
+}
+
+/// Hint for an address without TLS whose server expects it.
+const USE_HTTPS: &str = "use https:// in the address, unless the server has no TLS";
+
+/// Returns what to do about a response, or a missing one; empty if nothing is known.
+const fn status_hint(error: &ApiError, is_plain: bool) -> &'static str {
+    match error {
+        ApiError::Status { code: 400, .. } if is_plain => USE_HTTPS,
+        ApiError::Status { code: 401, .. } => {
+            "check that the credentials of the kubeconfig are of this cluster and not expired"
+        }
+        ApiError::Status { code: 403, .. } => {
+            "allow the user to list Services, EndpointSlices and Nodes"
+        }
+        ApiError::Status { code: 404, .. } | ApiError::ProtocolError(_) => {
+            "check that --kubeconfig or --master names an API server"
+        }
+        ApiError::DeadlineExceeded(_) | ApiError::TimedOut(_) => {
+            "check that it is up and reachable from here, or set a longer --request-timeout"
+        }
+        _ => "",
+    }
+}
+
+/// Returns what to do about a request without a response.
+fn connect_hint(failure: &ConnectFailure) -> &'static str {
+    match failure {
+        ConnectFailure::CredentialPlugin(_) => {
+            "run the command of `users[].user.exec` of the kubeconfig by itself"
+        }
+        ConnectFailure::Certificate(_) => {
+            "check that the certificate authority of the kubeconfig is that of this cluster"
+        }
+        ConnectFailure::NotTls(_) => {
+            "use http:// in the address if the server has no TLS, or the port of the API server"
+        }
+        ConnectFailure::Proxy(_) => {
+            "check `proxy-url` of the kubeconfig, or HTTPS_PROXY, HTTP_PROXY and NO_PROXY; the \
+             certificate authority of the kubeconfig is for the proxy as well"
+        }
+    }
+}
+
+/// Returns the innermost cause; the errors around it only name libraries.
+fn first_cause<'e>(error: &'e (dyn Error + 'static)) -> &'e (dyn Error + 'static) {
+    error.source().map_or(error, first_cause)
+}
+
+/// Maximum names in a warning.
+const MAX_NAMES: usize = 3;
+
+/// Returns warnings of missing objects, each with its hint.
+fn warnings(
+    trackers: &PerFamily<Tracker>,
+    node_name: &str,
+    other_nodes: Option<&[Box<str>]>,
+) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let has_slices = states(trackers).any(|state| !state.slices.is_empty());
+    if !has_slices && states(trackers).any(|state| state.service.is_some()) {
+        warnings.push(
+            "no EndpointSlices in the input: every Service is treated as without endpoints\n\
+             hint: include them: kubectl get services,endpointslices,nodes -A -o yaml"
+                .to_owned(),
+        );
+    }
+    let Some(names) = other_nodes.filter(|_| trackers.v4.node().is_none()) else {
+        return warnings;
+    };
+    if names.is_empty() {
+        warnings.extend(without_nodes(trackers, node_name));
+    } else {
+        let shown = names.iter().take(MAX_NAMES);
+        let shown: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
+        let shown = shown.join(", ");
+        let more = if names.len() > MAX_NAMES { ", ..." } else { "" };
+        warnings.push(format!(
+            "no Node `{node_name}` in the input, only {shown}{more}\n{NAME_HINT}"
+        ));
+    }
+    warnings
+}
+
+/// Returns the warning of a cluster without the node.
+pub(super) fn unknown_node(node_name: &str) -> String {
+    format!(
+        "no Node `{node_name}` in the cluster: cannot determine which endpoints are local\n{NAME_HINT}"
+    )
+}
+
+const NAME_HINT: &str = "hint: set --hostname-override to the node that rules are for";
+
+/// Returns warnings of an input without Nodes, if its rules depend on one: most do not.
+fn without_nodes(trackers: &PerFamily<Tracker>, node_name: &str) -> Vec<String> {
+    let mut warnings = Vec::new();
+    // Endpoints contain the names of their nodes, so a node that is named needs no Node.
+    let is_named = node_name != environment::host_name().trim().to_lowercase();
+    let has_local = states(trackers).flat_map(endpoints).any(|one| one.is_local);
+    if !is_named && !has_local && states(trackers).any(depends_on_locality) {
+        warnings.push(format!(
+            "no Nodes in the input: cannot determine which endpoints are local\n{NAME_HINT}"
+        ));
+    }
+    let mut hints = states(trackers).flat_map(endpoints);
+    if hints.any(|one| !one.zone_hints.is_empty()) {
+        warnings.push(
+            "no Nodes in the input: the node's zone is unknown, and zone hints are ignored"
+                .to_owned(),
+        );
+    }
+    warnings
+}
+
+fn depends_on_locality(state: &ServiceState) -> bool {
+    let is_local = |service: &Service| {
+        [service.internal_policy, service.external_policy].contains(&TrafficPolicy::Local)
+    };
+    let is_hinted = |endpoint: &Endpoint| endpoint.node_hint != NodeHint::Absent;
+    let mut endpoints = endpoints(state).peekable();
+    let has_endpoints = endpoints.peek().is_some();
+    has_endpoints && state.service.as_deref().is_some_and(is_local) || endpoints.any(is_hinted)
+}
+
+fn states(trackers: &PerFamily<Tracker>) -> impl Iterator<Item = &ServiceState> {
+    let pairs = trackers.as_ref().into_pairs().into_iter();
+    pairs.flat_map(|(_, tracker)| tracker.all().map(|(_, state)| state))
+}
+
+fn endpoints(state: &ServiceState) -> impl Iterator<Item = &Endpoint> {
+    state.slices.iter().flat_map(|(_, slice)| &slice.endpoints)
+}
