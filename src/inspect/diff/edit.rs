@@ -1,5 +1,9 @@
 //! Compares two lists of rules: edit script, cosmetic equality, and changes of order.
 
+use std::hash::Hash;
+
+use similar::{Algorithm, ChangeTag, capture_diff_slices};
+
 use crate::rules::{Match, Rule};
 
 /// One step of an edit script.
@@ -13,96 +17,18 @@ pub enum Edit<T> {
     Added(T),
 }
 
-/// Maximum cells of the table of subsequence lengths: 16 MB. Only a chain of thousands of rules
-/// with neither a common beginning nor a common end needs more, and is shown as all removed and
-/// all added.
-const MAX_CELLS: usize = 4_000_000;
-
 /// Returns the shortest edit script that turns `live` into `desired`.
-pub(super) fn edits<T: Copy + PartialEq>(live: &[T], desired: &[T]) -> Vec<Edit<T>> {
-    let head = common(live.iter(), desired.iter());
-    let (kept, live) = live.split_at_checked(head).unwrap_or((live, &[]));
-    let (_, desired) = desired.split_at_checked(head).unwrap_or((desired, &[]));
-    let tail = common(live.iter().rev(), desired.iter().rev());
-    let (live, _) = live
-        .split_at_checked(live.len() - tail)
-        .unwrap_or((live, &[]));
-    let (desired, end) = desired
-        .split_at_checked(desired.len() - tail)
-        .unwrap_or((desired, &[]));
-    let mut edits: Vec<Edit<T>> = kept.iter().copied().map(Edit::Kept).collect();
-    append_edits(live, desired, &mut edits);
-    edits.extend(end.iter().copied().map(Edit::Kept));
-    edits
-}
-
-fn common<'a, T: PartialEq + 'a>(
-    live: impl Iterator<Item = &'a T>,
-    desired: impl Iterator<Item = &'a T>,
-) -> usize {
-    live.zip(desired)
-        .take_while(|(live, desired)| live == desired)
-        .count()
-}
-
-/// Follows the longest common subsequence.
-fn append_edits<T: Copy + PartialEq>(live: &[T], desired: &[T], edits: &mut Vec<Edit<T>>) {
-    let lengths = subsequence_lengths(live, desired);
-    let width = desired.len() + 1;
-    let longest = |row: usize, column: usize| lengths.get(row * width + column).copied();
-    let (mut row, mut column) = (0, 0);
-    loop {
-        match (live.get(row), desired.get(column)) {
-            (Some(old), Some(new)) if old == new && !lengths.is_empty() => {
-                edits.push(Edit::Kept(*new));
-                row += 1;
-                column += 1;
-            }
-            (Some(old), _) if longest(row + 1, column) >= longest(row, column + 1) => {
-                edits.push(Edit::Removed(*old));
-                row += 1;
-            }
-            (_, Some(new)) => {
-                edits.push(Edit::Added(*new));
-                column += 1;
-            }
-            (Some(old), None) => {
-                edits.push(Edit::Removed(*old));
-                row += 1;
-            }
-            (None, None) => return,
-        }
-    }
-}
-
-/// Returns, for each pair of positions, the length of the longest common subsequence of the two
-/// remainders; empty above [`MAX_CELLS`].
-fn subsequence_lengths<T: PartialEq>(live: &[T], desired: &[T]) -> Vec<u32> {
-    let width = desired.len() + 1;
-    let size = (live.len() + 1).saturating_mul(width);
-    if size > MAX_CELLS {
-        return Vec::new();
-    }
-    let mut lengths = vec![0_u32; size];
-    for (row, old) in live.iter().enumerate().rev() {
-        for (column, new) in desired.iter().enumerate().rev() {
-            let at = |row: usize, column: usize| {
-                lengths
-                    .get(row * width + column)
-                    .copied()
-                    .unwrap_or_default()
-            };
-            let longest = if old == new {
-                at(row + 1, column + 1) + 1
-            } else {
-                at(row + 1, column).max(at(row, column + 1))
-            };
-            if let Some(length) = lengths.get_mut(row * width + column) {
-                *length = longest;
-            }
-        }
-    }
-    lengths
+pub(super) fn edits<T: Copy + Hash + Ord>(live: &[T], desired: &[T]) -> Vec<Edit<T>> {
+    let steps = capture_diff_slices(Algorithm::Myers, live, desired);
+    let changes = steps
+        .iter()
+        .flat_map(|step| step.iter_changes(live, desired));
+    let edits = changes.map(|change| match change.tag() {
+        ChangeTag::Equal => Edit::Kept(change.value()),
+        ChangeTag::Delete => Edit::Removed(change.value()),
+        ChangeTag::Insert => Edit::Added(change.value()),
+    });
+    edits.collect()
 }
 
 /// Returns a rule without its cosmetic parts: comments, and the rounding of probabilities, which
