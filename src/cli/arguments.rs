@@ -87,7 +87,7 @@ pub(super) struct RuleSettings<'a> {
 impl<'a> RuleSettings<'a> {
     /// Reads the file, if one is given.
     pub(super) fn read(args: &'a DesiredArgs) -> Result<Self, Unusable> {
-        let file = args.file.config.as_deref().map(read_file).transpose()?;
+        let file = args.config.as_deref().map(read_file).transpose()?;
         Ok(Self { file, args })
     }
 

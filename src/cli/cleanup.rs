@@ -81,7 +81,6 @@ pub(super) fn everywhere(choice: BackendChoice, mode: SyncMode) -> anyhow::Resul
 /// Cleanup in progress.
 struct Cleanup {
     mode: SyncMode,
-    /// Lines of output.
     output: Vec<String>,
     /// Failures without duplicates.
     failures: Vec<String>,

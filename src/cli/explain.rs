@@ -31,7 +31,7 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
             let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
             let conflicts = snapshot.conflicts.get(family).lost.clone();
             let other_backend = snapshot.other_backends.get(family).as_ref();
-            let other_backend = other_backend.map(|other| (other.backend, &other.rules));
+            let other_backend = other_backend.map(|(backend, rules)| (*backend, rules));
             node.with_pods(*snapshot.pods.get(family))
                 .with_conflicts(conflicts)
                 .with_other_backend(other_backend)

@@ -72,7 +72,7 @@ fn tracker(
     family: IpFamily,
     report: &ErrorReport,
 ) -> anyhow::Result<Tracker> {
-    let trackers = snapshot::read_objects(config, Some(report))?.trackers;
+    let trackers = snapshot::read_objects(config, Some(report))?.0;
     Ok(match family {
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,

@@ -168,7 +168,6 @@ pub struct PortFrontend {
     /// Position of the port among those of its Service; 0 for [`Frontend::HealthCheck`], which is
     /// the whole Service's.
     pub port_index: u16,
-    /// Destination.
     pub frontend: Frontend,
 }
 
@@ -192,7 +191,6 @@ pub struct LostFrontend {
     pub service: ServiceName,
     /// Name of its port; empty without one.
     pub port: Box<str>,
-    /// Destination.
     pub frontend: Frontend,
     /// Rank of the claim that was lost.
     pub rank: FrontendRank,

@@ -57,7 +57,6 @@ pub enum LineError {
     /// A rule number beyond the end of the chain.
     #[error("no rule number {number} in chain `{chain}`")]
     RuleNumberNotFound {
-        /// Chain of the command.
         chain: String,
         /// Rule number, counted from 1.
         number: usize,

@@ -29,7 +29,7 @@ pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]
 pub(crate) use grammar::Probability;
 pub(crate) use grammar::{
-    MarkBits, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
+    MarkBits, Negatable, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
 };
 pub use grammar::{Match, Rule, Share};
 #[cfg(feature = "tools")]

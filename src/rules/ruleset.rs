@@ -79,6 +79,11 @@ impl RuleSet {
         self.tables.get(&table.into())?.by_name.get(name)
     }
 
+    /// Returns the rules of a chain; none if it does not exist.
+    pub fn rules_of(&self, table: Table, chain: &str) -> &[Rule] {
+        self.chain(table, chain).map_or(&[], |chain| &chain.rules)
+    }
+
     /// Returns the chain and its name, both with the lifetime of the rule set.
     pub(super) fn find(&self, table: TracedTable, name: &str) -> Option<(&str, &Chain)> {
         let found = self.tables.get(&table)?.by_name.get_key_value(name);

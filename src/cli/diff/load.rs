@@ -9,7 +9,7 @@ use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
 use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
 use super::super::terminal::escaped;
-use super::sides::{ComparedManifests, Sides};
+use super::sides::Sides;
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
 use crate::net::{IpFamily, PerFamily};
@@ -66,7 +66,7 @@ fn of_host(
     let config = settings.rendering()?;
     let config = config.with_request_timeout(&args.desired.one_read);
     // Any error of manifests is returned, as a missing object would be a difference.
-    let trackers = snapshot::read_objects(&config, None)?.trackers;
+    let trackers = snapshot::read_objects(&config, None)?.0;
     check_node(&config, &trackers)?;
     let desired = Desired::new(&config, trackers, &host)?;
     let names = [host.origin.to_string(), name_of(&args.desired.source)];
@@ -103,7 +103,7 @@ fn of_host(
         families_with_legacy: host.families_with_legacy,
         other_backends: host
             .other_backends
-            .map(|_, other| other.map(|other| other.backend)),
+            .map(|_, other| other.map(|(backend, _)| backend)),
         names,
         restores,
         ..Sides::default()
@@ -134,10 +134,7 @@ fn of_manifests(
     let (before, written_before) = load(before)?;
     let (after, written_after) = load(path)?;
     let assumed = [&before.assumptions[..], &after.assumptions].concat();
-    let manifests = ComparedManifests {
-        written: [written_before, written_after],
-        assumptions: manifests::assumption_lines(&assumed, ranges),
-    };
+    let assumptions = manifests::assumption_lines(&assumed, ranges);
     let desired = |manifests: &Manifests| {
         let trackers = snapshot::manifest_trackers(&config, manifests);
         Desired::new(&config, trackers, &RuleSnapshot::default())
@@ -160,7 +157,8 @@ fn of_manifests(
         families: IpFamily::ALL.into(),
         names,
         restores,
-        manifests,
+        written: [written_before, written_after],
+        assumptions,
         ..Sides::default()
     })
 }

@@ -39,13 +39,9 @@ pub(super) struct Sides {
     /// Sources of the live and the desired side.
     pub(super) names: [String; 2],
     pub(super) restores: PerFamily<Option<PlannedRestore>>,
-    pub(super) manifests: ComparedManifests,
-}
-
-/// Objects of both sides, and the values that they lack. Empty if a side is not manifests.
-#[derive(Default)]
-pub(super) struct ComparedManifests {
+    /// Objects of both sides; empty if a side is not manifests.
     pub(super) written: [WrittenObjects; 2],
+    /// Values that the manifests lack.
     pub(super) assumptions: Vec<String>,
 }
 
@@ -122,10 +118,7 @@ impl Sides {
 
     /// Returns what the rules of manifests do not show.
     pub(super) fn facts(&self, reviews: &[Review<'_>]) -> ManifestFacts {
-        let ComparedManifests {
-            written: [before, after],
-            assumptions,
-        } = &self.manifests;
+        let [before, after] = &self.written;
         let ports = reviews.iter().flat_map(|review| {
             let ports = review.ports.iter().map(|port| &port.name);
             ports.chain(&review.not_selected.ports)
@@ -148,7 +141,8 @@ impl Sides {
         });
         ManifestFacts {
             hidden_objects: hidden.count(),
-            assumptions: assumptions
+            assumptions: self
+                .assumptions
                 .iter()
                 .map(|line| escaped(line).into_owned())
                 .collect(),

@@ -9,7 +9,6 @@ use super::exit::ErrorReport;
 use super::snapshot::RuleSnapshot;
 use super::terminal;
 use crate::config::{ServicesArgs, ServicesOutput};
-use table::ServiceTable;
 
 /// Prints one line for each service port.
 pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
@@ -37,11 +36,7 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
         ServicesOutput::Table | ServicesOutput::Wide => {
             let is_wide = args.output == ServicesOutput::Wide;
             let columns = table::columns(is_wide, snapshot.service_types.is_some());
-            let mut table = ServiceTable::new(columns);
-            for row in &rows {
-                table.add(row);
-            }
-            Ok(table.write(out, !args.no_headers)?)
+            Ok(table::write(out, &columns, &rows, !args.no_headers)?)
         }
     })?;
     // Known names are listed in spite of unknown ones.

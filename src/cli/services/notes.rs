@@ -13,7 +13,7 @@ use crate::cli::snapshot::RuleOrigin;
 use crate::cli::snapshot::proxy_report::{self, is_name};
 use crate::config::ServicesOutput;
 use crate::inspect::catalog::{
-    FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules,
+    FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules, first_of,
 };
 use crate::net::IpFamily;
 
@@ -89,18 +89,12 @@ fn note_conflicts(text: &mut String, findings: &RuleFindings, query: &PortQuery)
 
 /// Returns a line on unreferenced chains; empty without any.
 fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
-    let names: Vec<&str> = chains.iter().take(MAX_CHAINS).map(|name| &**name).collect();
-    let more = if chains.len() > MAX_CHAINS {
-        ", ..."
-    } else {
-        ""
-    };
+    let names = first_of(chains.iter().map(ToString::to_string), MAX_CHAINS);
     match chains.len() {
         0 => String::new(),
         count => format!(
-            "note: unreferenced chains (nat, {family}): {count}: {}{more}; a full sync deletes \
-             those of no Service\n",
-            names.join(", ")
+            "note: unreferenced chains (nat, {family}): {count}: {names}; a full sync deletes \
+             those of no Service\n"
         ),
     }
 }

@@ -101,55 +101,37 @@ fn mark(unreachable_from: &BTreeSet<TrafficOrigin>) -> &'static str {
     }
 }
 
-/// Table of rows with aligned columns.
-pub(super) struct ServiceTable {
-    columns: Vec<ServiceColumn>,
-    lines: Vec<Vec<String>>,
-    widths: Vec<usize>,
-}
-
-impl ServiceTable {
-    pub(super) fn new(columns: Vec<ServiceColumn>) -> Self {
-        Self {
-            widths: columns.iter().map(|(heading, _)| heading.len()).collect(),
-            columns,
-            lines: Vec::new(),
-        }
+/// Writes rows in aligned columns; an empty table has no headings.
+pub(super) fn write(
+    out: &mut dyn Write,
+    columns: &[ServiceColumn],
+    rows: &[Row],
+    has_headings: bool,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
     }
-
-    pub(super) fn add(&mut self, row: &Row) {
-        let line: Vec<String> = self.columns.iter().map(|(_, cell)| cell(row)).collect();
-        for (width, cell) in self.widths.iter_mut().zip(&line) {
+    let cells = |row: &Row| columns.iter().map(|(_, cell)| cell(row)).collect();
+    let headings: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let mut widths: Vec<usize> = headings.iter().map(String::len).collect();
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    lines.extend(has_headings.then_some(headings));
+    lines.extend(rows.iter().map(cells));
+    for line in &lines {
+        for (width, cell) in widths.iter_mut().zip(line) {
             *width = cell.len().max(*width);
         }
-        self.lines.push(line);
     }
-
-    /// Writes the lines; an empty table has no headings.
-    pub(super) fn write(&self, out: &mut dyn Write, has_headings: bool) -> io::Result<()> {
-        if self.lines.is_empty() {
-            return Ok(());
-        }
-        if has_headings {
-            let headings: Vec<&str> = self.columns.iter().map(|(heading, _)| *heading).collect();
-            self.write_line(out, &headings)?;
-        }
-        for line in &self.lines {
-            self.write_line(out, line)?;
-        }
-        Ok(())
-    }
-
-    fn write_line(&self, out: &mut dyn Write, line: &[impl AsRef<str>]) -> io::Result<()> {
+    for line in &lines {
         let mut blanks = 0;
-        for ((cell, width), (heading, _)) in line.iter().zip(&self.widths).zip(&self.columns) {
-            let cell = cell.as_ref();
+        for ((cell, width), (heading, _)) in line.iter().zip(&widths).zip(columns) {
             let style = style(heading, cell);
             write!(out, "{:blanks$}{style}{cell}{style:#}", "")?;
             blanks = width - cell.len() + GAP;
         }
-        writeln!(out)
+        writeln!(out)?;
     }
+    Ok(())
 }
 
 /// Blanks between columns, as many as kubectl has.

@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::objects::{self, DesiredObjects};
-use super::{RuleOrigin, RuleSnapshot, proxy_report};
+use super::{RuleOrigin, RuleSnapshot, objects, proxy_report};
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::Progress;
 use crate::config::{RenderConfig, Source};
@@ -27,10 +26,7 @@ pub(super) fn snapshot(
     config: &RenderConfig,
     report: &ErrorReport,
 ) -> anyhow::Result<RuleSnapshot> {
-    let DesiredObjects {
-        trackers,
-        service_types,
-    } = objects::read(config, Some(report))?;
+    let (trackers, service_types) = objects::read(config, Some(report))?;
     if matches!(config.source, Source::Cluster(_)) && trackers.v4.node().is_none() {
         tracing::warn!("{}", objects::unknown_node(&config.node_name));
     }

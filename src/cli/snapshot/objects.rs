@@ -11,6 +11,7 @@ use crate::app::connect_error;
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
 use crate::config::{RenderConfig, Source, environment};
+use crate::inspect::catalog::first_of;
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
 use crate::tracker::Tracker;
@@ -18,14 +19,7 @@ use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure, is_not_http}
 use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
-/// Objects of manifests or a cluster.
-pub(in crate::cli) struct DesiredObjects {
-    /// All of them.
-    pub(in crate::cli) trackers: PerFamily<Tracker>,
-    pub(super) service_types: ServiceTypes,
-}
-
-/// Reads all objects; warns of objects that are missing.
+/// Reads all objects, and the types of the Services; warns of objects that are missing.
 ///
 /// # Errors
 ///
@@ -33,7 +27,7 @@ pub(in crate::cli) struct DesiredObjects {
 pub(in crate::cli) fn read(
     config: &RenderConfig,
     report: Option<&ErrorReport>,
-) -> anyhow::Result<DesiredObjects> {
+) -> anyhow::Result<(PerFamily<Tracker>, ServiceTypes)> {
     match &config.source {
         Source::Manifests {
             path,
@@ -52,19 +46,14 @@ pub(in crate::cli) fn read(
             }
             warn_of_load_balancers(&manifests, ranges);
             warn_of_missing_addresses(&manifests);
-            let services = manifests.services.iter().map(|one| &**one);
-            Ok(DesiredObjects {
-                service_types: ServiceTypes::read(services),
-                trackers: manifest_trackers(config, &manifests),
-            })
+            let types = ServiceTypes::read(manifests.services.iter().map(|one| &**one));
+            Ok((manifest_trackers(config, &manifests), types))
         }
         Source::Cluster(options) => {
             let (senders, receivers) = change_channels(None);
             let mut ingester = Ingester::for_command(senders, config.node_name.as_str().into());
-            Ok(DesiredObjects {
-                service_types: list(options, &config.node_name, &mut ingester)?,
-                trackers: track(config, receivers, None),
-            })
+            let types = list(options, &config.node_name, &mut ingester)?;
+            Ok((track(config, receivers, None), types))
         }
     }
 }
@@ -272,12 +261,9 @@ fn warnings(
     if names.is_empty() {
         warnings.extend(without_nodes(trackers, node_name));
     } else {
-        let shown = names.iter().take(MAX_NAMES);
-        let shown: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
-        let shown = shown.join(", ");
-        let more = if names.len() > MAX_NAMES { ", ..." } else { "" };
+        let shown = first_of(names.iter().map(|name| format!("`{name}`")), MAX_NAMES);
         warnings.push(format!(
-            "no Node `{node_name}` in the input, only {shown}{more}\n{NAME_HINT}"
+            "no Node `{node_name}` in the input, only {shown}\n{NAME_HINT}"
         ));
     }
     warnings

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use super::dump::{self, DumpPart};
-use super::rules::OtherBackend;
 use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
@@ -70,13 +69,16 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
 }
 
 /// Reads the rules of the backend that is not shown, if it has some of a proxy.
-async fn other_backend(shown: Backend, family: IpFamily) -> anyhow::Result<Option<OtherBackend>> {
+async fn other_backend(
+    shown: Backend,
+    family: IpFamily,
+) -> anyhow::Result<Option<(Backend, RuleSet)>> {
     let Some((backend, text)) = other_rules(shown, family).await else {
         return Ok(None);
     };
     let rules = RuleSet::parse(&text)
         .with_context(|| format!("cannot parse the {family} rules of backend {backend}"))?;
-    Ok(Some(OtherBackend { backend, rules }))
+    Ok(Some((backend, rules)))
 }
 
 /// Reports whether the rules contain those of a proxy.
@@ -87,7 +89,7 @@ fn has_services(rules: &RuleSet) -> bool {
 /// Warns if the backend that is not shown has rules of a proxy.
 fn warn_of_other_backend(snapshot: &RuleSnapshot) {
     let others = snapshot.other_backends.as_ref().into_pairs().into_iter();
-    let others = others.filter_map(|(family, other)| Some((family, other.as_ref()?.backend)));
+    let others = others.filter_map(|(family, other)| Some((family, other.as_ref()?.0)));
     let others: Vec<(IpFamily, Backend)> = others.collect();
     let (RuleOrigin::Live(shown), Some((_, other))) = (&snapshot.origin, others.first()) else {
         return;

@@ -26,7 +26,7 @@ pub(in crate::cli) struct RuleSnapshot {
     /// them.
     pub(in crate::cli) families_with_legacy: BTreeSet<IpFamily>,
     /// Rules of a proxy in the backend that is not shown: packets traverse both.
-    pub(in crate::cli) other_backends: PerFamily<Option<OtherBackend>>,
+    pub(in crate::cli) other_backends: PerFamily<Option<(Backend, RuleSet)>>,
     /// Sources of the rules, which decide whether entry jumps are expected.
     pub(in crate::cli) sources: PerFamily<RulesetSource>,
     /// Known addresses of the node.
@@ -38,13 +38,6 @@ pub(in crate::cli) struct RuleSnapshot {
     /// Types of the Services that rules are rendered from; `None` for rules without objects.
     pub(in crate::cli) service_types: Option<ServiceTypes>,
     pub(in crate::cli) origin: RuleOrigin,
-}
-
-/// Rules of the backend that is not shown.
-#[derive(Debug, Clone)]
-pub(in crate::cli) struct OtherBackend {
-    pub(in crate::cli) backend: Backend,
-    pub(in crate::cli) rules: RuleSet,
 }
 
 /// Types of Services by namespace and name.

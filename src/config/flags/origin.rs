@@ -21,23 +21,14 @@ pub struct DesiredArgs {
     /// Settings that no daemon has.
     #[command(flatten)]
     pub one_read: OneReadArgs,
-    /// Configuration file that replaces the flags of `rules`.
-    #[command(flatten)]
-    pub file: RulesFileArgs,
-    /// Settings that decide the content of rules.
-    #[command(flatten)]
-    pub rules: RulesArgs,
-}
-
-/// Configuration file, for commands that render and do not run.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Rules")]
-pub struct RulesFileArgs {
     /// KubeProxyConfiguration to use instead of these flags
     ///
     /// Its kubeconfig and node name are used without the flags for them.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Rules")]
     pub config: Option<PathBuf>,
+    /// Settings that decide the content of rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 /// Settings of sources for commands that read them once, which the daemon does not have.

@@ -366,7 +366,6 @@ pub struct ForeignChange {
     pub chains: ChainSet,
     /// Names of the programs, where the kernel reports them.
     pub programs: BTreeSet<String>,
-    /// Source of the report.
     pub source: ChangeSource,
 }
 

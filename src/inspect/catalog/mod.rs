@@ -22,9 +22,10 @@ use std::collections::BTreeMap;
 pub use gap::RulesetSource;
 pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use query::PortName;
-pub(crate) use query::UnknownRules;
-pub(crate) use query::{InvalidName, NamePattern, NamespaceMismatch};
-pub(crate) use query::{NoMatch, NoMatches, PortQuery, Suggestions};
+pub(crate) use query::{
+    InvalidName, NamePattern, NamespaceMismatch, NoMatch, NoMatches, PortQuery, Suggestions,
+    UnknownRules, first_of,
+};
 pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
     ServiceType,

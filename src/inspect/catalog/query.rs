@@ -66,7 +66,6 @@ impl fmt::Display for PortName {
 pub struct NamePattern {
     /// Namespace; `None`: any.
     pub namespace: Option<Box<str>>,
-    /// Name of the Service.
     pub service: Box<str>,
     /// Name or number of the port; `None`: any.
     pub port: Option<Box<str>>,
@@ -311,7 +310,6 @@ pub enum NoMatch {
     /// No Service has this name.
     #[error("{}{suggestions}{HEADLESS}", no_service(.pattern, *.unknown))]
     Service {
-        /// Pattern of the query.
         pattern: NamePattern,
         /// Services with a similar name.
         suggestions: Suggestions,
@@ -321,7 +319,6 @@ pub enum NoMatch {
     /// The Service has no such port.
     #[error("`{pattern}` has no such port{suggestions}")]
     Port {
-        /// Pattern of the query.
         pattern: NamePattern,
         /// Ports of the Service.
         suggestions: Suggestions,
@@ -409,17 +406,18 @@ pub(super) fn unknown_namespace<'c>(
     if all.is_empty() || all.contains(namespace) {
         return None;
     }
-    let shown = all.iter().take(MAX_SUGGESTIONS);
-    let shown: Vec<_> = shown.map(|name| format!("`{name}`")).collect();
-    let more = if all.len() > MAX_SUGGESTIONS {
-        ", ..."
-    } else {
-        ""
-    };
+    let shown = first_of(all.iter().map(|name| format!("`{name}`")), MAX_SUGGESTIONS);
     Some(format!(
-        "no Service of namespace `{namespace}` has rules\nhint: namespaces with rules: {}{more}",
-        shown.join(", ")
+        "no Service of namespace `{namespace}` has rules\nhint: namespaces with rules: {shown}"
     ))
+}
+
+/// Renders the first names of a list, and whether there are more.
+pub(crate) fn first_of(names: impl Iterator<Item = String>, most: usize) -> String {
+    let mut names = names.peekable();
+    let shown: Vec<String> = names.by_ref().take(most).collect();
+    let more = if names.peek().is_some() { ", ..." } else { "" };
+    shown.join(", ") + more
 }
 
 /// Names that may have been meant instead, sorted; may be empty. Displayed as a hint on a line of

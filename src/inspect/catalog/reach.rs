@@ -23,9 +23,7 @@ pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
         if name == to {
             return true;
         }
-        let own = rules
-            .chain(Table::Nat, name)
-            .map_or(&[][..], |chain| &chain.rules);
+        let own = rules.rules_of(Table::Nat, name);
         if own.iter().any(Rule::is_unparsed) {
             return true;
         }
@@ -43,12 +41,11 @@ pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str, origin: TrafficOri
     let mut waiting = vec![chain];
     let mut seen = BTreeSet::from([chain]);
     while let Some(name) = waiting.pop() {
-        let chain = rules.chain(Table::Nat, name).into_iter();
         let is_external = matches!(
             ChainKind::of(name),
             Some(ChainKind::External | ChainKind::RetiredExternal)
         );
-        for rule in chain.flat_map(|chain| &chain.rules) {
+        for rule in rules.rules_of(Table::Nat, name) {
             if is_external && is_for_others(rule, origin) {
                 continue;
             }
@@ -115,18 +112,8 @@ fn is_unconditional(rule: &Rule) -> bool {
 }
 
 /// Returns the rules of a dispatch chain.
-pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> impl Iterator<Item = &Rule> {
-    rules_of(rules, chain.table(), chain.name())
-}
-
-/// Returns the rules of a chain; none if it does not exist.
-pub(super) fn rules_of<'r>(
-    rules: &'r RuleSet,
-    table: Table,
-    chain: &str,
-) -> impl Iterator<Item = &'r Rule> {
-    let chain = rules.chain(table, chain).into_iter();
-    chain.flat_map(|chain| &chain.rules)
+pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> &[Rule] {
+    rules.rules_of(chain.table(), chain.name())
 }
 
 /// Returns the service chains that no service port has and no other chain leads to. A rule that
@@ -155,7 +142,8 @@ fn reached_chains(rules: &RuleSet) -> BTreeSet<&str> {
         .filter(|name| !is_service_chain(name))
         .collect();
     while let Some(name) = next.pop() {
-        let targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
+        let targets = rules.rules_of(Table::Nat, name).iter();
+        let targets = targets.filter_map(Rule::target_chain);
         next.extend(targets.filter(|target| reached.insert(*target)));
     }
     reached

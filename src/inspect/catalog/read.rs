@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Catalog;
 use super::query::{PortName, UnknownRules};
-use super::reach::{Owners, dispatch_rules, leads_to_endpoint, rules_of, stale_chains};
+use super::reach::{Owners, dispatch_rules, leads_to_endpoint, stale_chains};
 use super::view::{
     EndpointView, FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
@@ -253,7 +253,10 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
 /// Until 1.23 a `KUBE-XLB-*` chain without a local endpoint dropped external traffic itself.
 fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
     let drops_all = |name: &str| {
-        let mut targets = rules_of(rules, Table::Nat, name).filter_map(Rule::target_chain);
+        let mut targets = rules
+            .rules_of(Table::Nat, name)
+            .iter()
+            .filter_map(Rule::target_chain);
         is_kind(name, ChainKind::RetiredExternal) && !targets.any(is_endpoint_chain)
     };
     if view.chains.iter().any(|name| drops_all(name)) {
@@ -329,7 +332,10 @@ fn is_before_policy(name: &str) -> bool {
 fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     let chains = view.chains.iter();
     for name in chains.filter(|name| is_kind(name, ChainKind::SourceRanges)) {
-        let sources = rules_of(rules, Table::Nat, name).filter_map(|rule| rule.source.as_ref());
+        let sources = rules
+            .rules_of(Table::Nat, name)
+            .iter()
+            .filter_map(|rule| rule.source.as_ref());
         view.source_ranges
             .extend(sources.map(|source| source.value));
     }
@@ -442,10 +448,12 @@ pub(super) fn unknown_rules(rules: &RuleSet) -> UnknownRules {
         unreadable_frontends: frontends.filter(|rule| rule.is_unparsed()).count(),
         families_without_nat: usize::from(
             rules.chain(Table::Nat, KUBE_SERVICES).is_none()
-                && dispatch_rules(rules, DispatchChain::FilterServices)
-                    .chain(dispatch_rules(rules, DispatchChain::FilterExternalServices))
-                    .next()
-                    .is_some(),
+                && [
+                    DispatchChain::FilterServices,
+                    DispatchChain::FilterExternalServices,
+                ]
+                .into_iter()
+                .any(|chain| !dispatch_rules(rules, chain).is_empty()),
         ),
     }
 }

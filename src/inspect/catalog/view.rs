@@ -113,7 +113,6 @@ pub struct FrontendView {
     pub kind: FrontendKind,
     /// Virtual IP; null for every address of the node that serves NodePorts.
     pub ip: Option<IpAddr>,
-    /// Port of the frontend.
     pub port: u16,
     /// Treatment of traffic from outside of the cluster. `unreachableFrom` has the same for
     /// processes of the node.

@@ -226,9 +226,7 @@ fn count_third_party(live: &RuleSet, desired: &RuleSet) -> usize {
     let in_tables = Table::ALL.into_iter().flat_map(|table| {
         live.chains(table).map(move |(name, chain)| {
             let role = ChainRole::of(table, name);
-            let desired = desired
-                .chain(table, name)
-                .map_or(&[][..], |chain| &chain.rules);
+            let desired = desired.rules_of(table, name);
             let is_third_party = |rule: &&Rule| match role {
                 ChainRole::ThirdParty => true,
                 ChainRole::BuiltIn => !desired.contains(rule),
@@ -277,8 +275,7 @@ pub(super) fn dispatch_rules<'a>(
     chain: &str,
 ) -> DispatchRules<'a> {
     let mut by_port = DispatchRules::new();
-    let rules = rules.chain(table, chain).into_iter();
-    for rule in rules.flat_map(|chain| &chain.rules) {
+    for rule in rules.rules_of(table, chain) {
         let port = PortName::of_dispatch_rule(rule).map(|(port, _)| port);
         by_port.entry(port).or_default().push(rule);
     }
@@ -288,8 +285,7 @@ pub(super) fn dispatch_rules<'a>(
 /// Reports whether a service port's rule stands after the jump to `KUBE-NODEPORTS`, which has to
 /// be the last rule of a dispatch chain.
 pub(super) fn has_rules_after_node_ports(rules: &RuleSet, table: Table, chain: &str) -> bool {
-    let rules = rules.chain(table, chain).into_iter();
-    let rules = rules.flat_map(|chain| &chain.rules);
+    let rules = rules.rules_of(table, chain).iter();
     let mut after = rules.skip_while(|rule| rule.target_chain() != Some(KUBE_NODEPORTS));
     after.any(|rule| PortName::of_dispatch_rule(rule).is_some())
 }

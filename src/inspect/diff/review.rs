@@ -34,9 +34,7 @@ pub struct Review<'a> {
 /// Differences of one service port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortReview<'a> {
-    /// Name of the service port.
     pub name: PortName,
-    /// Kind of the change.
     pub change: PortChange,
     /// Effects on traffic; empty if the change is cosmetic.
     pub effects: Vec<Effect>,
@@ -86,11 +84,9 @@ pub enum Effect {
     },
     /// The internal or the external traffic policy differs.
     PolicyChanged {
-        /// Traffic that the policy is for.
         traffic: Traffic,
         /// Policy on the live side; `None` if rules do not show it.
         before: Option<Policy>,
-        /// Policy on the desired side.
         after: Option<Policy>,
     },
     /// The endpoints of some frontends differ.
@@ -99,18 +95,13 @@ pub enum Effect {
     ShareChanged {
         /// Policy under which it has the share.
         policy: Policy,
-        /// Address of the endpoint.
         endpoint: SocketAddr,
-        /// Share on the live side.
         before: Share,
-        /// Share on the desired side.
         after: Share,
     },
     /// The timeout of session affinity differs; `None`: no affinity.
     AffinityChanged {
-        /// Timeout on the live side.
         before: Option<Duration>,
-        /// Timeout on the desired side.
         after: Option<Duration>,
     },
     /// The clients that the load balancer admits differ.
@@ -122,9 +113,7 @@ pub enum Effect {
     },
     /// The clients whose traffic to a cluster IP is masqueraded differ; `None`: no clients.
     MasqueradeChanged {
-        /// Clients on the live side.
         before: Option<MasqueradedClients>,
-        /// Clients on the desired side.
         after: Option<MasqueradedClients>,
     },
     /// Other masquerade rules differ; only the rules show how.
@@ -145,9 +134,7 @@ pub struct EndpointChange {
     pub policy: Policy,
     /// Frontends that the endpoints serve.
     pub frontends: Vec<FrontendView>,
-    /// Number of endpoints on the live side.
     pub before: usize,
-    /// Number of endpoints on the desired side.
     pub after: usize,
     /// Endpoints of the desired side only, sorted.
     pub added: Vec<SocketAddr>,
@@ -200,9 +187,7 @@ pub enum MasqueradedClients {
 /// Differences of one chain, or of one service port's rules in a dispatch chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChainReview<'a> {
-    /// Table of the chain.
     pub table: Table,
-    /// Name of the chain.
     pub chain: &'a str,
     /// Sides that have the chain.
     pub presence: Presence,
@@ -248,9 +233,7 @@ pub struct NotCompared<'a> {
 /// Chain with live rules that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreadableChain<'a> {
-    /// Table of the chain.
     pub table: Table,
-    /// Name of the chain.
     pub chain: &'a str,
     /// Number of its rules that cannot be read.
     pub rules: usize,
@@ -267,9 +250,7 @@ pub struct PlannedRestore {
     pub services: Option<usize>,
     /// Chains that it writes or deletes.
     pub chains: u64,
-    /// Lines of the payload.
     pub lines: u64,
-    /// Bytes of the payload.
     pub bytes: u64,
     /// Payload of a partial restore.
     pub payload: Option<String>,
@@ -375,7 +356,6 @@ pub(crate) struct Summary {
     pub cosmetic: usize,
     /// Fixed chains that differ.
     pub fixed: usize,
-    /// Stale chains.
     pub stale: usize,
     /// Chains of all roles that differ.
     pub chains: usize,
@@ -441,34 +421,31 @@ impl Summary {
     }
 
     fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.not_compared > 0 {
-            let ports = plural(self.not_compared, "service port", "service ports");
-            write!(f, "; {ports} not compared")?;
-        }
-        if self.unreadable_chains > 0 {
-            let chains = plural(self.unreadable_chains, "chain", "chains");
-            write!(f, "; {chains} with unreadable rules not compared")?;
-        }
+        let (port, ports) = ("service port", "service ports");
+        write_part(f, self.not_compared, [port, ports], " not compared")?;
+        let unreadable = " with unreadable rules not compared";
+        write_part(f, self.unreadable_chains, ["chain", "chains"], unreadable)?;
         if let Some(backend) = self.backend {
             write!(f, "; rules of the backend {backend} not compared")?;
         }
-        if self.unselected_ports > 0 {
-            let ports = plural(self.unselected_ports, "service port", "service ports");
-            write!(f, "; {ports} not selected")?;
-        }
-        if self.unselected_chains > 0 {
-            let chains = plural(
-                self.unselected_chains,
-                "fixed or stale chain",
-                "fixed or stale chains",
-            );
-            write!(f, "; {chains} not selected")?;
-        }
-        if self.third_party > 0 {
-            let rules = plural(self.third_party, "third-party rule", "third-party rules");
-            write!(f, "; {rules} ignored")?;
-        }
-        Ok(())
+        write_part(f, self.unselected_ports, [port, ports], " not selected")?;
+        let chains = ["fixed or stale chain", "fixed or stale chains"];
+        write_part(f, self.unselected_chains, chains, " not selected")?;
+        let rules = ["third-party rule", "third-party rules"];
+        write_part(f, self.third_party, rules, " ignored")
+    }
+}
+
+/// Writes a number of the summary, unless it is zero.
+fn write_part(
+    f: &mut fmt::Formatter<'_>,
+    count: usize,
+    [one, many]: [&str; 2],
+    end: &str,
+) -> fmt::Result {
+    match count {
+        0 => Ok(()),
+        _ => write!(f, "; {}{end}", plural(count, one, many)),
     }
 }
 
@@ -483,14 +460,14 @@ impl fmt::Display for Summary {
         if self.cosmetic > 0 {
             write!(f, "; {} only in comments", self.cosmetic)?;
         }
-        if self.fixed > 0 {
-            let chains = plural(self.fixed, "fixed chain differs", "fixed chains differ");
-            write!(f, "; {chains}")?;
-        }
-        if self.stale > 0 {
-            write!(f, "; {}", plural(self.stale, "stale chain", "stale chains"))?;
-        }
-        write!(f, "; {}", plural(self.chains, "chain", "chains"))?;
+        write_part(
+            f,
+            self.fixed,
+            ["fixed chain differs", "fixed chains differ"],
+            "",
+        )?;
+        write_part(f, self.stale, ["stale chain", "stale chains"], "")?;
+        write_part(f, self.chains, ["chain", "chains"], "")?;
         self.write_ignored(f)
     }
 }

@@ -42,10 +42,10 @@ impl<'a> RulesetText<'a> {
                     ChainRole::ThirdParty => None,
                     ChainRole::Dispatch => Some(lists_by_port(rules, table, name)),
                     ChainRole::Service | ChainRole::Tree | ChainRole::Fixed => {
-                        Some(one_list(rules_of(rules, table, name)))
+                        Some(one_list(rules.rules_of(table, name)))
                     }
                     ChainRole::BuiltIn => {
-                        let of = |rules| rules_of(rules, table, name);
+                        let of = |rules: &'a RuleSet| rules.rules_of(table, name);
                         let own = desired_rules(of(rules), of(other), of(desired));
                         (!own.is_empty()).then(|| one_list(own))
                     }
@@ -56,10 +56,6 @@ impl<'a> RulesetText<'a> {
         }
         Self { chains }
     }
-}
-
-fn rules_of<'r>(rules: &'r RuleSet, table: Table, chain: &str) -> &'r [Rule] {
-    rules.chain(table, chain).map_or(&[], |chain| &chain.rules)
 }
 
 fn one_list<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> RuleLists<'a> {

@@ -27,11 +27,9 @@ pub enum ClientKind {
 /// Client whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Kind that the client represents.
     pub kind: ClientKind,
     /// Source address of its packets.
     pub ip: IpAddr,
-    /// Origin of the address.
     pub origin: AddressOrigin,
     /// Interface by which its packets enter the node, if known.
     pub in_interface: Option<Box<str>>,

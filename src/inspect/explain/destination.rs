@@ -18,11 +18,8 @@ use crate::net::{IpFamily, Port, Protocol, parse_ip};
 /// Destination of packets, and the service ports it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketDestination {
-    /// Destination address of the packets.
     pub ip: IpAddr,
-    /// Destination port of the packets.
     pub port: Port,
-    /// Transport protocol of the packets.
     pub protocol: Protocol,
     /// Service ports with a frontend here: one, hardly ever more, none if no Service has it.
     pub frontends: Vec<DestinationFrontend>,
@@ -33,7 +30,6 @@ pub struct PacketDestination {
 /// Service port with a frontend at a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationFrontend {
-    /// Name of the service port.
     pub name: PortName,
     /// FrontendKind of frontend at the destination.
     pub kind: FrontendKind,

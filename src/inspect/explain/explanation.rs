@@ -18,7 +18,6 @@ use crate::rules::{Network, Table};
 /// Paths of packets to one destination.
 #[derive(Debug, Clone)]
 pub struct Explanation<'a> {
-    /// Destination of the packets.
     pub to: PacketDestination,
     /// Paths of different clients: at least one.
     pub paths: Vec<PacketPath<'a>>,
@@ -38,7 +37,6 @@ pub struct Explanation<'a> {
     pub inferred_node_ips: BTreeSet<IpAddr>,
     /// Addresses that may be the node's, of which none is known, and then change the result.
     pub possible_node_ips: Vec<IpAddr>,
-    /// Origin of the destination address.
     pub destination_origin: AddressOrigin,
     /// Number of rules of the node that cannot be read: any may be about the destination.
     pub unreadable_rules: usize,

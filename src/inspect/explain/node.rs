@@ -189,10 +189,8 @@ fn assumed_ip(family: IpFamily) -> IpAddr {
 
 /// Returns the addresses that NodePorts are limited to; none if they are on all.
 fn node_port_addresses(rules: &RuleSet) -> BTreeSet<IpAddr> {
-    let chain = rules.chain(Table::Nat, KUBE_SERVICES).into_iter();
-    let last = chain
-        .flat_map(|chain| chain.rules.iter().rev())
-        .take_while(|rule| rule.target_chain() == Some(KUBE_NODEPORTS));
+    let last = rules.rules_of(Table::Nat, KUBE_SERVICES).iter().rev();
+    let last = last.take_while(|rule| rule.target_chain() == Some(KUBE_NODEPORTS));
     let hosts = last.filter_map(|rule| rule.destination.filter(|matched| !matched.negated));
     let hosts = hosts.filter_map(|matched| Network::host(matched.value));
     hosts.filter(|ip| is_routable(*ip)).collect()

@@ -52,7 +52,6 @@ pub struct PacketPath<'a> {
 pub struct Branch<'a> {
     /// Fraction of the packets.
     pub share: Share,
-    /// Result for these packets.
     pub result: PathResult,
     /// One of the path's undecided rules could change the result or the share.
     pub is_unclear: bool,

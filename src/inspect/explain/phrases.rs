@@ -10,7 +10,7 @@ use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, Sha
 use super::reason::{BlockReason, MasqueradeReason, exemption};
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
 use crate::rules::{
-    MarkBits, Match, Network, RecentAction, ReplyLoss, Rule, Share, Step, Table, Target,
+    MarkBits, Match, Negatable, Network, RecentAction, ReplyLoss, Rule, Share, Step, Table, Target,
 };
 use crate::ruleset::is_service_chain;
 
@@ -526,61 +526,34 @@ pub(super) fn conflicts(conflicts: &[FrontendConflict]) -> Vec<String> {
 
 /// Renders the conditions of a rule; empty if it matches every packet.
 pub(super) fn rule_condition(rule: &Rule) -> String {
+    let network = |word: &str, one: Negatable<Network>| {
+        format!("{}{word} {}", not(one.negated), short(one.value))
+    };
+    let interface = |word: &str, one: &Negatable<Box<str>>| {
+        format!("{}{word} via {}", not(one.negated), one.value)
+    };
     let mut parts: Vec<String> = Vec::new();
-    if let Some(source) = rule.source {
-        parts.push(format!(
-            "{}from {}",
-            not(source.negated),
-            short(source.value)
-        ));
-    }
-    if let Some(interface) = &rule.in_interface {
-        parts.push(format!(
-            "{}in via {}",
-            not(interface.negated),
-            interface.value
-        ));
-    }
-    if let Some(interface) = &rule.out_interface {
-        parts.push(format!(
-            "{}out via {}",
-            not(interface.negated),
-            interface.value
-        ));
-    }
+    parts.extend(rule.source.map(|one| network("from", one)));
+    parts.extend(rule.in_interface.as_ref().map(|one| interface("in", one)));
+    parts.extend(rule.out_interface.as_ref().map(|one| interface("out", one)));
     let port = rule.matches.iter().find_map(|one| match one {
-        Match::Ports { destination, .. } => destination.as_ref(),
+        Match::Ports { destination, .. } => *destination,
         _ => None,
     });
-    let (host, is_plain) = (
-        rule.destination
-            .filter(|matched| !matched.negated)
-            .and_then(|matched| matched.value.host()),
-        port.is_some_and(|port| !port.negated && port.value.first == port.value.last),
-    );
-    if let (Some(ip), Some(port), true) = (host, port, is_plain) {
-        parts.push(format!("to {}", SocketAddr::new(ip, port.value.first)));
-        parts.extend(
-            rule.matches
-                .iter()
-                .filter(|one| !is_port(one))
-                .filter_map(match_condition),
-        );
-        return parts.join(", ");
+    let port = port.filter(|port| !port.negated && port.value.first == port.value.last);
+    let host = rule.destination.filter(|matched| !matched.negated);
+    let host = host.and_then(|matched| matched.value.host());
+    let address = host
+        .zip(port)
+        .map(|(ip, port)| SocketAddr::new(ip, port.value.first));
+    match address {
+        Some(address) => parts.push(format!("to {address}")),
+        None => parts.extend(rule.destination.map(|one| network("to", one))),
     }
-    if let Some(destination) = rule.destination {
-        parts.push(format!(
-            "{}to {}",
-            not(destination.negated),
-            short(destination.value)
-        ));
-    }
-    parts.extend(rule.matches.iter().filter_map(match_condition));
+    let others = rule.matches.iter();
+    let others = others.filter(|one| address.is_none() || !matches!(one, Match::Ports { .. }));
+    parts.extend(others.filter_map(match_condition));
     parts.join(", ")
-}
-
-const fn is_port(one: &Match) -> bool {
-    matches!(one, Match::Ports { .. })
 }
 
 fn match_condition(one: &Match) -> Option<String> {

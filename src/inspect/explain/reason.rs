@@ -38,7 +38,6 @@ pub enum BlockReason {
     Policy(TracedTable, &'static str),
     /// Third-party rule that drops or rejects the packet.
     Rule {
-        /// Table of the chain.
         table: TracedTable,
         /// Chain that contains the rule.
         chain: Box<str>,

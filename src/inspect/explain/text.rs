@@ -98,7 +98,7 @@ impl ExplanationText {
             ))?;
         }
         if let Some(doubt) = phrases::node_doubt(explanation) {
-            writeln!(self.text, "{WARNING}unsure: {doubt}{WARNING:#}")?;
+            self.warning(&format!("unsure: {doubt}"))?;
         }
         if explanation.lacks_pod_address {
             self.note(
@@ -107,21 +107,24 @@ impl ExplanationText {
         }
         if !explanation.unread_tables.is_empty() {
             let tables = explanation.unread_tables.join(" and ");
-            writeln!(
-                self.text,
-                "{WARNING}unsure: the rules in {tables} were not read, and may drop packets{WARNING:#}"
-            )?;
+            self.warning(&format!(
+                "unsure: the rules in {tables} were not read, and may drop packets"
+            ))?;
         }
         for line in phrases::conflicts(&explanation.conflicts) {
-            writeln!(self.text, "{WARNING}{line}{WARNING:#}")?;
+            self.warning(&line)?;
         }
         for suggestion in &explanation.suggestions {
-            writeln!(self.text, "{WARNING}hint: {suggestion}{WARNING:#}")?;
+            self.warning(&format!("hint: {suggestion}"))?;
         }
         for path in &explanation.paths {
             self.path(explanation, path)?;
         }
         Ok(())
+    }
+
+    fn warning(&mut self, text: &str) -> fmt::Result {
+        writeln!(self.text, "{WARNING}{text}{WARNING:#}")
     }
 
     /// Writes a note unless an earlier destination has it.

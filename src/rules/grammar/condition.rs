@@ -15,7 +15,6 @@ use crate::rules::error::LineError;
 pub struct Negatable<T> {
     /// Everything but `value` matches.
     pub negated: bool,
-    /// Value to compare with.
     pub value: T,
 }
 

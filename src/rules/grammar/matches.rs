@@ -138,7 +138,6 @@ fn write_mark(f: &mut fmt::Formatter<'_>, mark: &Negatable<MarkBits>) -> fmt::Re
 /// destinations are not supported.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recent {
-    /// Name of the list.
     pub name: Box<str>,
     /// Operation on the list.
     pub action: RecentAction,

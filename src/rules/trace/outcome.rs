@@ -56,7 +56,6 @@ impl TracedNode {
 pub struct TraceOutcome<'a> {
     /// Share of all packets. The shares of all outcomes of a trace add up to one.
     pub share: Share,
-    /// Final verdict.
     pub verdict: Verdict,
     /// Last built-in chain that was evaluated, in which the verdict was reached.
     pub at: (TracedTable, &'static str),
@@ -77,9 +76,7 @@ pub struct TraceOutcome<'a> {
 /// Rule that was evaluated, and its chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step<'a> {
-    /// Table of the chain.
     pub table: TracedTable,
-    /// Name of the chain.
     pub chain: &'a str,
     /// Rule as in the rule set.
     pub rule: &'a Rule,
@@ -137,11 +134,8 @@ pub enum ReplyLoss {
 pub enum Unclear {
     /// The rule matches, but its target is not supported or could not be parsed.
     UnsupportedTarget {
-        /// Table of the chain.
         table: TracedTable,
-        /// Chain of the rule.
         chain: String,
-        /// Text of the rule.
         rule: String,
     },
     /// The chain jumps to itself, directly or not. The kernel rejects such rules.
@@ -225,39 +219,8 @@ impl fmt::Display for Step<'_> {
 /// Chain that the first packet of a connection enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraversedChain<'a> {
-    /// Table of the chain.
     pub table: TracedTable,
-    /// Name of the chain.
     pub chain: &'a str,
     /// Number of its rules that are evaluated, whether they match or not.
     pub rules: usize,
-}
-
-/// Chains that a packet entered so far, each once.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TraversedChains<'a>(Vec<TraversedChain<'a>>);
-
-impl<'a> TraversedChains<'a> {
-    /// Counts the evaluation of a rule of a chain. `chain` is the name in the rule set, so that
-    /// its address identifies the chain.
-    pub(super) fn count(&mut self, table: TracedTable, chain: &'a str) {
-        let mut latest_first = self.0.iter_mut().rev();
-        match latest_first.find(|known| std::ptr::eq(known.chain, chain)) {
-            Some(known) => known.rules += 1,
-            None => self.0.push(TraversedChain {
-                table,
-                chain,
-                rules: 1,
-            }),
-        }
-    }
-
-    /// Returns the number of evaluated rules.
-    pub(super) fn rules(&self) -> usize {
-        self.0.iter().map(|one| one.rules).sum()
-    }
-
-    pub(super) fn into_chains(self) -> Vec<TraversedChain<'a>> {
-        self.0
-    }
 }

@@ -8,7 +8,7 @@ use super::decide;
 use super::fork::{Forks, ShareShifts};
 use super::hook::{CallStack, Hook, Next};
 use super::outcome::{
-    Packet, ReplyLoss, Step, TraceOutcome, TracedNode, TraversedChains, Unclear, Verdict,
+    Packet, ReplyLoss, Step, TraceOutcome, TracedNode, TraversedChain, Unclear, Verdict,
 };
 use super::packet::{Direction, Interface, MatchResult, PacketAddress, PacketState, Tracking};
 use super::target::{self, TargetEffect};
@@ -29,7 +29,8 @@ pub(super) struct TracePath<'a, 'q> {
     shifts: ShareShifts,
     steps: Vec<Step<'a>>,
     reply_steps: Vec<Step<'a>>,
-    traversed: TraversedChains<'a>,
+    /// Chains that the packet entered so far, each once.
+    traversed: Vec<TraversedChain<'a>>,
     /// Index of the branch that this path took at each hook, for the order of outcomes.
     branches: Vec<usize>,
 }
@@ -60,7 +61,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
             shifts: ShareShifts::default(),
             steps: Vec::new(),
             reply_steps: Vec::new(),
-            traversed: TraversedChains::default(),
+            traversed: Vec::new(),
             branches: Vec::new(),
         };
         path.enter_hook(hook);
@@ -82,7 +83,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
             reply_steps: self.reply_steps,
             undecided,
             is_cut_off,
-            traversed: self.traversed.into_chains(),
+            traversed: self.traversed,
         }
     }
 
@@ -135,7 +136,8 @@ impl<'a, 'q> TracePath<'a, 'q> {
     pub(super) fn merge(&mut self, other: Self) {
         let is_first_real = self.is_hypothetical() && !other.is_hypothetical();
         let is_shorter = other.step_count() < self.step_count() && !other.is_hypothetical();
-        let is_longer = other.traversed.rules() > self.traversed.rules();
+        let rules = |path: &Self| path.traversed.iter().map(|one| one.rules).sum::<usize>();
+        let is_longer = rules(&other) > rules(self);
         if is_first_real || (is_longer && !other.is_hypothetical()) {
             self.traversed = other.traversed.clone();
         }
@@ -178,7 +180,16 @@ impl<'a, 'q> TracePath<'a, 'q> {
             Next::Rule(chain, rule) => (chain, rule),
         };
         if self.packet.direction == Direction::Original {
-            self.traversed.count(table, chain);
+            // The name in the rule set, so that its address identifies the chain.
+            let mut latest_first = self.traversed.iter_mut().rev();
+            match latest_first.find(|known| std::ptr::eq(known.chain, chain)) {
+                Some(known) => known.rules += 1,
+                None => self.traversed.push(TraversedChain {
+                    table,
+                    chain,
+                    rules: 1,
+                }),
+            }
         }
         let step = Step { table, chain, rule };
         match decide::matches(rule, &self.packet) {
