@@ -19,8 +19,7 @@ use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, flattened,
-    is_service_chain,
+    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, flattened, is_service_chain,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
