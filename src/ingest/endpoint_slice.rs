@@ -8,10 +8,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::diagnostic::{Diagnostic, DiagnosticList, UNROUTABLE_ADDRESS, quoted};
-use super::field::{self, Interner};
-use super::metadata::Metadata;
-use super::object::{EndpointObject, EndpointSliceObject, Hints, SlicePortObject};
+use super::field::{self, Diagnostic, DiagnosticList, Interner, UNROUTABLE_ADDRESS, quoted};
+use super::object::{EndpointObject, EndpointSliceObject, Hints, Metadata, SlicePortObject};
 use crate::model::{Endpoint, Kind, NodeHint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{IpFamily, is_unroutable, parse_ip};
 

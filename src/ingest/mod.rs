@@ -7,10 +7,8 @@
 //!
 //! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.37)
 
-mod diagnostic;
 mod endpoint_slice;
 mod field;
-mod metadata;
 mod node;
 mod object;
 mod service;
@@ -18,18 +16,16 @@ mod service;
 mod tests;
 pub(crate) mod yaml;
 
-pub(crate) use diagnostic::Diagnostic;
 #[cfg(test)]
 pub(crate) use endpoint_slice::IngestedSlice;
 pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;
 pub use endpoint_slice::endpoint_slice;
+pub(crate) use field::Diagnostic;
 pub use field::Interner;
-pub use metadata::MapEntry;
-pub(crate) use metadata::{Metadata, ObjectName};
 pub use node::node;
-pub(crate) use object::ServiceSpec;
 pub use object::{
-    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, Named, NodeAddress, NodeObject,
-    ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
+    ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
+    NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
+pub(crate) use object::{Metadata, ObjectName, ServiceSpec};
 pub use service::service;

@@ -8,8 +8,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, DiagnosticList};
-use super::field::{address, network, parse_each};
+use super::field::{Diagnostic, DiagnosticList, address, network, parse_each};
 use super::object::NodeObject;
 use crate::model::{Kind, Node, Topology};
 use crate::net::IpNet;

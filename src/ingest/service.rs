@@ -13,10 +13,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::diagnostic::{Diagnostic, DiagnosticList};
 use super::field::{
-    self, Interner, cluster_ip, drop_unguarded, external_ips, load_balancer_ips, ranges_of,
-    source_ranges,
+    self, Diagnostic, DiagnosticList, Interner, cluster_ip, drop_unguarded, external_ips,
+    load_balancer_ips, ranges_of, source_ranges,
 };
 use super::object::{ServiceObject, ServicePortObject, ServiceSpec};
 use crate::model::{

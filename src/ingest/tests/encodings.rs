@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 
 use super::objects::{self, NODE};
 use super::protobuf::Encode;
-use crate::ingest::metadata::{Metadata, Time};
 use crate::ingest::object::{Conditions, EndpointSliceObject, NodeObject, ServiceObject};
+use crate::ingest::object::{Metadata, Time};
 use crate::ingest::{Interner, endpoint_slice, node, service};
 use crate::model::{
     Endpoint, Node, NodeHint, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,

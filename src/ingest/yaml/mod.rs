@@ -7,7 +7,6 @@
 //! changed.
 
 mod divide;
-mod limits;
 mod reader;
 mod scalar;
 

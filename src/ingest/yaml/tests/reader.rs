@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use super::super::limits::{MAX_COPIED_NODES, nodes};
 use super::*;
 
 /// Anchors in anchors: each keeps a copy of what is in it.
