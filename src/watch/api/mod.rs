@@ -43,14 +43,11 @@
 mod client;
 mod compression;
 mod credentials;
-mod decode;
 mod encoding;
 mod error;
 mod kubeconfig;
 mod list;
-mod page;
 mod proxy;
-mod rate_limit;
 mod reflector;
 mod resource;
 mod response;
@@ -61,14 +58,13 @@ mod transport;
 mod watch;
 
 pub(crate) use client::build_counted_client;
-pub use client::{ApiClient, ApiOptions, build_client};
+pub use client::{ApiClient, ApiOptions, RateLimit, build_client};
 pub use encoding::{Decodable, Encoding};
 pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
 #[cfg(test)]
 pub(crate) use list::list;
 pub use list::snapshot;
 pub use proxy::ProxyEnvironment;
-pub use rate_limit::RateLimit;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 #[cfg(test)]
 pub(crate) use resource::Resource;

@@ -131,7 +131,7 @@ impl Proxy {
 /// Error of a `proxy-url` that is not the URL of a supported proxy.
 #[derive(Debug, thiserror::Error)]
 #[error("proxy-url `{0}` is not a valid URL of an http, https or socks5 proxy")]
-pub(crate) struct InvalidProxyUrl(String);
+pub(super) struct InvalidProxyUrl(String);
 
 /// Connector to the API server, directly or through a proxy. TLS with the server is not part of it.
 #[derive(Clone)]

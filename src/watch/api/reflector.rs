@@ -24,10 +24,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::ApiClient;
-use super::decode::{ObjectDecodeError, ReceivedObject};
+use super::encoding::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
-use super::list::{ListLimit, Pages, current_version};
-use super::page::PageContents;
+use super::list::{ListLimit, PageContents, Pages, current_version};
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};

@@ -13,8 +13,9 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::client::ApiClient;
-use super::decode::{ReceivedObject, expect_json_object, expect_type};
-use super::encoding::{self, EncodedObject, Encoding, lossy};
+use super::encoding::{
+    self, EncodedObject, Encoding, ReceivedObject, expect_json_object, expect_type, lossy,
+};
 use super::error::{ApiError, not_decodable, protocol_error};
 use super::resource::{Resource, Selector, watch_uri};
 use super::response::{ApiResponse, Status};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::assumption::{AssumedValueKind, Assumption};
+use super::fill_in::{AssumedValueKind, Assumption};
 use super::merge::Manifests;
 use super::parse::WrittenObjects;
 use super::pools::{Slots, hash};

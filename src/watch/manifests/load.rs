@@ -3,10 +3,9 @@
 //! An unusable file or, with `Strict`, an invalid object is an error, and all others are used. With
 //! `Lenient`, undecodable objects are not used, and are notes.
 
-use std::fmt;
-use std::io;
 use std::mem::take;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use super::document::ParseOptions;
 use super::endpoints::assume_endpoints;

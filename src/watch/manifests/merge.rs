@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::assumption::Assumption;
 use super::files::{ManifestError, ManifestErrorScope};
-use super::fill_in::fill_in;
+use super::fill_in::{Assumption, fill_in};
 use super::parse::{FaultyObject, FileContent};
 use super::pools::ManifestRanges;
 use super::validation::Validation;

@@ -30,9 +30,7 @@
 //! inode: a program that pauses longer while it writes a file in place should rename it instead.
 //! The kubelet renames a link to a directory of files, which changes these like other programs do.
 
-mod assumption;
 mod document;
-mod document_kind;
 mod endpoints;
 mod files;
 mod fill_in;
@@ -42,11 +40,12 @@ mod locate;
 mod merge;
 mod parse;
 mod pools;
+mod schema;
 mod store;
 mod validation;
 
-pub(crate) use assumption::{AssumedValueKind, assumption_lines};
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
+pub(crate) use fill_in::{AssumedValueKind, assumption_lines};
 pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
 pub(crate) use merge::{ManifestOptions, Manifests};

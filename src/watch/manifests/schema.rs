@@ -10,7 +10,7 @@ use serde::de::value::{Error as NamesError, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde_json::{Map, Value};
 
-use super::problem::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
+use super::validation::{FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems};
 
 /// Maximum values of wrong types that are reported for one object.
 const MAX_WRONG_TYPES: usize = 20;

@@ -5,11 +5,10 @@
 //! file that was renamed into its place is complete, and is used at once.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use tokio::time::Instant;
 

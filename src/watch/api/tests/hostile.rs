@@ -6,9 +6,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-use super::super::decode::ReceivedObject;
+use super::super::encoding::ReceivedObject;
 use super::super::encoding::{self, EncodedObject, Encoding};
-use super::super::page::Page;
+use super::super::list::Page;
 use super::super::response::{self, Status};
 use super::super::watch::WatchEvent;
 use crate::hostile::{bytes, cases, mutated, mutated_text, text};
