@@ -10,10 +10,12 @@ use clap::{FromArgMatches, Parser, Subcommand};
 
 use super::environment::ProgramName;
 use super::flags::{CleanupArgs, RunArgs};
-#[cfg(feature = "tools")]
-use super::flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs};
 use super::help;
 use super::problems::in_standard_form;
+#[cfg(feature = "tools")]
+use super::tool_flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs};
+#[cfg(feature = "tools")]
+use super::tool_help;
 
 /// A drop-in replacement for kube-proxy's iptables mode that restores only changes
 #[derive(Debug, Parser)]
@@ -64,7 +66,7 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy render --help",
-        after_long_help = help::RENDER.after_flags(),
+        after_long_help = tool_help::RENDER.after_flags(),
         args_override_self = true,
         mut_arg("names", excerpt)
     )]
@@ -73,7 +75,7 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy diff --help",
-        after_long_help = help::DIFF.after_flags(),
+        after_long_help = tool_help::DIFF.after_flags(),
         args_override_self = true
     )]
     Diff(Box<DiffArgs>),
@@ -81,7 +83,7 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy services --help",
-        after_long_help = help::SERVICES.after_flags(),
+        after_long_help = tool_help::SERVICES.after_flags(),
         args_override_self = true
     )]
     Services(Box<ServicesArgs>),
@@ -89,7 +91,7 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(
         after_help = "More flags, examples and exit codes: deltaproxy explain --help",
-        after_long_help = help::EXPLAIN.after_flags(),
+        after_long_help = tool_help::EXPLAIN.after_flags(),
         args_override_self = true
     )]
     Explain(Box<ExplainArgs>),
@@ -102,14 +104,14 @@ pub enum Command {
     Cleanup(CleanupArgs),
     /// Print a shell completion script
     #[cfg(feature = "tools")]
-    #[command(after_help = help::COMPLETIONS.after_flags())]
+    #[command(after_help = tool_help::COMPLETIONS.after_flags())]
     Completions {
         /// Shell
         shell: clap_complete::Shell,
     },
     /// Print or write the manual pages of the program and its commands
     #[cfg(feature = "tools")]
-    #[command(after_help = help::MAN.after_flags())]
+    #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
         #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "man"])]

@@ -6,13 +6,12 @@
 //!   command line ─► flags ─┐
 //!                          ├─► KubeProxyConfiguration ─► resolve ─► Config and notes, or
 //!   file ──────────────────┘                               │        all problems
-//!                                validate, addresses, observability
+//!                                validate, observability
 //! ```
 //!
 //! `settings` is the one list of flags and fields; flags of clap, help, defaults and `/flagz` come
 //! from it.
 
-mod addresses;
 mod commands;
 pub(crate) mod environment;
 mod feature_gates;
@@ -20,12 +19,15 @@ mod flags;
 mod go;
 mod help;
 mod kube_proxy;
-mod notes;
 mod observability;
 mod problems;
 mod render_config;
 mod resolve;
 mod settings;
+#[cfg(feature = "tools")]
+mod tool_flags;
+#[cfg(feature = "tools")]
+mod tool_help;
 mod validate;
 
 #[cfg(test)]
@@ -38,11 +40,7 @@ pub(crate) use commands::{VERSION, normalize};
 pub(crate) use environment::ProgramName;
 pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
-pub(crate) use flags::{ColorWhen, DesiredArgs, DiffArgs, DiffFormat, OriginArgs, RenderArgs};
-#[cfg(feature = "tools")]
-pub(crate) use flags::{ExplainArgs, GraphArg, OutputArg, ServicesArgs, ServicesOutput};
-#[cfg(feature = "tools")]
-pub(crate) use help::{CommandHelp, ENVIRONMENT, FILES, INVALID_FLAGS, help_of};
+pub(crate) use help::{CommandHelp, INVALID_FLAGS};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
 pub(crate) use problems::ConfigNote;
@@ -54,6 +52,13 @@ pub(crate) use resolve::ConfigReload;
 pub(crate) use resolve::rendering;
 pub use resolve::{Config, run};
 pub(crate) use settings::LogStyle;
+#[cfg(feature = "tools")]
+pub(crate) use tool_flags::{
+    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExplainArgs, GraphArg, OriginArgs, OutputArg,
+    RenderArgs, ServicesArgs, ServicesOutput,
+};
+#[cfg(feature = "tools")]
+pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};
 pub(crate) use validate::NodeSettings;
 
 /// Interval of full syncs without any other reason.

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::feature_gates::{ALL_ALPHA, ALL_BETA, LOGGING_ALPHA, LOGGING_BETA};
 use super::kube_proxy::{FormatOptions, KubeProxyConfiguration, OFF};
 use super::problems::{ConfigProblems, unknown};
-use super::{addresses, validate};
+use super::validate;
 
 /// Metrics and health servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) fn serving(
 ) -> Option<Serving> {
     let mut at = |path, text: &str| match text {
         OFF => Some(None),
-        text => addresses::serving_address(path, text, problems).map(Some),
+        text => validate::serving_address(path, text, problems).map(Some),
     };
     let metrics = at("metricsBindAddress", &configuration.metrics_bind_address);
     let healthz = at("healthzBindAddress", &configuration.healthz_bind_address);

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use super::feature_gates::{self, EXTERNAL_IPS};
-#[cfg(feature = "tools")]
-use super::flags::OneReadArgs;
 use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
-use super::{addresses, validate};
+#[cfg(feature = "tools")]
+use super::tool_flags::OneReadArgs;
+use super::validate;
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
 use crate::net::{IpFamily, PerFamily};
@@ -91,9 +91,9 @@ pub(super) fn render_config(
     validate::mode(configuration, problems);
     feature_gates::check(&configuration.feature_gates, problems);
     validate::burst(configuration, problems);
-    let local_mode = addresses::local_mode(configuration, problems);
-    let node_ports = addresses::node_ports(configuration, problems);
-    let bind_address = addresses::bind_address(configuration, problems);
+    let local_mode = validate::local_mode(configuration, problems);
+    let node_ports = validate::node_ports(configuration, problems);
+    let bind_address = validate::bind_address(configuration, problems);
     let bit = validate::masquerade_bit(configuration, problems);
     let tree_thresholds = validate::service_dispatch(configuration, problems);
     let objects = objects(source, configuration, problems);
@@ -157,7 +157,7 @@ fn objects(
         }));
     };
     let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();
-    let services = addresses::of_each_family(&services);
+    let services = validate::of_each_family(&services);
     let services = services.map_err(|problem| problems.add_flag(SERVICE_CIDR, problem));
     let node_ports: String = args.flags.get(NODE_PORT_RANGE).unwrap_or_default();
     let node_ports = node_ports.parse();

@@ -1,28 +1,27 @@
-//! Resolution of flags and file into the configuration of a command, or into all their problems.
+//! Resolution of flags and file into the configuration of a command, or into all their problems,
+//! and notes on settings that are unknown, ignored, deprecated or without effect.
 //!
-//! With a file, only flags without a field and those that override the file have an effect; notes
-//! name the settings that are ignored.
+//! With a file, only flags without a field and those that override the file have an effect.
 //!
 //! # Source
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.37)
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::FULL_SYNC_PERIOD;
-use super::addresses;
-use super::feature_gates;
 use super::flags::{Action, METRICS_OVERRIDE, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-use super::kube_proxy::{self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF};
-use super::notes::{deprecated, empty_mode, ignored_flags, lenient_decoding, without_effect};
+use super::kube_proxy::{
+    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, leaves, quoted,
+};
 use super::observability::{self, LoggingFormat, Serving};
-use super::problems::{ConfigNote, ConfigProblems, Unusable, shortened};
+use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, nearest, shortened};
 use super::render_config::{RenderConfig, render_config};
-use super::settings::{LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger};
+use super::settings::{self, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting};
 use super::validate::{self, NodeSettings};
+use super::{FULL_SYNC_PERIOD, feature_gates};
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
 use crate::telemetry::UnknownSettings;
@@ -211,7 +210,7 @@ fn override_metrics(args: &RunArgs, to: &mut KubeProxyConfiguration, all: &mut C
     let mut problems = ConfigProblems::of(None);
     let place = format!("--{METRICS_OVERRIDE}");
     let is_valid =
-        address == OFF || addresses::serving_address(&place, &address, &mut problems).is_some();
+        address == OFF || validate::serving_address(&place, &address, &mut problems).is_some();
     match problems.unless_any(Some(is_valid)) {
         Ok(_) => to.metrics_bind_address = address,
         Err(unusable) => all.extend(&unusable.problems),
@@ -306,4 +305,106 @@ fn duration(args: &RunArgs, flag: &str, problems: &mut ConfigProblems) -> Option
         problems.add_flag(flag, format!("must be 0 or more, got {typed}"));
     }
     duration
+}
+
+/// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
+/// not in it.
+fn ignored_flags(
+    file: &KubeProxyConfiguration,
+    apply: impl FnOnce(&mut KubeProxyConfiguration),
+) -> Option<ConfigNote> {
+    let mut with_flags = file.clone();
+    apply(&mut with_flags);
+    with_flags.choose_modes();
+    let overrides = |path: &&String| settings::of_path(path).is_some_and(Setting::overrides_file);
+    let flags: Vec<String> = differing(file, &with_flags)
+        .iter()
+        .filter(|path| !overrides(path))
+        .map(|path| flag_or_path(path))
+        .collect();
+    let list = quoted(&flags);
+    (!flags.is_empty())
+        .then(|| ConfigNote::Warning(format!("flags ignored because --config is set: {list}")))
+}
+
+/// Returns the warning of decoding that ignored parts of a file.
+fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<ConfigNote> {
+    let mut parts = Vec::new();
+    if !ignored.unknown.is_empty() {
+        let known = leaves();
+        let names = listed(&ignored.unknown, |path| {
+            let similar = nearest(path, known.iter().map(String::as_str));
+            let hint = similar.map(|known| format!(" (did you mean `{known}`?)"));
+            format!("`{}`{}", shortened(path), hint.unwrap_or_default())
+        });
+        parts.push(format!("unknown fields {names} ignored"));
+    }
+    parts.extend(ignored.repeated.clone());
+    let file = file.display();
+    (!parts.is_empty()).then(|| {
+        let parts = parts.join("; ");
+        ConfigNote::Warning(format!("lenient decoding of `{file}`: {parts}"))
+    })
+}
+
+/// Returns the note on an empty proxy mode, which a later kube-proxy takes for another mode.
+///
+/// Upstream: cmd/kube-proxy/app/server_linux.go, `platformApplyDefaults` (v1.37)
+/// KEP: kep.k8s.io/5343
+fn empty_mode(configuration: &KubeProxyConfiguration) -> Option<ConfigNote> {
+    configuration.mode.is_empty().then(|| {
+        let text = "proxy mode is not set: using iptables. From 1.40 on, an empty mode means \
+                    nftables to kube-proxy; set `mode: iptables`, or --proxy-mode=iptables, \
+                    before a roll back to it";
+        ConfigNote::Note(text.to_owned())
+    })
+}
+
+/// Returns a warning of each deprecated flag that is set, as kube-proxy does.
+///
+/// Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags`, "`MarkDeprecated`" (v1.37)
+fn deprecated(args: &RunArgs) -> impl Iterator<Item = ConfigNote> {
+    let ports = ["healthz", "metrics"];
+    let given = ports
+        .into_iter()
+        .filter(|name| args.flags.is_given(&format!("{name}-port")));
+    given.map(|name| {
+        ConfigNote::Warning(format!(
+            "--{name}-port is deprecated: it only completes an address without a port, and 0 \
+             disables the server; use --{name}-bind-address=IP:PORT, or `off`"
+        ))
+    })
+}
+
+/// Returns a note on the settings that differ from their default and have no effect.
+fn without_effect(
+    args: &RunArgs,
+    configuration: &KubeProxyConfiguration,
+    has_file: bool,
+) -> Option<ConfigNote> {
+    let mut defaults = KubeProxyConfiguration::defaults();
+    defaults.choose_modes();
+    let set = differing(configuration, &defaults);
+    let unused = settings::without_effect();
+    let has_none = |path: &&String| unused.iter().any(|setting| setting.path == **path);
+    let name = |path: &String| {
+        if has_file {
+            path.clone()
+        } else {
+            flag_or_path(path)
+        }
+    };
+    let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
+    let flags = args.flags.different(unused);
+    names.extend(flags.map(|flag| format!("--{flag}")));
+    let list = quoted(&names);
+    (!names.is_empty())
+        .then(|| ConfigNote::Note(format!("set, but without effect in this version: {list}")))
+}
+
+fn flag_or_path(path: &str) -> String {
+    match settings::of_path(path).map_or("", |setting| setting.flag) {
+        "" => path.to_owned(),
+        flag => format!("--{flag}"),
+    }
 }

@@ -11,7 +11,6 @@ mod rules;
 mod run;
 mod setting;
 mod values;
-mod without_effect;
 mod words;
 
 #[cfg(test)]
@@ -26,8 +25,7 @@ pub(super) use words::{
     SERVICE_DISPATCHES, choice, choices,
 };
 
-use run::{NODE, OBSERVABILITY, SYNC};
-use without_effect::WITHOUT_EFFECT;
+use run::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};
 
 /// All sections, in the order of help.
 pub(super) const SECTIONS: &[&SettingSection] = &[

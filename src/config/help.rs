@@ -1,8 +1,42 @@
-//! Texts of the commands that change the node.
+//! Texts of help and manual pages.
+//!
+//! Help has descriptions, examples and exit codes, pages have all sections. Lines have at most 76
+//! columns, so that help does not wrap them; pages join the lines of a paragraph.
 
-use super::CommandHelp;
+use std::fmt::Write as _;
 
-pub(in crate::config) const RUN: CommandHelp = CommandHelp {
+/// Texts of the program or of one of its commands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandHelp {
+    /// Name of the command; empty for the program.
+    pub name: &'static str,
+    /// Paragraphs, separated by empty lines.
+    pub description: &'static str,
+    /// Captions, and the command lines that they announce, indented.
+    pub examples: &'static str,
+    /// Exit codes, each with its meaning, whose further lines are indented; without
+    /// [`INVALID_FLAGS`].
+    pub exit_status: &'static str,
+}
+
+impl CommandHelp {
+    /// Renders the sections that follow the flags in help.
+    pub(super) fn after_flags(&self) -> String {
+        let indented = |lines: &str| format!("  {}\n", lines.replace('\n', "\n  "));
+        let mut text = format!("Examples:\n{}", indented(self.examples));
+        if !self.description.is_empty() {
+            let _ = write!(text, "\n{}\n", self.description);
+        }
+        let status = indented(self.exit_status);
+        let _ = write!(text, "\nExit codes:\n{status} {INVALID_FLAGS}");
+        text
+    }
+}
+
+/// Last exit code of every command.
+pub(crate) const INVALID_FLAGS: &str = "64  invalid flags or configuration file; nothing was done";
+
+pub(super) const RUN: CommandHelp = CommandHelp {
     name: "run",
     description: "\
 Watches Services, EndpointSlices and the Node, and restores the chains of those
@@ -25,7 +59,7 @@ Check a configuration file in a pipeline:
 1  failed, the file of --config has changed, or --strict found warnings",
 };
 
-pub(in crate::config) const CLEANUP: CommandHelp = CommandHelp {
+pub(super) const CLEANUP: CommandHelp = CommandHelp {
     name: "cleanup",
     description: "\
 Stop the proxy first: a running proxy detects the loss and restores its rules.

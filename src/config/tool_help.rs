@@ -1,6 +1,6 @@
 //! Texts of the program's page, and of the commands that inspect rules or are for packages.
 
-use super::{CLEANUP, CommandHelp, RUN};
+use super::help::{CLEANUP, CommandHelp, RUN};
 
 /// Returns the texts of a command; those of the program for an unknown name.
 pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
@@ -87,7 +87,7 @@ Packets to a cluster IP:
    failed",
 };
 
-pub(in crate::config) const RENDER: CommandHelp = CommandHelp {
+pub(super) const RENDER: CommandHelp = CommandHelp {
     name: "render",
     description: "\
 Renders the rules of Services for a node and one IP family, and needs neither
@@ -113,7 +113,7 @@ Partial restore after a change of manifests:
 2  a manifest cannot be used; the others were",
 };
 
-pub(in crate::config) const DIFF: CommandHelp = CommandHelp {
+pub(super) const DIFF: CommandHelp = CommandHelp {
     name: "diff",
     description: "\
 Each difference is reported with its effect on traffic. Names of Services limit
@@ -148,7 +148,7 @@ Service ports that lose an endpoint:
    a live rule cannot be used",
 };
 
-pub(in crate::config) const SERVICES: CommandHelp = CommandHelp {
+pub(super) const SERVICES: CommandHelp = CommandHelp {
     name: "services",
     description: "\
 A row covers both families: 3+3 are the endpoints of IPv4 and of IPv6.
@@ -181,7 +181,7 @@ Service ports without endpoints:
 2  a manifest cannot be used; the others were",
 };
 
-pub(in crate::config) const EXPLAIN: CommandHelp = CommandHelp {
+pub(super) const EXPLAIN: CommandHelp = CommandHelp {
     name: "explain",
     description: "\
 Traces one packet of each kind of client through the rules. Clients with the
@@ -204,7 +204,7 @@ Rendered from manifests, as an image:
 2  a manifest cannot be used; the others were",
 };
 
-pub(in crate::config) const COMPLETIONS: CommandHelp = CommandHelp {
+pub(super) const COMPLETIONS: CommandHelp = CommandHelp {
     name: "completions",
     description: "\
 Scripts complete the names of commands and flags, and the words that flags take
@@ -219,7 +219,7 @@ In every fish:
 1  failed",
 };
 
-pub(in crate::config) const MAN: CommandHelp = CommandHelp {
+pub(super) const MAN: CommandHelp = CommandHelp {
     name: "man",
     description: "\
 Without --dir, one page is printed. With it, the folder is created if it does

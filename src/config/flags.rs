@@ -1,17 +1,119 @@
-//! Flags of `run` and of `cleanup`, the commands that change the node.
+//! Flags of `run` and of `cleanup`, the commands that change the node, and the groups of them that
+//! other commands have as well: the objects that a command reads, and the settings that decide
+//! rules.
+//!
+//! These flags are rows of the tables in [`settings`](super::settings). A flag that was not given
+//! sets no field, so that flags which a file overrides can be named.
+//!
+//! # Source
+//!
+//! Upstream: `cmd/kube-proxy/app/options.go`, `AddFlags` (v1.37)
 
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 
-use super::shared::{RulesArgs, SourceArgs, group_of_settings};
-use crate::config::kube_proxy::{
-    HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port,
-};
-use crate::config::settings::{
+use super::kube_proxy::{HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port};
+use super::settings::{
     BACKENDS, FlagValues, LOG_STYLES, LogStyle, RULES, SECTIONS, SOURCE, choices,
 };
 use crate::host::BackendChoice;
+
+/// Implements clap's traits for a group of the flags of some tables, which its `of` reads.
+macro_rules! group_of_settings {
+    ($group:ty, $sections:expr) => {
+        impl clap::Args for $group {
+            fn augment_args(command: clap::Command) -> clap::Command {
+                $crate::config::settings::with_flags(command, $sections)
+            }
+
+            fn augment_args_for_update(command: clap::Command) -> clap::Command {
+                Self::augment_args(command)
+            }
+        }
+
+        impl clap::FromArgMatches for $group {
+            fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+                Self::of(matches)
+            }
+
+            fn update_from_arg_matches(
+                &mut self,
+                matches: &clap::ArgMatches,
+            ) -> Result<(), clap::Error> {
+                *self = Self::of(matches)?;
+                Ok(())
+            }
+        }
+    };
+}
+
+/// Source of Services, EndpointSlices and the Node, for every command that reads objects.
+#[derive(Debug, Clone)]
+pub struct SourceArgs {
+    /// File, folder or `-` for stdin, instead of a cluster.
+    pub manifests: Option<PathBuf>,
+    pub(super) flags: FlagValues,
+}
+
+group_of_settings!(SourceArgs, &[&SOURCE]);
+
+impl SourceArgs {
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = FlagValues::read(matches, &[&SOURCE]);
+        flags.check()?;
+        Ok(Self::new(flags))
+    }
+
+    pub(super) fn new(flags: FlagValues) -> Self {
+        Self {
+            manifests: flags.get("manifests"),
+            flags,
+        }
+    }
+
+    /// Reports whether flags name a source.
+    pub fn names_objects(&self) -> bool {
+        let is_given = |flag| self.flags.is_given(flag);
+        self.manifests.is_some() || is_given("kubeconfig") || is_given("master")
+    }
+}
+
+/// Settings that decide the content of rules.
+#[derive(Debug, Clone)]
+pub struct RulesArgs {
+    flags: FlagValues,
+}
+
+group_of_settings!(RulesArgs, &[&RULES]);
+
+impl RulesArgs {
+    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = FlagValues::read(matches, &[&RULES]);
+        flags.check()?;
+        Ok(Self::new(flags))
+    }
+
+    pub(super) const fn new(flags: FlagValues) -> Self {
+        Self { flags }
+    }
+
+    pub(super) fn apply(&self, to: &mut KubeProxyConfiguration) {
+        self.flags.apply(to);
+    }
+
+    /// Sets the fields whose flags override a file.
+    pub(super) fn apply_over_file(&self, to: &mut KubeProxyConfiguration) {
+        self.flags.apply_over_file(to);
+    }
+
+    /// Returns the variant of the iptables binaries.
+    pub(super) fn backend(&self) -> BackendChoice {
+        self.flags
+            .choice("iptables-backend", BACKENDS)
+            .unwrap_or_default()
+    }
+}
 
 /// Flags of `run`.
 #[derive(Debug, Clone)]
@@ -22,10 +124,10 @@ pub struct RunArgs {
     pub config: Option<PathBuf>,
     /// Configuration file to write.
     pub write_config_to: Option<PathBuf>,
-    pub(in crate::config) source: SourceArgs,
-    pub(in crate::config) rules: RulesArgs,
+    pub(super) source: SourceArgs,
+    pub(super) rules: RulesArgs,
     /// All flags, with those of `source` and `rules`.
-    pub(in crate::config) flags: FlagValues,
+    pub(super) flags: FlagValues,
 }
 
 group_of_settings!(RunArgs, SECTIONS);
@@ -61,14 +163,14 @@ impl RunArgs {
     }
 
     /// Returns kube-proxy's defaults with every flag applied that was given.
-    pub(in crate::config) fn configuration(&self) -> KubeProxyConfiguration {
+    pub(super) fn configuration(&self) -> KubeProxyConfiguration {
         let mut configuration = KubeProxyConfiguration::defaults();
         self.apply(&mut configuration);
         configuration
     }
 
     /// Sets the fields whose flags were given.
-    pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
+    pub(super) fn apply(&self, to: &mut KubeProxyConfiguration) {
         self.flags.apply(to);
         let port = |flag, default| self.flags.get(flag).unwrap_or(default);
         complete(
@@ -82,7 +184,7 @@ impl RunArgs {
     }
 
     /// Returns the metrics address that overrides that of a file.
-    pub(in crate::config) fn metrics_override(&self) -> Option<String> {
+    pub(super) fn metrics_override(&self) -> Option<String> {
         let mut address: String = self.flags.get(METRICS_OVERRIDE)?;
         complete(&mut address, METRICS_PORT);
         Some(address)
@@ -105,7 +207,7 @@ impl RunArgs {
     ///
     /// Differs from upstream: there, `--cleanup` wins over `--init-only`. `--cleanup` removes the
     /// rules that `--init-only` prepares the node for, so giving both is a mistake.
-    pub(in crate::config) fn action(&self) -> Option<Action> {
+    pub(super) fn action(&self) -> Option<Action> {
         match ["cleanup", "init-only"].map(|flag| self.flags.get(flag)) {
             [Some(true), Some(true)] => None,
             [Some(true), _] => Some(Action::Cleanup),
@@ -116,7 +218,7 @@ impl RunArgs {
 }
 
 /// Flag that overrides the metrics address of a file.
-pub(in crate::config) const METRICS_OVERRIDE: &str = "metrics-bind-address-override";
+pub(super) const METRICS_OVERRIDE: &str = "metrics-bind-address-override";
 
 /// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
 /// the server; any other port only completes an address that has none. A disabled server is

@@ -1,0 +1,434 @@
+//! Flags of the commands that inspect rules: `services`, `explain`, `render` and `diff`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::flags::{RulesArgs, SourceArgs};
+use super::go::{GoDuration, InvalidDuration};
+use super::problems::Unusable;
+use super::settings::{FlagWord, PARTIAL_RESTORES, choices};
+use super::validate;
+use crate::inspect::catalog::{NamePattern, PortQuery};
+use crate::inspect::explain::{ClientKind, ClientSelection, Query};
+use crate::net::{IpFamily, IpNet, PerFamily};
+use crate::render::PartialRestore;
+
+/// Objects and settings that desired rules follow from, for every command that renders.
+#[derive(Debug, Clone, Args)]
+pub struct DesiredArgs {
+    /// Source of Services, EndpointSlices and the Node.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Settings that no daemon has.
+    #[command(flatten)]
+    pub one_read: OneReadArgs,
+    /// KubeProxyConfiguration to use instead of these flags
+    ///
+    /// Its kubeconfig and node name are used without the flags for them.
+    #[arg(long, value_name = "FILE", help_heading = "Rules")]
+    pub config: Option<PathBuf>,
+    /// Settings that decide the content of rules.
+    #[command(flatten)]
+    pub rules: RulesArgs,
+}
+
+/// Settings of sources for commands that read them once, which the daemon does not have.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct OneReadArgs {
+    /// Maximum time to list the objects of a cluster; 0 for none
+    ///
+    /// Without a limit, a request still fails after 60 s without a response.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = not_negative,
+        hide_short_help = true
+    )]
+    pub request_timeout: GoDuration,
+    /// Networks for load balancer IPs that manifests lack
+    ///
+    /// One CIDR for each IP family. `diff` uses them with --from-manifests, `run` never. The
+    /// default is for benchmarks of networks (RFC 2544 and RFC 5180): like those for documentation,
+    /// its addresses are never routed, and it is large enough for many Services.
+    #[arg(
+        long,
+        value_name = "CIDR[,CIDR]",
+        default_value = "198.18.0.0/16,2001:2::/64",
+        value_parser = validate::of_each_family,
+        hide_short_help = true
+    )]
+    pub manifests_load_balancer_cidr: PerFamily<IpNet>,
+}
+
+/// Parses a duration as of kubectl's flag with this name.
+fn not_negative(text: &str) -> Result<GoDuration, String> {
+    let duration: GoDuration = text
+        .parse()
+        .map_err(|error: InvalidDuration| error.to_string())?;
+    if duration < GoDuration::ZERO {
+        return Err(format!("must not be negative, got {text}"));
+    }
+    Ok(duration)
+}
+
+/// Source of the rules that a command inspects: the kernel, a dump, or objects to render.
+///
+/// Without a flag it is the kernel, so that these commands need no cluster.
+#[derive(Debug, Clone, Args)]
+pub struct OriginArgs {
+    /// Dump to read instead of the kernel
+    ///
+    /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
+    /// twice for both families.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["manifests", "kubeconfig", "master"],
+        help_heading = "Source"
+    )]
+    pub from_save: Vec<PathBuf>,
+    /// Objects whose rendered rules are inspected.
+    #[command(flatten)]
+    pub desired: DesiredArgs,
+}
+
+/// Selection of Services by name, by namespace or both.
+#[derive(Debug, Clone, Args)]
+pub struct SelectionArgs {
+    /// Only these Services, as in web, shop/web:http or shop/dns:53/udp
+    #[arg(value_name = "NAME")]
+    pub names: Vec<NamePattern>,
+    /// Namespace of the Services.
+    #[command(flatten)]
+    pub namespace: NamespaceArgs,
+}
+
+/// Namespace of the Services that a command inspects.
+#[derive(Debug, Clone, Args)]
+pub struct NamespaceArgs {
+    /// Only Services of this namespace
+    #[arg(id = "namespace", short = 'n', long, value_name = "NAMESPACE")]
+    pub name: Option<String>,
+    /// Services of all namespaces, as without --namespace
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with = "namespace",
+        hide_short_help = true
+    )]
+    pub all_namespaces: bool,
+}
+
+impl SelectionArgs {
+    /// Combines names and namespace.
+    ///
+    /// # Errors
+    ///
+    /// A name is qualified with another namespace than `--namespace`.
+    pub fn query(&self) -> Result<PortQuery, Unusable> {
+        PortQuery::new(&self.names, self.namespace.name.as_deref())
+            .map_err(|error| Unusable::of_flag("namespace", error.to_string()))
+    }
+}
+
+/// Colors of the commands whose text people read.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ColorArgs {
+    /// Colors on stdout: always, never, or auto
+    ///
+    /// With auto, a terminal gets colors unless NO_COLOR is set.
+    #[arg(
+        long = "color",
+        value_name = "WHEN",
+        value_enum,
+        default_value = "auto",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
+    pub when: ColorWhen,
+}
+
+/// Value of `--color`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless the environment says otherwise
+    Auto,
+    /// Also to a file or a pipe, such as that of a pager
+    Always,
+    /// No colors
+    Never,
+}
+
+/// Flags of `services`.
+#[derive(Debug, Clone, Args)]
+pub struct ServicesArgs {
+    /// Services to list.
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+    /// Output format of service ports
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "table"
+    )]
+    pub output: ServicesOutput,
+    /// Omit the header line of the table
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Colors of the table.
+    #[command(flatten)]
+    pub color: ColorArgs,
+    /// Source of the rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// Value of `--output` of `services`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServicesOutput {
+    /// One line for each service port
+    Table,
+    /// The table with endpoint addresses, affinity and more
+    Wide,
+    /// All fields, machine-readable
+    Json,
+    /// All fields, human-readable
+    Yaml,
+}
+
+/// Flags of `explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// Destination: ADDRESS[:PORT[/PROTO]], :NODEPORT or [NAMESPACE/]SERVICE[:PORT[/PROTO]]
+    #[arg(value_name = "ADDRESS|SERVICE")]
+    pub destination: Query,
+    /// Namespace of the Service.
+    #[command(flatten)]
+    pub namespace: NamespaceArgs,
+    /// Trace packets from this client address
+    #[arg(long, value_name = "IP", conflicts_with = "from")]
+    pub source: Option<IpAddr>,
+    /// Interface on which packets of --source arrive
+    ///
+    /// Needed where rules match the incoming interface.
+    #[arg(long, value_name = "NAME", requires = "source")]
+    pub interface: Option<Box<str>>,
+    /// Kinds of clients whose packets are traced instead of all
+    ///
+    /// Without it, kinds of clients with the same outcome are traced once.
+    #[arg(
+        long,
+        value_name = "KIND",
+        value_parser = choices(CLIENTS),
+        value_delimiter = ',',
+        ignore_case = true
+    )]
+    pub from: Vec<ClientKind>,
+    /// Address of the node, if the source lacks it
+    ///
+    /// Give the flag once for each address.
+    #[arg(long, value_name = "IP")]
+    pub node_ip: Vec<IpAddr>,
+    /// Print all rules and endpoints, and count rules
+    ///
+    /// The count is of the rules that a packet traverses.
+    #[arg(short, long, conflicts_with_all = ["graph", "output"])]
+    pub verbose: bool,
+    /// Print paths of packets as a graph
+    #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
+    pub graph: Option<GraphArg>,
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub output: OutputArg,
+    /// Colors of the text.
+    #[command(flatten)]
+    pub color: ColorArgs,
+    /// Source of the rules.
+    #[command(flatten)]
+    pub origin: OriginArgs,
+}
+
+/// Words of `--from`.
+const CLIENTS: &[FlagWord<ClientKind>] = &[
+    (
+        "pod",
+        "Pod on this node that is not an endpoint",
+        ClientKind::Pod,
+    ),
+    ("node", "Process on the node", ClientKind::Node),
+    (
+        "outside",
+        "Client outside of the cluster",
+        ClientKind::Outside,
+    ),
+];
+
+/// Value of `--graph`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphArg {
+    /// Text for a terminal
+    Tree,
+    /// Image for a browser
+    Svg,
+}
+
+/// Value of `--output` of `explain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputArg {
+    /// Human-readable
+    Text,
+    /// Machine-readable
+    Json,
+}
+
+impl ExplainArgs {
+    /// Returns the destination within `--namespace`.
+    ///
+    /// # Errors
+    ///
+    /// The Service is qualified with another namespace than `--namespace`.
+    pub fn query(&self) -> Result<Query, Unusable> {
+        let Some(namespace) = &self.namespace.name else {
+            return Ok(self.destination.clone());
+        };
+        let within = self.destination.within(namespace);
+        within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
+    }
+
+    /// Returns the clients whose packets are traced.
+    pub fn client_selection(&self) -> ClientSelection {
+        match self.source {
+            Some(ip) => ClientSelection::Source {
+                ip: ip.to_canonical(),
+                in_interface: self.interface.clone(),
+            },
+            None if self.from.is_empty() => ClientSelection::All,
+            None => ClientSelection::Kinds(self.from.clone()),
+        }
+    }
+}
+
+/// Flags of `render`.
+#[derive(Debug, Clone, Args)]
+pub struct RenderArgs {
+    /// Services to render. A selection of them is printed for reading and cannot be restored.
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+    /// IP family, ipv4 or ipv6
+    ///
+    /// The output is input for iptables-restore or for ip6tables-restore.
+    #[arg(
+        long,
+        value_name = "FAMILY",
+        value_parser = choices(FAMILIES),
+        default_value = "ipv4",
+        hide_possible_values = true,
+        ignore_case = true
+    )]
+    pub family: IpFamily,
+    /// Print the partial restore since these manifests
+    ///
+    /// PATH is a file, a folder or `-`. Its rules are those in the kernel.
+    #[arg(long, value_name = "PATH")]
+    pub since: Vec<PathBuf>,
+    /// Chains that the partial restore contains
+    #[arg(
+        long,
+        value_name = "SHAPE",
+        value_parser = choices(PARTIAL_RESTORES),
+        default_value = "changed-chains",
+        requires = "since",
+        hide_short_help = true
+    )]
+    pub partial_restore: PartialRestore,
+    /// Print the object of each chain and rule above it
+    #[arg(long)]
+    pub annotate: bool,
+    /// Objects that are rendered.
+    #[command(flatten)]
+    pub desired: DesiredArgs,
+}
+
+/// Words of `--family`.
+const FAMILIES: &[FlagWord<IpFamily>] = &[
+    ("ipv4", "Input for iptables-restore", IpFamily::V4),
+    ("ipv6", "Input for ip6tables-restore", IpFamily::V6),
+];
+
+/// Flags of `diff`.
+///
+/// Objects always stand for the desired side here, unlike in [`OriginArgs`].
+#[derive(Debug, Clone, Args)]
+pub struct DiffArgs {
+    /// Services to compare. Differences of other Services are only counted.
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+    /// Dump to compare instead of the kernel
+    ///
+    /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
+    /// twice for both families.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "from_manifests",
+        help_heading = "Live rules"
+    )]
+    pub from_save: Vec<PathBuf>,
+    /// Manifests to compare instead of the kernel
+    ///
+    /// PATH is a file, a folder or `-` for stdin.
+    #[arg(
+        long,
+        value_name = "PATH",
+        requires = "manifests",
+        help_heading = "Live rules"
+    )]
+    pub from_manifests: Vec<PathBuf>,
+    /// Output format
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        ignore_case = true,
+        help_heading = "Output"
+    )]
+    pub output: DiffFormat,
+    /// Short for --output unified
+    #[arg(long, conflicts_with = "output", help_heading = "Output")]
+    pub unified: bool,
+    /// Exit with code 1 for cosmetic differences as well
+    #[arg(long, help_heading = "Output")]
+    pub strict: bool,
+    /// Colors of text and unified output.
+    #[command(flatten)]
+    pub color: ColorArgs,
+    /// Objects on the desired side.
+    #[command(flatten)]
+    pub desired: DesiredArgs,
+}
+
+/// Value of `--output` of `diff`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DiffFormat {
+    /// Effects on traffic, by service port
+    Text,
+    /// Rules as in diff -u
+    Unified,
+    /// Machine-readable
+    Json,
+}
