@@ -1,15 +1,12 @@
 //! Logs, metrics and the HTTP server for metrics, health and health check node ports.
 
-mod http;
 mod klog;
 mod log;
 mod metrics;
+mod metrics_pages;
 mod repeats;
+mod server;
 
-pub(crate) use http::{
-    ConnectionLimit, ListenError, MetricsPages, PageSettings, Reply, TEXT, is_of_this_node, listen,
-    listen_in_family, listen_retrying, not_found, reply, serve, serve_within, streamed,
-};
 pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line, with_causes};
 #[cfg(test)]
 pub(crate) use metrics::KUBE_PROXY_VERSION;
@@ -17,4 +14,9 @@ pub(crate) use metrics::{
     ConfigFileState, ConfigMetrics, HealthMetrics, KubernetesBuild, KubernetesVersion, LocalPolicy,
     ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings, WatchAges,
     WatchMetrics,
+};
+pub(crate) use metrics_pages::{MetricsPages, PageSettings};
+pub(crate) use server::{
+    ConnectionLimit, ListenError, Reply, TEXT, is_of_this_node, listen, listen_in_family,
+    listen_retrying, not_found, reply, serve, serve_within, streamed,
 };

@@ -4,14 +4,11 @@
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
 mod build;
-mod drift;
 mod factory;
 mod files;
 mod health;
 mod process;
-mod requests;
 mod restores;
-mod scraped;
 mod sync;
 mod watch;
 
@@ -23,12 +20,10 @@ pub(crate) use build::{KubernetesBuild, KubernetesVersion};
 pub(crate) use files::{ConfigFileState, ConfigMetrics, ManifestMetrics, UnknownSettings};
 pub(crate) use health::HealthMetrics;
 use process::ReadCount;
-pub(super) use process::{START, start_time};
-pub(crate) use requests::RequestMetrics;
+pub(super) use process::{START, register_scraped, start_time};
 pub(crate) use restores::SyncKind;
-pub(super) use scraped::register as register_scraped;
 pub(crate) use sync::{LocalPolicy, SyncMetrics};
-pub(crate) use watch::{WatchAges, WatchMetrics};
+pub(crate) use watch::{RequestMetrics, WatchAges, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.
 #[derive(Debug, Clone)]

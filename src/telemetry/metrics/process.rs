@@ -1,5 +1,5 @@
-//! Metrics that the program does not count itself: its use of resources, and packet counters of the
-//! kernel. Both are read at each scrape.
+//! Metrics that are read at each scrape: values that the program does not count itself, which are
+//! its use of resources and packet counters of the kernel, and ages.
 //!
 //! The `process_*` metrics are not those of the `prometheus` crate, which cuts CPU time to whole
 //! seconds: a daemon that uses milliseconds would look idle for hours.
@@ -8,12 +8,13 @@
 //!
 //! Upstream: `pkg/proxy/metrics/metrics_linux.go`, `nfacctMetricCollector` (v1.37)
 
+use std::collections::HashMap;
+
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
-use prometheus::proto::MetricType;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Registry, Result};
-
-use super::scraped;
 
 type ReadValue = fn() -> Option<f64>;
 
@@ -34,7 +35,7 @@ pub(in crate::telemetry) const START: (&str, &str) = (
 /// cannot be read are left out.
 pub(super) fn register(registry: &Registry) -> Result<()> {
     let of = |kind| {
-        move |name, help, read: ReadValue| scraped::register(registry, (name, help), kind, read)
+        move |name, help, read: ReadValue| register_scraped(registry, (name, help), kind, read)
     };
     let (counter, gauge) = (of(MetricType::COUNTER), of(MetricType::GAUGE));
     counter(
@@ -79,7 +80,7 @@ pub(super) fn register(registry: &Registry) -> Result<()> {
     )?;
     // Read once: a later change of the wall clock must not look like a restart.
     let start = start_time();
-    scraped::register(registry, START, MetricType::GAUGE, move || start)
+    register_scraped(registry, START, MetricType::GAUGE, move || start)
 }
 
 /// Reads a packet counter of the kernel; `None`: it cannot be read, and has no sample, as upstream
@@ -115,7 +116,7 @@ pub(super) fn register_packet_counts(
 fn register_packets(registry: &Registry, name: (&str, &str), read: ReadCount) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "exact up to 9 * 10^15 packets")]
     let read = move || read().map(|count| count as f64);
-    scraped::register(registry, name, MetricType::COUNTER, read)
+    register_scraped(registry, name, MetricType::COUNTER, read)
 }
 
 fn cpu_seconds() -> Option<f64> {
@@ -179,6 +180,83 @@ pub(in crate::telemetry) fn start_time() -> Option<f64> {
 fn field(stat: &str, index: usize) -> Option<&str> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(index)
+}
+
+/// Metric with the values that a function returns at each scrape, by the value of its label. A
+/// metric without a label has the value of an empty one.
+pub(super) struct ScrapedMetric<R> {
+    desc: Desc,
+    kind: MetricType,
+    read: R,
+}
+
+impl<R> ScrapedMetric<R>
+where
+    R: Fn() -> Vec<(&'static str, f64)> + Send + Sync + 'static,
+{
+    pub(super) fn register(
+        registry: &Registry,
+        (name, help): (&str, &str),
+        label: Option<&str>,
+        kind: MetricType,
+        read: R,
+    ) -> Result<()> {
+        let labels = label.into_iter().map(str::to_owned).collect();
+        let desc = Desc::new(name.to_owned(), help.to_owned(), labels, HashMap::new())?;
+        registry.register(Box::new(Self { desc, kind, read }))
+    }
+}
+
+/// Registers a metric without labels. Without a value it has no sample.
+pub(in crate::telemetry) fn register_scraped(
+    registry: &Registry,
+    name: (&str, &str),
+    kind: MetricType,
+    read: impl Fn() -> Option<f64> + Send + Sync + 'static,
+) -> Result<()> {
+    let read = move || read().map(|value| ("", value)).into_iter().collect();
+    ScrapedMetric::register(registry, name, None, kind, read)
+}
+
+impl<R> Collector for ScrapedMetric<R>
+where
+    R: Fn() -> Vec<(&'static str, f64)> + Send + Sync,
+{
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let samples = (self.read)().into_iter().map(|(label, value)| {
+            let labels = self.desc.variable_labels.iter().map(|name| {
+                let mut pair = LabelPair::default();
+                pair.set_name(name.clone());
+                pair.set_value(label.to_owned());
+                pair
+            });
+            let mut metric = Metric::from_label(labels.collect());
+            if self.kind == MetricType::COUNTER {
+                let mut counter = Counter::default();
+                counter.set_value(value);
+                metric.set_counter(counter);
+            } else {
+                let mut gauge = Gauge::default();
+                gauge.set_value(value);
+                metric.set_gauge(gauge);
+            }
+            metric
+        });
+        let samples: Vec<Metric> = samples.collect();
+        if samples.is_empty() {
+            return Vec::new();
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(self.desc.fq_name.clone());
+        family.set_help(self.desc.help.clone());
+        family.set_field_type(self.kind);
+        family.set_metric(samples);
+        vec![family]
+    }
 }
 
 #[cfg(test)]

@@ -15,9 +15,8 @@ use prometheus::{
     exponential_buckets,
 };
 
-use super::drift::DriftMetrics;
 use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, gauge, observe, set, set_timestamp};
-use super::restores::{QuarantineMetrics, RestoreMetrics, SyncKind};
+use super::restores::{DriftMetrics, QuarantineMetrics, RestoreMetrics, SyncKind};
 use crate::net::{IpFamily, PerFamily};
 
 /// Traffic policy that leaves a service port without endpoints.

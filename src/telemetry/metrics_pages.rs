@@ -1,4 +1,5 @@
-//! Pages of the metrics port, with its own `/healthz` and the `/metrics/slis` that count it.
+//! Pages of the metrics port, with its own `/healthz` and the `/metrics/slis` that count it, and
+//! `/flagz` and `/statusz`: the flags of the command line, and version and uptime.
 //!
 //! Pages below `/debug/` are served with `enableProfiling`.
 //!
@@ -9,9 +10,16 @@
 //! Upstream: `cmd/kube-proxy/app/server.go`, `serveMetrics`,
 //! `staging/src/k8s.io/apiserver/pkg/server/healthz/healthz.go`,
 //! `staging/src/k8s.io/apiserver/pkg/server/routes/flags.go`,
+//! `staging/src/k8s.io/apiserver/pkg/server/flagz/flagz.go`,
+//! `staging/src/k8s.io/apiserver/pkg/server/statusz/statusz.go`,
 //! `staging/src/k8s.io/component-base/metrics/prometheus/slis/metrics.go` (v1.37)
+//!
+//! Differs from upstream: of `/flagz` and `/statusz`, the separator between names and values is
+//! fixed, which upstream picks at random; there is no Go version; and there are no objects in JSON
+//! and YAML, which are in beta and served only to clients that name kind, group and version.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -20,10 +28,11 @@ use jiff::Timestamp;
 use prometheus::proto::{MetricFamily, MetricType};
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
 
+use super::log::LogLevel;
+use super::metrics::{
+    KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, START, register_scraped, start_time,
+};
 use super::server::{Reply, TEXT, not_found, reply};
-use super::zpages;
-use crate::telemetry::LogLevel;
-use crate::telemetry::metrics::{START, register_scraped, start_time};
 
 /// Content type of the text format, as Go's client library sends it.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -83,8 +92,8 @@ impl MetricsPages {
                 "application/json",
                 self.settings.configz.clone(),
             ),
-            "/flagz" => reply(StatusCode::OK, TEXT, zpages::flagz(&self.settings.flags)),
-            "/statusz" => reply(StatusCode::OK, TEXT, zpages::statusz(self.started, now())),
+            "/flagz" => reply(StatusCode::OK, TEXT, flagz(&self.settings.flags)),
+            "/statusz" => reply(StatusCode::OK, TEXT, statusz(self.started, now())),
             path if path.starts_with("/debug/") => {
                 debug_page(self.settings.debugging.as_ref(), request)
             }
@@ -225,6 +234,43 @@ fn set_verbosity(level: &LogLevel, request: &Request<Bytes>) -> Reply {
     plain(StatusCode::OK, text)
 }
 
+/// Component that this program stands in for.
+const COMPONENT: &str = "kube-proxy";
+
+/// Second line of both pages.
+const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
+                       formatting compatibility guarantees and is for debugging purposes only.";
+
+/// Pages that `/statusz` lists, as upstream does.
+const PATHS: &str = "/configz /flagz /healthz /metrics /proxyMode";
+
+/// Returns `/flagz`: the flags of the command line with their values or defaults.
+fn flagz(flags: &BTreeMap<String, String>) -> String {
+    let mut text = format!("\n{COMPONENT} flagz\n{WARNING}\n");
+    for (name, value) in flags {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}:{value}");
+    }
+    text
+}
+
+/// Returns `/statusz`: start time, uptime and versions.
+fn statusz(started: Timestamp, now: Timestamp) -> String {
+    let up = now.as_second().saturating_sub(started.as_second()).max(0);
+    let since = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+    let (hours, minutes, seconds) = (up / 3600, up / 60 % 60, up % 60);
+    let (program, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+    format!(
+        "\n{COMPONENT} statusz\n{WARNING}\n\n\
+         Started= {since}\n\
+         Up= {hours} hr {minutes:02} min {seconds:02} sec\n\
+         Go version= none, this is {program} {version}\n\
+         Binary version= {KUBE_PROXY_VERSION}\n\
+         Emulation version= {KUBE_PROXY_MINOR_VERSION}\n\
+         Paths= {PATHS}\n"
+    )
+}
+
 #[cfg(test)]
 #[path = "tests/debug.rs"]
 mod debug;
@@ -236,3 +282,7 @@ mod hostile;
 #[cfg(test)]
 #[path = "tests/metrics_pages.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tests/zpages.rs"]
+mod zpages_tests;
