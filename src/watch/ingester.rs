@@ -151,8 +151,7 @@ impl Ingester {
                 self.changes
                     .send_both(SourceChange::SliceKept(SliceName::new(namespace, name)));
             }
-            // A name that cannot be decoded may be that of this node. An API server sends no other
-            // Node. Manifests may have others, but an outdated Node is better than none.
+            // A name that cannot be decoded is that of this node: an API server sends no other Node.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
     }

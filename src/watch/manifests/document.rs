@@ -76,13 +76,17 @@ impl ParseOptions {
     };
 }
 
-/// Returns the name of an object of any kind: in the namespace `default` if it names none, and
-/// empty if it has none.
-fn object_name(object: &Value) -> ObjectName {
+/// Returns the name of an object: in the namespace `default` if it names none and is not a Node,
+/// and empty if it has none.
+fn object_name(kind: &str, object: &Value) -> ObjectName {
     let field = |name| object.get("metadata")?.get(name)?.as_str();
-    let namespace = field("namespace").filter(|namespace| !namespace.is_empty());
+    let namespace = match field("namespace").unwrap_or_default() {
+        _ if kind == Kind::Node.as_str() => "",
+        "" => "default",
+        namespace => namespace,
+    };
     ObjectName {
-        namespace: namespace.unwrap_or("default").to_owned(),
+        namespace: namespace.to_owned(),
         name: field("name").unwrap_or_default().to_owned(),
     }
 }
@@ -102,8 +106,8 @@ fn decode(kind: DocumentKind, object: Value, options: ParseOptions) -> ManifestD
             );
             ManifestDocument::Object(ManifestObject {
                 decoded: None,
+                name: object_name(&kind, &object),
                 kind,
-                name: object_name(&object),
                 problems: problems.0,
                 written: None,
             })
@@ -138,7 +142,7 @@ impl ManifestObject {
         Self {
             decoded,
             kind: kind.as_str().to_owned(),
-            name: object_name(&object),
+            name: object_name(kind.as_str(), &object),
             problems,
             written: options.keeps_written.then_some(object),
         }

@@ -73,13 +73,19 @@ impl ManifestFiles {
         entered: &mut HashSet<PathBuf>,
     ) -> Result<(), ManifestError> {
         let at = |error: io::Error| ManifestError::new(directory, &error);
-        let canonical = fs::canonicalize(directory).map_err(at)?;
+        let listed =
+            fs::canonicalize(directory).and_then(|path| Ok((path, fs::read_dir(directory)?)));
+        let (canonical, listed) = match listed {
+            // Deleted since its parent was listed.
+            Err(error) if is_absent(&error) && !entered.is_empty() => return Ok(()),
+            listed => listed.map_err(at)?,
+        };
         if !entered.insert(canonical.clone()) {
             return Ok(());
         }
         self.directories.insert(canonical);
         let mut entries = Vec::new();
-        for entry in fs::read_dir(directory).map_err(at)? {
+        for entry in listed {
             let entry = entry.map_err(at)?;
             if !is_hidden(&entry.path()) {
                 entries.push((entry.path(), entry.file_type().map_err(at)?));

@@ -42,7 +42,7 @@ pub(crate) async fn follow(
     let mut send = |manifests: &Manifests| {
         log_notes(&manifests.notes, &mut logged);
         counts.listed(manifests);
-        metrics.set_skipped_objects(manifests.undecodable_objects());
+        metrics.set_skipped_objects(manifests.undecodable);
         metrics.set_ignored_fields(manifests.ignored_fields);
         manifests.send(&mut ingester);
     };
@@ -66,7 +66,7 @@ pub(crate) async fn follow(
             tracing::info!("all manifests can be used again");
         }
         if let Some(manifests) = watched.store.changed(&options) {
-            send(&manifests);
+            send(manifests);
         }
         metrics.set_unusable_files(watched.unusable());
         watched.wait().await;
@@ -88,11 +88,11 @@ impl ObjectCounts {
     /// Logs a warning if most objects are gone, or if there is no Service at the start: then the
     /// rules that an earlier process wrote are removed.
     fn listed(&mut self, manifests: &Manifests) {
-        for (kind, counted) in [
-            (Kind::Service, &mut self.services),
-            (Kind::EndpointSlice, &mut self.endpoint_slices),
+        let (services, slices) = (manifests.services.len(), manifests.endpoint_slices.len());
+        for (kind, counted, count) in [
+            (Kind::Service, &mut self.services, services),
+            (Kind::EndpointSlice, &mut self.endpoint_slices, slices),
         ] {
-            let count = manifests.in_use(kind);
             if let Some(MassDeletion { before, after }) = counted.listed(count, Instant::now()) {
                 tracing::warn!(
                     kind = kind.as_str(),
@@ -103,7 +103,7 @@ impl ObjectCounts {
                 );
             }
         }
-        if !self.has_listed && manifests.in_use(Kind::Service) == 0 {
+        if !self.has_listed && services == 0 {
             tracing::warn!(
                 "the manifests have no Services: rules of Services that an earlier proxy wrote \
                  are removed"

@@ -191,13 +191,12 @@ impl LoadedManifests {
             let text = yaml::decode(&file.text).unwrap_or_default();
             let lines = locate::lines(&text, file.content.format, &places);
             let errors = problems.zip(lines).map(|((object, problem), line)| {
-                let (kind, name) = (&object.kind, &object.name);
-                let (namespace, name) = (&name.namespace, &name.name);
+                let FaultyObject { kind, name, .. } = object;
                 let problem_text = problem_text(problem);
                 ManifestError {
                     file: file.path.clone(),
                     line,
-                    reason: format!("{kind} `{namespace}/{name}`: {problem_text}"),
+                    reason: format!("{kind} `{name}`: {problem_text}"),
                     scope: ManifestErrorScope::Object,
                 }
             });
@@ -209,7 +208,7 @@ impl LoadedManifests {
     fn merged(mut self, options: &ManifestOptions) -> Manifests {
         let files = self.files.iter();
         let contents = files.map(|file| (file.path.as_path(), &file.content));
-        let mut manifests = merge(contents, options, self.validation);
+        let mut manifests = merge(contents, options, self.validation, None);
         self.errors.append(&mut manifests.errors);
         manifests.errors = self.errors;
         if manifests.services.is_empty() && manifests.errors.is_empty() {

@@ -12,7 +12,7 @@ use super::fill_in::{Assumption, fill_in};
 use super::parse::{FaultyObject, FileContent};
 use super::pools::ManifestRanges;
 use super::validation::Validation;
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::watch::{Ingester, SourceEvent};
 
@@ -53,9 +53,9 @@ pub(crate) struct Manifests {
     pub other_nodes: Vec<Box<str>>,
     /// Number of objects of other kinds.
     pub ignored: usize,
-    /// Objects with a field of a wrong type that the proxy reads: their last valid state, if any,
-    /// stays in use.
-    undecodable: Vec<(Kind, ObjectName)>,
+    /// Number of objects with a field of a wrong type that the proxy reads. Their last valid state,
+    /// if any, is among the objects above.
+    pub undecodable: usize,
     /// Number of fields without effect in objects that are used.
     pub ignored_fields: usize,
     /// Values that were assumed because the manifests do not set them.
@@ -67,43 +67,23 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
-    /// Returns the number of objects of a kind, undecodable ones included: the last valid state of
-    /// these stays in use.
-    pub(crate) fn in_use(&self, kind: Kind) -> usize {
-        let decoded = match kind {
-            Kind::Service => self.services.len(),
-            Kind::EndpointSlice => self.endpoint_slices.len(),
-            Kind::Node => usize::from(self.node.is_some()) + self.other_nodes.len(),
-        };
-        let undecodable = self.undecodable.iter();
-        decoded + undecodable.filter(|(of, _)| *of == kind).count()
-    }
-
     /// Sends a complete list of each kind.
     pub(crate) fn send(&self, ingester: &mut Ingester) {
         ingester.node(SourceEvent::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
             ingester.node(SourceEvent::Set(&**node));
         }
-        self.keep_undecodable(Kind::Node, ingester);
         ingester.node(SourceEvent::<&NodeObject>::Listed);
         ingester.service(SourceEvent::<&ServiceObject>::Listing);
         for service in &self.services {
             ingester.service(SourceEvent::Set(&**service));
         }
-        self.keep_undecodable(Kind::Service, ingester);
         ingester.service(SourceEvent::<&ServiceObject>::Listed);
         ingester.endpoint_slice(SourceEvent::<&EndpointSliceObject>::Listing);
         for slice in &self.endpoint_slices {
             ingester.endpoint_slice(SourceEvent::Set(&**slice));
         }
-        self.keep_undecodable(Kind::EndpointSlice, ingester);
         ingester.endpoint_slice(SourceEvent::<&EndpointSliceObject>::Listed);
-    }
-
-    /// Returns the number of undecodable objects, which the metrics call skipped.
-    pub(super) fn undecodable_objects(&self) -> usize {
-        self.undecodable.len()
     }
 
     /// Returns the note about manifests without Services that kube-proxy serves.
@@ -149,7 +129,7 @@ impl Manifests {
     fn add_faulty(&mut self, file: &Path, object: &FaultyObject) {
         let FaultyObject {
             kind,
-            name: ObjectName { namespace, name },
+            name,
             problems,
             ..
         } = object;
@@ -157,15 +137,13 @@ impl Manifests {
             self.ignored_fields += problems.len();
             "the field is ignored"
         } else {
-            let kind = Kind::ALL.into_iter().find(|one| one.as_str() == kind);
-            self.undecodable
-                .extend(kind.map(|kind| (kind, object.name.clone())));
+            self.undecodable += 1;
             "the object is skipped, and its last valid state, if any, stays in use"
         };
         let file = file.display();
         self.notes.extend(problems.iter().map(|problem| {
             let text = &problem.text;
-            format!("{kind} `{namespace}/{name}` in `{file}`: {text}; {consequence}")
+            format!("{kind} `{name}` in `{file}`: {text}; {consequence}")
         }));
     }
 
@@ -180,27 +158,24 @@ impl Manifests {
             Validation::Lenient => self.notes.push(error.to_string()),
         }
     }
-
-    fn keep_undecodable(&self, kind: Kind, ingester: &mut Ingester) {
-        for (_, name) in self.undecodable.iter().filter(|(of, _)| *of == kind) {
-            ingester.keep(kind, &name.namespace, &name.name);
-        }
-    }
 }
 
 /// Merges files, and sets missing values. Objects of later files replace those of earlier ones, as
-/// an API server stores the last one; with [`Validation::Strict`] each is an error.
+/// an API server stores the last one; with [`Validation::Strict`] each is an error. An undecodable
+/// object has the state that it had `before`, with its assumed values, so that no other object gets
+/// these.
 pub(super) fn merge<'a>(
-    files: impl Iterator<Item = (&'a Path, &'a FileContent)>,
+    files: impl Iterator<Item = (&'a Path, &'a FileContent)> + Clone,
     options: &ManifestOptions,
     validation: Validation,
+    before: Option<&'a Manifests>,
 ) -> Manifests {
     let mut services = Merged::new(Kind::Service);
     let mut slices = Merged::new(Kind::EndpointSlice);
     let mut nodes = Merged::new(Kind::Node);
     let mut manifests = Manifests::default();
     let mut endpoints_objects = 0;
-    for (file, content) in files {
+    for (file, content) in files.clone() {
         let replaced = services.add_all(file, &content.services, |one| &one.metadata);
         let replaced =
             replaced.chain(slices.add_all(file, &content.endpoint_slices, |one| &one.metadata));
@@ -212,6 +187,14 @@ pub(super) fn merge<'a>(
         endpoints_objects += content.endpoints_objects;
         for object in &content.faulty {
             manifests.add_faulty(file, object);
+        }
+    }
+    if let Some(before) = before {
+        let undecodable = files.flat_map(|(_, content)| &content.faulty);
+        for object in undecodable.filter(|object| !object.is_used) {
+            services.keep(object, &before.services, |one| &one.metadata);
+            slices.keep(object, &before.endpoint_slices, |one| &one.metadata);
+            nodes.keep(object, before.node.as_slice(), |one| &one.metadata);
         }
     }
     manifests.services = services.into_objects().collect();
@@ -278,6 +261,27 @@ impl<'a, T> Merged<'a, T> {
             let earlier = earlier.display();
             Some(format!("{kind} `{name}` replaces the one in `{earlier}`"))
         })
+    }
+
+    /// Adds an undecodable object, if it is of this kind, with its state in `before`, which is sorted.
+    fn keep(
+        &mut self,
+        undecodable: &FaultyObject,
+        before: &'a [Arc<T>],
+        metadata: impl Fn(&'a T) -> &'a Metadata,
+    ) {
+        let FaultyObject { kind, name, .. } = undecodable;
+        let key = |object: &'a Arc<T>| {
+            let metadata = metadata(object);
+            (&*metadata.namespace, &*metadata.name)
+        };
+        let wanted = (&*name.namespace, &*name.name);
+        let found = before.binary_search_by(|object| key(object).cmp(&wanted));
+        let found = found.ok().and_then(|index| before.get(index));
+        if let Some(object) = found.filter(|_| kind == self.kind.as_str()) {
+            let nowhere = Path::new("");
+            self.objects.entry(key(object)).or_insert((nowhere, object));
+        }
     }
 
     fn into_objects(self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {

@@ -39,8 +39,8 @@ pub(super) struct Store {
     has_looked: bool,
     /// Nothing has changed since [`Self::changed`] last returned manifests.
     is_current: bool,
-    /// [`Self::changed`] has returned manifests at least once.
-    has_returned: bool,
+    /// Manifests that [`Self::changed`] has returned last.
+    returned: Option<Manifests>,
 }
 
 #[derive(Debug, Default)]
@@ -156,7 +156,7 @@ impl Store {
 
     /// Reports whether objects of any file are in use.
     pub(super) fn has_content(&self) -> bool {
-        self.has_returned && self.files.values().any(|file| file.valid.is_some())
+        self.returned.is_some() && self.files.values().any(|file| file.valid.is_some())
     }
 
     /// Reports whether this file, or one below this path, was valid before, so that its objects
@@ -176,21 +176,24 @@ impl Store {
     /// program has written to one while it was read.
     pub(super) fn is_blocked(&self) -> bool {
         let is_invalid = || self.files.values().all(|file| file.valid.is_none());
-        !self.has_returned && (self.has_pending() || !self.files.is_empty() && is_invalid())
+        self.returned.is_none() && (self.has_pending() || !self.files.is_empty() && is_invalid())
     }
 
     /// Returns the objects of all files, if they have changed.
     ///
     /// An unusable file does not affect other files, unless no file is valid at the start: then
     /// nothing is returned, since all rules of an earlier process would be removed.
-    pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<Manifests> {
+    pub(super) fn changed(&mut self, options: &ManifestOptions) -> Option<&Manifests> {
         if self.is_current || self.is_blocked() {
             return None;
         }
-        (self.is_current, self.has_returned) = (true, true);
+        self.is_current = true;
         let valid = self.files.iter();
         let valid = valid.filter_map(|(path, file)| Some((path.as_path(), file.valid.as_ref()?)));
-        Some(merge(valid, options, Validation::Lenient))
+        let before = self.returned.as_ref();
+        let manifests = merge(valid, options, Validation::Lenient, before);
+        self.returned = Some(manifests);
+        self.returned.as_ref()
     }
 }
 

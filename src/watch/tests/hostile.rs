@@ -30,7 +30,7 @@ proptest! {
         match parse(Path::new("a.yaml"), &text, ParseOptions::LENIENT) {
             Ok(content) => {
                 let options = ManifestOptions::new("here".into());
-                let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options, Validation::Lenient);
+                let manifests = merge([(Path::new("a.yaml"), &content)].into_iter(), &options, Validation::Lenient, None);
                 let (senders, _receivers) = change_channels(None);
                 manifests.send(&mut Ingester::for_command(senders, "here".into()));
             }

@@ -5,8 +5,6 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::ingester::Collected;
-use crate::model::{Change, Kind, ServiceName};
 use crate::watch::manifests::{
     ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, load,
 };
@@ -233,32 +231,6 @@ fn an_object_with_fields_of_wrong_types_does_not_affect_others() {
             "{note}"
         );
         assert!(note.ends_with("if any, stays in use"), "{note}");
-        // Its state of an earlier list stays in use, so that it does not count as gone.
-        assert_eq!(manifests.in_use(Kind::Service), 2);
-        let mut collected = Collected::new();
-        let valid = format!("{}---\n{good}", service("b", "clusterIP: 10.0.0.2"));
-        let valid = check(
-            &[("a.yaml", &valid)],
-            &["default/a=10.0.0.1", "default/b=10.0.0.2"],
-        );
-        collected.observe(|ingester| valid.send(ingester));
-        let changes = collected.observe(|ingester| manifests.send(ingester));
-        let deleted = Change::Service(ServiceName::new("default", "b"), None);
-        assert!(!changes.contains(&deleted), "{spec}");
-    }
-}
-
-#[test]
-fn a_node_that_cannot_be_decoded_is_not_deleted() {
-    for (name, is_deleted) in [("here", false), ("other", true)] {
-        let text = format!(
-            "kind: Node\napiVersion: v1\nmetadata: {{name: {name}}}\nspec: {{podCIDRs: 5}}\n"
-        );
-        let manifests = check(&[("a.yaml", &text)], &[]);
-        let note = &manifests.notes[0];
-        assert!(note.ends_with("if any, stays in use"), "{note}");
-        let changes = Collected::new().observe(|ingester| manifests.send(ingester));
-        assert_eq!(changes.contains(&Change::Node(None)), is_deleted, "{name}");
     }
 }
 

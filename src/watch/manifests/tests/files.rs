@@ -57,3 +57,15 @@ fn entries_that_are_not_regular_files_are_reported() {
     );
     assert!(check_path(&at("e.yaml")).is_err());
 }
+
+#[test]
+fn a_directory_that_is_deleted_while_its_parent_is_listed_is_empty() {
+    let directory = tempfile::tempdir().unwrap();
+    let deleted = directory.path().join("deleted");
+    let mut files = ManifestFiles::default();
+    // The path itself has to exist.
+    assert!(files.add_directory(&deleted, &mut HashSet::new()).is_err());
+    let mut entered = HashSet::from([directory.path().to_owned()]);
+    files.add_directory(&deleted, &mut entered).unwrap();
+    assert!(files.files.is_empty() && files.unusable.is_empty());
+}

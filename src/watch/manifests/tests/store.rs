@@ -14,6 +14,7 @@ const B: &str = "{kind: Service, metadata: {name: b}}";
 struct Scene {
     directory: TempDir,
     store: Store,
+    options: ManifestOptions,
     now: Instant,
     errors: usize,
     renamed: HashSet<PathBuf>,
@@ -24,6 +25,7 @@ impl Scene {
         Self {
             directory: tempfile::tempdir().unwrap(),
             store: Store::default(),
+            options: ManifestOptions::new("here".into()),
             now: Instant::now(),
             errors: 0,
             renamed: HashSet::new(),
@@ -45,7 +47,7 @@ impl Scene {
     fn look(&mut self) -> Option<String> {
         let found = find(self.directory.path()).unwrap();
         self.errors += self.store.look(&found, &self.renamed, self.now).len();
-        let changed = self.store.changed(&ManifestOptions::new("here".into()))?;
+        let changed = self.store.changed(&self.options)?;
         let names = changed.services.iter().map(|one| &*one.metadata.name);
         Some(names.collect::<Vec<_>>().join(" "))
     }
@@ -171,4 +173,51 @@ fn a_file_that_never_stays_the_same_is_used_after_a_minute() {
         scene.now += SETTLE_TIME / 2;
     };
     assert_eq!((used, scene.now - start), ("b".to_owned(), MAX_SETTLE_TIME));
+}
+
+#[test]
+fn an_undecodable_service_keeps_its_state_and_its_node_port() {
+    let mut scene = Scene::new();
+    // Enough for one Service.
+    scene.options.ranges.node_ports = "30000-30000".parse().unwrap();
+    let service = |name: &str, ports: &str| {
+        format!(
+            "kind: Service\nmetadata: {{name: {name}}}\nspec: {{type: NodePort, ports: {ports}}}\n"
+        )
+    };
+    let valid = service("a", "[{port: 80}]");
+    assert_eq!(scene.replaced("a.yaml", &valid), (Some("a".to_owned()), 0));
+    scene.write("b.yaml", &service("b", "[{port: 80}]"));
+    // `c` was never valid.
+    let invalid = format!("{}---\n{}", service("a", "5"), service("c", "5"));
+    assert_eq!(
+        scene.replaced("a.yaml", &invalid),
+        (Some("a b".to_owned()), 0)
+    );
+    let manifests = scene.store.returned.as_ref().unwrap();
+    let ports = manifests.services.iter().map(|one| &one.spec.ports[0]);
+    let ports = ports.map(|port| port.node_port);
+    assert_eq!(ports.collect::<Vec<_>>(), [30000, 0]);
+    assert_eq!(manifests.undecodable, 2);
+    scene.write("a.yaml", "kind: Pod");
+    assert_eq!(scene.settle(), Some("b".to_owned()));
+    let manifests = scene.store.returned.as_ref().unwrap();
+    assert_eq!(manifests.services[0].spec.ports[0].node_port, 30000);
+}
+
+#[test]
+fn an_undecodable_node_keeps_its_state() {
+    let mut scene = Scene::new();
+    let node = |cidrs: &str| {
+        format!("kind: Node\nmetadata: {{name: here}}\nspec: {{podCIDRs: {cidrs}}}\n")
+    };
+    scene.replaced("a.yaml", &node("[10.0.0.0/8]"));
+    scene.replaced("a.yaml", &node("5"));
+    let manifests = scene.store.returned.as_ref().unwrap();
+    let node = manifests.node.as_ref().unwrap();
+    assert_eq!(node.spec.pod_cidrs, ["10.0.0.0/8"]);
+    let [note] = manifests.notes.as_slice() else {
+        panic!("{:?}", manifests.notes)
+    };
+    assert!(note.starts_with("Node `here` in `"), "{note}");
 }
