@@ -1,24 +1,28 @@
-//! Runs one syncer for each family that iptables is usable for, on a
-//! [thread](super::family_thread) of its own.
+//! Runs one syncer for each family that iptables is usable for, on a thread of its own.
+//!
+//! A family that renders tens of thousands of Services computes for seconds: on a thread of its
+//! own it delays neither the other family nor the watches of the API server.
 
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use futures::future::{join, try_join, try_join_all};
+use futures::future::{FutureExt, try_join, try_join_all};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::conntrack_sweeper;
 use super::servers::{FamilyPages, ProcessContext, failed_payloads};
 use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
 use super::startup_checks::StartupChecks;
-use super::{conntrack_sweeper, family_thread};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
-use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState};
+use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::host::{
     AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, RunError,
     Sysctls, UnsharedLock, kubelet_backend, other_backend,
@@ -109,7 +113,7 @@ pub(super) async fn run(
             search_lock: Arc::clone(&search_lock),
             stop: stop.clone(),
         };
-        family_thread::run(family, watchdog, || runner.run())
+        run_on_thread(family, watchdog, || runner.run())
     });
     try_join(
         try_join_all(families),
@@ -161,9 +165,11 @@ impl FamilyRunner {
             let mut task = self.into_task(render_settings, exec);
             task.first_applied = Some(applied);
             // The servers of health check node ports end with the task.
-            let work = join(task.run(), servers.run(changes));
+            let work = try_join(task.run().map(Ok), servers.run(changes));
             tokio::select! {
-                _ = work => {}
+                result = work => {
+                    result.context("cannot start the thread of health checks")?;
+                }
                 never = warn_of_other_backend(family, used) => never,
                 never = warn_of_unshared_lock(family, &watching) => never,
                 never = open_localnet_after(first_applied, is_needed) => never,
@@ -391,3 +397,72 @@ fn clock() -> Clock {
 fn watch_start() -> SystemTime {
     SystemTime::now()
 }
+
+/// Time that a thread gets to kill its restore when the process exits. A thread that still
+/// computes is abandoned then; the kernel never applies a part of a table.
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Running thread. Dropping it cancels the work, which kills a restore.
+struct RunningThread {
+    cancel: CancellationToken,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl Drop for RunningThread {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        let _ = self.ended.recv_timeout(KILL_TIMEOUT);
+    }
+}
+
+/// Runs the work on a thread with a runtime of its own, and waits until it ends. The watchdog
+/// notices a thread that stalls.
+///
+/// # Errors
+///
+/// Errors of the work; or the thread or its runtime cannot be started.
+async fn run_on_thread<F: Future<Output = anyhow::Result<()>>>(
+    family: IpFamily,
+    watchdog: &Watchdog,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> anyhow::Result<()> {
+    let watchdog = watchdog.clone();
+    let cancel = CancellationToken::new();
+    let (result, returned) = oneshot::channel();
+    let (ends, ended) = channel();
+    let running = RunningThread {
+        cancel: cancel.clone(),
+        ended,
+    };
+    let body = move || {
+        let _ends: Sender<()> = ends;
+        let done = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Into::into)
+            .and_then(|runtime| {
+                runtime.block_on(async {
+                    let heartbeat = watchdog.watch(family.as_str());
+                    tokio::select! {
+                        done = work() => done,
+                        () = cancel.cancelled() => Ok(()),
+                        never = heartbeat.beat() => never,
+                    }
+                })
+            });
+        // Without a receiver the process is about to exit.
+        let _ = result.send(done);
+    };
+    thread::Builder::new()
+        .name(family.as_str().to_owned())
+        .spawn(body)
+        .with_context(|| format!("cannot start a thread for {family}"))?;
+    let done = returned.await;
+    drop(running);
+    done.with_context(|| format!("the {family} thread ended unexpectedly"))?
+}
+
+#[cfg(test)]
+#[path = "tests/family_thread.rs"]
+mod tests;

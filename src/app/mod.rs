@@ -5,7 +5,6 @@ mod config_file;
 mod conntrack_sweeper;
 mod daemon;
 mod families;
-mod family_thread;
 mod servers;
 mod setup;
 mod sources;

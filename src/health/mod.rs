@@ -3,7 +3,6 @@
 //! No answer waits for a sync.
 
 mod check;
-mod check_listen;
 mod check_servers;
 mod pages;
 mod state;

@@ -10,10 +10,10 @@ const LONG: Duration = Duration::from_secs(20);
 async fn a_family_that_computes_does_not_delay_the_other() {
     let (sender, receiver) = channel();
     let watchdog = Watchdog::new(LONG);
-    let computes = run(IpFamily::V4, &watchdog, move || async move {
+    let computes = run_on_thread(IpFamily::V4, &watchdog, move || async move {
         receiver.recv_timeout(LONG).context("IPv6 is delayed")
     });
-    let other = run(IpFamily::V6, &watchdog, move || async move {
+    let other = run_on_thread(IpFamily::V6, &watchdog, move || async move {
         Ok(sender.send(())?)
     });
     let (first, second) = join(computes, other).await;
@@ -26,7 +26,7 @@ async fn a_family_that_computes_does_not_delay_the_other() {
 async fn canceled_work_is_dropped_before_the_process_exits() {
     let (sender, receiver) = channel::<()>();
     let watchdog = Watchdog::new(LONG);
-    let work = run(IpFamily::V4, &watchdog, move || async move {
+    let work = run_on_thread(IpFamily::V4, &watchdog, move || async move {
         let _restore = sender;
         std::future::pending().await
     });
@@ -41,6 +41,6 @@ async fn canceled_work_is_dropped_before_the_process_exits() {
 #[tokio::test]
 async fn errors_of_the_work_are_returned() {
     let watchdog = Watchdog::new(LONG);
-    let failed = run(IpFamily::V6, &watchdog, || async { anyhow::bail!("no") });
+    let failed = run_on_thread(IpFamily::V6, &watchdog, || async { anyhow::bail!("no") });
     assert_eq!(failed.await.unwrap_err().to_string(), "no");
 }

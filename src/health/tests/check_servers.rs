@@ -222,7 +222,7 @@ async fn the_end_of_syncs_is_the_end_of_servers() {
     servers.take(&sync(&[ONE], &[("a", Some((port, 1)))])).await;
     let (changes, receiver) = tokio::sync::mpsc::unbounded_channel();
     drop(changes);
-    servers.run(receiver).await;
+    servers.run(receiver).await.unwrap();
     tokio::task::yield_now().await;
     assert_eq!(response(ONE, port).await, None);
 }
