@@ -42,8 +42,7 @@ fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
     if !machine_has(Need::Cluster) {
         return;
     }
-    // Otherwise a server compresses what it sends to kube-proxy, which asks for gzip, and to a
-    // deltaproxy that was built with the feature of that name.
+    // Otherwise a server compresses what it sends to kube-proxy, which asks for gzip.
     let plain = all_received(
         "not compressed",
         &["--feature-gates=WatchListCompression=false"],
@@ -63,14 +62,9 @@ fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
         return;
     };
     assert!(upstream.initial * 2 < protobuf.initial, "{upstream:?}");
-    let expected = if cfg!(feature = "gzip") {
-        upstream
-    } else {
-        protobuf
-    };
     let found = compressing.protobuf;
-    assert!(found.initial <= at_most(expected.initial), "{found:?}");
-    assert!(found.change <= at_most(expected.change), "{found:?}");
+    assert!(found.initial <= at_most(protobuf.initial), "{found:?}");
+    assert!(found.change <= at_most(protobuf.change), "{found:?}");
 }
 
 /// By each program from one server.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! cargo bench --bench fleet -- --watchers 200 --json figures.json
-//! cargo bench --bench fleet --features gzip -- --program deltaproxy,deltaproxy-identity
+//! cargo bench --bench fleet -- --program kube-proxy,kube-proxy-identity,deltaproxy
 //! cargo bench --bench fleet -- --report figures.json
 //! ```
 

@@ -104,7 +104,7 @@ impl<K> ClusterObserver<'_, K> {
 }
 
 impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
-    async fn on_source_event(&mut self, event: SourceEvent<K>) {
+    fn on_source_event(&mut self, event: SourceEvent<K>) {
         (self.ingest)(&mut self.ingester(), event);
     }
 

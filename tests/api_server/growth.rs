@@ -24,7 +24,7 @@ const OBJECTS: &str = "UNREADABLE_OBJECTS";
 struct Counter(usize);
 
 impl api::Observer<ServiceObject> for Counter {
-    async fn on_source_event(&mut self, _: SourceEvent<ServiceObject>) {}
+    fn on_source_event(&mut self, _: SourceEvent<ServiceObject>) {}
 
     fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         self.0 += usize::from(matches!(event, ReflectorEvent::Undecodable(_)));

@@ -138,7 +138,7 @@ impl Observer {
 macro_rules! observes {
     ($object:ty, $kind:ident, $method:ident) => {
         impl api::Observer<$object> for Observer {
-            async fn on_source_event(&mut self, observed: SourceEvent<$object>) {
+            fn on_source_event(&mut self, observed: SourceEvent<$object>) {
                 let mut node = self.0.lock().unwrap();
                 node.observe(|ingester| ingester.$method(observed));
             }

@@ -1,16 +1,13 @@
-//! LIST requests: page by page, within limits of time, bytes and objects.
+//! LIST requests: page by page, within limits of time and bytes.
 //!
 //! For commands, which list once, and for the reflector when a WatchList has failed. A page stays
 //! in memory as it was received while its objects are decoded one by one.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message;
-use prost::encoding::{DecodeContext, decode_key, skip_field};
-use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
@@ -93,7 +90,7 @@ pub(crate) async fn list<K: Resource>(
     let mut pages = Pages::new(server, selector);
     loop {
         let page = pages.next().await?;
-        let PageContents { metadata, objects } = pages.split(&page)?;
+        let PageContents { metadata, objects } = page.split::<K>()?;
         for object in &objects {
             match ReceivedObject::decode(object).decoded {
                 Ok(object) => list.objects.push(object),
@@ -115,7 +112,7 @@ pub(super) async fn current_version<K: Resource>(
     let mut pages = Pages::new(server, selector);
     pages.page_objects = 1;
     let page = pages.next().await?;
-    let PageContents { metadata, .. } = pages.split(&page)?;
+    let PageContents { metadata, .. } = page.split::<K>()?;
     Ok(metadata.resource_version.unwrap_or_default())
 }
 
@@ -173,13 +170,6 @@ impl<'a, K: Resource> Pages<'a, K> {
         Ok(Page::new(body, response.encoding()))
     }
 
-    /// Splits a page into its objects. Fails if the list has too many.
-    pub(super) fn split<'p>(&mut self, page: &'p Page) -> Result<PageContents<'p>, ApiError> {
-        let contents = page.split::<K>()?;
-        self.limit.add_objects(contents.objects.len())?;
-        Ok(contents)
-    }
-
     /// Finishes a page. Returns the resource version of the list if that was the last page.
     ///
     /// # Errors
@@ -204,13 +194,12 @@ impl<'a, K: Resource> Pages<'a, K> {
 /// nodes.
 const MAX_LIST_BYTES: usize = 512 * 1024 * 1024;
 
-/// Remaining bytes and objects of one LIST or WatchList, and its deadline. An endless list would
-/// exhaust the memory, and would never be complete.
+/// Remaining bytes of one LIST or WatchList, and its deadline. An endless list would exhaust the
+/// memory, and would never be complete.
 #[derive(Debug)]
 pub(super) struct ListLimit {
     deadline: Instant,
     bytes: usize,
-    objects: usize,
 }
 
 impl ListLimit {
@@ -219,7 +208,6 @@ impl ListLimit {
         Self {
             deadline: Instant::now() + time,
             bytes: MAX_LIST_BYTES,
-            objects: MAX_LIST_OBJECTS,
         }
     }
 
@@ -235,27 +223,13 @@ impl ListLimit {
                 "timed out: the list is not complete at its deadline",
             ));
         }
-        self.bytes = subtract(self.bytes, bytes, "the list exceeds 512 MiB")?;
-        Ok(())
-    }
-
-    /// Counts received objects. Fails if the maximum is exceeded.
-    pub(super) fn add_objects(&mut self, objects: usize) -> Result<(), ApiError> {
-        self.objects = subtract(self.objects, objects, TOO_MANY_OBJECTS)?;
+        self.bytes = self
+            .bytes
+            .checked_sub(bytes)
+            .ok_or_else(|| protocol_error("the list exceeds 512 MiB"))?;
         Ok(())
     }
 }
-
-/// Returns the remainder after `count` more. Fails with `problem` if it would be negative.
-fn subtract(remaining: usize, count: usize, problem: &str) -> Result<usize, ApiError> {
-    remaining
-        .checked_sub(count)
-        .ok_or_else(|| protocol_error(problem))
-}
-
-/// Maximum objects of a list, ten times as many as in the largest clusters. A limit of bytes alone
-/// is not enough: an object of two bytes, `{}`, takes hundreds of bytes of memory.
-const MAX_LIST_OBJECTS: usize = 1_000_000;
 
 /// One page of a list, not decoded.
 pub(super) enum Page {
@@ -274,7 +248,7 @@ impl Page {
         }
     }
 
-    /// Splits the page into its objects. Fails if it is not a list of the kind, or has too many.
+    /// Splits the page into its objects. Fails if it is not a list of the kind.
     pub(super) fn split<K: Resource>(&self) -> Result<PageContents<'_>, ApiError> {
         match self {
             Self::Json(body) => {
@@ -292,7 +266,6 @@ impl Page {
             Self::Protobuf(body) => {
                 let (type_meta, message) = open_envelope(body.clone())?;
                 expect_type::<K>(&type_meta.api_version, &type_meta.kind, "List")?;
-                check_item_count(&message)?;
                 let ProtobufList { metadata, items } =
                     ProtobufList::decode(message).map_err(not_decodable)?;
                 let objects = items.into_iter().map(EncodedObject::Protobuf).collect();
@@ -326,60 +299,8 @@ struct JsonList<'a> {
 fn null_or_list<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
-    let items = Option::<JsonItems<'de>>::deserialize(deserializer)?;
-    Ok(Some(items.map_or_else(Vec::new, |items| items.0)))
+    Option::deserialize(deserializer).map(|items| Some(items.unwrap_or_default()))
 }
-
-/// Objects of a page in JSON.
-struct JsonItems<'a>(Vec<&'a RawValue>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for JsonItems<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(JsonItemsVisitor)
-    }
-}
-
-struct JsonItemsVisitor;
-
-impl<'de> Visitor<'de> for JsonItemsVisitor {
-    type Value = JsonItems<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of objects")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonItems<'de>, A::Error> {
-        let mut objects = Vec::new();
-        while let Some(item) = items.next_element()? {
-            if objects.len() >= MAX_LIST_OBJECTS {
-                return Err(A::Error::custom(TOO_MANY_OBJECTS));
-            }
-            objects.push(item);
-        }
-        Ok(JsonItems(objects))
-    }
-}
-
-/// Fails if a list in protobuf has too many items. Checked before decoding, which takes memory for
-/// each item.
-fn check_item_count(mut list: &[u8]) -> Result<(), ApiError> {
-    let mut items = 0;
-    while !list.is_empty() {
-        let (tag, wire_type) = decode_key(&mut list).map_err(not_decodable)?;
-        items += usize::from(tag == ITEMS_TAG);
-        if items > MAX_LIST_OBJECTS {
-            return Err(protocol_error(TOO_MANY_OBJECTS));
-        }
-        skip_field(wire_type, tag, &mut list, DecodeContext::default()).map_err(not_decodable)?;
-    }
-    Ok(())
-}
-
-/// Error of a list with more objects than [`MAX_LIST_OBJECTS`].
-const TOO_MANY_OBJECTS: &str = "the list exceeds 1,000,000 objects";
-
-/// Tag of `items` in every list.
-const ITEMS_TAG: u32 = 2;
 
 /// List of any kind in protobuf, such as `ServiceList`. The bytes of its items are shared, not
 /// copied.
@@ -405,7 +326,3 @@ pub(super) struct ListMetadata {
 #[cfg(test)]
 #[path = "tests/list.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "tests/page.rs"]
-mod page_tests;

@@ -41,7 +41,6 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.37)
 
 mod client;
-mod compression;
 mod credentials;
 mod encoding;
 mod error;

@@ -18,7 +18,6 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go, `ListAndWatch` (v1.37)
 
 use std::convert::Infallible;
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -36,7 +35,7 @@ use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 /// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {
     /// Handles an event about the objects. No more is read from the server until this returns.
-    fn on_source_event(&mut self, event: SourceEvent<K>) -> impl Future<Output = ()> + Send;
+    fn on_source_event(&mut self, event: SourceEvent<K>);
 
     /// Handles an event of the reflector itself. Most are for metrics, but
     /// [`ReflectorEvent::Undecodable`] must mark its object: the end of the list deletes objects
@@ -151,14 +150,14 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         if matches!(next, NextRequest::List { .. }) {
             let list = self.list().await?;
-            self.finish_list(next, &list).await?;
+            self.finish_list(next, &list)?;
         }
         let time = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, next.resume_from(), time).await?;
         self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             let list = self.initial_events(&mut watch).await?;
-            self.finish_list(next, &list).await?;
+            self.finish_list(next, &list)?;
         }
         self.check_resumed(next).await?;
         self.backoff.succeeded(Instant::now());
@@ -197,13 +196,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         let mut objects = 0;
         loop {
             let page = pages.next().await?;
-            let contents: PageContents<'_> = pages.split(&page)?;
+            let contents: PageContents<'_> = page.split::<K>()?;
             if pages.is_first() {
                 self.observer.on_reflector_event(ReflectorEvent::Connected);
-                self.begin_list().await;
+                self.begin_list();
             }
             for object in &contents.objects {
-                self.set(ReceivedObject::decode(object)).await;
+                self.set(ReceivedObject::decode(object));
             }
             objects += contents.objects.len();
             if let Some(resource_version) = pages.advance(contents.metadata)? {
@@ -217,7 +216,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
 
     /// Receives the initial events of a WatchList, up to its final bookmark.
     async fn initial_events(&mut self, watch: &mut Watch) -> Result<CompletedList, ApiError> {
-        self.begin_list().await;
+        self.begin_list();
         // Whether all events so far are added objects.
         let (mut objects, mut has_only_added) = (0_usize, true);
         let mut bookmark_deadline = Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT;
@@ -238,16 +237,15 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 Err(error) => return Err(error),
             };
             let is_added = matches!(event, WatchEvent::Added(_));
-            limit.add_objects(usize::from(is_added))?;
             match event {
                 WatchEvent::Added(object) => {
                     objects += 1;
-                    drop(self.set(object).await);
+                    drop(self.set(object));
                 }
-                WatchEvent::Modified(object) => drop(self.set(object).await),
+                WatchEvent::Modified(object) => drop(self.set(object)),
                 WatchEvent::Deleted(object) => {
                     objects = objects.saturating_sub(1);
-                    drop(self.delete(object).await);
+                    drop(self.delete(object));
                 }
                 WatchEvent::Bookmark(bookmark) if bookmark.ends_initial_events => {
                     let resource_version = bookmark.resource_version;
@@ -269,13 +267,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
     }
 
-    async fn begin_list(&mut self) {
+    fn begin_list(&mut self) {
         self.undecodable = 0;
-        self.observer.on_source_event(SourceEvent::Listing).await;
+        self.observer.on_source_event(SourceEvent::Listing);
     }
 
     /// Ends a list: the observer deletes the objects that the list does not have.
-    async fn finish_list(
+    fn finish_list(
         &mut self,
         next: &mut NextRequest,
         list: &CompletedList,
@@ -284,7 +282,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let problem = "a list has no resource version to watch from";
             return Err(protocol_error(problem));
         }
-        self.observer.on_source_event(SourceEvent::Listed).await;
+        self.observer.on_source_event(SourceEvent::Listed);
         let now = Instant::now();
         let deletion = self.count.listed(list.objects, now);
         self.log_mass_deletion(deletion);
@@ -316,13 +314,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let resource_version = match event {
                 WatchEvent::Added(object) => {
                     self.count.added(Instant::now());
-                    self.set(object).await
+                    self.set(object)
                 }
-                WatchEvent::Modified(object) => self.set(object).await,
+                WatchEvent::Modified(object) => self.set(object),
                 WatchEvent::Deleted(object) => {
                     let deletion = self.count.deleted(Instant::now());
                     self.log_mass_deletion(deletion);
-                    self.delete(object).await
+                    self.delete(object)
                 }
                 WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
             };
@@ -342,20 +340,18 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     /// Passes on an object that exists. Returns its resource version.
-    async fn set(&mut self, object: ReceivedObject<K>) -> String {
+    fn set(&mut self, object: ReceivedObject<K>) -> String {
         match object.decoded {
-            Ok(state) => self.observer.on_source_event(SourceEvent::Set(state)).await,
+            Ok(state) => self.observer.on_source_event(SourceEvent::Set(state)),
             Err(problem) => self.handle_undecodable(&problem),
         }
         object.resource_version
     }
 
     /// Passes on a deleted object. Returns the resource version of the deletion.
-    async fn delete(&mut self, object: ReceivedObject<K>) -> String {
+    fn delete(&mut self, object: ReceivedObject<K>) -> String {
         let name = object.name();
-        self.observer
-            .on_source_event(SourceEvent::Deleted(name))
-            .await;
+        self.observer.on_source_event(SourceEvent::Deleted(name));
         object.resource_version
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -14,7 +14,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::ApiClient;
-use super::compression::{GzipDecoder, is_gzip};
 use super::encoding::{Encoding, JSON, open_envelope};
 use super::error::{ApiError, not_decodable, protocol_error};
 use crate::telemetry::KubernetesVersion;
@@ -33,21 +32,15 @@ const MAX_SHORT_BODY_BYTES: usize = 64 * 1024;
 /// Maximum time of a short body. More is not worth a wait: the status is already known.
 const SHORT_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Compression that all requests accept; client-go accepts gzip. Of a list, gzip saves three fifths
-/// of the bytes, and costs the server up to twice the CPU. When all nodes list at once, the CPU of
-/// the API servers is exhausted before their network: `deploy/docs/api-server.md`.
-pub(super) const ACCEPTED_COMPRESSION: &str = if cfg!(feature = "gzip") {
-    "gzip"
-} else {
-    "identity"
-};
+/// Compression that all requests accept: none. gzip, which client-go accepts, saves three fifths of
+/// the bytes of a list, and costs the server up to twice the CPU. When all nodes list at once, the
+/// CPU of the API servers is exhausted before their network: `deploy/docs/api-server.md`.
+const ACCEPTED_COMPRESSION: HeaderValue = HeaderValue::from_static("identity");
 
 /// Body of a response, and its encoding.
 pub(super) struct ApiResponse {
     body: Body,
     encoding: Encoding,
-    /// Decoder of the body if it is compressed.
-    gzip: Option<GzipDecoder>,
 }
 
 impl ApiResponse {
@@ -88,8 +81,8 @@ impl ApiResponse {
 
     /// Sends any request, which accepts [`ACCEPTED_COMPRESSION`], and waits for the headers.
     async fn send(server: &ApiClient, mut request: Request<Body>) -> Result<Self, ApiError> {
-        let accepted = HeaderValue::from_static(ACCEPTED_COMPRESSION);
-        request.headers_mut().insert(ACCEPT_ENCODING, accepted);
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT_ENCODING, ACCEPTED_COMPRESSION);
         let guard = server.wait_to_send().await;
         let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
             .await
@@ -98,29 +91,21 @@ impl ApiResponse {
         guard.responded();
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
-        let is_gzip = is_gzip(&parts.headers);
+        let uncompressed = expect_uncompressed(&parts.headers);
         if parts.status.is_success() {
-            let is_gzip = is_gzip.map_err(protocol_error)?;
+            uncompressed.map_err(protocol_error)?;
             let encoding = encoding.map_err(protocol_error)?;
-            return Ok(Self::new(body, encoding, is_gzip));
+            return Ok(Self { body, encoding });
         }
         // An error page of a proxy or of another server may have any media type. It fails to decode
         // as JSON, and is then quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
-        let body = match is_gzip {
-            Ok(is_gzip) => Self::new(body, encoding, is_gzip).short_body().await,
+        let body = match uncompressed {
+            Ok(()) => Self { body, encoding }.short_body().await,
             Err(unsupported) => unsupported.into_bytes(),
         };
         let status = Status::of_body(parts.status.as_u16(), encoding, body);
         Err(status.into_error(retry_after(&parts.headers)))
-    }
-
-    fn new(body: Body, encoding: Encoding, is_gzip: bool) -> Self {
-        Self {
-            body,
-            encoding,
-            gzip: is_gzip.then(GzipDecoder::default),
-        }
     }
 
     /// Returns the encoding of the body.
@@ -128,46 +113,27 @@ impl ApiResponse {
         self.encoding
     }
 
-    /// Returns the next piece of the body, decompressed, or `None` if it ended cleanly.
+    /// Returns the next piece of the body, or `None` if it ended cleanly.
     ///
     /// # Errors
     ///
     /// [`ApiError::TimedOut`] if none came before `deadline`, [`ApiError::BodyAborted`] if the
-    /// connection failed, [`ApiError::ProtocolError`] if the body cannot be decompressed.
+    /// connection failed.
     pub(super) async fn piece(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         let began = Instant::now();
         loop {
-            if let Some(gzip) = &mut self.gzip
-                && let Some(piece) = gzip.next()?
-            {
-                return Ok(Some(piece));
-            }
-            let data = timeout_at(deadline, self.data())
+            let frame = timeout_at(deadline, self.body.frame())
                 .await
-                .map_err(|_| ApiError::TimedOut(began.elapsed()))??;
-            match (data, &mut self.gzip) {
-                (data, None) => return Ok(data),
-                (None, Some(gzip)) => return gzip.expect_no_partial_member().map(|()| None),
-                (Some(data), Some(gzip)) => gzip.add(data),
-            }
-            // If compressed data without content come without a pause, the wait above never times
-            // out.
-            if Instant::now() >= deadline {
-                return Err(ApiError::TimedOut(began.elapsed()));
-            }
-        }
-    }
-
-    /// Returns the next data of the body as received, or `None` if it ended cleanly.
-    async fn data(&mut self) -> Result<Option<Bytes>, ApiError> {
-        while let Some(frame) = self.body.frame().await {
+                .map_err(|_| ApiError::TimedOut(began.elapsed()))?;
+            let Some(frame) = frame else {
+                return Ok(None);
+            };
             let frame = frame.map_err(|error| ApiError::BodyAborted(error.into()))?;
             // Trailers are ignored.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
         }
-        Ok(None)
     }
 
     /// Appends the body to `body` up to its end. Each piece may take [`RESPONSE_TIMEOUT`], and
@@ -211,6 +177,20 @@ impl ApiResponse {
         // After an error the beginning of the body is still useful as a message.
         let _ = self.read_to_end(&mut body, deadline, count).await;
         body
+    }
+}
+
+/// Fails with the name of the compression if a body with these headers is compressed.
+fn expect_uncompressed(headers: &HeaderMap) -> Result<(), String> {
+    let found = headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    let name = String::from_utf8_lossy(found.unwrap_or_default());
+    match name.trim() {
+        "" => Ok(()),
+        name if name.eq_ignore_ascii_case("identity") => Ok(()),
+        name => {
+            let name = name.escape_debug();
+            Err(format!("unsupported Content-Encoding `{name}`"))
+        }
     }
 }
 
@@ -321,7 +301,3 @@ impl Status {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "tests/response.rs"]
-mod tests;

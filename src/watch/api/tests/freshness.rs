@@ -12,7 +12,7 @@ use crate::watch::SourceEvent;
 struct Currents(Vec<(String, usize)>);
 
 impl Observer<ServiceObject> for Currents {
-    async fn on_source_event(&mut self, observed: SourceEvent<ServiceObject>) {
+    fn on_source_event(&mut self, observed: SourceEvent<ServiceObject>) {
         let what = match observed {
             SourceEvent::Listing => "listing".to_owned(),
             SourceEvent::Set(object) => object.metadata.name,

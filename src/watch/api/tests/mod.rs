@@ -6,7 +6,6 @@ mod failures;
 mod first_request;
 mod freshness;
 mod garbage;
-mod gzip;
 mod hostile;
 mod initial_streams;
 mod library;

@@ -161,7 +161,7 @@ fn wait_asked_for(retry_after: &'static str) -> u64 {
 struct Ignore;
 
 impl Observer<ServiceObject> for Ignore {
-    async fn on_source_event(&mut self, _: SourceEvent<ServiceObject>) {}
+    fn on_source_event(&mut self, _: SourceEvent<ServiceObject>) {}
 
     fn on_reflector_event(&mut self, _: ReflectorEvent<'_>) {}
 }

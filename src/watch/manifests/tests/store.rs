@@ -208,11 +208,11 @@ fn an_undecodable_service_keeps_its_state_and_its_node_port() {
 #[test]
 fn an_undecodable_node_keeps_its_state() {
     let mut scene = Scene::new();
-    let node = |cidrs: &str| {
+    let with_cidrs = |cidrs: &str| {
         format!("kind: Node\nmetadata: {{name: here}}\nspec: {{podCIDRs: {cidrs}}}\n")
     };
-    scene.replaced("a.yaml", &node("[10.0.0.0/8]"));
-    scene.replaced("a.yaml", &node("5"));
+    scene.replaced("a.yaml", &with_cidrs("[10.0.0.0/8]"));
+    scene.replaced("a.yaml", &with_cidrs("5"));
     let manifests = scene.store.returned.as_ref().unwrap();
     let node = manifests.node.as_ref().unwrap();
     assert_eq!(node.spec.pod_cidrs, ["10.0.0.0/8"]);

@@ -1,17 +1,8 @@
-//! Decides which conntrack entries of UDP are stale after a sync: finds the destinations whose
-//! packets go elsewhere, and decides for each of their entries.
-//!
-//! The kernel evaluates rules for the first packet of a connection, and sends all others where
-//! that one went, until the connection is idle for some time. TCP clients notice a dead endpoint;
-//! UDP clients do not. [`host`](crate::host) deletes the entries that are found here.
+//! Finds the destinations whose packets go elsewhere after a sync, and decides for each of their
+//! conntrack entries whether it is stale.
 //!
 //! The candidates are passed from a sync to the sweep, which may fail: then those of later syncs
 //! are merged into them.
-//!
-//! # Invariants
-//!
-//! - Only UDP, and only destinations of Services that changed: all other entries stay.
-//! - A later sync overrides an earlier one for the same destination.
 //!
 //! # Source
 //!
@@ -290,6 +281,3 @@ fn keeping_flows(endpoints: PortEndpoints<'_, '_>) -> Arc<[SocketAddr]> {
     endpoints.dedup();
     endpoints.into()
 }
-
-#[cfg(test)]
-mod tests;
