@@ -216,8 +216,8 @@ fn an_undecodable_node_keeps_its_state() {
     let manifests = scene.store.returned.as_ref().unwrap();
     let node = manifests.node.as_ref().unwrap();
     assert_eq!(node.spec.pod_cidrs, ["10.0.0.0/8"]);
-    let [note] = manifests.notes.as_slice() else {
+    let [text] = manifests.notes.as_slice() else {
         panic!("{:?}", manifests.notes)
     };
-    assert!(note.starts_with("Node `here` in `"), "{note}");
+    assert!(text.starts_with("Node `here` in `"), "{text}");
 }
