@@ -102,8 +102,6 @@ const ANYTHING: &[&str] = &[
 const PURE: &[&str] = &[
     "conntrack/",
     "events/event.rs",
-    "events/object.rs",
-    "events/series.rs",
     "health/check.rs",
     "health/state.rs",
     "ingest/",

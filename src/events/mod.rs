@@ -9,7 +9,6 @@
 
 mod event;
 mod queue;
-mod series;
 
 pub(crate) use event::{Event, Origin};
 pub(crate) use queue::{Recorder, Writer, recorder};

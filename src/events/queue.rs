@@ -18,8 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::event::{Event, Origin};
-use super::series::{KnownSeries, Write, WriteKind};
+use super::event::{Event, KnownSeries, Origin, Write, WriteKind};
 use crate::watch::api::{self, ApiClient, ApiError};
 
 /// Maximum Events that wait while the server does not answer. Only a node with hundreds of health

@@ -7,17 +7,15 @@
 //! each flag has a struct field, an assignment, and a row in a table of paths.
 
 mod kind;
-mod rules;
-mod run;
 mod setting;
+mod table;
 mod values;
 mod words;
 
 #[cfg(test)]
 pub(super) use kind::SettingKind;
-pub(super) use rules::{LOCAL_MODES, RULES, SOURCE};
-pub(super) use run::{FILE, ONE_SHOT, PROGRAM};
 pub(super) use setting::{Setting, SettingSection, with_flags};
+pub(super) use table::{FILE, LOCAL_MODES, ONE_SHOT, PROGRAM, RULES, SOURCE};
 pub(super) use values::FlagValues;
 pub(crate) use words::LogStyle;
 pub(super) use words::{
@@ -25,7 +23,7 @@ pub(super) use words::{
     SERVICE_DISPATCHES, choice, choices,
 };
 
-use run::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};
+use table::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};
 
 /// All sections, in the order of help.
 pub(super) const SECTIONS: &[&SettingSection] = &[
