@@ -14,7 +14,8 @@ use serde::de::{
 };
 use serde_json::{Map, Value};
 
-use super::validation::{self, FieldPath, FieldProblem, FieldProblemKind, Problems, Validation};
+use super::schema::{FieldPath, FieldProblem, FieldProblemKind, Problems};
+use super::validation::{self, Validation};
 use crate::ingest::{EndpointSliceObject, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;
 

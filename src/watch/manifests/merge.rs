@@ -263,7 +263,8 @@ impl<'a, T> Merged<'a, T> {
         })
     }
 
-    /// Adds an undecodable object, if it is of this kind, with its state in `before`, which is sorted.
+    /// Adds an undecodable object, if it is of this kind, with its state in `before`, which is
+    /// sorted.
     fn keep(
         &mut self,
         undecodable: &FaultyObject,

@@ -36,7 +36,6 @@ mod files;
 mod fill_in;
 mod follow;
 mod load;
-mod locate;
 mod merge;
 mod parse;
 mod pools;

@@ -14,7 +14,7 @@ use super::document::{
     DecodedObject, DocumentSeed, ManifestDocument, ManifestObject, ParseOptions,
 };
 use super::files::ManifestError;
-use super::validation::{FieldProblem, FieldSegment, RENDER_FIRST, is_helm_template};
+use super::schema::{FieldProblem, FieldSegment, RENDER_FIRST, is_helm_template};
 use crate::ingest::yaml::{self, YamlError};
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
 use crate::model::Kind;

@@ -8,10 +8,7 @@
 //! # Source
 //!
 //! Upstream: pkg/apis/core/validation/validation.go, `validateService`, `validateServicePort`;
-//! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice`;
-//! k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.37)
-
-use std::fmt::{self, Display};
+//! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice` (v1.37)
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -19,7 +16,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::schema;
+use super::schema::{
+    self, FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems, is_helm_template,
+};
 use crate::model::Kind;
 use crate::net::{IpFamily, parse_cidr, parse_ip};
 
@@ -36,13 +35,11 @@ pub enum Validation {
 /// Returns the fields of an object that cannot be used. Nodes have none here: kubelets write them,
 /// so only the types of their fields are checked, when they are decoded.
 pub(super) fn problems(kind: Kind, object: &Value) -> Vec<FieldProblem> {
-    let mut problems = Problems::default();
     match kind {
-        Kind::Service => problems.check(object, check_service),
-        Kind::EndpointSlice => problems.check(object, check_slice),
-        Kind::Node => {}
+        Kind::Service => check(object, check_service),
+        Kind::EndpointSlice => check(object, check_slice),
+        Kind::Node => Vec::new(),
     }
-    problems.0
 }
 
 /// Returns the ignored fields of an object that was decoded: unknown ones, those of a wrong type
@@ -64,22 +61,25 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     problems
 }
 
-impl Problems {
-    /// Adds values of wrong types and unknown fields, and then the problems of all other values.
-    fn check<T: DeserializeOwned>(&mut self, object: &Value, validate: impl Fn(&T, &mut Self)) {
-        let Some(decoded) = schema::decode(object, self) else {
-            return;
-        };
-        let mut of_values = Self::default();
-        validate(&decoded, &mut of_values);
-        // A value of a wrong type was replaced by an empty one, and would be reported as missing.
-        let is_replaced = |problem: &FieldProblem| {
-            let mut wrong = self.0.iter().map(|wrong| &wrong.path.0);
-            wrong.any(|path| problem.path.0.starts_with(path))
-        };
-        of_values.0.retain(|problem| !is_replaced(problem));
-        self.0.extend(of_values.0);
-    }
+/// Returns values of wrong types and unknown fields, and then the problems of all other values.
+fn check<T: DeserializeOwned>(
+    object: &Value,
+    validate: impl Fn(&T, &mut Problems),
+) -> Vec<FieldProblem> {
+    let mut problems = Problems::default();
+    let Some(decoded) = schema::decode(object, &mut problems) else {
+        return problems.0;
+    };
+    let mut of_values = Problems::default();
+    validate(&decoded, &mut of_values);
+    // A value of a wrong type was replaced by an empty one, and would be reported as missing.
+    let is_replaced = |problem: &FieldProblem| {
+        let mut wrong = problems.0.iter().map(|wrong| &wrong.path.0);
+        wrong.any(|path| problem.path.0.starts_with(path))
+    };
+    of_values.0.retain(|problem| !is_replaced(problem));
+    problems.0.extend(of_values.0);
+    problems.0
 }
 
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
@@ -245,121 +245,3 @@ fn check_endpoints(slice: &EndpointSlice, family: IpFamily, problems: &mut Probl
         }
     }
 }
-
-/// Part of the path of a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum FieldSegment {
-    Name(String),
-    /// Counted from 0.
-    Index(usize),
-}
-
-/// Path of a field, as in `spec.ports[0].port`. Empty for the object itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct FieldPath(pub(crate) Vec<FieldSegment>);
-
-impl FieldPath {
-    /// Parses the form that is displayed. No name in it may contain a dot.
-    fn parse(text: &str) -> Self {
-        let mut segments = Vec::new();
-        for part in text.split('.').filter(|part| !part.is_empty()) {
-            let (name, indexes) = part.split_once('[').unwrap_or((part, ""));
-            segments.push(FieldSegment::Name(name.to_owned()));
-            let indexes = indexes.split(['[', ']']);
-            segments
-                .extend(indexes.filter_map(|index| index.parse().map(FieldSegment::Index).ok()));
-        }
-        Self(segments)
-    }
-}
-
-impl Display for FieldPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, segment) in self.0.iter().enumerate() {
-            match segment {
-                FieldSegment::Name(name) if position == 0 => f.write_str(name)?,
-                FieldSegment::Name(name) => write!(f, ".{name}")?,
-                FieldSegment::Index(index) => write!(f, "[{index}]")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Error about one field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldProblem {
-    /// Path of the field, to find its line.
-    pub(super) path: FieldPath,
-    /// Path and error, on one line.
-    pub(super) text: String,
-    pub(super) kind: FieldProblemKind,
-}
-
-/// Kind of an error about a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FieldProblemKind {
-    /// The API has no such field.
-    UnknownField,
-    /// The value is of another type than the field.
-    WrongType,
-    /// The field has a fixed set of values, which lacks this one.
-    UnsupportedValue,
-    /// Any other value that rules cannot come from, such as a port above 65535.
-    InvalidValue,
-}
-
-/// Hint for a Helm template.
-pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
-
-/// Reports whether a text has an expression of a Helm template.
-pub(super) fn is_helm_template(text: &str) -> bool {
-    text.contains("{{") && text.contains("}}")
-}
-
-/// Problems of one object: values of wrong types, then unknown fields, then other invalid values.
-#[derive(Debug, Default)]
-pub(super) struct Problems(pub(crate) Vec<FieldProblem>);
-
-impl Problems {
-    pub(super) fn add(&mut self, path: &str, error: impl Display) {
-        self.add_of(FieldProblemKind::InvalidValue, path, error);
-    }
-
-    fn add_of(&mut self, kind: FieldProblemKind, path: &str, error: impl Display) {
-        self.0.push(FieldProblem {
-            path: FieldPath::parse(path),
-            text: match path {
-                "" => error.to_string(),
-                path => format!("{path}: {error}"),
-            },
-            kind,
-        });
-    }
-
-    pub(super) fn add_invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
-        self.add(path, format_args!("Invalid value: {value:?}: {detail}"));
-    }
-
-    /// Adds a problem unless `value` is absent, empty, or one of the `supported` ones.
-    pub(super) fn check_supported(&mut self, path: &str, value: Option<&str>, supported: &[&str]) {
-        let Some(value) = value.filter(|one| !one.is_empty() && !supported.contains(one)) else {
-            return;
-        };
-        let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
-        let supported = supported.join(", ");
-        let error = format_args!("Unsupported value: {value:?}: supported values: {supported}");
-        self.add_of(FieldProblemKind::UnsupportedValue, path, error);
-    }
-
-    /// Adds a problem unless `number` is a port.
-    pub(super) fn check_port(&mut self, path: &str, number: i32) {
-        if !(1..=65535).contains(&number) {
-            self.add_invalid(path, number, "must be between 1 and 65535, inclusive");
-        }
-    }
-}
-
-#[cfg(test)]
-#[path = "tests/problem.rs"]
-mod tests;
