@@ -95,7 +95,8 @@ impl CheckServers {
         servers
     }
 
-    /// Runs the servers on a thread of their own until there are no further syncs, then closes them.
+    /// Runs the servers on a thread of their own until there are no further syncs, then closes
+    /// them.
     ///
     /// # Errors
     ///

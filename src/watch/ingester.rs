@@ -151,7 +151,8 @@ impl Ingester {
                 self.changes
                     .send_both(SourceChange::SliceKept(SliceName::new(namespace, name)));
             }
-            // A name that cannot be decoded is that of this node: an API server sends no other Node.
+            // A name that cannot be decoded is that of this node: an API server sends no other
+            // Node.
             Kind::Node => self.has_node |= name.is_empty() || name == &*self.node_name,
         }
     }

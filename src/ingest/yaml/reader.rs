@@ -5,7 +5,7 @@
 //! A visitor gets the entries of a mapping in the order of the file, merged ones in place of their
 //! `<<`. It gets equal keys as well, of which the last one is to win: also one of a later `<<`.
 //!
-//! What anchors and aliases repeat is limited, by the number of nodes and their depth.
+//! The nodes that anchors and aliases repeat are limited, by their number and depth.
 //!
 //! # Source
 //!

@@ -51,7 +51,8 @@ pub struct ApiClient {
     client: Client,
     address: String,
     encoding: Encoding,
-    gate: Arc<FirstRequestGate>,
+    /// The server has responded to a request.
+    has_response: Arc<AsyncMutex<bool>>,
     limiter: Arc<RateLimiter>,
 }
 
@@ -67,7 +68,7 @@ impl ApiClient {
             client,
             address: address.into(),
             encoding,
-            gate: Arc::default(),
+            has_response: Arc::default(),
             limiter: Arc::new(RateLimiter::new(limit)),
         }
     }
@@ -76,10 +77,12 @@ impl ApiClient {
         &self.client
     }
 
-    /// Waits until the rate limit and [`FirstRequestGate`] allow another request.
+    /// Waits until the rate limit allows another request, and the server has responded to the first
+    /// one, or for [`MAX_FIRST_WAIT`].
     pub(super) async fn wait_to_send(&self) -> FirstRequestGuard<'_> {
         self.limiter.wait().await;
-        self.gate.enter().await
+        let first = timeout(MAX_FIRST_WAIT, self.has_response.lock()).await;
+        FirstRequestGuard(first.ok().filter(|has_response| !**has_response))
     }
 
     /// Returns the preferred encoding; a response may have another one.
@@ -256,30 +259,16 @@ impl Bucket {
 }
 
 /// Maximum wait for the first response: the server may be slow at the first request.
-const MAX_GATE_WAIT: Duration = Duration::from_secs(10);
+const MAX_FIRST_WAIT: Duration = Duration::from_secs(10);
 
-/// Holds back other requests until the server has responded to the first one.
+/// Guard of a request that may be sent. If it is the first one of the client, others wait until it
+/// is dropped; without a response, the next one is then the first.
 ///
 /// The HTTP library knows only after a TLS handshake whether a server supports HTTP/2. Requests
 /// that begin at the same moment would each make a handshake, and all connections but one would be
-/// dropped: a high load on the server when all nodes start at once. The gate stays open afterwards:
-/// jitter spreads the requests after an outage.
-#[derive(Debug, Default)]
-struct FirstRequestGate {
-    has_response: AsyncMutex<bool>,
-}
-
-/// Guard of a request that may be sent. Holds the gate closed if this is the first request; if it
-/// is dropped without a response, the next request is the first.
+/// dropped: a high load on the server when all nodes start at once. After the first response none
+/// waits: jitter spreads the requests after an outage.
 pub(super) struct FirstRequestGuard<'a>(Option<MutexGuard<'a, bool>>);
-
-impl FirstRequestGate {
-    /// Waits until a request may be sent.
-    pub(super) async fn enter(&self) -> FirstRequestGuard<'_> {
-        let first = timeout(MAX_GATE_WAIT, self.has_response.lock()).await;
-        FirstRequestGuard(first.ok().filter(|has_response| !**has_response))
-    }
-}
 
 impl FirstRequestGuard<'_> {
     /// Records that the server has responded, with any status: there is a connection to share.

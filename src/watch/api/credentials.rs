@@ -20,7 +20,7 @@
 //! the first request after 50 s and after a 401.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -142,10 +142,8 @@ fn read(path: &Path, what: &str) -> Result<String, BoxError> {
 /// Builds an HTTP client from a configuration.
 type BuildClient<C> = Box<dyn Fn(&mut Config) -> Result<C, BoxError> + Send + Sync>;
 
-/// HTTP client that is rebuilt when the files of its certificate change. Clones share it.
-pub(super) struct RotatedClient<C>(Arc<ClientRotation<C>>);
-
-struct ClientRotation<C> {
+/// HTTP client that is rebuilt when the files of its certificate change.
+pub(super) struct RotatedClient<C> {
     build: BuildClient<C>,
     /// `None` if there is no client certificate, or one that is not in files.
     files: Option<CertificateFiles>,
@@ -182,15 +180,29 @@ impl<C: Clone> RotatedClient<C> {
             pair,
             next_read: NextRead::new(),
         };
-        Ok(Self(Arc::new(ClientRotation {
+        Ok(Self {
             build: Box::new(build),
             files,
             state: Mutex::new(state),
-        })))
+        })
     }
-}
 
-impl<C: Clone> ClientRotation<C> {
+    /// Sends a request with the present certificate.
+    pub(super) async fn send<A, B>(&self, request: Request<A>) -> Result<Response<B>, BoxError>
+    where
+        C: Service<Request<A>, Response = Response<B>>,
+        C::Error: Into<BoxError>,
+    {
+        let client = self.client();
+        let result = client.oneshot(request).await.map_err(Into::into);
+        let is_rejected = |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
+        if result.as_ref().map_or(true, is_rejected) {
+            // The server may have rejected the certificate: the next request reads the files again.
+            self.state().next_read.mark_due();
+        }
+        result
+    }
+
     /// Returns the client for a request. If the files cannot be used, the previous certificate
     /// stays in use.
     fn client(&self) -> C {
@@ -204,11 +216,6 @@ impl<C: Clone> ClientRotation<C> {
             tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
         }
         state.client.clone()
-    }
-
-    /// Makes the next request read the files again: the server may have rejected the certificate.
-    fn expire(&self) {
-        self.state().next_read.mark_due();
     }
 
     fn state(&self) -> MutexGuard<'_, RotationState<C>> {
@@ -272,28 +279,5 @@ impl CertificatePair {
         let user = &mut config.auth_info;
         user.client_certificate_data = Some(BASE64.encode(self.certificate.as_bytes()));
         user.client_key_data = Some(BASE64.encode(self.key.as_bytes()).into());
-    }
-}
-
-impl<C> Clone for RotatedClient<C> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<C: Clone> RotatedClient<C> {
-    /// Sends a request with the present certificate.
-    pub(super) async fn send<A, B>(self, request: Request<A>) -> Result<Response<B>, BoxError>
-    where
-        C: Service<Request<A>, Response = Response<B>>,
-        C::Error: Into<BoxError>,
-    {
-        let client = self.0.client();
-        let result = client.oneshot(request).await.map_err(Into::into);
-        let is_rejected = |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
-        if result.as_ref().map_or(true, is_rejected) {
-            self.0.expire();
-        }
-        result
     }
 }

@@ -18,13 +18,12 @@ use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use prost::Message;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tower::BoxError;
 
 use super::error::{ApiError, not_decodable, protocol_error};
-use super::resource::Resource;
+use super::resource::{Decodable, Resource};
 use crate::ingest::ObjectName;
 
 /// Media type of protobuf.
@@ -202,12 +201,6 @@ pub(super) fn open_envelope(mut envelope: Bytes) -> Result<(TypeMeta, Bytes), Ap
     }
     Ok((type_meta, raw))
 }
-
-/// Type that can be decoded from both encodings. Trimmed to the fields that are used: others are
-/// skipped.
-pub trait Decodable: DeserializeOwned + Message + Default {}
-
-impl<T: DeserializeOwned + Message + Default> Decodable for T {}
 
 /// Object in a body, not decoded yet: an item of a list, or the object or status of an event.
 #[derive(Debug, Clone)]

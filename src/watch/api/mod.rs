@@ -58,7 +58,7 @@ mod watch;
 
 pub(crate) use client::build_counted_client;
 pub use client::{ApiClient, ApiOptions, RateLimit, build_client};
-pub use encoding::{Decodable, Encoding};
+pub use encoding::Encoding;
 pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
 #[cfg(test)]
 pub(crate) use list::list;
@@ -67,5 +67,5 @@ pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 #[cfg(test)]
 pub(crate) use resource::Resource;
-pub use resource::Selector;
+pub use resource::{Decodable, Selector};
 pub(crate) use response::{send_object, server_version};

@@ -122,12 +122,6 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
     }
 }
 
-/// List whose objects were all passed on to the observer.
-struct CompletedList {
-    resource_version: String,
-    objects: usize,
-}
-
 /// Maximum objects since a list that are all logged if they cannot be decoded. Above it, one is
 /// logged only if it makes their number a power of two: a log of 60,000 names is useless.
 const MAX_LOGGED_OBJECTS: usize = 100;
@@ -149,15 +143,13 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// resumes.
     async fn run_once(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         if matches!(next, NextRequest::List { .. }) {
-            let list = self.list().await?;
-            self.finish_list(next, &list)?;
+            self.list(next).await?;
         }
         let time = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, next.resume_from(), time).await?;
         self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
-            let list = self.initial_events(&mut watch).await?;
-            self.finish_list(next, &list)?;
+            self.initial_events(next, &mut watch).await?;
         }
         self.check_resumed(next).await?;
         self.backoff.succeeded(Instant::now());
@@ -191,7 +183,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     /// Lists page by page.
-    async fn list(&mut self) -> Result<CompletedList, ApiError> {
+    async fn list(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut pages = Pages::new(self.server, self.selector);
         let mut objects = 0;
         loop {
@@ -206,16 +198,17 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             }
             objects += contents.objects.len();
             if let Some(resource_version) = pages.advance(contents.metadata)? {
-                return Ok(CompletedList {
-                    resource_version,
-                    objects,
-                });
+                return self.finish_list(next, &resource_version, objects);
             }
         }
     }
 
     /// Receives the initial events of a WatchList, up to its final bookmark.
-    async fn initial_events(&mut self, watch: &mut Watch) -> Result<CompletedList, ApiError> {
+    async fn initial_events(
+        &mut self,
+        next: &mut NextRequest,
+        watch: &mut Watch,
+    ) -> Result<(), ApiError> {
         self.begin_list();
         // Whether all events so far are added objects.
         let (mut objects, mut has_only_added) = (0_usize, true);
@@ -247,14 +240,14 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                     objects = objects.saturating_sub(1);
                     drop(self.delete(object));
                 }
-                WatchEvent::Bookmark(bookmark) if bookmark.ends_initial_events => {
-                    let resource_version = bookmark.resource_version;
-                    return Ok(CompletedList {
-                        resource_version,
-                        objects,
-                    });
+                WatchEvent::Bookmark {
+                    resource_version,
+                    ends_initial_events,
+                } => {
+                    if ends_initial_events {
+                        return self.finish_list(next, &resource_version, objects);
+                    }
                 }
-                WatchEvent::Bookmark(_) => {}
             }
             // Each added object extends the deadline. The first event of another type shows that
             // all initial ones were sent: it extends the deadline for the last time.
@@ -272,21 +265,22 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.observer.on_source_event(SourceEvent::Listing);
     }
 
-    /// Ends a list: the observer deletes the objects that the list does not have.
+    /// Ends a list of this many objects: the observer deletes those that the list does not have.
     fn finish_list(
         &mut self,
         next: &mut NextRequest,
-        list: &CompletedList,
+        resource_version: &str,
+        objects: usize,
     ) -> Result<(), ApiError> {
-        if !is_resumable(&list.resource_version) {
+        if !is_resumable(resource_version) {
             let problem = "a list has no resource version to watch from";
             return Err(protocol_error(problem));
         }
         self.observer.on_source_event(SourceEvent::Listed);
         let now = Instant::now();
-        let deletion = self.count.listed(list.objects, now);
+        let deletion = self.count.listed(objects, now);
         self.log_mass_deletion(deletion);
-        next.listed(&list.resource_version);
+        next.listed(resource_version);
         self.backoff.succeeded(now);
         self.mark_current();
         Ok(())
@@ -322,7 +316,9 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                     self.log_mass_deletion(deletion);
                     self.delete(object)
                 }
-                WatchEvent::Bookmark(bookmark) => bookmark.resource_version,
+                WatchEvent::Bookmark {
+                    resource_version, ..
+                } => resource_version,
             };
             next.advance(&resource_version)?;
             is_silent = false;

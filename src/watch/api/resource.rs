@@ -14,9 +14,16 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Resource as _;
+use prost::Message;
+use serde::de::DeserializeOwned;
 
-use super::encoding::Decodable;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
+
+/// Type that can be decoded from both encodings. Trimmed to the fields that are used: others are
+/// skipped.
+pub trait Decodable: DeserializeOwned + Message + Default {}
+
+impl<T: DeserializeOwned + Message + Default> Decodable for T {}
 
 /// Kind of objects of the API.
 pub trait Resource: Decodable + 'static {

@@ -57,8 +57,11 @@ pub(super) fn client(
     metrics: Option<&RequestMetrics>,
 ) -> Result<Client, BoxError> {
     let build = move |config: &mut Config| Ok(http_client(connector(config, proxy.as_ref())?));
-    let http = RotatedClient::new(config.clone(), build)?;
-    let http = service_fn(move |request| http.clone().send(request));
+    let http = Arc::new(RotatedClient::new(config.clone(), build)?);
+    let http = service_fn(move |request| {
+        let http = Arc::clone(&http);
+        async move { http.send(request).await }
+    });
     with_request_layers(http, config, metrics)
 }
 

@@ -210,14 +210,11 @@ pub(super) enum WatchEvent<K> {
     /// The object was deleted, or no longer matches the selectors; this is the last state that did.
     Deleted(ReceivedObject<K>),
     /// Everything up to this resource version was sent.
-    Bookmark(Bookmark),
-}
-
-/// Bookmark of a watch: everything up to its resource version was sent.
-pub(super) struct Bookmark {
-    pub(super) resource_version: String,
-    /// The initial events of the WatchList are complete.
-    pub(super) ends_initial_events: bool,
+    Bookmark {
+        resource_version: String,
+        /// The initial events of the WatchList are complete.
+        ends_initial_events: bool,
+    },
 }
 
 impl<K: Resource> WatchEvent<K> {
@@ -256,13 +253,25 @@ impl<K: Resource> WatchEvent<K> {
             ADDED => Ok(Some(Self::Added(decode_named(object)?))),
             MODIFIED => Ok(Some(Self::Modified(decode_named(object)?))),
             DELETED => Ok(Some(Self::Deleted(decode_named(object)?))),
-            BOOKMARK => Ok(Some(Self::Bookmark(Bookmark::decode(object)?))),
+            BOOKMARK => Self::bookmark(object).map(Some),
             ERROR => {
                 let status: Status = object.decode().unwrap_or_else(|(partial, _)| partial);
                 Err(status.into_error(None))
             }
             _ => Ok(None),
         }
+    }
+
+    fn bookmark(object: &EncodedObject<'_>) -> Result<Self, ApiError> {
+        let BookmarkObject { metadata } = object.decode().unwrap_or_else(|(partial, _)| partial);
+        if metadata.resource_version.is_empty() {
+            return Err(protocol_error("a bookmark has no resource version"));
+        }
+        let end = metadata.annotation(INITIAL_EVENTS_END);
+        Ok(Self::Bookmark {
+            ends_initial_events: end.is_some_and(|value| value == "true"),
+            resource_version: metadata.resource_version,
+        })
     }
 }
 
@@ -274,20 +283,6 @@ fn decode_named<K: Resource>(object: &EncodedObject<'_>) -> Result<ReceivedObjec
         return Ok(object);
     }
     Err(protocol_error("the object of an event has no name"))
-}
-
-impl Bookmark {
-    fn decode(object: &EncodedObject<'_>) -> Result<Self, ApiError> {
-        let BookmarkObject { metadata } = object.decode().unwrap_or_else(|(partial, _)| partial);
-        if metadata.resource_version.is_empty() {
-            return Err(protocol_error("a bookmark has no resource version"));
-        }
-        let end = metadata.annotation(INITIAL_EVENTS_END);
-        Ok(Self {
-            ends_initial_events: end.is_some_and(|value| value == "true"),
-            resource_version: metadata.resource_version,
-        })
-    }
 }
 
 /// `WatchEvent` of the API in JSON.

@@ -60,7 +60,7 @@ fn write(folder: &TempDir, certificate: &str) {
 }
 
 async fn presented(client: &RotatedClient<Echo>) -> String {
-    let response = client.clone().send(Request::new(())).await.unwrap();
+    let response = client.send(Request::new(())).await.unwrap();
     response.into_body()
 }
 
