@@ -18,8 +18,8 @@
 //! hour later, with an Event each time; closes all addresses of a port if one fails; and keeps the
 //! addresses of its start.
 
-use std::future::ready;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -459,7 +459,13 @@ impl OpenCheck {
         };
         // The server ends when its handle is dropped.
         let never = CancellationToken::new();
-        let server = serve_within(limit, listener, answers_on, move |_| ready(page.answer()), never);
+        let server = serve_within(
+            limit,
+            listener,
+            answers_on,
+            move |_| ready(page.answer()),
+            never,
+        );
         let server = async move {
             server.await;
             drop(permit);
