@@ -52,6 +52,18 @@ pub(crate) enum Event {
     ///
     /// Differs from upstream: kube-proxy repairs such rules only when a sync writes them.
     RulesContested(String),
+    /// Another program flushed the rules, or changed most of them; all are restored.
+    ///
+    /// Differs from upstream, which logs it.
+    RulesFlushed(String),
+    /// Several syncs in a row failed: the rules in the kernel do not follow the cluster.
+    ///
+    /// Differs from upstream, which logs it.
+    SyncFailed(String),
+    /// A Service lacks rules because of a limit.
+    ///
+    /// Differs from upstream, which has no limits.
+    ServiceOverLimit(ServiceName, String),
 }
 
 /// Fields of the object of an Event.
@@ -79,6 +91,9 @@ impl Event {
             Self::ConfigurationRefused(_) => ("ConfigurationRefused", "Configure", "Warning"),
             Self::ConfigurationStale(_) => ("ConfigurationStale", "Configure", "Normal"),
             Self::RulesContested(_) => ("RulesContested", "Restore", "Warning"),
+            Self::RulesFlushed(_) => ("RulesFlushed", "Restore", "Warning"),
+            Self::SyncFailed(_) => ("SyncFailed", "Restore", "Warning"),
+            Self::ServiceOverLimit(..) => ("ServiceOverLimit", "Render", "Warning"),
         };
         let (service, note) = match self {
             Self::Starting => (None, ""),
@@ -86,10 +101,12 @@ impl Event {
             | Self::MetricsNotServed(note)
             | Self::ConfigurationRefused(note)
             | Self::ConfigurationStale(note)
-            | Self::RulesContested(note) => (None, &**note),
-            Self::CheckNotServed(service, note) | Self::ServiceQuarantined(service, note) => {
-                (Some(service), &**note)
-            }
+            | Self::RulesContested(note)
+            | Self::RulesFlushed(note)
+            | Self::SyncFailed(note) => (None, &**note),
+            Self::CheckNotServed(service, note)
+            | Self::ServiceQuarantined(service, note)
+            | Self::ServiceOverLimit(service, note) => (Some(service), &**note),
         };
         EventFields {
             reason,

@@ -78,6 +78,11 @@ impl ServiceProblem {
             Self::Frontends { .. } => ProblemKind::Frontends,
         }
     }
+
+    /// Reports whether a limit is the reason.
+    pub(super) fn is_over_limit(&self) -> bool {
+        self.kind() != ProblemKind::Frontends
+    }
 }
 
 /// Number of problems up to which each one is logged. After these, problem number 128, 256, 512 and

@@ -62,6 +62,9 @@ pub(crate) struct Reporter {
 /// Claims for a frontend of another Service that pages show, as many as `/healthz` does.
 const MOST_CONFLICTS: usize = 10;
 
+/// Number of failed syncs in a row from which each makes an Event: a single one is soon retried.
+const FAILED_SYNCS_FOR_EVENT: u32 = 2;
+
 /// Log target of the text of partial restores.
 const PAYLOAD: &str = "deltaproxy::payload";
 
@@ -173,9 +176,15 @@ impl Reporter {
         self.health
             .update(|health| health.findings(self.family).conflicts = conflicts);
         match outcome.result() {
-            SyncResult::Failed => self
-                .health
-                .update(|health| health.failed(self.family, ended)),
+            SyncResult::Failed => {
+                self.health
+                    .update(|health| health.failed(self.family, ended));
+                let (failed_syncs, _) = retry;
+                if failed_syncs >= FAILED_SYNCS_FOR_EVENT {
+                    let note = failure_note(self.family, &self.node_name, outcome, failed_syncs);
+                    self.recorder.record(Event::SyncFailed(note));
+                }
+            }
             SyncResult::Applied => {
                 self.metrics.succeeded(self.family, at);
                 self.health
@@ -234,6 +243,10 @@ impl Reporter {
             self.metrics
                 .restores
                 .full_sync(self.family, reason.as_str());
+            if reason == FullReason::Flushed {
+                let note = flush_note(self.family, &self.node_name);
+                self.recorder.record(Event::RulesFlushed(note));
+            }
         }
         self.metrics
             .restores
@@ -290,8 +303,15 @@ impl Reporter {
     /// Reports Services that began to lack rules with this sync, and the number of Services over
     /// each limit.
     pub(super) fn problems(&self, found: &[(ServiceName, ServiceProblem)], all: &ServiceProblems) {
+        let family = self.family;
         for (service, problem) in found {
-            log_problem(self.family, service, problem);
+            let text = problem_text(service, problem);
+            warn!(%family, "{text}");
+            if problem.is_over_limit() {
+                let note = format!("node {}: {family}: {text}", self.node_name);
+                self.recorder
+                    .record(Event::ServiceOverLimit(service.clone(), note));
+            }
         }
         for (limit, services) in all.over_limits() {
             self.metrics
@@ -577,23 +597,27 @@ pub(super) fn milliseconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e4).round() / 10.0
 }
 
-/// Logs that a Service lacks rules.
-fn log_problem(family: IpFamily, service: &ServiceName, problem: &ServiceProblem) {
+/// Returns the log text for a Service that lacks rules.
+fn problem_text(service: &ServiceName, problem: &ServiceProblem) -> String {
     match problem {
-        ServiceProblem::Endpoints { ports } => warn!(%family,
+        ServiceProblem::Endpoints { ports } => format!(
             "Service `{service}` has more than {MOST_ENDPOINTS} endpoints: clients of {ports} of \
-             its ports are rejected as if these had no endpoints; split the Service"),
-        ServiceProblem::Slices { ignored } => warn!(%family,
+             its ports are rejected as if these had no endpoints; split the Service"
+        ),
+        ServiceProblem::Slices { ignored } => format!(
             "Service `{service}` has more than {MAX_SLICES} EndpointSlices: endpoints of the last \
-             {ignored}, by name, get no traffic; split the Service"),
-        ServiceProblem::NamespaceEndpoints { limit } => warn!(%family,
+             {ignored}, by name, get no traffic; split the Service"
+        ),
+        ServiceProblem::NamespaceEndpoints { limit } => format!(
             "clients of Service `{service}` are rejected as if it had no endpoints: the Services of \
              its namespace have more than {limit} endpoints, and it is one of the largest; remove \
-             endpoints, or split the namespace"),
-        ServiceProblem::NamespaceRules { limit } => warn!(%family,
+             endpoints, or split the namespace"
+        ),
+        ServiceProblem::NamespaceRules { limit } => format!(
             "Service `{service}` has no rules: the number of ports in its namespace, times their \
              addresses and source ranges, exceeds {limit}, and it is one of the largest; remove \
-             ports or addresses, or split the namespace"),
+             ports or addresses, or split the namespace"
+        ),
         ServiceProblem::Frontends {
             first,
             holder,
@@ -603,11 +627,33 @@ fn log_problem(family: IpFamily, service: &ServiceName, problem: &ServiceProblem
                 0 => String::new(),
                 more => format!(", and loses {more} more in the same way"),
             };
-            warn!(%family,
-                "Service `{service}` gets no traffic for {first}, which Service `{holder}` has{more}; \
-                 remove the address or port from one of the two");
+            format!(
+                "Service `{service}` gets no traffic for {first}, which Service `{holder}` \
+                 has{more}; remove the address or port from one of the two"
+            )
         }
     }
+}
+
+/// Returns the text of the Event about a full restore after a flush.
+fn flush_note(family: IpFamily, node: &str) -> String {
+    format!(
+        "node {node}: another program flushed the {family} rules, or changed most of them; all are \
+         restored. Find what removes them: a firewall service that reloads, or a second proxy"
+    )
+}
+
+/// Returns the text of the Event about syncs that fail.
+fn failure_note(family: IpFamily, node: &str, outcome: &Outcome, failed_syncs: u32) -> String {
+    let last = outcome.attempts.last();
+    let failure = last.and_then(|attempt| attempt.result.as_ref().err());
+    let cause = failure.map_or(String::new(), |failure| {
+        format!(": {}", failure.on_one_line())
+    });
+    format!(
+        "node {node}: {failed_syncs} syncs of the {family} rules in a row failed; the last good \
+         rules stay, so changes of Services since then are not in the kernel{cause}"
+    )
 }
 
 /// Returns the consequence for a Service in quarantine.

@@ -63,6 +63,9 @@ fn reasons_and_actions_are_kube_proxy_s() {
         Event::ConfigurationRefused(text()),
         Event::ConfigurationStale(text()),
         Event::RulesContested(text()),
+        Event::RulesFlushed(text()),
+        Event::SyncFailed(text()),
+        Event::ServiceOverLimit(ServiceName::new("a", "b"), text()),
     ];
     let words = all.map(|event| {
         let fields = event.fields();
@@ -81,6 +84,9 @@ fn reasons_and_actions_are_kube_proxy_s() {
         ("ConfigurationRefused", "Warning", "Configure"),
         ("ConfigurationStale", "Normal", "Configure"),
         ("RulesContested", "Warning", "Restore"),
+        ("RulesFlushed", "Warning", "Restore"),
+        ("SyncFailed", "Warning", "Restore"),
+        ("ServiceOverLimit", "Warning", "Render"),
     ];
     assert_eq!(words, expected);
 }

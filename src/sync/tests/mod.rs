@@ -5,6 +5,7 @@ mod compare;
 mod contest_report;
 mod contested_chains;
 mod decide;
+mod event_report;
 mod frontends;
 mod guarded_chains;
 mod held_back;
