@@ -76,6 +76,7 @@ mod log_formats;
 mod manifests;
 mod manual;
 mod metrics;
+mod monitoring;
 mod newest_release;
 mod next_minor;
 mod node_addresses;

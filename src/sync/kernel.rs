@@ -211,6 +211,16 @@ pub(crate) enum DriftKind {
 }
 
 impl DriftKind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::FlushedTable,
+        Self::Jump,
+        Self::FixedChain,
+        Self::DispatchChain,
+        Self::ServiceChain,
+        Self::UnrepairableServiceChains,
+    ];
+
     /// Returns the value in logs and metric labels.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

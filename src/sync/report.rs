@@ -16,7 +16,7 @@ use super::attempt::{
     Attempt, Failure, FullReason, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined,
     Scope, SearchResult, SyncMode, TrialFailure,
 };
-use super::kernel::ComparisonTrigger;
+use super::kernel::{ComparisonTrigger, DriftKind};
 use super::pacer::SyncResult;
 use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};
@@ -84,7 +84,12 @@ impl Reporter {
                 .unreadable(self.family, table.as_str(), false);
         }
         let triggers = ComparisonTrigger::ALL.map(ComparisonTrigger::as_str);
-        self.metrics.drift.checking(self.family, &triggers);
+        let tables = Table::ALL.map(Table::as_str);
+        let kinds = DriftKind::ALL.map(DriftKind::as_str);
+        self.metrics
+            .drift
+            .checking(self.family, &triggers, &tables, &kinds);
+        self.metrics.serving(self.family);
         self.metrics.queued(self.family, wall_clock());
     }
 

@@ -1,8 +1,10 @@
 //! Metrics of syncs, by name.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use prometheus::TextEncoder;
+use prometheus::proto::MetricFamily;
 
 use super::*;
 use crate::events::Recorder;
@@ -345,6 +347,47 @@ fn a_served_family_has_a_first_sync_queued() {
     // A load balancer need not go elsewhere for that.
     let health = reported.reporters[1].health.report(now());
     assert_eq!(health.families.v6, None);
+}
+
+/// Prometheus does not see the appearance of a series at 1 as an increase.
+#[test]
+fn counters_of_alerts_and_dashboards_exist_before_they_count() {
+    let reported = ReportedMetrics::new();
+    for reporter in &reported.reporters {
+        reporter.serving();
+    }
+    let families = reported.metrics.registry.gather();
+    let queried = [
+        include_str!("../../../deploy/monitoring/rules.yaml"),
+        include_str!("../../../deploy/monitoring/node.json"),
+    ];
+    let words = queried.join("\n");
+    let words = words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_counter = |word: &&str| {
+        let is_ours = word.starts_with("deltaproxy_") || word.starts_with("kubeproxy_");
+        // Gauges of kube-proxy, and counters of packets that some kernels lack.
+        let is_other = [
+            "_iptables_total",
+            "_no_local_endpoints_total",
+            "_packets_total",
+        ];
+        is_ours && word.ends_with("_total") && !is_other.iter().any(|end| word.ends_with(end))
+    };
+    let counters: BTreeSet<&str> = words.filter(is_counter).collect();
+    assert!(counters.len() > 15, "{counters:?}");
+    for name in counters {
+        let family = families.iter().find(|family| family.name() == name);
+        let series = family.map(MetricFamily::get_metric).unwrap_or_default();
+        let values: Vec<_> = series
+            .iter()
+            .map(|series| series.get_counter().get_value())
+            .collect();
+        assert!(!values.is_empty(), "{name} does not exist");
+        assert!(
+            values.iter().all(|value| *value == 0.0),
+            "{name}: {values:?}"
+        );
+    }
 }
 
 #[test]

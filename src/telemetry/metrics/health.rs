@@ -16,16 +16,21 @@ pub(crate) struct HealthMetrics {
 impl HealthMetrics {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
         let up = MetricFactory::new(registry, UPSTREAM);
+        let by_code = |name, help| -> Result<IntCounterVec> {
+            let counters = up.counters(name, help, &["code"])?;
+            for code in ["200", "503"] {
+                counters.with_label_values(&[code]);
+            }
+            Ok(counters)
+        };
         Ok(Self {
-            healthz: up.counters(
+            healthz: by_code(
                 "proxy_healthz_total",
                 "Number of /healthz responses by status code",
-                &["code"],
             )?,
-            livez: up.counters(
+            livez: by_code(
                 "proxy_livez_total",
                 "Number of /livez responses by status code",
-                &["code"],
             )?,
             checks_over_limit: MetricFactory::new(registry, OWN).gauges(
                 "health_check_ports_over_limit",

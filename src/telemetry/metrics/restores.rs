@@ -92,9 +92,15 @@ impl RestoreMetrics {
         })
     }
 
-    /// Creates the series of a family that is served, for all reasons of full syncs: Prometheus
+    /// Creates the counters of a family that is served, for all reasons of full syncs: Prometheus
     /// does not see the appearance of a series at 1 as an increase.
+    ///
+    /// Differs from upstream, where a counter appears with its first failure.
     pub fn serving(&self, family: IpFamily, reasons: &[&str]) {
+        for counters in [&self.failures, &self.partial_failures] {
+            counters.with_label_values(&[family.as_str()]);
+        }
+        self.lock_waited(family, Duration::ZERO);
         for reason in reasons {
             let labels = [family.as_str(), reason];
             self.full_syncs.with_label_values(&labels);
@@ -274,8 +280,15 @@ impl DriftMetrics {
         })
     }
 
-    /// Creates the series of checks of a family that is served, for all triggers.
-    pub fn checking(&self, family: IpFamily, triggers: &[&str]) {
+    /// Creates the counters of a family that is served, for all triggers of checks, tables and
+    /// kinds of differences.
+    pub fn checking(&self, family: IpFamily, triggers: &[&str], tables: &[&str], kinds: &[&str]) {
+        for table in tables {
+            self.repairs.with_label_values(&[family.as_str(), table]);
+            for kind in kinds {
+                self.drifted(family, table, kind, 0);
+            }
+        }
         for trigger in triggers {
             self.checks.with_label_values(&[family.as_str(), trigger]);
         }

@@ -178,6 +178,11 @@ impl SyncMetrics {
             .inc_by(deleted);
     }
 
+    /// Creates the counter of deleted conntrack entries of a family that is served.
+    pub fn serving(&self, family: IpFamily) {
+        self.conntrack_deleted.with_label_values(&[family.as_str()]);
+    }
+
     /// Counts a change of an `EndpointSlice`.
     pub fn endpoint_change(&self) {
         self.endpoint_changes.inc();

@@ -35,7 +35,8 @@ fn used() -> Metrics {
     sync.quarantine.trial_restores(v4, 5, 2);
     sync.restores.frontend_conflicts(IpFamily::V4, 2);
     sync.restores.over_limit(v4, "namespace_endpoints", 3);
-    sync.drift.checking(v4, &["event", "period"]);
+    sync.drift
+        .checking(v4, &["event", "period"], &["nat"], &["jump"]);
     sync.drift.checked(v4, "event", false);
     sync.drift.check_failed(v4);
     sync.drift.verified(v4, UNIX_EPOCH + second);
@@ -227,7 +228,7 @@ fn metric_names(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn pages_and_alerts_name_served_metrics() {
+fn pages_alerts_and_dashboards_name_served_metrics() {
     let families = used().registry.gather();
     let served: Vec<_> = families.iter().map(MetricFamily::name).collect();
     let served = served.join(" ");
@@ -236,15 +237,23 @@ fn pages_and_alerts_name_served_metrics() {
         metric_names(include_str!("../../../../deploy/docs/metrics.md")),
         served
     );
-    let alerts = include_str!("../../../../deploy/alerts.yaml");
-    let alerts: BTreeSet<_> = metric_names(alerts)
-        .into_iter()
-        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
-        .collect();
-    assert!(
-        !alerts.is_empty() && alerts.is_subset(&served),
-        "{alerts:?}"
-    );
+    let queried = |text| -> BTreeSet<_> {
+        let names = metric_names(text).into_iter();
+        let names = names.map(|name| {
+            let suffixes = ["_bucket", "_count"];
+            let mut of_histogram = suffixes.iter().filter_map(|end| name.strip_suffix(end));
+            of_histogram.next().unwrap_or(name)
+        });
+        names.collect()
+    };
+    let alerts = queried(include_str!("../../../../deploy/monitoring/rules.yaml"));
+    let fleet = queried(include_str!("../../../../deploy/monitoring/fleet.json"));
+    for names in [alerts, fleet] {
+        assert!(!names.is_empty() && names.is_subset(&served), "{names:?}");
+    }
+    // The dashboard of a node shows each metric.
+    let node = include_str!("../../../../deploy/monitoring/node.json");
+    assert_eq!(queried(node), served);
 }
 
 /// Alerts compare it between the components of a cluster.
