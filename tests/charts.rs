@@ -34,7 +34,7 @@ const OVERLAYS: [&str; 5] = [
     "metrics-open",
 ];
 /// Names of the files of values in the folder `ci` of the chart.
-const VALUES: [&str; 4] = ["canary", "default", "k3s", "privileged"];
+const VALUES: [&str; 5] = ["canary", "default", "k3s", "monitoring", "privileged"];
 
 pub(crate) fn program(name: &str, args: &[&str]) -> Output {
     let path = binary(name).unwrap_or_else(|why| panic!("{why}"));
@@ -137,6 +137,10 @@ fn rendered_objects_are_accepted_strictly() {
         command.arg(path).output().unwrap()
     };
     for (name, rendered) in rendered() {
+        // The server has no CRDs of the Prometheus operator.
+        let parts = rendered.split("\n---\n");
+        let parts = parts.filter(|part| !part.contains("\napiVersion: monitoring.coreos.com/v1\n"));
+        let rendered = parts.collect::<Vec<_>>().join("\n---\n");
         let created = text(&create(&rendered));
         let count = documents(&rendered).len();
         assert!(count >= 3, "{name}");
@@ -210,6 +214,40 @@ fn has_few_privileges(name: &str, pod: &Value) {
     );
 }
 
+/// The same alerts, and the same labels of targets, in whatever way they are installed.
+#[test]
+fn monitoring_is_the_same_in_all_forms() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let of_kind = |text: &str, kind: &str| {
+        let documents = documents(text).into_iter();
+        let mut found = documents.filter(|document| document["kind"] == kind);
+        found.next().unwrap_or_else(|| panic!("no {kind}"))["spec"].clone()
+    };
+    let file = |name: &str| fs::read_to_string(format!("{ROOT}/deploy/monitoring/{name}")).unwrap();
+    let all = text(&kustomize("deploy/monitoring"));
+    let values = format!("--values={CHART}/ci/monitoring-values.yaml");
+    let chart = text(&helm(&[&values]));
+    let ours = "https://example.com/deltaproxy/deploy/docs/alerts.md";
+    let chart = chart.replace("https://wiki.test/alerts", ours);
+    let rules = of_kind(&file("prometheus-rule.yaml"), "PrometheusRule");
+    let pods = &of_kind(&file("pod-monitor.yaml"), "PodMonitor")["podMetricsEndpoints"];
+    for installed in [&all, &chart] {
+        assert_eq!(of_kind(installed, "PrometheusRule"), rules);
+        let monitor = of_kind(installed, "PodMonitor");
+        assert_eq!(&monitor["podMetricsEndpoints"], pods);
+    }
+    let services = of_kind(&file("service-monitor.yaml"), "ServiceMonitor");
+    assert_eq!(&services["endpoints"], pods);
+    for dashboard in ["fleet.json", "node.json"] {
+        assert!(
+            all.contains(&format!("\n  {dashboard}: |\n")),
+            "{dashboard}"
+        );
+    }
+}
+
 /// Settings that cannot work, and a part of the error.
 const BAD: &[(&str, &str)] = &[
     ("image.repository=deltaproxy", "/image/repository"),
@@ -254,6 +292,11 @@ const BAD_WITH_OWN_CONFIG: &[(&str, &str)] = &[
         "config.kubeProxy.mode=ipvs",
         "config.kubeProxy.mode: `ipvs`",
     ),
+    (
+        "monitoring.podMonitor=true",
+        "monitoring.podMonitor requires metricsBindAddress",
+    ),
+    ("monitoring.runbooks=wiki", "/monitoring/runbooks"),
     (
         "config.kubeProxy.hostnameOverride=a",
         "config.kubeProxy.hostnameOverride",

@@ -16,6 +16,10 @@
 {{- else if regexMatch "^https://kubernetes([.]default([.]svc.*)?)?(:[0-9]+)?$" $config.apiServer }}
 {{- fail (printf "config.apiServer: `%s` is a Service, which does not work before this program runs" $config.apiServer) }}
 {{- end }}
+{{- $isLocal := not (or $config.existingConfigMap .Values.metricsBindAddress (contains "--metrics-bind-address-override=" (join " " .Values.extraArgs))) }}
+{{- if and .Values.monitoring.podMonitor $isLocal }}
+{{- fail "monitoring.podMonitor requires metricsBindAddress: /metrics listens on 127.0.0.1" }}
+{{- end }}
 {{- $mode := get $config.kubeProxy "mode" | default "iptables" }}
 {{- if ne $mode "iptables" }}
 {{- fail (printf "config.kubeProxy.mode: `%s` is not supported, use `iptables`" $mode) }}
