@@ -170,6 +170,20 @@ pub(super) fn panels(file: &str) -> Vec<Panel> {
     panels.collect()
 }
 
+/// Links lead from a node of one dashboard to the other.
+#[test]
+fn dashboards_link_to_each_other() {
+    let texts = DASHBOARDS.map(text);
+    let uid =
+        |text: &String| -> Value { serde_json::from_str::<Value>(text).unwrap()["uid"].clone() };
+    let uids = texts.each_ref().map(uid);
+    let links = texts.iter().flat_map(|text| text.split("\"/d/").skip(1));
+    let targets = links.map(|link| link.split(['?', '"']).next().unwrap());
+    let targets: BTreeSet<_> = targets.collect();
+    let known: BTreeSet<_> = uids.iter().map(|uid| uid.as_str().unwrap()).collect();
+    assert_eq!(targets, known);
+}
+
 #[test]
 fn dashboards_are_stable_and_complete() {
     for name in DASHBOARDS {
