@@ -9,7 +9,7 @@ use crate::host::RestoreError;
 use crate::model::{Frontend, ServiceName};
 use crate::net::Port;
 use crate::render::RuleCounts;
-use crate::sync::outcome::{Failure, Outcome};
+use crate::sync::attempt::{Failure, Outcome};
 use crate::sync::problems::{ServiceProblem, ServiceProblems};
 use crate::tracker::Tracker;
 
@@ -35,7 +35,12 @@ fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) {
 #[test]
 fn syncs_that_fail_in_a_row_make_events_and_one_alone_does_not() {
     let stderr = "line 2 failed".to_owned();
-    let failed = Failure::Restore(RestoreError::Failed { status: 1, stderr }, None);
+    let failed = Failure::Restore {
+        error: RestoreError::Failed { status: 1, stderr },
+        excerpt: None,
+        named: None,
+        is_untouched: false,
+    };
     let cause = failed.on_one_line();
     let scope = Scope::Full(FullReason::Failed);
     let failed = outcome(vec![attempt(scope, RuleCounts::default(), Err(failed))]);
