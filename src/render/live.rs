@@ -308,8 +308,13 @@ impl LiveRules {
         }
     }
 
+    /// Reports whether a reading of whole tables has found a Service chain.
+    pub(super) fn has_service_chain(&self, chain: ServiceChain) -> bool {
+        self.chains.contains_key(&chain)
+    }
+
     /// Returns the Service chains that the kernel has, among those that were read.
-    pub(super) fn service_chains(&self) -> impl Iterator<Item = ServiceChain> {
+    pub(super) fn service_chains(&self) -> impl ExactSizeIterator<Item = ServiceChain> {
         self.chains.keys().copied()
     }
 

@@ -124,6 +124,11 @@ impl AppliedState {
 
     /// Returns the Service chains in the kernel that are not recorded.
     fn unrecorded_chains(&self, read: &LiveRules) -> BTreeSet<ServiceChain> {
+        let found = self.chains().filter(|chain| read.has_service_chain(*chain));
+        // Usually there are none, and a set of all recorded chains would take megabytes.
+        if found.count() == read.service_chains().len() {
+            return BTreeSet::new();
+        }
         let recorded: HashSet<ServiceChain> = self.chains().collect();
         let chains = read.service_chains();
         chains.filter(|chain| !recorded.contains(chain)).collect()
