@@ -56,7 +56,9 @@
 //! - [`tracker`] and [`render`] do not know each other; [`sync`] passes the changes of one to the
 //!   other.
 //! - A change counts as applied once the kernel has accepted it. A failed restore loses no change.
-//!   A partial one is followed by a full one at once, unless another program held the lock.
+//!   A full one follows at once, unless the failure says nothing about the payload: the xtables
+//!   lock was busy (on legacy, earlier tables may be written by then), or the program did not
+//!   start.
 //!
 //! # Design of the record
 //!
@@ -65,26 +67,30 @@
 //! read can be compared with the record without rendering: a digest of the rules of a chain in
 //! their normal form, whatever their spelling (`rules::RulesDigest`).
 //!
-//! The record is `render::AppliedState`. Four operations change what it says of the kernel:
+//! The record is `render::AppliedState`. Three operations change what it says of the kernel,
+//! `observe`, `written` and `maybe_written`; `partial_payload` changes what is desired:
 //!
 //! - `observe` compares what was read, single chains or whole tables, with the record, notes which
 //!   chains are damaged, and returns them. A check of changed chains and a verification are an
-//!   `observe`. An adoption records all Services as rendered, and is an `observe` of all then.
+//!   `observe`. An adoption records Service chains as rendered, but only those dispatch rules that
+//!   the kernel has (a target may be missing), makes the Services of others due, and observes all.
 //! - `partial_payload` renders Services, and writes what differs from the record: their chains,
 //!   dispatch chains whose rules change or that are damaged, damaged fixed chains, missing entry
-//!   jumps, and the deletion of stale chains.
+//!   jumps, and the deletion of stale chains. What it has rendered is due until it is written.
 //! - `written` records the chains of a payload after the restore has succeeded.
 //! - `maybe_written` marks them as damaged, if the kernel may have a part of the payload.
 //!
-//! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` compares their rules
-//! with the options, and notes those that the next payload writes. What a payload has to render or
-//! write besides, such as a Service whose trial was undone, is *due*.
+//! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` lists them,
+//! `render::GuardedChainState` compares them with the options, and `find_drift` notes those that
+//! the next payload writes. What a payload has to render or write besides, such as a Service whose
+//! trial was undone, is *due*.
 //!
 //! The desired rules of dispatch chains are beside the record, because a dispatch chain has the
 //! rules of all Services, and only some are rendered. A Service whose desired rules were not
 //! written, or of which a chain is damaged, is *due*: each payload renders it until it is written.
 //!
-//! `sync::KernelState` is `Known`, with a record, or `Unknown`, with the reason for a full restore.
+//! `sync::KernelState` is `Known`, with a record, or `Unknown`: the next sync adopts, if it is the
+//! first, or is full.
 //! That partial payloads add up to a full one is another comparison, of the record with everything
 //! rendered, without a reading: `render::unlike_rendered`.
 //!
@@ -93,17 +99,21 @@
 //! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
 //!   `Syncer::once` calls `partial`, which renders it with `partial_payload`; `restore_changes`
 //!   restores the payload, and records it with `written`; `mark_applied` ends it.
-//! - **Another program deletes a rule**: `host` reports the chain; `Task` reads it with
-//!   `read_chains`, and `KernelState::find_drift` calls `observe`, which makes its Service due; a
-//!   sync follows as above.
+//! - **Another program deletes a rule**: on nft `host` reports the chain, and `Task` reads it
+//!   alone, with `read_chains`; on legacy it reports within a second that the size of a table
+//!   changed, and `Task` reads all of filter and nat. `KernelState::find_drift` calls `observe`,
+//!   which makes the Service due; a sync follows as above.
 //! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains with `read_rules`, makes
-//!   a record with `render::adopt`, and writes the difference of what is due.
+//!   a record with `render::adopt`, and writes the difference of what is due. If shared chains are
+//!   incomplete, a table is unreadable, or most Service chains differ, all rules are written
+//!   instead.
 //! - **A partial restore fails**: the `Failure` says whether the kernel has none of it, and which
 //!   Service a rejected line is of. A full restore follows at once; after a busy lock, the next
-//!   sync tries the partial one again. If the full one fails as well, `Syncer::search` reads and
-//!   observes all chains, holds back the dirty Services, writes the rest, and quarantines the
-//!   Service of the rejected line, or the one that a `Bisection` finds. If no rules of any Service
-//!   can be restored, nothing is quarantined, and the sync is retried.
+//!   sync tries the partial one again. If the full one fails as well, `Syncer::search` holds back
+//!   the dirty Services, reads and observes all chains, writes the rest, and quarantines the
+//!   Service of the rejected line, or those that a `Bisection` finds. If two other Services cannot
+//!   be rewritten either, or several fail and none has rules, the node is at fault: the quarantine
+//!   is undone, and the sync is retried.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words
@@ -123,8 +133,8 @@
 //! - *kube-proxy chain*: has a name that kube-proxy uses, whichever program made it. *kube-proxy
 //!   rule*: a rule in one, or an entry jump. *Third-party* rules are of other programs.
 //! - *Chain declaration*: the line `:CHAIN - [0:0]`, which creates or empties a chain of ours.
-//! - *Unprintable*: a rule that only `nft` can print, its chain and its table: iptables binaries
-//!   fail.
+//! - *Unprintable*: a rule that the iptables binaries cannot print, because only `nft` can or an
+//!   extension is missing, its chain and its table.
 //! - *Frontend*: address, port and protocol, or a NodePort, that a Service claims. If several claim
 //!   one, the tracker selects its owner, and the others have *lost* it.
 //! - *Render options*: inputs of rules besides the Services.
@@ -136,9 +146,10 @@
 //!   start. Last applied state of a Service: the objects that its recorded rules were rendered
 //!   from.
 //! - *Dirty*: a Service whose objects or lost frontends changed since it was last applied.
-//!   *Damaged*: a recorded chain that was found changed or missing. *Due*: a Service that each
-//!   payload renders, whether dirty or not: a chain of it is damaged, its changes were rendered and
-//!   not written, or it is rendered in another form than before.
+//!   *Damaged*: a recorded chain that was found changed or missing, or that a failed restore may
+//!   have changed. *Due*: a Service that each payload renders, whether dirty or not: a chain of it
+//!   is damaged, its changes were rendered and not written, or it is rendered in another form than
+//!   before.
 //! - *Stale*: a chain or rule of ours that is not desired anymore: its Service, port or endpoint is
 //!   gone.
 //! - *Drift*: how the kernel differs from the record, or the record from all Services as rendered.

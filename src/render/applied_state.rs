@@ -281,7 +281,9 @@ impl AppliedState {
     pub fn maybe_written(&mut self, rendered: RenderedChains) {
         for (name, rendered) in rendered.services {
             self.due.insert(name.clone());
+            let new = rendered.chains.iter().map(|recorded| recorded.chain);
             let Some(service) = self.services.get_mut(&name) else {
+                self.stale_chains.extend(new);
                 continue;
             };
             for recorded in &mut service.chains {
@@ -291,7 +293,6 @@ impl AppliedState {
                     recorded.set_damaged(true);
                 }
             }
-            let new = rendered.chains.iter().map(|recorded| recorded.chain);
             let new = new.filter(|chain| service.chain(*chain).is_none());
             self.stale_chains.extend(new);
         }
@@ -444,8 +445,8 @@ impl AppliedState {
         }
     }
 
-    /// Returns the stale chains that a payload can delete after which these Services have no
-    /// damaged chains.
+    /// Returns the stale chains that this payload deletes: none while a Service that is not
+    /// rendered has a damaged chain, which may jump to one.
     pub(crate) fn deletable_chains(&self, rendered: &RenderedChains) -> BTreeSet<ServiceChain> {
         if self.stale_chains.is_empty() {
             return BTreeSet::new();

@@ -100,7 +100,7 @@ const FULL_SYNC_INTERVAL_FACTOR: u32 = 1000;
 const LONGEST_FULL_SYNC_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Delay of the next periodic full sync after one that could not read the rules in the kernel, or
-/// was rejected before anything was written. Syncs are partial meanwhile.
+/// whose restore failed. Syncs are partial meanwhile.
 const PERIODIC_RETRY_DELAY: Duration = Duration::from_secs(300);
 
 /// Results of earlier syncs that the decision depends on.
@@ -465,7 +465,7 @@ impl Failure {
     fn is_transient(&self) -> bool {
         match self {
             Self::Read(error) => error.is_transient(),
-            Self::Restore { error, .. } => error.is_retriable(),
+            Self::Restore { error, .. } => error.is_independent_of_payload(),
         }
     }
 

@@ -31,7 +31,7 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 /// never stops flushing causes three restores in each sync period, not one a second.
 ///
 /// A loss that was found otherwise is not followed by early checks: change detection usually
-/// reports the next one as well, and [`RepairBackoff`](super::drift_detection::RepairBackoff)
+/// reports the next one as well, and [`RepairSchedule`](super::drift_detection::RepairSchedule)
 /// delays frequent restores.
 const INTERVALS_AFTER_LOSS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 

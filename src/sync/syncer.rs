@@ -312,7 +312,7 @@ impl<I: Iptables> Syncer<I> {
         };
         match (scope, failure) {
             // The xtables lock was held for too long, or `iptables-restore` did not start.
-            (_, Failure::Restore { error, .. }) if error.is_retriable() => None,
+            (_, Failure::Restore { error, .. }) if error.is_independent_of_payload() => None,
             (Scope::Partial | Scope::Adoption, Failure::Restore { .. }) => {
                 Some(Scope::Full(FullReason::Failed))
             }
@@ -348,7 +348,10 @@ impl<I: Iptables> Syncer<I> {
                         self.restore_took = took;
                         self.history.succeeded(ended);
                     }
-                    Scope::Adoption => self.history.succeeded(ended),
+                    Scope::Adoption => {
+                        self.restore_took = took;
+                        self.history.succeeded(ended);
+                    }
                     Scope::Partial => self.note_took(attempt.stats, took),
                 }
             }
@@ -368,14 +371,15 @@ impl<I: Iptables> Syncer<I> {
     /// is postponed. Before a restore or an adoption has succeeded, a full sync follows a restore
     /// that failed, except if it can be tried again.
     fn note_failure(&mut self, scope: Scope, failure: &Failure, now: Instant) {
-        let is_retriable =
-            matches!(failure, Failure::Restore { error, .. } if error.is_retriable());
-        let is_restore_failure = matches!(failure, Failure::Restore { .. }) && !is_retriable;
+        let is_independent_of_payload =
+            matches!(failure, Failure::Restore { error, .. } if error.is_independent_of_payload());
+        let is_restore_failure =
+            matches!(failure, Failure::Restore { .. }) && !is_independent_of_payload;
         if is_restore_failure && !self.history.has_applied() {
             self.force_full(FullReason::Failed);
         }
         let is_known = self.kernel.record().is_some();
-        if scope == Scope::Full(FullReason::Periodic) && is_known && !is_retriable {
+        if scope == Scope::Full(FullReason::Periodic) && is_known && !is_independent_of_payload {
             self.history.postpone(now);
         }
     }
@@ -573,6 +577,9 @@ impl<I: Iptables> Syncer<I> {
     /// part of its payload. Tables that the iptables binaries cannot print count as `unprintable`.
     /// Returns whether the tables were read, and there is a record.
     pub(super) async fn observe_tables(&mut self, unprintable: LiveRules) -> bool {
+        if self.kernel.record().is_none() {
+            return false;
+        }
         let read = self.read_rules(Some(LiveRules::of_tables())).await;
         let (Ok(rules), Some(applied)) = (read, self.kernel.record_mut()) else {
             return false;
@@ -583,7 +590,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Writes the changes of these Services, and all that is damaged. If there is nothing to write,
-    /// no process is started. Without a record, nothing is written.
+    /// no process is started. To be called only with a record.
     async fn write_changes(
         &mut self,
         names: &[ServiceName],
@@ -631,7 +638,9 @@ impl<I: Iptables> Syncer<I> {
         restored
     }
 
-    /// Renders the changes of some Services, and all that is damaged.
+    /// Renders the changes of some Services, and all that is damaged. The record gets their desired
+    /// dispatch rules, and they are due until they are written: a restore that leaves the kernel
+    /// untouched does not take that back.
     pub(super) fn render_changes(
         &mut self,
         names: &[ServiceName],

@@ -183,12 +183,17 @@ impl<I: Iptables> Task<I> {
             return;
         }
         let mut status = self.reporter.status().without_recent_syncs();
+        // After a failed restore, dispatch rules may be desired that the kernel does not have.
         status.unknown = match &self.syncer.kernel {
+            _ if self.pacer.failures() > 0 => "the last sync failed".to_owned(),
             KernelState::Known(..) => String::new(),
             KernelState::Unknown { reason, .. } => reason.as_str().to_owned(),
         };
+        let is_known = status.unknown.is_empty();
         request.answer(self.reporter.family, &status, |sink| {
-            self.syncer.write_applied(sink);
+            if is_known {
+                self.syncer.write_applied(sink);
+            }
         });
     }
 

@@ -6,8 +6,8 @@
 //! - A Service is dirty exactly if its state differs from the last *applied* one, which the kernel
 //!   has. A change followed by its reverse leaves no Service dirty.
 //! - A slice belongs to one Service at a time, that of its label.
-//! - Only [`Tracker::mark_applied`] and [`Tracker::mark_rendered_applied`] make Services clean: a
-//!   failed sync loses no change.
+//! - Besides a reverse change, only the methods of [`Tracker`] that begin with `mark_` make
+//!   Services clean: a failed sync loses no change.
 //!
 //! # Source
 //!

@@ -138,7 +138,9 @@ impl Exec {
             "*mangle\n:{chain} - [0:0]\n-A {chain} -m nfacct --nfacct-name {counter}\nCOMMIT\n\
              *mangle\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n"
         ));
-        self.restore(&mut payload).await.map(drop)
+        // Its failure is no failed payload for support.
+        let deadline = self.options.restore_deadline;
+        self.restore_tables(&mut payload, deadline).await.map(drop)
     }
 
     async fn restore_tables(

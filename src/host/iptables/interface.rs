@@ -21,8 +21,9 @@ use crate::rules::{ChainSet, Payload, Table};
     reason = "callers live on one single-threaded runtime, so no future has to be Send"
 )]
 pub trait Iptables {
-    /// Applies a payload without flushing chains that it does not name. Each table is applied
-    /// atomically; if the second of two tables fails, the first may be in the kernel.
+    /// Applies a payload without flushing chains that it does not name. Each section up to `COMMIT`
+    /// is applied atomically; if one fails, those before it may be in the kernel. On nft, nat may
+    /// have several.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ pub enum RestoreError {
     },
 
     /// A line was rejected, because of a bug here or a change by another program: log the line, and
-    /// make the next sync full.
+    /// write all rules.
     #[error("`iptables-restore` rejected line {line}: {reason}")]
     Rejected {
         /// Number of the line, from 1. Legacy names the line of `COMMIT` if the kernel rejected a
@@ -243,16 +244,17 @@ pub enum RestoreError {
 impl RestoreError {
     /// Returns the number of tables of the payload that were applied, if the rest of it can be
     /// retried unchanged: the payload is valid, and nothing else of it was applied.
-    pub const fn committed_if_retriable(&self) -> Option<usize> {
+    pub const fn committed_if_independent_of_payload(&self) -> Option<usize> {
         match self {
             Self::Locked { committed, .. } | Self::Spawn { committed, .. } => Some(*committed),
             _ => None,
         }
     }
 
-    /// Reports whether the payload, or the rest of it, can be retried unchanged.
-    pub const fn is_retriable(&self) -> bool {
-        self.committed_if_retriable().is_some()
+    /// Reports whether any other payload would have failed as well: the lock was busy, or the
+    /// program did not start.
+    pub const fn is_independent_of_payload(&self) -> bool {
+        self.committed_if_independent_of_payload().is_some()
     }
 
     /// Converts the error of one table to that of the payload, in which `tables` tables with

@@ -209,7 +209,7 @@ pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> boo
         RestoreError::Rejected { line, .. } => !commits_before(*line, again),
         // The program reports no error once the last table is committed.
         RestoreError::Failed { status: 1.., .. } => !commits_several_tables(again),
-        error => error.committed_if_retriable() == Some(0),
+        error => error.committed_if_independent_of_payload() == Some(0),
     }
 }
 

@@ -46,8 +46,8 @@ pub struct PartialPayload {
 }
 
 /// Renders the difference between the record and these Services, those that are
-/// [due](AppliedState::due) included. In `applied`, only the desired dispatch rules change; after
-/// the restore, the caller notes its result there.
+/// [due](AppliedState::due) included. `applied` gets their desired dispatch rules, and has them as
+/// due; after the restore, the caller notes its result there.
 pub fn partial_payload<'n>(
     applied: &mut AppliedState,
     services: &dyn Services,

@@ -219,7 +219,9 @@ impl World {
             }
         }
         let has_part = |attempt: &Attempt| match &attempt.result {
-            Err(Failure::Restore { error, .. }) => error.committed_if_retriable() > Some(0),
+            Err(Failure::Restore { error, .. }) => {
+                error.committed_if_independent_of_payload() > Some(0)
+            }
             _ => false,
         };
         let may_change = outcome.attempts.iter().any(has_part);
