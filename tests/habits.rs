@@ -228,7 +228,10 @@ fn lacks(spec: &str, beside: &[&str], args: &[&str], expected: &str) {
     let text_of = [&[service.as_str()], beside].concat().join("\n---\n");
     std::fs::write(folder.path().join("all.yaml"), text_of).unwrap();
     let manifests = format!("--manifests={}", folder.path().display());
-    let output = run(PROGRAM, &[&["services", manifests.as_str()], args].concat());
+    let output = run(
+        PROGRAM,
+        &[&["services", "-o=name", manifests.as_str()], args].concat(),
+    );
     assert!(output.status.success());
     assert_eq!(text(&output.stderr), expected);
     // The two sides of a comparison lack the same, which is said once.
@@ -284,7 +287,11 @@ fn kube_proxys_file_shapes_the_rules_of_every_command() {
         std::fs::write(&path, format!("{head}{more}\n")).unwrap();
         format!("--config={}", path.display())
     };
-    let commands = [&["services"][..], &["render"], &["explain", "storefront"]];
+    let commands = [
+        &["services", "-o=wide"][..],
+        &["render"],
+        &["explain", "storefront"],
+    ];
     for args in commands {
         let of = |file: &str| {
             let more = [

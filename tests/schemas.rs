@@ -118,6 +118,7 @@ fn is_type(value: &Value, name: &str) -> bool {
         "null" => value.is_null(),
         "boolean" => value.is_boolean(),
         "string" => value.is_string(),
+        "number" => value.is_number(),
         "integer" => value.is_u64() || value.is_i64(),
         "array" => value.is_array(),
         "object" => value.is_object(),
@@ -221,6 +222,7 @@ fn other_documents_are_invalid() {
     let root = schema("services");
     let validator = Validator { root: root.clone() };
     let good = json!({
+        "apiVersion": "deltaproxy/v1",
         "servicePorts": [],
         "staleChains": [{"family": "IPv4", "chain": "KUBE-SVC-X"}],
         "missingJumps": [],

@@ -29,16 +29,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What it prints, without a word on stderr.
+/// What it prints, with no word on stderr but the number of service ports.
 #[track_caller]
 fn shown(args: &[&str]) -> String {
     let output = run(args);
     let said = text(&output.stderr);
-    assert!(
-        output.status.success() && said.is_empty(),
-        "{args:?}: {said}"
-    );
+    let notes = said.lines().filter(|line| !is_summary(line)).count();
+    assert!(output.status.success() && notes == 0, "{args:?}: {said}");
     text(&output.stdout)
+}
+
+/// Whether a line is the number of service ports, their source and how many are not ok.
+fn is_summary(line: &str) -> bool {
+    line.contains("service port") && line.ends_with("ok")
 }
 
 /// The first three words of each line that it prints.
@@ -56,12 +59,12 @@ fn lists(args: &[&str], expected: &[&str]) {
 }
 
 const TABLE: &str = "\
-NAMESPACE   NAME      LEAST-TYPE     CLUSTER-IP   EXTERNAL-IP   PORT(S)        POLICY          ENDPOINTS   LOCAL   CHAINS   RULES
-ns1         a:p80     ClusterIP      172.30.0.1   <none>        80/tcp         Cluster         3           -       4        14
-ns1         dns:dns   ClusterIP      172.30.0.3   <none>        53/udp         Cluster         1           -       2        5
-ns1         lb:p80    LoadBalancer   172.30.0.2   1.2.3.4       80:30080/tcp   Cluster/Local   2           1       6        21
-ns1         none      ClusterIP      172.30.0.4   <none>        80/tcp         -               0           -       0        1
-ns1         six:p     ClusterIP      fd00:30::1   <none>        80/tcp         Cluster         2           -       3        8
+NAMESPACE   NAME      STATUS         CLUSTER-IP   EXTERNAL-IP   PORT(S)        ENDPOINTS
+ns1         none      no endpoints   172.30.0.4   <none>        80/tcp         0
+ns1         a:p80     ok             172.30.0.1   <none>        80/tcp         3
+ns1         dns:dns   ok             172.30.0.3   <none>        53/udp         1
+ns1         lb:p80    ok             172.30.0.2   1.2.3.4       80:30080/tcp   2
+ns1         six:p     ok             fd00:30::1   <none>        80/tcp         2
 ";
 
 #[test]
@@ -72,7 +75,97 @@ fn a_row_is_of_both_families() {
     let output = run(&["--manifests=deploy/examples", "storefront", "--no-headers"]);
     let row = text(&output.stdout);
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!((words[3], words[7]), ("10.96.10.1,fd00:10:96::a01", "3+3"));
+    assert_eq!((words[3], words[6]), ("10.96.10.1", "3+3"));
+    // All addresses are in the wide table.
+    let wide = shown(&[V4, V6, "-o=wide"]);
+    assert!(wide.starts_with(TABLE.lines().next().unwrap()), "{wide}");
+    let output = run(&["--manifests=deploy/examples", "storefront", "-o=wide"]);
+    let row = text(&output.stdout);
+    assert!(row.contains(" 10.96.10.1,fd00:10:96::a01 "), "{row}");
+}
+
+#[test]
+fn usual_names_fit_into_110_columns() {
+    let output = run(&["--manifests=deploy/examples"]);
+    let table = text(&output.stdout);
+    let longest = table.lines().map(str::len).max();
+    assert!(longest.is_some_and(|length| length <= 110), "{table}");
+}
+
+#[test]
+fn problems_are_listed_and_fail() {
+    let modern = "--from-save=tests/explain/modern.save";
+    let output = run(&[modern, "--problems", "--no-headers"]);
+    assert_eq!(output.status.code(), Some(1));
+    let table = text(&output.stdout);
+    let names = table
+        .lines()
+        .map(|line| line.split("   ").nth(2).unwrap().trim());
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        ["agent:log", "edge:http", "empty"],
+        "{table}"
+    );
+    assert_eq!(
+        text(&output.stderr),
+        "error: 4 service ports in `tests/explain/modern.save`, 3 not ok\n"
+    );
+    let json = run(&[modern, "--problems", "-o=json"]);
+    assert_eq!(json.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let ports = json["servicePorts"].as_array().unwrap().iter();
+    let statuses: Vec<_> = ports.map(|port| port["status"].as_str().unwrap()).collect();
+    assert_eq!(
+        statuses,
+        ["no local endpoint", "no local endpoint", "no endpoints"]
+    );
+    let output = run(&[modern, "--problems", "web"]);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(0), String::new())
+    );
+    assert_eq!(
+        text(&output.stderr),
+        "1 service port in `tests/explain/modern.save`, ok\n"
+    );
+}
+
+#[test]
+fn problems_of_no_service_port_fail_as_well() {
+    // No packet is masqueraded, and all endpoints are reached.
+    let dump = damaged("-A POSTROUTING", &[]);
+    let from_save = format!("--from-save={}", dump.path().display());
+    let output = run(&[&from_save, "web", "--problems"]);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(1), String::new())
+    );
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("note: ") && said.ends_with(", ok; see the notes\n"),
+        "{said}"
+    );
+    // A Service that lost all frontends has no row.
+    let lost = [
+        "--manifests=tests/explain/conflict.yaml",
+        "z/late",
+        "--problems",
+    ];
+    assert_eq!(run(&lost).status.code(), Some(1));
+    // No proxy is no answer.
+    let none = run(&["--from-save=tests/explain/other-rules.save", "--problems"]);
+    assert_eq!(none.status.code(), Some(1), "{}", text(&none.stderr));
+}
+
+#[test]
+fn names_are_those_of_kubectl() {
+    assert_eq!(
+        shown(&[V4, V6, "-o=name"]),
+        "service/a\nservice/dns\nservice/lb\nservice/none\nservice/six\n"
+    );
+    // One line for both ports.
+    let output = run(&["--manifests=deploy/examples", "checkout", "-o=name"]);
+    assert_eq!(text(&output.stdout), "service/checkout\n");
 }
 
 #[test]
@@ -91,6 +184,11 @@ fn documents_say_everything() {
         (&"IPv4".into(), &"LoadBalancer".into(), &"Local".into())
     );
     assert_eq!(port["endpoints"][0]["clusterShare"], "1/2");
+    assert_eq!(port["endpoints"][0]["clusterRatio"], 0.5);
+    assert_eq!(
+        (&json["apiVersion"], &port["status"]),
+        (&"deltaproxy/v1".into(), &"ok".into())
+    );
     let yaml: serde_json::Value =
         serde_saphyr::from_str(&shown(&[V4, V6, "-oyaml", "ns1/lb"])).unwrap();
     assert_eq!(yaml, json);
@@ -98,10 +196,10 @@ fn documents_say_everything() {
 
 #[test]
 fn filters_choose() {
-    let all = ["ns1/a:p80", "ns1/dns:dns", "ns1/lb:p80", "ns1/none"];
+    let all = ["ns1/none", "ns1/a:p80", "ns1/dns:dns", "ns1/lb:p80"];
     lists(&[V4], &all);
     lists(&[V4, "-n", "ns1"], &all);
-    lists(&[V4, "dns", "ns1/none"], &["ns1/dns:dns", "ns1/none"]);
+    lists(&[V4, "dns", "ns1/none"], &["ns1/none", "ns1/dns:dns"]);
     lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
     lists(&[V4, "lb:80", "dns:53/udp"], &["ns1/dns:dns", "ns1/lb:p80"]);
     lists(&[V4, "-n", "ns1", "svc/lb", "-n=ns1"], &["ns1/lb:p80"]);
@@ -152,11 +250,11 @@ fn what_nothing_leads_to_is_not_served() {
     let row = text(&output.stdout);
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(
-        (words[5], words[7]),
-        ("80:30080(unreachable)/tcp", "3"),
+        (&words[2..4], words[6], words[7]),
+        (&["no", "path"][..], "80:30080(unreachable)/tcp", "3"),
         "{row}"
     );
-    let said = text(&output.stderr);
+    let said = text(&output.stderr).replace(&format!("`{}`", dump.path().display()), "DUMP");
     assert!(output.status.success(), "{said}");
     assert!(
         said.starts_with("note: no jump from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat, IPv4)"),
@@ -166,7 +264,7 @@ fn what_nothing_leads_to_is_not_served() {
     assert!(
         said.ends_with(
             "\nhint: check that the node has an address in --nodeport-addresses: deltaproxy adds the \
-             jump when it gets one, kube-proxy with its next sync\n"
+             jump when it gets one, kube-proxy with its next sync\n1 service port in DUMP, not ok\n"
         ),
         "{said}"
     );
@@ -183,7 +281,7 @@ fn what_nothing_leads_to_is_not_served() {
     let from_save = format!("--from-save={}", dump.path().display());
     let output = run(&[&from_save, "web", "--no-headers"]);
     let row = text(&output.stdout);
-    assert!(row.contains(" 3(unreachable-from-outside) "), "{row}");
+    assert!(row.ends_with(" 3(unreachable-from-outside)\n"), "{row}");
     let said = text(&output.stderr);
     assert!(said.contains("`PREROUTING`"));
     assert!(said.contains("\nhint: restart the proxy"), "{said}");
@@ -196,15 +294,18 @@ fn every_frontend_without_endpoints_is_marked() {
         let from_save = format!("--from-save={}", dump.path().display());
         let row = text(&run(&[&from_save, "web", "--no-headers"]).stdout);
         let words: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
-        words[3..=7].join(" ")
+        words[2..].join(" ")
     };
     assert_eq!(
         columns("-A KUBE-EXT-WEB -j KUBE-SVC-WEB"),
-        "10.96.0.10 203.0.113.9(unreachable) 80:30080(unreachable)/tcp Cluster 3"
+        "no path 10.96.0.10 203.0.113.9(unreachable) 80:30080(unreachable)/tcp 3"
     );
     // The mark of the endpoints is that of all frontends.
     let all = columns("-A PREROUTING");
-    assert!(all.starts_with("10.96.0.10 203.0.113.9 80:30080"), "{all}");
+    assert!(
+        all.starts_with("no path 10.96.0.10 203.0.113.9 80:30080"),
+        "{all}"
+    );
 }
 
 #[test]
@@ -222,21 +323,21 @@ fn what_is_lost_with_a_table_is_not_known() {
         -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP\nCOMMIT\n";
     std::fs::write(file.path(), rules).unwrap();
     let from_save = format!("--from-save={}", file.path().display());
-    let rows = text(&run(&[&from_save, "--no-headers"]).stdout);
+    let rows = text(&run(&[&from_save, "--no-headers", "-o=wide"]).stdout);
     let rows: Vec<String> = rows
         .lines()
         .map(|row| {
-            let words: Vec<&str> = row.split_whitespace().skip(1).take(5).collect();
+            let words: Vec<&str> = row.split_whitespace().skip(1).take(7).collect();
             words.join(" ")
         })
         .collect();
     assert_eq!(
         rows,
         [
-            "checked:http LoadBalancer <unknown> <unknown> <unknown>/tcp",
-            "guarded:http <unknown> <unknown> <unknown> <unknown>/tcp",
-            "outer:http <unknown> <unknown> 192.0.2.2 80/tcp",
-            "port:http NodePort <unknown> <unknown> <unknown>:30080/tcp",
+            "checked:http unknown <unknown> <unknown> <unknown>/tcp <unknown> LoadBalancer",
+            "guarded:http unknown <unknown> <unknown> <unknown>/tcp <unknown> <unknown>",
+            "outer:http unknown <unknown> 192.0.2.2 80/tcp <unknown> <unknown>",
+            "port:http unknown <unknown> <unknown> <unknown>:30080/tcp <unknown> NodePort",
         ]
     );
     let json = text(&run(&[&from_save, "-ojson", "guarded"]).stdout);
@@ -250,6 +351,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     let dump = damaged("nothing", &names.each_ref().map(String::as_str));
     let from_save = format!("--from-save={}", dump.path().display());
     let said = text(&run(&[&from_save]).stderr);
+    let (said, _) = said.split_once("4 service ports in ").unwrap();
     assert_eq!(
         said,
         "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
@@ -257,8 +359,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     );
     // They are of none of these, and documents have them.
     for args in [&["web"][..], &["-n=shop"], &["-ojson"]] {
-        let output = run(&[&[from_save.as_str()], args].concat());
-        assert_eq!(text(&output.stderr), "", "{args:?}");
+        shown(&[&[from_save.as_str()], args].concat());
     }
 }
 
@@ -266,9 +367,15 @@ fn chains_that_are_left_over_are_told_under_a_table() {
 fn endpoints_are_those_of_every_policy_each_counted_once() {
     let counts = |dump: &str, name: &str| {
         let from_save = format!("--from-save=tests/dumps/{dump}");
-        let row = shown(&[&from_save, name, "--no-headers"]);
-        let words: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
-        words[6..9].join(" ")
+        let table = shown(&[&from_save, name, "-o=wide"]);
+        let [headings, row] = table.lines().collect::<Vec<_>>()[..] else {
+            panic!("{table}");
+        };
+        let cells = ["POLICY", "ENDPOINTS", "LOCAL"].map(|heading| {
+            let (_, rest) = row.split_at(headings.find(heading).unwrap());
+            rest.split_whitespace().next().unwrap()
+        });
+        cells.join(" ")
     };
     // Two in the cluster, one of them here.
     assert_eq!(

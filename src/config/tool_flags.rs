@@ -178,6 +178,9 @@ pub struct ServicesArgs {
         default_value = "table"
     )]
     pub output: ServicesOutput,
+    /// List only what is not ok, and exit with 1 then
+    #[arg(long)]
+    pub problems: bool,
     /// Omit the header line of the table
     #[arg(long)]
     pub no_headers: bool,
@@ -194,12 +197,21 @@ pub struct ServicesArgs {
 pub enum ServicesOutput {
     /// One line for each service port
     Table,
-    /// The table with endpoint addresses, affinity and more
+    /// The table with types, policies, endpoint addresses and more
     Wide,
+    /// service/NAME, as kubectl prints it
+    Name,
     /// All fields, machine-readable
     Json,
     /// All fields, human-readable
     Yaml,
+}
+
+impl ServicesOutput {
+    /// Reports whether it is for people, who read notes as well.
+    pub(crate) const fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
 }
 
 /// Flags of `explain`.

@@ -151,13 +151,18 @@ Service ports that lose an endpoint:
 pub(super) const SERVICES: CommandHelp = CommandHelp {
     name: "services",
     description: "\
+What is not ok is listed first. STATUS is ok, unknown (rules cannot be read, or
+were not), no local endpoint (a policy is Local), no path (a jump or a rule is
+missing), conflict (another Service has the frontend), no endpoints, over limit
+(of manifests and clusters) or quarantined (where deltaproxy runs). The number
+of service ports and their source are on stderr.
+
 A row covers both families: 3+3 are the endpoints of IPv4 and of IPv6.
 ENDPOINTS counts each endpoint once that receives traffic under any policy;
 LOCAL counts those on this node, if a policy is Local. If all policies are
 Local, the rules contain only local endpoints. The rules do not contain the
 terminating state of endpoints, nor headless Services. (unreachable) marks a
-frontend without a path from PREROUTING, whose missing jump is on stderr, or
-without a path to an endpoint.
+frontend without a path from PREROUTING or to an endpoint.
 
 JSON and YAML have one sorted entry for each service port and family. The fields
 are described in deploy/docs/schema/services.json. Fields may be added; nothing
@@ -171,13 +176,16 @@ From a dump, without root:
   deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
 Rendered from manifests:
   deltaproxy services --manifests ./services
+What is not ok, in a pipeline:
+  deltaproxy services --problems
 Service ports without endpoints:
   deltaproxy services -o json |
-    jq -r '.servicePorts[] | select(.endpoints == []) | .service'",
+    jq -r '.servicePorts[] | select(.status == \"no endpoints\") | .service'",
     exit_status: "\
 0  listed, even if a source has no service ports
 1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
-   rules or requests a frontend of another Service
+   rules or requests a frontend of another Service. With --problems also:
+   something is not ok
 2  a manifest cannot be used; the others were",
 };
 

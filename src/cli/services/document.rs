@@ -11,16 +11,20 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rows::{Row, RuleFindings};
+use super::status::PortStatus;
+use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{
     EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortQuery, PortView,
     RulesetGap, ServiceType,
 };
 use crate::net::IpFamily;
+use crate::rules::Share;
 
 /// Service ports that are programmed on a node, and findings on its rules.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListDocument<'a> {
+    api_version: &'static str,
     service_ports: Vec<PortDocument<'a>>,
     stale_chains: Vec<StaleChainDocument<'a>>,
     missing_jumps: Vec<MissingJumpDocument>,
@@ -49,6 +53,7 @@ pub(super) struct PortDocument<'a> {
     port: &'a str,
     protocol: &'a str,
     family: &'static str,
+    status: PortStatus,
     r#type: Option<&'static str>,
     type_source: &'static str,
     entrances: &'a [FrontendView],
@@ -69,7 +74,9 @@ struct EndpointDocument<'a> {
     address: String,
     chain: &'a str,
     cluster_share: Option<String>,
+    cluster_ratio: Option<f64>,
     local_share: Option<String>,
+    local_ratio: Option<f64>,
 }
 
 /// Chain of a service port in the nat table that no jump leads to.
@@ -175,6 +182,7 @@ fn document<'a>(
         families.map(IpFamily::as_str).collect()
     };
     ListDocument {
+        api_version: API_VERSION,
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps,
@@ -206,6 +214,7 @@ pub(super) fn port_document<'a>(
         port: name.port(),
         protocol: &name.protocol,
         family: family.as_str(),
+        status: row.status_of(family, view),
         r#type: row.declared_type.or(least).map(ServiceType::as_str),
         type_source: if row.declared_type.is_some() {
             "object"
@@ -246,6 +255,8 @@ fn endpoint(endpoint: &EndpointView) -> EndpointDocument<'_> {
         address: endpoint.address.to_string(),
         chain: &endpoint.chain,
         cluster_share: endpoint.cluster.map(|share| share.to_string()),
+        cluster_ratio: endpoint.cluster.map(Share::ratio),
         local_share: endpoint.local.map(|share| share.to_string()),
+        local_ratio: endpoint.local.map(Share::ratio),
     }
 }

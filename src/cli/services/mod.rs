@@ -3,14 +3,19 @@
 mod document;
 mod notes;
 mod rows;
+mod status;
 mod table;
 
 use super::exit::ErrorReport;
-use super::snapshot::RuleSnapshot;
-use super::terminal;
+use super::snapshot::{RuleOrigin, RuleSnapshot};
+use super::terminal::{self, Progress};
 use crate::config::{ServicesArgs, ServicesOutput};
 
-/// Prints one line for each service port.
+/// Prints one line for each service port; with `--problems`, for each that is not ok.
+///
+/// # Errors
+///
+/// No rules can be read, a name has no match, or `--problems` finds some.
 pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let query = args.selection.query()?;
     terminal::install_quiet_log()?;
@@ -19,26 +24,46 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
     if let Some(absence) = &absence {
         tracing::warn!("{absence}");
     }
+    let progress = Progress::start("reading Services from the rules");
     let (rows, findings) = rows::rows(&snapshot);
     let named = rows::check(&query, &rows, &findings);
-    let rows = rows::selected(rows, &query);
-    if rows.is_empty() && named.is_ok() && absence.is_none() {
-        notes::print_empty(&snapshot.origin, &query, findings.all_unknown());
-    }
+    let mut rows = rows::selected(rows, &query);
+    drop(progress);
     // Without a proxy in this mode nothing is missing.
     if absence.is_none() {
         notes::print(&notes::note(&findings, &query, args.output));
     }
-    notes::print(&notes::quarantine_note(&snapshot.origin));
+    notes::print(&notes::quarantine_note(&snapshot.quarantined));
+    let summary = notes::summary(&snapshot.origin, &query, &rows, findings.all_unknown());
+    let count = rows.len();
+    let unlisted = rows::unlisted_problems(&rows, &findings, &query);
+    if args.problems {
+        rows::keep_problems(&mut rows);
+    }
+    let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
     terminal::stdout(|out| match args.output {
         ServicesOutput::Json => document::write_json(out, &rows, &findings, &query),
         ServicesOutput::Yaml => document::write_yaml(out, &rows, &findings, &query),
+        ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
         ServicesOutput::Table | ServicesOutput::Wide => {
+            rows::sort_problems_first(&mut rows);
             let is_wide = args.output == ServicesOutput::Wide;
             let columns = table::columns(is_wide, snapshot.service_types.is_some());
             Ok(table::write(out, &columns, &rows, !args.no_headers)?)
         }
     })?;
     // Known names are listed in spite of unknown ones.
-    Ok(named?)
+    named?;
+    let more = match unlisted {
+        0 => "",
+        _ => "; see the notes",
+    };
+    anyhow::ensure!(!args.problems || !has_problems, "{summary}{more}");
+    if absence.is_none() && (count == 0 || args.output.is_table()) {
+        notes::print(&format!("{summary}\n"));
+        if let (RuleOrigin::Live(_), 0, true) = (&snapshot.origin, count, query.is_all()) {
+            notes::print(notes::NO_PORTS);
+        }
+    }
+    Ok(())
 }

@@ -1,21 +1,17 @@
-//! Notes on stderr before tables: missing jumps, unreferenced chains, conflicts, quarantine.
-//!
-//! Rules do not show that changes of a Service are not applied; the health server of the proxy on
-//! this node reports Services in quarantine.
+//! Lines on stderr: notes before a table on missing jumps, unreferenced chains, conflicts and
+//! quarantine, and the number of service ports after it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use serde_json::Value;
-
-use super::rows::RuleFindings;
-use crate::cli::snapshot::RuleOrigin;
-use crate::cli::snapshot::proxy_report::{self, is_name};
+use super::rows::{Row, RuleFindings};
+use super::status::PortStatus;
+use crate::cli::snapshot::{RuleOrigin, ServiceNames};
 use crate::config::ServicesOutput;
 use crate::inspect::catalog::{
     FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules, first_of,
 };
-use crate::net::IpFamily;
+use crate::net::{IpFamily, PerFamily};
 
 /// Maximum chains that are named.
 const MAX_CHAINS: usize = 3;
@@ -49,12 +45,12 @@ pub(super) fn note(findings: &RuleFindings, query: &PortQuery, output: ServicesO
             "hint: restart the proxy, whose first full sync restores the chain\n"
         }
     });
-    if query.is_all() && matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+    if query.is_all() && output.is_table() {
         for (family, chains) in findings.stale.as_ref().into_pairs() {
             text.push_str(&stale_note(family, chains));
         }
     }
-    if matches!(output, ServicesOutput::Table | ServicesOutput::Wide) {
+    if output.is_table() {
         note_conflicts(&mut text, findings, query);
     }
     text
@@ -99,59 +95,50 @@ fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
     }
 }
 
-/// Returns a line for each family with Services in quarantine, if the rules are the kernel's;
-/// empty without an answer of the proxy.
-pub(super) fn quarantine_note(origin: &RuleOrigin) -> String {
-    let RuleOrigin::Live(_) = origin else {
-        return String::new();
-    };
-    quarantine_note_of(&proxy_report::livez())
-}
-
-fn quarantine_note_of(json: &str) -> String {
-    let families = proxy_report::of_families(json, "quarantinedServices").into_iter();
-    let notes = families.filter_map(|(family, quarantined)| {
-        let count = quarantined.get("count")?.as_u64()?;
-        let names = quarantined.get("names")?.as_array()?.iter();
-        let names = names.filter_map(Value::as_str).filter(|name| is_name(name));
-        let names: Vec<&str> = names.collect();
-        let more = if count > names.len() as u64 {
-            ", ..."
-        } else {
-            ""
-        };
+/// Returns a line for each family with Services in quarantine.
+pub(super) fn quarantine_note(quarantined: &PerFamily<ServiceNames>) -> String {
+    let families = quarantined.as_ref().into_pairs().into_iter();
+    let notes = families.filter(|(_, services)| services.count > 0);
+    let notes = notes.map(|(family, ServiceNames { count, names })| {
+        let more = if *count > names.len() { ", ..." } else { "" };
         let names = names.join(", ");
-        Some(format!(
+        format!(
             "note: quarantined because they make restores fail ({family}): {count}: \
              {names}{more}; their changes are not applied, see the log of the proxy\n"
-        ))
+        )
     });
     notes.collect()
 }
 
-/// Returns the rules that were read.
-fn which(origin: &RuleOrigin, unknown: UnknownRules) -> String {
-    match unknown.unreadable {
-        0 => origin.to_string(),
-        count => format!("{origin} among the rules that can be read; {count} cannot"),
+/// Returns a line with the number of service ports, their source and how many are not ok.
+pub(super) fn summary(
+    origin: &RuleOrigin,
+    query: &PortQuery,
+    rows: &[Row],
+    unknown: UnknownRules,
+) -> String {
+    let such = if query.is_all() { "" } else { "such " };
+    let unreadable = match unknown.unreadable {
+        0 => String::new(),
+        count => format!(" among the rules that can be read; {count} cannot"),
+    };
+    match (rows.len(), not_ok(rows)) {
+        (0, _) => format!("no {such}service ports in {origin}{unreadable}"),
+        (1, 0) => format!("1 service port in {origin}, ok"),
+        (1, _) => format!("1 service port in {origin}, not ok"),
+        (count, 0) => format!("{count} service ports in {origin}, all ok"),
+        (count, not_ok) => format!("{count} service ports in {origin}, {not_ok} not ok"),
     }
 }
 
-/// Explains an empty list on stderr; it is not a failure.
-pub(super) fn print_empty(origin: &RuleOrigin, query: &PortQuery, unknown: UnknownRules) {
-    let is_filtered = !query.is_all();
-    let which = if is_filtered { "such " } else { "" };
-    let mut text = format!(
-        "no {which}service ports in {}\n",
-        self::which(origin, unknown)
-    );
-    if let (RuleOrigin::Live(_), false) = (origin, is_filtered) {
-        text.push_str(
-            "hint: check that a kube-proxy in mode iptables runs here, with this backend\n",
-        );
-    }
-    print(&text);
+fn not_ok(rows: &[Row]) -> usize {
+    let rows = rows.iter();
+    rows.filter(|row| row.status() != PortStatus::Ok).count()
 }
+
+/// Hint for a kernel without service ports.
+pub(super) const NO_PORTS: &str =
+    "hint: check that a kube-proxy in mode iptables runs here, with this backend\n";
 
 /// Prints notes on stderr.
 pub(super) fn print(text: &str) {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::status::PortStatus;
 use crate::cli::snapshot::{Conflicts, RuleSnapshot};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
@@ -20,6 +21,8 @@ pub(super) struct Row {
     pub(super) unreadable_frontends: usize,
     /// Families whose nat table was not read: endpoints are unknown.
     pub(super) families_without_nat: BTreeSet<IpFamily>,
+    /// Status of each family that its rules do not show.
+    reported: PerFamily<Option<PortStatus>>,
 }
 
 /// Returns all rows, sorted by namespace, Service, port and protocol, and the findings.
@@ -48,6 +51,11 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         conflicts.count += shadowed.len();
         conflicts.lost.extend(shadowed);
     }
+    let losers = findings.conflicts.as_ref();
+    let losers = losers.map(|_, conflicts| {
+        let losers = conflicts.lost.iter().map(|conflict| &conflict.loser);
+        losers.collect::<BTreeSet<_>>()
+    });
     let rows = rows.into_iter().map(|(name, views)| Row {
         declared_type: snapshot
             .service_types
@@ -55,6 +63,19 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
             .and_then(|types| types.of(&name)),
         unreadable_frontends: findings.all_unknown().unreadable_frontends,
         families_without_nat: findings.without_nat.clone(),
+        reported: PerFamily::from_fn(|family| {
+            let service = (name.namespace(), name.service());
+            match () {
+                () if snapshot.quarantined.get(family).has(service) => {
+                    Some(PortStatus::Quarantined)
+                }
+                () if snapshot.over_limit.get(family).has(service) => Some(PortStatus::OverLimit),
+                () => losers
+                    .get(family)
+                    .contains(&name)
+                    .then_some(PortStatus::Conflict),
+            }
+        }),
         name,
         views,
     });
@@ -73,6 +94,22 @@ impl Row {
             name.port(),
             &name.protocol,
         )
+    }
+
+    /// Returns the status in one family.
+    pub(super) fn status_of(&self, family: IpFamily, view: &PortView) -> PortStatus {
+        let shown = PortStatus::of(view, !self.families_without_nat.contains(&family));
+        self.reported
+            .get(family)
+            .map_or(shown, |one| one.max(shown))
+    }
+
+    /// Returns the worst status of its families.
+    pub(super) fn status(&self) -> PortStatus {
+        let all = self
+            .views()
+            .map(|(family, view)| self.status_of(family, view));
+        all.max().unwrap_or(PortStatus::Unknown)
     }
 
     /// Returns the type of the Service: that of its object, or else the least that has such
@@ -175,6 +212,25 @@ impl RuleFindings {
 pub(super) fn selected(mut rows: Vec<Row>, query: &PortQuery) -> Vec<Row> {
     rows.retain(|row| query.fits(&row.name, &row.numbers()));
     rows
+}
+
+/// Keeps the rows that are not ok.
+pub(super) fn keep_problems(rows: &mut Vec<Row>) {
+    rows.retain(|row| row.status() != PortStatus::Ok);
+}
+
+/// Moves the rows that are not ok to the beginning.
+pub(super) fn sort_problems_first(rows: &mut [Row]) {
+    rows.sort_by_key(|row| row.status() == PortStatus::Ok);
+}
+
+/// Returns the number of problems that no row has: missing jumps and fixed chains, and frontends
+/// that a service port without rules requests.
+pub(super) fn unlisted_problems(rows: &[Row], findings: &RuleFindings, query: &PortQuery) -> usize {
+    let names: BTreeSet<&PortName> = rows.iter().map(|row| &row.name).collect();
+    let conflicts = findings.conflicts(query);
+    let unlisted = conflicts.filter(|(_, conflict)| !names.contains(&conflict.loser));
+    findings.gaps().count() + unlisted.count()
 }
 
 /// Checks that each name is of a row, or of a service port that lost all frontends to others.

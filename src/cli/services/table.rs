@@ -16,13 +16,8 @@ pub(super) type ServiceColumn = (&'static str, fn(&Row) -> String);
 const COLUMNS: &[ServiceColumn] = &[
     ("NAMESPACE", |row| row.name.namespace().to_owned()),
     ("NAME", name),
-    (TYPE, |row| {
-        let of_row = row.service_type();
-        of_row.map_or(UNKNOWN, ServiceType::as_str).to_owned()
-    }),
-    ("CLUSTER-IP", |row| {
-        addresses(row, |kind| kind == FrontendKind::ClusterIp)
-    }),
+    (STATUS, |row| row.status().to_string()),
+    (CLUSTER_IP, |row| first_or_marked(&cluster_ips(row))),
     ("EXTERNAL-IP", |row| {
         addresses(row, |kind| {
             matches!(
@@ -32,19 +27,16 @@ const COLUMNS: &[ServiceColumn] = &[
         })
     }),
     ("PORT(S)", ports),
-    ("POLICY", policy),
-    (ENDPOINTS, endpoints),
-    ("LOCAL", local),
-    ("CHAINS", |row| {
-        if row.lacks_chains() {
-            return UNKNOWN.to_owned();
-        }
-        sum(row, |view| view.chains.len())
-    }),
-    ("RULES", |row| sum(row, |view| view.rules)),
+    ("ENDPOINTS", endpoints),
 ];
 
 const WIDE: &[ServiceColumn] = &[
+    (TYPE, |row| {
+        let of_row = row.service_type();
+        of_row.map_or(UNKNOWN, ServiceType::as_str).to_owned()
+    }),
+    ("POLICY", policy),
+    ("LOCAL", local),
     ("AFFINITY", affinity),
     ("SOURCE-RANGES", |row| {
         let ranges = row.views().flat_map(|(_, view)| &view.source_ranges);
@@ -57,17 +49,25 @@ const WIDE: &[ServiceColumn] = &[
         }
         list(ports)
     }),
+    ("CHAINS", |row| {
+        if row.lacks_chains() {
+            return UNKNOWN.to_owned();
+        }
+        sum(row, |view| view.chains.len())
+    }),
+    ("RULES", |row| sum(row, |view| view.rules)),
     ("ENDPOINT-ADDRESSES", |row| {
         let endpoints = row.views().flat_map(|(_, view)| &view.endpoints);
         listed(row, endpoints.map(|endpoint| endpoint.address.to_string()))
     }),
 ];
 
+const STATUS: &str = "STATUS";
+const CLUSTER_IP: &str = "CLUSTER-IP";
 const TYPE: &str = "TYPE";
 /// Heading for types that only rules show: a load balancer without an address is a NodePort there.
 const LEAST_TYPE: &str = "LEAST-TYPE";
 
-const ENDPOINTS: &str = "ENDPOINTS";
 const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 /// Cell of a property that no packet depends on.
@@ -79,12 +79,25 @@ const UNREACHABLE: &str = "(unreachable";
 pub(super) fn columns(is_wide: bool, has_objects: bool) -> Vec<ServiceColumn> {
     let wide = if is_wide { WIDE } else { &[] };
     let mut columns = [COLUMNS, wide].concat();
-    if !has_objects {
-        for (heading, _) in columns.iter_mut().filter(|(heading, _)| *heading == TYPE) {
-            *heading = LEAST_TYPE;
+    for (heading, cell) in &mut columns {
+        match *heading {
+            CLUSTER_IP if is_wide => *cell = cluster_ips,
+            TYPE if !has_objects => *heading = LEAST_TYPE,
+            _ => {}
         }
     }
     columns
+}
+
+/// Writes the name of each Service on a line, as kubectl does.
+pub(super) fn write_names(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    let names = rows
+        .iter()
+        .map(|row| (row.name.namespace(), row.name.service()));
+    for (_, name) in names.collect::<BTreeSet<_>>() {
+        writeln!(out, "service/{name}")?;
+    }
+    Ok(())
 }
 
 /// Returns the mark of a frontend or of endpoints that some traffic does not reach.
@@ -137,12 +150,12 @@ pub(super) fn write(
 /// Blanks between columns, as many as kubectl has.
 const GAP: usize = 3;
 
-/// Highlights service ports without reachable endpoints.
+/// Highlights what is not ok.
 fn style(heading: &str, cell: &str) -> Style {
-    let is_unserved = |count: &str| count == "0" || count.contains(UNREACHABLE);
-    let has_no_endpoints = cell.split('+').all(is_unserved);
-    match heading {
-        ENDPOINTS if has_no_endpoints => AnsiColor::Red.on_default(),
+    match (heading, cell) {
+        (STATUS, "ok" | STATUS) => Style::new(),
+        (STATUS, "unknown") => AnsiColor::Yellow.on_default(),
+        (STATUS, _) => AnsiColor::Red.on_default(),
         _ => Style::new(),
     }
 }
@@ -191,6 +204,17 @@ fn addresses(row: &Row, is_wanted: impl Fn(FrontendKind) -> bool) -> String {
         ips.iter()
             .map(|(ip, unreachable_from)| format!("{ip}{}", mark(unreachable_from))),
     )
+}
+
+fn cluster_ips(row: &Row) -> String {
+    addresses(row, |kind| kind == FrontendKind::ClusterIp)
+}
+
+/// Shortens a list of addresses to the first, which kubectl shows, and those with a mark.
+fn first_or_marked(addresses: &str) -> String {
+    let all = addresses.split(',').enumerate();
+    let shown = all.filter(|(index, one)| *index == 0 || one.contains(UNREACHABLE));
+    shown.map(|(_, one)| one).collect::<Vec<_>>().join(",")
 }
 
 fn port_of(row: &Row, kind: FrontendKind) -> BTreeSet<String> {

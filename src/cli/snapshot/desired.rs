@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{RuleOrigin, RuleSnapshot, objects, proxy_report};
+use super::proxy_report::{self, ServiceNames};
+use super::{RuleOrigin, RuleSnapshot, objects};
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::Progress;
 use crate::config::{RenderConfig, Source};
 use crate::host::local_addresses;
-use crate::model::{ServiceName, Services};
+use crate::model::{Allowance, ServiceName, Services};
 use crate::net::IpFamily;
 use crate::render::{
     self, AppliedState, FullPayload, LiveChains, LocalDetector, Options, PartialPayload,
@@ -40,6 +41,7 @@ pub(super) fn snapshot(
         conflicts: trackers
             .as_ref()
             .map(|_, tracker| proxy_report::of_tracker(tracker)),
+        over_limit: trackers.as_ref().map(|_, tracker| over_limit(tracker)),
         service_types: Some(service_types),
         ..RuleSnapshot::default()
     };
@@ -52,6 +54,18 @@ pub(super) fn snapshot(
         };
     }
     Ok(snapshot)
+}
+
+/// Returns the Services that lack rules because of a limit.
+fn over_limit(tracker: &Tracker) -> ServiceNames {
+    let over = tracker.all().filter(|(_, state)| {
+        state.allowance != Allowance::Full || render::count_ports_over_limit(state) > 0
+    });
+    let names: Vec<String> = over.map(|(name, _)| name.as_str().to_owned()).collect();
+    ServiceNames {
+        count: names.len(),
+        names,
+    }
 }
 
 /// Returns the render options of a family on this host.
@@ -160,3 +174,7 @@ fn read_live(rules: &RuleSet) -> LiveChains {
     }
     live
 }
+
+#[cfg(test)]
+#[path = "tests/desired.rs"]
+mod tests;

@@ -6,7 +6,7 @@
 mod desired;
 mod dump;
 mod objects;
-pub(super) mod proxy_report;
+mod proxy_report;
 mod recorded;
 mod rules;
 
@@ -19,7 +19,7 @@ use crate::host::BackendChoice;
 
 pub(super) use desired::{NextRestore, RenderSide, options};
 pub(super) use objects::{manifest_trackers, read as read_objects};
-pub(super) use proxy_report::Conflicts;
+pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
 impl RuleSnapshot {
@@ -33,7 +33,7 @@ impl RuleSnapshot {
         let backend = || Ok(RuleSettings::read(desired)?.rendering()?.backend);
         let mut snapshot = Self::of_host(from_save, backend, report)?;
         if let RuleOrigin::Live(_) = snapshot.origin {
-            snapshot.conflicts = proxy_report::conflicts();
+            (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
         }
         Ok(snapshot)
     }

@@ -1,4 +1,5 @@
-//! Frontend conflicts, from objects or as the proxy on this node reports them on `/livez`.
+//! Frontend conflicts and Services in quarantine, from objects or as the proxy on this node reports
+//! them on `/livez`.
 //!
 //! Rules do not show everything that a proxy knows. Without a report nothing is known.
 
@@ -23,6 +24,34 @@ pub(in crate::cli) struct Conflicts {
     pub(in crate::cli) lost: Vec<FrontendConflict>,
 }
 
+/// Services of one family that have something in common.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::cli) struct ServiceNames {
+    pub(in crate::cli) count: usize,
+    /// Names with their namespaces. A proxy reports the first ten.
+    pub(in crate::cli) names: Vec<String>,
+}
+
+impl ServiceNames {
+    /// Reports whether a Service, by namespace and name, is named.
+    pub(in crate::cli) fn has(&self, (namespace, service): (&str, &str)) -> bool {
+        let mut names = self.names.iter();
+        names.any(|name| name.split_once('/') == Some((namespace, service)))
+    }
+}
+
+fn quarantined_in(body: &str) -> PerFamily<ServiceNames> {
+    let reports = of_families(body, "quarantinedServices");
+    of_each_family(&reports, |report| {
+        let names = report.get("names")?.as_array()?.iter();
+        let names = names.filter_map(Value::as_str).filter(|name| is_name(name));
+        Some(ServiceNames {
+            count: usize::try_from(report.get("count")?.as_u64()?).ok()?,
+            names: names.map(str::to_owned).collect(),
+        })
+    })
+}
+
 /// Returns the conflicts between the Services of a tracker.
 pub(super) fn of_tracker(tracker: &Tracker) -> Conflicts {
     let lost = tracker.lost_frontends().filter_map(|lost| of_lost(&lost));
@@ -32,24 +61,36 @@ pub(super) fn of_tracker(tracker: &Tracker) -> Conflicts {
     }
 }
 
-/// Returns the conflicts that the proxy on this node reports.
-pub(super) fn conflicts() -> PerFamily<Conflicts> {
-    of_body(&livez())
+/// Returns the conflicts and the Services in quarantine that the proxy on this node reports.
+pub(super) fn of_node() -> (PerFamily<Conflicts>, PerFamily<ServiceNames>) {
+    let body = livez();
+    (conflicts_in(&body), quarantined_in(&body))
 }
 
-fn of_body(body: &str) -> PerFamily<Conflicts> {
+fn conflicts_in(body: &str) -> PerFamily<Conflicts> {
     let reports = of_families(body, "frontendConflicts");
-    let of_family = |family: IpFamily| {
-        let mut reports = reports.iter();
-        let (_, report) = reports.find(|(name, _)| name == family.as_str())?;
+    of_each_family(&reports, |report| {
         let count = report.get("count").and_then(Value::as_u64)?;
         let lost = report.get("lost").and_then(Value::as_array)?;
         Some(Conflicts {
             count: usize::try_from(count).ok()?,
             lost: lost.iter().filter_map(parse_lost).collect(),
         })
-    };
-    PerFamily::from_fn(|family| of_family(family).unwrap_or_default())
+    })
+}
+
+/// Parses the report of each family; the default for one without a usable report.
+fn of_each_family<T: Default>(
+    reports: &[(String, Value)],
+    parse: impl Fn(&Value) -> Option<T>,
+) -> PerFamily<T> {
+    PerFamily::from_fn(|family: IpFamily| {
+        let mut reports = reports.iter();
+        let report = reports.find(|(name, _)| name == family.as_str());
+        report
+            .and_then(|(_, report)| parse(report))
+            .unwrap_or_default()
+    })
 }
 
 fn of_lost(lost: &LostFrontend) -> Option<FrontendConflict> {
@@ -111,7 +152,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_BYTES: u64 = 64 * 1024;
 
 /// Returns the body of `/livez`; empty without an answer.
-pub(in crate::cli) fn livez() -> String {
+fn livez() -> String {
     let answer = request().unwrap_or_default();
     let text = String::from_utf8_lossy(&answer);
     let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
@@ -119,7 +160,7 @@ pub(in crate::cli) fn livez() -> String {
 }
 
 /// Returns the report of each family under a key of a body of `/livez`, with the family's name.
-pub(in crate::cli) fn of_families(body: &str, key: &str) -> Vec<(String, Value)> {
+fn of_families(body: &str, key: &str) -> Vec<(String, Value)> {
     let report: Value = serde_json::from_str(body).unwrap_or_default();
     let families = report.get("status").and_then(Value::as_object);
     let families = families.into_iter().flatten();
@@ -132,7 +173,7 @@ pub(in crate::cli) fn of_families(body: &str, key: &str) -> Vec<(String, Value)>
 
 /// Reports whether a text can be the name of an object or a part of one. Any process may answer at
 /// that port, so everything else is kept off the terminal.
-pub(in crate::cli) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-./".contains(c);
     !text.is_empty() && text.chars().all(is_plain)
 }

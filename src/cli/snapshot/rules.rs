@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use super::proxy_report::Conflicts;
+use super::proxy_report::{Conflicts, ServiceNames};
 use crate::ingest::ServiceObject;
 use crate::inspect::catalog::{PortName, ProxyMode, RulesetSource, ServiceType};
 use crate::net::{IpFamily, PerFamily};
@@ -35,6 +35,10 @@ pub(in crate::cli) struct RuleSnapshot {
     pub(in crate::cli) pods: PerFamily<Option<Network>>,
     /// Frontends that several Services declare; unknown for dumps.
     pub(in crate::cli) conflicts: PerFamily<Conflicts>,
+    /// Services that the proxy on this node has in quarantine; unknown for dumps.
+    pub(in crate::cli) quarantined: PerFamily<ServiceNames>,
+    /// Services that lack rules because they exceed a limit; only objects show it.
+    pub(in crate::cli) over_limit: PerFamily<ServiceNames>,
     /// Types of the Services that rules are rendered from; `None` for rules without objects.
     pub(in crate::cli) service_types: Option<ServiceTypes>,
     pub(in crate::cli) origin: RuleOrigin,

@@ -134,13 +134,15 @@ impl Share {
     /// Reports whether the two differ by no more than the rounding of old kube-proxy releases,
     /// which wrote five decimals.
     pub fn is_nearly(self, other: Self) -> bool {
-        let part = |share: Self| {
-            // Probabilities other than `1/n` have large terms; shifting keeps their ratio.
-            let shift = (u128::BITS - share.denominator.leading_zeros()).saturating_sub(u32::BITS);
-            let scaled = |number: u128| u32::try_from(number >> shift).unwrap_or(u32::MAX);
-            f64::from(scaled(share.numerator)) / f64::from(scaled(share.denominator))
-        };
-        (part(self) - part(other)).abs() < 1e-4
+        (self.ratio() - other.ratio()).abs() < 1e-4
+    }
+
+    /// Returns the fraction as a number from 0 to 1.
+    pub fn ratio(self) -> f64 {
+        // Probabilities other than `1/n` have large terms; shifting keeps their ratio.
+        let shift = (u128::BITS - self.denominator.leading_zeros()).saturating_sub(u32::BITS);
+        let scaled = |number: u128| u32::try_from(number >> shift).unwrap_or(u32::MAX);
+        f64::from(scaled(self.numerator)) / f64::from(scaled(self.denominator))
     }
 
     /// Returns the remainder of all packets.

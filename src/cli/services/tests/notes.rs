@@ -4,26 +4,17 @@ use super::*;
 
 #[test]
 fn services_in_quarantine_are_named() {
-    let json = r#"{"status":{
-        "IPv4":{"healthy":true,"quarantinedServices":{"count":3,"names":["shop/a","shop/b"]}},
-        "IPv6":{"healthy":true}}}"#;
+    let v4 = ServiceNames {
+        count: 3,
+        names: vec!["shop/a".to_owned(), "shop/b".to_owned()],
+    };
+    let quarantined = PerFamily {
+        v4,
+        v6: ServiceNames::default(),
+    };
     let expected = "note: quarantined because they make restores fail (IPv4): 3: shop/a, \
                     shop/b, ...; their changes are not applied, see the log of the \
                     proxy\n";
-    assert_eq!(quarantine_note_of(json), expected);
-}
-
-#[test]
-fn an_invalid_report_gives_no_note() {
-    for json in [
-        "",
-        "not found",
-        r#"{"status":{"IPv4":{"healthy":true}}}"#,
-        r#"{"status":{"IPv4":{"quarantinedServices":[]}}}"#,
-        "[1]",
-    ] {
-        assert_eq!(quarantine_note_of(json), "", "{json}");
-    }
-    let odd = r#"{"status":{"IPv4":{"quarantinedServices":{"count":1,"names":["\u001b[2J"]}}}}"#;
-    assert!(!quarantine_note_of(odd).contains('\u{1b}'));
+    assert_eq!(quarantine_note(&quarantined), expected);
+    assert_eq!(quarantine_note(&PerFamily::default()), "");
 }

@@ -12,7 +12,7 @@ fn body(from: &str, to: &str) -> String {
 
 #[test]
 fn a_report_of_the_proxy_is_read() {
-    let found = of_body(&body("", ""));
+    let found = conflicts_in(&body("", ""));
     assert_eq!(found.v4, Conflicts::default());
     assert_eq!(found.v6.count, 12);
     let [conflict] = &found.v6.lost[..] else {
@@ -21,7 +21,7 @@ fn a_report_of_the_proxy_is_read() {
     let shown = format!("{conflict} {} {}", conflict.loser, conflict.owner);
     assert_eq!(shown, "[fd00::1]:80/tcp shop/thief:http/tcp shop/web");
     assert_eq!(conflict.kind, FrontendKind::ExternalIp);
-    let node_port = of_body(&body("\"fd00::1\"", "null"));
+    let node_port = conflicts_in(&body("\"fd00::1\"", "null"));
     assert_eq!(node_port.v6.lost[0].to_string(), "*:80/tcp");
 }
 
@@ -39,6 +39,32 @@ fn an_invalid_report_has_no_conflicts() {
         ("frontendConflicts", "quarantinedServices"),
         ("{", ""),
     ] {
-        assert_eq!(of_body(&body(from, to)).v6.lost, [], "{to}");
+        assert_eq!(conflicts_in(&body(from, to)).v6.lost, [], "{to}");
+    }
+}
+
+#[test]
+fn services_in_quarantine_are_read() {
+    let json = r#"{"status":{
+        "IPv4":{"healthy":true,"quarantinedServices":{"count":3,"names":["shop/a","\u001b[2J"]}},
+        "IPv6":{"healthy":true}}}"#;
+    let found = quarantined_in(json);
+    assert_eq!(
+        (found.v4.count, &found.v4.names[..]),
+        (3, &["shop/a".to_owned()][..])
+    );
+    assert!(found.v4.has(("shop", "a")) && !found.v4.has(("shop", "b")));
+    assert_eq!(found.v6, ServiceNames::default());
+    for invalid in [
+        "",
+        "not found",
+        "[1]",
+        r#"{"status":{"IPv4":{"quarantinedServices":[]}}}"#,
+    ] {
+        assert_eq!(
+            quarantined_in(invalid).v4,
+            ServiceNames::default(),
+            "{invalid}"
+        );
     }
 }
