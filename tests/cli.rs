@@ -369,7 +369,7 @@ fn errors_have_one_kind_of_quotes() {
         ),
         (
             &["explain", "it's:x"],
-            "error: invalid value `it's:x` for `<ADDRESS|SERVICE>`: `it's:x` ",
+            "error: invalid value `it's:x` for `<DESTINATION>`: `it's:x` ",
         ),
         (
             &["services", "-ox"],

@@ -119,8 +119,9 @@ fn an_unknown_feature_gate_is_logged_counted_and_shown() {
 
 #[test]
 fn an_unknown_feature_gate_is_named_by_commands_that_render() {
-    for command in ["render", "services"] {
-        let output = deltaproxy(&[&[command, "--feature-gates=Later=true"], &SOURCE[..]].concat());
+    for command in [&["render"][..], &["services", "--output=name"]] {
+        let gate = "--feature-gates=Later=true";
+        let output = deltaproxy(&[command, &[gate], &SOURCE[..]].concat());
         assert!(output.status.success(), "{output:?}");
         assert_eq!(
             String::from_utf8_lossy(&output.stderr),

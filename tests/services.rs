@@ -201,6 +201,10 @@ fn filters_choose() {
     lists(&[V4, "-n", "ns1"], &all);
     lists(&[V4, "dns", "ns1/none"], &["ns1/none", "ns1/dns:dns"]);
     lists(&[V4, "lb:p80"], &["ns1/lb:p80"]);
+    lists(
+        &[V4, "lb.ns1", "dns.ns1.svc:53"],
+        &["ns1/dns:dns", "ns1/lb:p80"],
+    );
     lists(&[V4, "lb:80", "dns:53/udp"], &["ns1/dns:dns", "ns1/lb:p80"]);
     lists(&[V4, "-n", "ns1", "svc/lb", "-n=ns1"], &["ns1/lb:p80"]);
 }

@@ -4,12 +4,16 @@ use std::net::IpAddr;
 
 use super::exit::ErrorReport;
 use super::snapshot::RuleSnapshot;
-use super::terminal;
-use crate::config::{ExplainArgs, GraphArg, OutputArg};
-use crate::inspect::explain::{self, Detail, NodeRules};
+use super::terminal::{self, Progress};
+use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
+use crate::inspect::explain::{self, Detail, Explanation, NodeRules};
 use crate::rules::Table;
 
 /// Prints the paths of packets.
+///
+/// # Errors
+///
+/// No rules can be read, nothing matches the destination, or it is not as `--expect` says.
 pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let query = args.query()?;
     terminal::install_quiet_log()?;
@@ -37,7 +41,9 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
                 .with_other_backend(other_backend)
         })
         .collect();
+    let progress = Progress::start("tracing packets through the rules");
     let explained = explain::explain(&query, &nodes, &args.client_selection())?;
+    drop(progress);
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
@@ -45,5 +51,22 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
         (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),
         (None, OutputArg::Text) => explain::text(&explained, Detail::Short),
     };
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))
+    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
+    check(args.expect, &explained)
+}
+
+/// Checks that the packets of all clients are as `--expect` says.
+fn check(expected: Option<ExpectArg>, explained: &[Explanation<'_>]) -> anyhow::Result<()> {
+    let (word, is_reachable) = match expected {
+        None => return Ok(()),
+        Some(ExpectArg::Reachable) => ("reachable", true),
+        Some(ExpectArg::Unreachable) => ("unreachable", false),
+    };
+    let unexpected = explain::unexpected(explained, is_reachable);
+    anyhow::ensure!(
+        unexpected.is_empty(),
+        "expected {word}: {}",
+        unexpected.join("; ")
+    );
+    Ok(())
 }

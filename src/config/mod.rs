@@ -54,7 +54,7 @@ pub use resolve::{Config, run};
 pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
-    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExplainArgs, GraphArg, OriginArgs, OutputArg,
+    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg, OriginArgs, OutputArg,
     RenderArgs, ServicesArgs, ServicesOutput,
 };
 #[cfg(feature = "tools")]

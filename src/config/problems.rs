@@ -69,6 +69,15 @@ impl Unusable {
         }
     }
 
+    /// Creates an error with one problem of an argument that is no flag.
+    #[cfg(feature = "tools")]
+    pub(super) fn of_argument(name: &str, problem: String) -> Self {
+        Self {
+            problems: vec![ConfigProblem::new(name.to_owned(), problem)],
+            notes: Vec::new(),
+        }
+    }
+
     /// Creates the error for a missing source of objects outside of a Pod.
     pub fn without_source() -> Self {
         let problem = "no source of Services: not running in a Pod with a service account";

@@ -217,9 +217,15 @@ impl ServicesOutput {
 /// Flags of `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// Destination: ADDRESS[:PORT[/PROTO]], :NODEPORT or [NAMESPACE/]SERVICE[:PORT[/PROTO]]
-    #[arg(value_name = "ADDRESS|SERVICE")]
+    /// Address, Service, DNS name of a Service, URL or :NODEPORT
+    ///
+    /// ADDRESS[:PORT[/PROTO]], [NAMESPACE/]SERVICE[:PORT[/PROTO]] or
+    /// SERVICE.NAMESPACE[.svc[.DOMAIN]][:PORT[/PROTO]], which is the cluster IP only. The scheme of
+    /// a URL gives its port.
+    #[arg(value_name = "DESTINATION")]
     pub destination: Query,
+    /// Port of the destination, if that has none
+    pub port: Option<String>,
     /// Namespace of the Service.
     #[command(flatten)]
     pub namespace: NamespaceArgs,
@@ -247,6 +253,9 @@ pub struct ExplainArgs {
     /// Give the flag once for each address.
     #[arg(long, value_name = "IP")]
     pub node_ip: Vec<IpAddr>,
+    /// Exit with code 1 unless all clients agree with this
+    #[arg(long, value_name = "RESULT", value_enum)]
+    pub expect: Option<ExpectArg>,
     /// Print all rules and endpoints, and count rules
     ///
     /// The count is of the rules that a packet traverses.
@@ -288,6 +297,15 @@ const CLIENTS: &[FlagWord<ClientKind>] = &[
     ),
 ];
 
+/// Value of `--expect`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExpectArg {
+    /// All packets reach an endpoint and are answered
+    Reachable,
+    /// None does
+    Unreachable,
+}
+
 /// Value of `--graph`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum GraphArg {
@@ -307,16 +325,22 @@ pub enum OutputArg {
 }
 
 impl ExplainArgs {
-    /// Returns the destination within `--namespace`.
+    /// Returns the destination with `PORT` and within `--namespace`.
     ///
     /// # Errors
     ///
-    /// The Service is qualified with another namespace than `--namespace`.
+    /// The destination has another port or namespace than these, or the port is invalid.
     pub fn query(&self) -> Result<Query, Unusable> {
-        let Some(namespace) = &self.namespace.name else {
-            return Ok(self.destination.clone());
+        let destination = match &self.port {
+            Some(port) => self.destination.with_port(port),
+            None => Ok(self.destination.clone()),
         };
-        let within = self.destination.within(namespace);
+        let destination =
+            destination.map_err(|error| Unusable::of_argument("PORT", error.to_string()))?;
+        let Some(namespace) = &self.namespace.name else {
+            return Ok(destination);
+        };
+        let within = destination.within(namespace);
         within.map_err(|error| Unusable::of_flag("namespace", error.to_string()))
     }
 

@@ -192,8 +192,9 @@ Service ports without endpoints:
 pub(super) const EXPLAIN: CommandHelp = CommandHelp {
     name: "explain",
     description: "\
-Traces one packet of each kind of client through the rules. Clients with the
-same outcome are shown once; shares are fractions of new connections.
+Traces one packet of each kind of client through the rules. The verdict for each
+is a line with its reason; shares are fractions of new connections. --verbose
+adds the rules.
 
 The fields of JSON are described in deploy/docs/schema/explain.json. Fields may
 be added; nothing else changes.",
@@ -202,13 +203,18 @@ On a node, with any proxy:
   deltaproxy explain 10.96.0.10:53/udp
   deltaproxy explain prod/web:http --from outside
   deltaproxy explain :30080 --source 198.51.100.7
+  deltaproxy explain https://web.prod.svc.cluster.local/login --from pod
+  deltaproxy explain prod/web http
 From a dump, without root:
   deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
 Rendered from manifests, as an image:
-  deltaproxy explain prod/web --manifests ./services --graph svg > web.svg",
+  deltaproxy explain prod/web --manifests ./services --graph svg > web.svg
+In a pipeline:
+  deltaproxy explain web.prod.svc:80 --from pod --expect reachable",
     exit_status: "\
-0  explained, with any outcome
-1  failed, for example if there is no such name, or a source is missing
+0  explained, with any outcome, or the one of --expect
+1  failed, for example if there is no such name, or a source is missing; or a
+   client has another outcome than that of --expect
 2  a manifest cannot be used; the others were",
 };
 

@@ -61,7 +61,8 @@ impl fmt::Display for PortName {
     }
 }
 
-/// Pattern of service ports: `[NAMESPACE/]SERVICE[:PORT[/PROTOCOL]]`. Any value is legal.
+/// Pattern of service ports: `[NAMESPACE/]SERVICE[:PORT[/PROTOCOL]]`, or with the DNS name of a
+/// Service, `SERVICE.NAMESPACE[.svc[.DOMAIN]]`. Any value is legal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamePattern {
     /// Namespace; `None`: any.
@@ -71,6 +72,8 @@ pub struct NamePattern {
     pub port: Option<Box<str>>,
     /// Protocol; `None`: any.
     pub protocol: Option<Protocol>,
+    /// Written as a DNS name, which resolves to cluster IPs only.
+    pub is_dns: bool,
 }
 
 /// Text that cannot be the name of a Service.
@@ -78,7 +81,7 @@ pub struct NamePattern {
 pub enum InvalidName {
     /// Text that is empty, or has invalid characters or parts.
     #[error(
-        "`{0}` is not a valid Service name; use `web`, `shop/web`, `shop/web:http` or `shop/web:53/udp`"
+        "`{0}` is not a valid Service name; use `web`, `shop/web`, `web.shop.svc`, `shop/web:http` or `shop/web:53/udp`"
     )]
     Form(String),
     /// Protocol that no port has.
@@ -111,6 +114,10 @@ impl FromStr for NamePattern {
             None => (None, None),
         };
         let (namespace, service) = match path.split('/').collect::<Vec<_>>().as_slice() {
+            [name] if name.contains('.') => {
+                let (service, namespace) = of_dns(name).ok_or_else(invalid)?;
+                (Some(namespace), service)
+            }
             [service] => (None, *service),
             [namespace, service] => (Some(*namespace), *service),
             [kind, namespace, service] if KINDS.contains(kind) => (Some(*namespace), *service),
@@ -125,7 +132,17 @@ impl FromStr for NamePattern {
             service: service.into(),
             port: port.map(Box::from),
             protocol,
+            is_dns: path.contains('.') && !path.contains('/'),
         })
+    }
+}
+
+/// Returns the Service and the namespace of a DNS name. No label of these has a dot.
+fn of_dns(name: &str) -> Option<(&str, &str)> {
+    let labels: Vec<&str> = name.strip_suffix('.').unwrap_or(name).split('.').collect();
+    match labels.as_slice() {
+        [service, namespace] | [service, namespace, "svc", ..] => Some((service, namespace)),
+        _ => None,
     }
 }
 

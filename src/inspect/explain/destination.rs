@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use http::Uri;
+
 use super::node::NodeRules;
 use crate::inspect::catalog::{
     self, FrontendConflict, FrontendKind, InvalidName, NamePattern, NoMatch, PortName, PortView,
@@ -246,7 +248,10 @@ fn by_name<'n, 'r>(
     for node in nodes {
         let ports = node.catalog.ports.iter();
         for (name, view) in ports.filter(|(name, view)| query.fits(name, view.numbers())) {
-            for (ip, port, protocol) in frontends(node, name, view).chain(lost(node, name)) {
+            let all = frontends(node, name, view).chain(lost(node, name));
+            let is_cluster_ip = |kind| kind == FrontendKind::ClusterIp;
+            let wanted = all.filter(|(kind, _)| !query.is_dns || is_cluster_ip(*kind));
+            for (_, (ip, port, protocol)) in wanted {
                 if seen.insert((node.family, ip, port, protocol)) {
                     found.push((node, PacketDestination::new(node, ip, port, protocol)));
                 }
@@ -260,13 +265,13 @@ fn by_name<'n, 'r>(
 fn lost<'v>(
     node: &'v NodeRules<'_>,
     name: &'v PortName,
-) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+) -> impl Iterator<Item = (FrontendKind, (IpAddr, Port, Protocol))> + 'v {
     let protocol = Protocol::from_iptables(&name.protocol);
     let lost = node.conflicts.iter();
     let lost = lost.filter(move |conflict| conflict.loser == *name);
     lost.filter_map(move |conflict| {
         let port = Port::new(conflict.port)?;
-        Some((node.address_of(conflict), port, protocol?))
+        Some((conflict.kind, (node.address_of(conflict), port, protocol?)))
     })
 }
 
@@ -274,16 +279,17 @@ fn frontends<'v>(
     node: &'v NodeRules<'_>,
     name: &'v PortName,
     view: &'v PortView,
-) -> impl Iterator<Item = (IpAddr, Port, Protocol)> + 'v {
+) -> impl Iterator<Item = (FrontendKind, (IpAddr, Port, Protocol))> + 'v {
     let protocol = Protocol::from_iptables(&name.protocol);
     view.frontends.iter().filter_map(move |frontend| {
         let ip = frontend.ip;
         let ip = ip.unwrap_or_else(|| node.frontend_ip(frontend.kind));
-        Some((ip, Port::new(frontend.port)?, protocol?))
+        Some((frontend.kind, (ip, Port::new(frontend.port)?, protocol?)))
     })
 }
 
-/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]` or `[NAMESPACE/]SERVICE[:PORT[/PROTO]]`.
+/// `ADDRESS:PORT[/PROTO]`, `ADDRESS`, `:NODEPORT[/PROTO]`, a name as in [`NamePattern`], or a URL
+/// with an address or such a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
     /// Destination by address, port or both.
@@ -312,9 +318,12 @@ pub enum InvalidQuery {
     /// Empty text, or characters that no name has.
     #[error(
         "`{0}` is not a valid address or Service name\n\
-         hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http"
+         hint: examples are 10.96.0.10:80, [fd00::1]:53/udp, prod/web:http and http://web.prod.svc"
     )]
     Form(String),
+    /// Port next to a destination that has one.
+    #[error("`{0}` is not needed: the destination has a port")]
+    SecondPort(String),
     /// Protocol that no port has.
     #[error(transparent)]
     Protocol(InvalidName),
@@ -336,6 +345,9 @@ impl FromStr for Query {
 
     fn from_str(text: &str) -> Result<Self, InvalidQuery> {
         let form = || InvalidQuery::Form(text.to_owned());
+        if text.contains("://") {
+            return Self::of_url(text).ok_or_else(form);
+        }
         let (rest, protocol) = split_protocol(text);
         if let Some(rest) = rest.strip_prefix('[') {
             let (inside, after) = rest.split_once(']').unwrap_or_default();
@@ -360,15 +372,61 @@ impl FromStr for Query {
         if is_dotted_number(first) {
             return Err(form());
         }
-        let name = text.parse().map_err(|error| match error {
-            InvalidName::Form(_) => form(),
-            protocol @ InvalidName::Protocol(_) => InvalidQuery::Protocol(protocol),
-        });
-        name.map(Self::Name)
+        parse_name(text, text).map(Self::Name)
     }
 }
 
+/// Parses a name; an error quotes the text that was typed.
+fn parse_name(name: &str, typed: &str) -> Result<NamePattern, InvalidQuery> {
+    name.parse().map_err(|error| match error {
+        InvalidName::Form(_) => InvalidQuery::Form(typed.to_owned()),
+        protocol @ InvalidName::Protocol(_) => InvalidQuery::Protocol(protocol),
+    })
+}
+
 impl Query {
+    /// Parses a URL. The scheme gives the port if the URL has none, and may be a protocol.
+    fn of_url(text: &str) -> Option<Self> {
+        let url: Uri = text.parse().ok()?;
+        let scheme = url.scheme_str()?;
+        let port = match (url.port_u16(), scheme) {
+            (Some(port), _) => port,
+            (None, "http" | "ws") => 80,
+            (None, "https" | "wss") => 443,
+            (None, _) => return None,
+        };
+        let protocol = Protocol::from_iptables(scheme).unwrap_or(Protocol::Tcp);
+        let destination = format!("{}:{port}/{protocol}", url.host()?);
+        destination.parse().ok()
+    }
+
+    /// Returns the query with a port, and perhaps its protocol, as in `http` or `53/udp`.
+    ///
+    /// # Errors
+    ///
+    /// The port is invalid, or the query has one.
+    pub fn with_port(&self, text: &str) -> Result<Self, InvalidQuery> {
+        match self {
+            Self::Name(name) if name.port.is_none() => {
+                let with_port = parse_name(&format!("{name}:{text}"), text)?;
+                let is_dns = name.is_dns;
+                Ok(Self::Name(NamePattern {
+                    is_dns,
+                    ..with_port
+                }))
+            }
+            Self::Address(address) if address.port.is_none() => {
+                let (number, protocol) = split_protocol(text);
+                Ok(Self::Address(AddressQuery {
+                    port: Some(port(number)?),
+                    protocol: protocol.or(address.protocol),
+                    ..*address
+                }))
+            }
+            _ => Err(InvalidQuery::SecondPort(text.to_owned())),
+        }
+    }
+
     /// Returns the query limited to a namespace.
     ///
     /// # Errors

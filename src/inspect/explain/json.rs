@@ -10,11 +10,16 @@ use super::explanation::Explanation;
 use super::node::AddressOrigin;
 use super::path::{Branch, PacketPath, SeenSource, SharedRules};
 use super::phrases::{self, ResultWords};
+use super::verdict;
+use crate::inspect::API_VERSION;
 use crate::rules::Step;
 
 /// Renders one object; keys are sorted, and lists are in the order of the rules.
 pub(crate) fn json(explanations: &[Explanation<'_>]) -> Value {
-    json!({ "destinations": all(explanations, destination) })
+    json!({
+        "apiVersion": API_VERSION,
+        "destinations": all(explanations, destination),
+    })
 }
 
 fn all<T>(items: &[T], render: impl Fn(&T) -> Value) -> Vec<Value> {
@@ -68,6 +73,7 @@ fn path(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Value {
         })),
         "rulesOf": rules_of.map(|client| phrases::kind(client.kind)),
         "summary": phrases::summary(explanation, path),
+        "reachable": verdict::is_reachable(explanation, path),
         "outcomes": all(&path.branches, |one| outcome(explanation, path, one)),
         "hairpinMasqueraded": path.has_hairpin,
         "unsure": all(&path.undecided, step),
@@ -114,6 +120,7 @@ fn outcome(explanation: &Explanation<'_>, path: &PacketPath<'_>, branch: &Branch
     }));
     let mut outcome = json!({
         "share": branch.share.to_string(),
+        "ratio": branch.share.ratio(),
         "result": result,
         "to": to.map(|to| to.to_string()),
         "sees": sees,

@@ -27,6 +27,7 @@ mod reason;
 mod svg;
 mod text;
 mod trace;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ mod tests;
 pub(crate) use client::ClientKind;
 pub use client::ClientSelection;
 pub(crate) use destination::Query;
+pub(crate) use explanation::Explanation;
 pub use explanation::explain;
 pub(crate) use graph::tree;
 pub(crate) use json::json;
@@ -41,3 +43,4 @@ pub use node::NodeRules;
 pub use path::{PacketPath, PathResult, SeenSource};
 pub(crate) use svg::svg;
 pub(crate) use text::{Detail, text};
+pub(crate) use verdict::unexpected;

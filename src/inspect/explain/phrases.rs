@@ -76,21 +76,24 @@ pub(super) fn node_doubt(explanation: &Explanation<'_>) -> Option<String> {
     })
 }
 
-/// Renders clients of different kinds as one phrase, each with its representative address.
-pub(super) fn clients(clients: &[Client]) -> String {
-    let each = clients.iter().map(|client| {
-        let ip = client.ip;
-        match client.kind {
-            ClientKind::Pod => format!("a pod (such as {ip})"),
-            ClientKind::Node if client.origin == AddressOrigin::Invented => {
-                format!("the node (assumed {ip})")
-            }
-            ClientKind::Node => format!("the node ({ip})"),
-            ClientKind::Outside => format!("outside (such as {ip})"),
-            ClientKind::AllowedSource => format!("an allowed source (such as {ip})"),
-            ClientKind::Given => ip.to_string(),
+/// Renders a client with its representative address.
+pub(super) fn client(client: &Client) -> String {
+    let ip = client.ip;
+    match client.kind {
+        ClientKind::Pod => format!("a pod (such as {ip})"),
+        ClientKind::Node if client.origin == AddressOrigin::Invented => {
+            format!("the node (assumed {ip})")
         }
-    });
+        ClientKind::Node => format!("the node ({ip})"),
+        ClientKind::Outside => format!("outside (such as {ip})"),
+        ClientKind::AllowedSource => format!("an allowed source (such as {ip})"),
+        ClientKind::Given => ip.to_string(),
+    }
+}
+
+/// Renders clients of different kinds as one phrase.
+pub(super) fn clients(clients: &[Client]) -> String {
+    let each = clients.iter().map(client);
     let each: Vec<_> = each.collect();
     match each.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
@@ -320,7 +323,7 @@ impl fmt::Display for ResultWords {
 }
 
 /// Returns the reason why packets to a Service are not redirected.
-fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Option<String> {
+pub(super) fn dead_end(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Option<String> {
     if let Some(chain) = last_service_chain(path) {
         return Some(ends_in(chain));
     }

@@ -1,18 +1,14 @@
-//! Renders explanations as text for people.
-//!
-//! Rules that match all packets get a line each, and so does every endpoint. The names of chains
-//! are aligned.
+//! Renders explanations as text for people: the verdict for each client, then the endpoints, or in
+//! full detail the rules.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use anstyle::{AnsiColor, Style};
 
+use super::client::Client;
 use super::explanation::Explanation;
-use super::path::{
-    Branch, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules,
-    without_fruitless_jumps,
-};
+use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules};
 use super::phrases;
 use crate::rules::{Share, Step, TracedTable};
 use crate::ruleset::ChainKind;
@@ -20,9 +16,9 @@ use crate::ruleset::ChainKind;
 /// Amount of detail in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Rules in words, and the first endpoints of many.
+    /// Verdicts, and the first endpoints of many.
     Short,
-    /// Also the text of every rule, all endpoints, and the number of traversed rules.
+    /// Also every rule in words and as text, all endpoints, and the number of traversed rules.
     Full,
 }
 
@@ -32,7 +28,7 @@ pub(super) const GOOD: Style = AnsiColor::Green.on_default();
 pub(super) const WARNING: Style = AnsiColor::Yellow.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
 
-/// Maximum destinations of which the rules are shown without `--verbose`.
+/// Maximum destinations of which endpoints are shown without `--verbose`.
 const MAX_DESTINATIONS: usize = 2;
 
 /// Maximum endpoints of a path in short text; with the rest of it they fit on a screen.
@@ -57,17 +53,19 @@ pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
         let _ = writer.explanation(explanation);
     }
     if is_overview {
-        let hint = "\nFor the rules, add --verbose or query one of these addresses\n";
-        writer.text.push_str(hint);
+        writer.text.push_str(OVERVIEW_HINT);
     }
     writer.text
 }
+
+const OVERVIEW_HINT: &str =
+    "\nFor endpoints and rules, add --verbose or query one of these addresses\n";
 
 /// Text of explanations.
 struct ExplanationText {
     text: String,
     detail: Detail,
-    /// The rules are left out.
+    /// Endpoints are left out.
     is_overview: bool,
     noted: BTreeSet<String>,
 }
@@ -75,6 +73,9 @@ struct ExplanationText {
 impl ExplanationText {
     fn explanation(&mut self, explanation: &Explanation<'_>) -> fmt::Result {
         writeln!(self.text, "{BOLD}{}{BOLD:#}", phrases::title(explanation))?;
+        for path in &explanation.paths {
+            self.verdicts(explanation, path)?;
+        }
         if let Some(time) = explanation.affinity {
             let time = match time.as_secs() {
                 seconds if seconds % 3600 == 0 && seconds > 0 => format!("{} h", seconds / 3600),
@@ -111,16 +112,23 @@ impl ExplanationText {
                 "unsure: the rules in {tables} were not read, and may drop packets"
             ))?;
         }
+        if !self.is_overview && explanation.paths.iter().any(|path| path.has_hairpin) {
+            self.note("an endpoint that connects to itself (hairpin) sees the node's address")?;
+        }
         for line in phrases::conflicts(&explanation.conflicts) {
             self.warning(&line)?;
         }
         for suggestion in &explanation.suggestions {
             self.warning(&format!("hint: {suggestion}"))?;
         }
-        for path in &explanation.paths {
-            self.path(explanation, path)?;
+        match self.detail {
+            Detail::Short if self.is_overview => Ok(()),
+            Detail::Short => self.endpoints(explanation),
+            Detail::Full => explanation
+                .paths
+                .iter()
+                .try_for_each(|path| self.path(path)),
         }
-        Ok(())
     }
 
     fn warning(&mut self, text: &str) -> fmt::Result {
@@ -135,7 +143,8 @@ impl ExplanationText {
         Ok(())
     }
 
-    fn path(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
+    /// Writes a line for each client of a path, and the causes that the verdict does not name.
+    fn verdicts(&mut self, explanation: &Explanation<'_>, path: &PacketPath<'_>) -> fmt::Result {
         let mut branches = path.branches.iter();
         let style = if phrases::unclear(path).is_some() {
             WARNING
@@ -151,20 +160,16 @@ impl ExplanationText {
                 _ => BAD,
             }
         };
-        let (clients, summary) = (
-            phrases::clients(&path.clients),
-            phrases::summary(explanation, path),
-        );
+        let summary = phrases::summary(explanation, path);
         let unsure = if path.missing_table.is_none() {
             ""
         } else {
             ", as far as can be determined"
         };
-        let blank = if self.is_overview { "" } else { "\n" };
-        writeln!(
-            self.text,
-            "{blank}From {clients}:\n  {style}{summary}{style:#}{unsure}"
-        )?;
+        for client in &path.clients {
+            let client = phrases::client(client);
+            writeln!(self.text, "  {client}: {style}{summary}{style:#}{unsure}")?;
+        }
         // The summary names a missing jump to the Service.
         for gap in path.gaps.iter().filter(|gap| gap.concerns_marks()) {
             let consequence = gap.consequence();
@@ -176,60 +181,79 @@ impl ExplanationText {
         if self.is_overview {
             return Ok(());
         }
-        if path.has_hairpin {
-            writeln!(
-                self.text,
-                "  an endpoint that connects to itself (hairpin) sees the node's address"
-            )?;
-        }
-        let most = match self.detail {
-            Detail::Short => SharedRules::ExceptFruitlessJumps,
-            Detail::Full => SharedRules::All,
+        self.undecided(path)
+    }
+
+    /// Writes the endpoints of paths with several, once for clients with the same.
+    fn endpoints(&mut self, explanation: &Explanation<'_>) -> fmt::Result {
+        let mut lists: Vec<(Vec<Client>, String)> = Vec::new();
+        let is_received = |branch: &Branch<'_>| {
+            let result = &branch.result;
+            matches!(
+                result,
+                PathResult::Served { .. } | PathResult::Unanswered { .. }
+            )
         };
-        if let Some(hint) = phrases::rules_of(path, most) {
+        let paths = explanation.paths.iter();
+        for path in paths.filter(|path| path.branches.len() > 1) {
+            if !path.branches.iter().any(is_received) {
+                continue;
+            }
+            let before = self.text.len();
+            self.branches(
+                path,
+                Column {
+                    indent: 0,
+                    width: 0,
+                },
+            )?;
+            let list = self.text.split_off(before);
+            match lists.iter_mut().find(|(_, known)| *known == list) {
+                Some((clients, _)) => clients.extend(path.clients.iter().cloned()),
+                None => lists.push((path.clients.clone(), list)),
+            }
+        }
+        let is_only = lists.len() == 1;
+        for (clients, list) in lists {
+            let of = match phrases::clients(&clients) {
+                _ if is_only => String::new(),
+                clients => format!(" for {clients}"),
+            };
+            write!(self.text, "\nEndpoints{of}:\n{list}")?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rules of a path.
+    fn path(&mut self, path: &PacketPath<'_>) -> fmt::Result {
+        writeln!(self.text, "\nFrom {}:", phrases::clients(&path.clients))?;
+        if let Some(hint) = phrases::rules_of(path, SharedRules::All) {
             writeln!(
                 self.text,
                 "  {DIM}{hint}; --from or --source selects others{DIM:#}"
             )?;
         }
-        if let (Detail::Full, Some(rules)) = (self.detail, path.traversed) {
+        if let Some(rules) = path.traversed {
             let traversed = traversed(rules);
             writeln!(self.text, "  {DIM}{traversed}{DIM:#}")?;
         }
-        self.rules(path)
-    }
-
-    /// Writes the rules and branches of a path in order, then the rules that are undecided.
-    fn rules(&mut self, path: &PacketPath<'_>) -> fmt::Result {
-        let column = Column::new(path, self.detail);
-        let fork = path.branches.first();
-        let fork = fork.and_then(|branch| branch.steps.first());
-        self.steps(&path.before, fork, column)?;
+        let column = Column::new(path);
+        self.steps(&path.before, column)?;
         if path.branches.len() > 1 {
             self.branches(path, column)?;
         }
-        self.steps(&path.after, None, column)?;
-        self.policies(path, column)?;
-        self.undecided(path)
+        self.steps(&path.after, column)?;
+        self.policies(path, column)
     }
 
-    /// Writes a line for each step; `next` follows the last of them.
-    fn steps(
-        &mut self,
-        steps: &[Step<'_>],
-        next: Option<&Step<'_>>,
-        column: Column,
-    ) -> fmt::Result {
-        let shown = match self.detail {
-            Detail::Short => without_fruitless_jumps(steps, next),
-            Detail::Full => steps.iter().collect(),
-        };
-        for step in shown {
+    /// Writes each step in words and as the text of its rule.
+    fn steps(&mut self, steps: &[Step<'_>], column: Column) -> fmt::Result {
+        let Column { indent, width } = column;
+        for step in steps {
             let (condition, effect) = (
                 phrases::rule_condition(step.rule),
                 phrases::rule_effect(step.rule),
             );
-            let Column { indent, width } = column;
             let chain_name = qualified(step.table, step.chain);
             write!(self.text, "{:indent$}{chain_name:width$}  ", "")?;
             match condition.as_str() {
@@ -239,16 +263,8 @@ impl ExplanationText {
                 }
                 condition => write!(self.text, "{condition}: {effect}")?,
             }
-            match (self.detail, step.rule.comment()) {
-                (Detail::Full, _) => {
-                    write!(self.text, "\n{:indent$}  {DIM}{}{DIM:#}", "", step.rule)?;
-                }
-                (Detail::Short, Some(comment)) => {
-                    write!(self.text, "  {DIM}{}{DIM:#}", brief(comment))?;
-                }
-                (Detail::Short, None) => {}
-            }
-            self.text.push('\n');
+            let rule = step.rule;
+            writeln!(self.text, "\n{:indent$}  {DIM}{rule}{DIM:#}", "")?;
         }
         Ok(())
     }
@@ -262,10 +278,7 @@ impl ExplanationText {
             if share != Share::ALL {
                 write!(self.text, ", for {share}")?;
             }
-            if self.detail == Detail::Full {
-                write!(self.text, "\n{:indent$}  {DIM}-P {chain} DROP{DIM:#}", "")?;
-            }
-            self.text.push('\n');
+            writeln!(self.text, "\n{:indent$}  {DIM}-P {chain} DROP{DIM:#}", "")?;
         }
         Ok(())
     }
@@ -318,7 +331,7 @@ impl ExplanationText {
             }
             self.text.push('\n');
             if self.detail == Detail::Full {
-                self.steps(&branch.steps, None, column.deeper())?;
+                self.steps(&branch.steps, column.deeper())?;
             }
         }
         match branches.len() - most {
@@ -379,23 +392,17 @@ struct Column {
 
 impl Column {
     /// Fits the longest name that is shown of a path, so that the rules are aligned.
-    fn new(path: &PacketPath<'_>, detail: Detail) -> Self {
-        let widest = |steps: &[&Step<'_>]| {
+    fn new(path: &PacketPath<'_>) -> Self {
+        let widest = |steps: &[Step<'_>]| {
             let names = steps.iter().map(|step| qualified(step.table, step.chain));
             names.map(|name| name.len()).max()
         };
         let policies = path.policies().into_iter();
         let policies = policies.map(|(table, chain, _)| qualified(table, chain).len());
-        let shown = match detail {
-            Detail::Short => path.shared_effective(),
-            Detail::Full => path.before.iter().chain(&path.after).collect(),
-        };
-        let around = widest(&shown).max(policies.max());
-        let own = |branch: &Branch<'_>| widest(&branch.steps.iter().collect::<Vec<_>>());
-        let inside = match detail {
-            Detail::Short => None,
-            Detail::Full => path.branches.iter().filter_map(own).max(),
-        };
+        let around = widest(&path.before).max(widest(&path.after));
+        let around = around.max(policies.max());
+        let inside = path.branches.iter();
+        let inside = inside.filter_map(|branch| widest(&branch.steps)).max();
         let inside = inside.map(|width| width + Self::DEEPER);
         Self {
             indent: 2,
@@ -424,11 +431,6 @@ fn source_note(branch: &Branch<'_>) -> Option<String> {
         }
         (_, other @ SeenSource::Other(_)) => Some(format!("sees {}", phrases::seen_source(other))),
     }
-}
-
-/// Omits a note that all comments of a chain share.
-fn brief(comment: &str) -> &str {
-    comment.split("; NOTE: ").next().unwrap_or(comment)
 }
 
 /// Renders `the first packet traverses 1,234 rules, 1,198 of them in dispatch chains`.

@@ -45,7 +45,7 @@ fn an_allowed_source_without_endpoints_is_in_the_source_ranges() {
         )
     };
     let text = explained(&filter(""), "192.0.2.9:80");
-    let admitted = "From an allowed source (such as 198.51.100.1):\n  dropped: ";
+    let admitted = "an allowed source (such as 198.51.100.1): dropped: ";
     let end = format!("{admitted}jumps to `KUBE-EXT-WEB`, where no rule applies");
     assert_contains(&text, &[&end, "not in loadBalancerSourceRanges (198.51"]);
     let tree = rendered(&filter(""), "192.0.2.9:80", super::super::tree);
@@ -62,7 +62,7 @@ fn an_allowed_source_without_endpoints_is_in_the_source_ranges() {
 fn a_missing_jump_is_named() {
     let text = explained(&without("-A PREROUTING -j KUBE-SERVICES"), "10.96.0.10:80");
     let summary = "no jump from `PREROUTING` to `KUBE-SERVICES` (nat): routed normally";
-    assert_contains(&text, &[summary, "From the node"]);
+    assert_contains(&text, &[summary, "the node (assumed"]);
     assert!(!text.contains("no jump from `OUTPUT`"), "{text}");
     assert!(!text.contains("not a Service address"), "{text}");
     let text = explained(&without("-A OUTPUT -j KUBE-SERVICES"), "10.96.0.10:80");
@@ -96,7 +96,7 @@ fn masquerading_without_effect_is_told_where_a_packet_needs_it() {
         ),
     ] {
         let text = explained(&without(line), "10.96.0.10:80");
-        let (pod, others) = text.split_once("From the node").unwrap();
+        let (pod, others) = text.split_once("the node (assumed").unwrap();
         assert!(!pod.contains("broken"), "{line}: {text}");
         assert_contains(others, &["broken: ", gap, "keep their source address"]);
     }

@@ -107,6 +107,21 @@ fn queries_are_parsed() {
         ("web/udp", "Some(\"web\") web/udp"),
         ("svc/prod/web", "Some(\"prod\") prod/web"),
         ("prod/web.1.2.3", "Some(\"prod\") prod/web.1.2.3"),
+        ("web.prod", "Some(\"prod\") prod/web"),
+        ("web.prod.svc:http", "Some(\"prod\") prod/web:http"),
+        (
+            "web.prod.svc.cluster.local.:53/udp",
+            "Some(\"prod\") prod/web:53/udp",
+        ),
+        ("http://10.96.0.10:8080/x?y#z", "10.96.0.10 8080 tcp"),
+        ("https://10.96.0.10", "10.96.0.10 443 tcp"),
+        ("http://user@[fd00::1]/", "fd00::1 80 tcp"),
+        ("udp://10.96.0.10:53", "10.96.0.10 53 udp"),
+        ("http://web/", "None web:80/tcp"),
+        (
+            "https://web.prod.svc.cluster.local/x",
+            "Some(\"prod\") prod/web:443/tcp",
+        ),
     ] {
         assert_eq!(shown(text), expected, "{text}");
     }
@@ -126,7 +141,8 @@ fn invalid_queries_are_rejected_with_a_reason() {
         (
             "[fd00::1]53",
             "`[fd00::1]53` is not a valid address or Service name\n\
-             hint: examples are 10.96.0.10:80, [fd00::1]:53/udp and prod/web:http",
+             hint: examples are 10.96.0.10:80, [fd00::1]:53/udp, prod/web:http and \
+             http://web.prod.svc",
         ),
     ] {
         assert_eq!(shown(text), expected, "{text}");
@@ -140,8 +156,12 @@ fn invalid_queries_are_rejected_with_a_reason() {
         "pr od/web",
         "web:",
         "a:b:c",
-        "http://web/",
-        "http://10.96.0.10/",
+        "web.example.com",
+        "https://web.example.com/",
+        "grpc://10.96.0.10",
+        "http://",
+        "://web",
+        "web..svc",
         "10.96.0",
         "10.96.10.300:80/udp",
         "10.96.0.10/80",
@@ -155,6 +175,33 @@ fn invalid_queries_are_rejected_with_a_reason() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_port_follows_a_destination_without_one() {
+    let with_port = |text: &str, port| match text.parse::<Query>().unwrap().with_port(port) {
+        Ok(query) => format!("{query:?}"),
+        Err(why) => why.to_string(),
+    };
+    for (text, port, whole) in [
+        ("web", "http", "web:http"),
+        ("prod/web", "53/udp", "prod/web:53/udp"),
+        ("web.prod.svc", "80", "web.prod.svc:80"),
+        ("10.96.0.10", "80", "10.96.0.10:80"),
+        ("fd00::1/udp", "53", "[fd00::1]:53/udp"),
+    ] {
+        let query: Query = whole.parse().unwrap();
+        assert_eq!(with_port(text, port), format!("{query:?}"), "{whole}");
+    }
+    for text in ["web:80", "10.96.0.10:80", ":80", "http://web"] {
+        let expected = "`80` is not needed: the destination has a port";
+        assert_eq!(with_port(text, "80"), expected, "{text}");
+    }
+    assert_eq!(
+        with_port("10.96.0.10", "http"),
+        "`http` is not a valid port (1-65535)"
+    );
+    assert!(with_port("web", "a b").starts_with("`a b` is not a valid"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn lost_replies_are_reported_in_every_format() {
     );
     assert_contains(&text, &[&expected]);
     // Replies to the node itself enter INPUT.
-    let of_node = text.split("From the node").nth(1).unwrap();
+    let of_node = text.split("the node (assumed").nth(1).unwrap();
     assert_contains(of_node, &["3 endpoints answer, 1/3 each"]);
     let document = rendered(&saved, "10.96.0.10:80", |all| json(all).to_string());
     assert_contains(
