@@ -12,7 +12,7 @@ use std::path::Path;
 use super::arguments::{RuleSettings, given_once};
 use super::exit::ErrorReport;
 use super::snapshot::{self, NextRestore, RenderSide};
-use super::terminal;
+use super::terminal::{self, Progress};
 use crate::config::{RenderArgs, RenderConfig, Source, Unusable};
 use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery, UnknownRules};
 use crate::model::{ServiceName, Services, SliceName};
@@ -41,6 +41,7 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     let before = since
         .map(|since| tracker(&since, family, report))
         .transpose()?;
+    let _progress = Progress::start("rendering");
     let filter = PayloadFilter {
         selected: &selected,
         is_annotated: args.annotate,

@@ -65,9 +65,8 @@ pub(super) fn install_quiet_log() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Time before a note on what is waited for: more than a large list takes, and less than the
-/// patience of a reader.
-const NOTE_DELAY: Duration = Duration::from_secs(2);
+/// Time before a note on what is waited for.
+const NOTE_DELAY: Duration = Duration::from_secs(1);
 
 /// Note on stderr about something that takes long; nothing if this is dropped before
 /// [`NOTE_DELAY`].

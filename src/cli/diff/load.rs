@@ -8,7 +8,7 @@ use std::path::Path;
 use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
 use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
-use super::super::terminal::escaped;
+use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
@@ -68,6 +68,7 @@ fn of_host(
     // Any error of manifests is returned, as a missing object would be a difference.
     let trackers = snapshot::read_objects(&config, None)?.0;
     check_node(&config, &trackers)?;
+    let _progress = Progress::start("rendering");
     let desired = Desired::new(&config, trackers, &host)?;
     let names = [host.origin.to_string(), name_of(&args.desired.source)];
     let mut right = PerFamily::<RuleSet>::default();
@@ -130,6 +131,7 @@ fn of_manifests(
         format!("`{}`", before.display()),
         name_of(&args.desired.source),
     ];
+    let _progress = Progress::start("reading and rendering manifests");
     let load = |path| manifests::load_compared(path, &options, *validation);
     let (before, written_before) = load(before)?;
     let (after, written_after) = load(path)?;

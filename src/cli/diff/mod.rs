@@ -8,7 +8,7 @@ mod sides;
 
 use super::arguments::RuleSettings;
 use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
-use super::terminal;
+use super::terminal::{self, Progress};
 use crate::config::DiffArgs;
 use crate::inspect::diff::Review;
 
@@ -20,8 +20,10 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.desired)?;
     let sides = load::load(args, &settings, report)?.only(&selected)?;
+    let progress = Progress::start("comparing rules");
     let reviews = sides.reviews();
     let facts = sides.facts(&reviews);
+    drop(progress);
     let is_different = |review: &Review<'_>| {
         let is_strict_difference = args.strict && !review.is_empty();
         review.matters() || is_strict_difference
