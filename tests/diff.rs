@@ -95,12 +95,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The text below the two lines that say which side is which.
+/// The summary, and the text below the two lines that say which side is which.
 #[track_caller]
-fn body(said: &str) -> &str {
-    let (heading, rest) = said.split_at(said.match_indices('\n').nth(1).unwrap().0 + 1);
-    assert!(heading.starts_with("live: `"), "{said}");
-    rest
+fn parts(said: &str) -> (&str, &str) {
+    let (summary, rest) = said.split_once("\nlive: `").unwrap();
+    let (_, rest) = rest.split_once("\ndesired: ").unwrap();
+    (summary, rest.split_once('\n').unwrap().1)
 }
 
 const CHANGE: [&str; 4] = [
@@ -119,6 +119,8 @@ fn a_change_is_reviewed_before_it_is_merged() {
     scene.golden(&unified, 1, "manifests.patch");
     let json = [&CHANGE[..], &["--output", "json"]].concat();
     scene.golden(&json, 1, "manifests.json");
+    let markdown = [&CHANGE[..], &["--output", "markdown"]].concat();
+    scene.golden(&markdown, 1, "manifests.md");
 }
 
 #[test]
@@ -130,8 +132,9 @@ fn a_dump_is_compared_with_what_is_desired() {
     scene.golden(&other, 1, "saved.txt");
     // A family of which there is no dump is not looked at.
     let one = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    let gap = "IPv6 is not compared: no dump of it was given\n";
-    scene.says(&one, 0, &format!("{gap}no differences\n"));
+    let notes = "no differences\nlive: `ipv4`\ndesired: `before.yaml`\n\
+                 IPv6 is not compared: no dump of it was given\n";
+    scene.says(&one, 0, notes);
     let other = ["--from-save", "ipv6", "--manifests", "after.yaml"];
     scene.says(&other, 0, "IPv4 is not compared");
     let unified = scene
@@ -155,7 +158,7 @@ fn comments_alone_count_if_they_are_asked_for() {
     let saved = saved.replace("-> 10.4.0.5:53", "-> somebody");
     fs::write(scene.path("ipv4"), saved).unwrap();
     let args = ["--from-save", "ipv4", "--manifests", "before.yaml"];
-    let summary = "0 service ports change, 0 added, 0 removed; 1 only in comments; 1 chain\n";
+    let summary = "1 service port differs, none affects packets; 1 chain\n";
     scene.says(&args, 0, summary);
     scene.says(&[&args[..], &["--strict"]].concat(), 1, summary);
 }
@@ -172,11 +175,11 @@ fn a_flag_that_was_forgotten_is_named() {
     let group = "2 service ports change in the same way (IPv4)\n  \
                  traffic from outside 10.4.0.0/14 is no longer masqueraded\n  \
                  kube-system/dns:dns/udp, shop/web:http/tcp\n\n";
-    assert!(body(&said).starts_with(group), "{said}");
+    assert!(parts(&said).1.starts_with(group), "{said}");
     let hint = "\nhint: use --cluster-cidr 10.4.0.0/14; the live rules were written with it\n";
     assert!(said.ends_with(hint), "{said}");
     let same = run(&["--manifests=before.yaml", "--cluster-cidr=10.4.0.0/14"]);
-    assert_eq!(body(&same), "no differences\n");
+    assert_eq!(parts(&same), ("no differences", ""));
 }
 
 #[test]
@@ -307,8 +310,9 @@ fn some_services_are_compared_and_the_others_counted() {
   nat KUBE-SEP-QSDGNKYLSXPMO33H new +2
   nat KUBE-SVC-2KKYJRIGYGQNRODB -1 +2
 
-1 service port changes, 0 added, 0 removed; 2 chains; 3 service ports not selected
 ";
+    let summary = "1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 2 chains; \
+                   3 service ports not selected";
     for names in [
         &["dns"][..],
         &["dns:53"],
@@ -316,7 +320,7 @@ fn some_services_are_compared_and_the_others_counted() {
         &["-n=kube-system", "dns"],
     ] {
         let output = scene.run(&[&["diff"], &of_change(names)[..]].concat());
-        assert_eq!(body(&text(&output.stdout)), dns, "{names:?}");
+        assert_eq!(parts(&text(&output.stdout)), (summary, dns), "{names:?}");
         assert_eq!(output.status.code(), Some(1), "{names:?}");
     }
     // One that is gone has a name as well; and what others do is no difference.
@@ -462,7 +466,7 @@ fn kube_proxys_file_takes_the_place_of_flags() {
     // The flags that the dump was made with are nowhere but in the file.
     let same = [&["diff"], &what[..], &config].concat();
     let (code, said) = run(&same);
-    assert_eq!((code, body(&said)), (Some(0), "no differences\n"));
+    assert_eq!((code, parts(&said)), (Some(0), ("no differences", "")));
     let (code, said) = run(&[&["diff"], &what[..]].concat());
     assert_eq!(code, Some(1), "{said}");
     let since = ["--since", "before.yaml", "--manifests", "before.yaml"];

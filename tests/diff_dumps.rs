@@ -46,9 +46,9 @@ const UNREADABLE: &str = "error: `ipv4`: IPv4 rules cannot be read: 1 of nat KUB
 fn unreadable_rules_are_an_error_and_not_missing() {
     let (code, said, errors) = diff(with_an_unreadable_rule, "before.yaml", &[]);
     assert_eq!((code, errors.as_str()), (2, UNREADABLE), "{said}");
-    let summary = "\nno differences; 1 service port not compared; 1 chain with unreadable rules not \
+    let summary = "no differences; 1 service port not compared; 1 chain with unreadable rules not \
                    compared\n";
-    assert!(said.ends_with(summary), "{said}");
+    assert!(said.starts_with(summary), "{said}");
     // The rest is compared.
     let (code, said, errors) = diff(with_an_unreadable_rule, "after.yaml", &[]);
     assert_eq!((code, errors.as_str()), (2, UNREADABLE), "{said}");
@@ -108,7 +108,7 @@ fn a_table_that_the_save_program_could_not_read_is_an_error() {
         "error: `ipv4`: IPv4 nat is not compared: the save program could not read it\nhint: ";
     assert!(errors.starts_with(error), "{errors}");
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("\nno differences\n"), "{said}");
+    assert!(said.starts_with("no differences\n"), "{said}");
     assert!(!said.contains("IPv4 nat is not compared"), "{said}");
 }
 

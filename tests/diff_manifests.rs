@@ -46,10 +46,8 @@ fn text(before: &Path, after: &Path, more: &[&str]) -> (String, i32) {
         before.display(),
         after.display()
     );
-    let text = text
-        .strip_prefix(&heading)
-        .unwrap_or_else(|| panic!("{text}"));
-    (text.to_owned(), output.status.code().unwrap())
+    assert_eq!(text.matches(&heading).count(), 1, "{text}");
+    (text.replace(&heading, ""), output.status.code().unwrap())
 }
 
 #[test]
@@ -62,17 +60,17 @@ fn a_change_in_a_repository_is_reviewed() {
     assert_eq!(said, fs::read_to_string(golden("git.txt")).unwrap());
     assert_eq!(code, 1);
     let (said, code) = text(&before, &before, &["--strict"]);
-    assert!(said.ends_with("\n\nno differences\n"), "{said}");
+    assert!(said.starts_with("no differences\n"), "{said}");
     assert_eq!(code, 0);
     let (said, _) = text(&before, &after, &["web"]);
-    assert!(said.ends_with("; 1 service port not selected\n"), "{said}");
+    assert!(said.contains("; 1 service port not selected\n"), "{said}");
 }
 
 #[test]
 fn a_closed_pipe_does_not_change_the_exit_code() {
     let (before, after) = (golden("git-before.yaml"), golden("git-after.yaml"));
     for (after, code) in [(&before, 0), (&after, 1)] {
-        for format in ["text", "json", "unified"] {
+        for format in ["text", "json", "unified", "markdown"] {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             let output = diff(&before, after, &["-o", format], writer.into());
@@ -105,9 +103,8 @@ fn objects_that_differ_only_in_what_no_rule_shows_are_counted() {
         services("web", &spec)
     };
     let (said, code) = changed(&balancer("a"), &balancer("b"));
-    let lines =
-        "\nno differences\n1 object differs only in what no rule shows: see `kubectl diff`\n";
-    assert!(said.ends_with(lines), "{said}");
+    let lines = "no differences\n1 object differs only in what no rule shows: see `kubectl diff`\n";
+    assert!(said.starts_with(lines), "{said}");
     assert_eq!(code, 0);
     // Rules show this one.
     let (said, code) = changed(&balancer("a"), &services("web", "type: ClusterIP"));

@@ -465,6 +465,8 @@ pub enum DiffFormat {
     Text,
     /// Rules as in diff -u
     Unified,
+    /// Table and rules for a pull request or a ticket
+    Markdown,
     /// Machine-readable
     Json,
 }

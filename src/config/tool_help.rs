@@ -117,7 +117,7 @@ pub(super) const DIFF: CommandHelp = CommandHelp {
     name: "diff",
     description: "\
 Each difference is reported with its effect on traffic. Names of Services limit
-the output to these; the last line has the number of others that differ.
+the output to these; the first line has the number of others that differ.
 
 The fields of JSON are described in deploy/docs/schema/diff.json. Fields may be
 added; nothing else changes.",
@@ -136,6 +136,8 @@ A change of manifests before it is merged, with the restore of a node:
   deltaproxy diff --from-manifests main/ --manifests branch/
 Some Services only:
   deltaproxy diff shop/web --from-manifests main/ --manifests branch/
+The same for a pull request:
+  deltaproxy diff -o markdown --from-manifests main/ --manifests branch/
 Service ports that lose an endpoint:
   deltaproxy diff --output json | jq -r '.servicePorts[] |
     select(any(.effects[]; .kind == \"endpoints\" and .removed != [])) |

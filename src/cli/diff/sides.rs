@@ -91,7 +91,7 @@ impl Sides {
     }
 
     /// Returns a line for each part that is not compared, with the reason.
-    pub(super) fn gaps(&self) -> impl Iterator<Item = String> {
+    fn gaps(&self) -> impl Iterator<Item = String> {
         let absent = IpFamily::ALL.into_iter();
         let absent = absent.filter(|family| !self.families.contains(family));
         let absent =
@@ -110,10 +110,12 @@ impl Sides {
         absent.chain(tables)
     }
 
-    /// Returns the lines that say which side is which.
-    pub(super) fn heading(&self) -> String {
+    /// Returns the lines that say which side is which, and what is not compared.
+    fn notes(&self) -> Vec<String> {
         let [live, desired] = &self.names;
-        format!("live: {live}\ndesired: {desired}\n")
+        let heading = [format!("live: {live}"), format!("desired: {desired}")].into_iter();
+        let lines = heading.chain(self.gaps());
+        lines.map(|line| escaped(&line).into_owned()).collect()
     }
 
     /// Returns what the rules of manifests do not show.
@@ -211,20 +213,32 @@ pub(super) fn print(
     }
     match format {
         DiffFormat::Text => print_text(|text| {
-            text.push_str(&terminal::escaped(&sides.heading()));
-            sides
-                .gaps()
-                .try_for_each(|gap| writeln!(text, "{}", terminal::escaped(&gap)))?;
+            text.push_str(&diff::summary(reviews, facts));
+            for note in sides.notes() {
+                writeln!(text, "{note}")?;
+            }
             diff::text(text, reviews, facts)?;
             // Two sets of objects are rendered with the same flags, so the hint cannot apply.
             let hint = diff::hint(reviews).filter(|_| args.from_manifests.is_empty());
             hint.map_or(Ok(()), |hint| writeln!(text, "hint: {hint}"))
         }),
+        DiffFormat::Markdown => print_text(|text| {
+            let rules = reviews.iter().map(|review| {
+                let mut rules = String::new();
+                write_unified(&mut rules, sides, review)?;
+                Ok((review.family, rules))
+            });
+            let rules = rules.collect::<Result<Vec<_>, fmt::Error>>()?;
+            diff::markdown(text, reviews, facts, &sides.notes(), &rules)
+        }),
         DiffFormat::Json => terminal::stdout(|out| {
             serde_json::to_writer_pretty(&mut *out, &diff::json(reviews, facts))?;
             Ok(writeln!(out)?)
         }),
-        DiffFormat::Unified => print_text(|text| write_unified(text, sides, reviews)),
+        DiffFormat::Unified => print_text(|text| {
+            let mut reviews = reviews.iter();
+            reviews.try_for_each(|review| write_unified(text, sides, review))
+        }),
     }
 }
 
@@ -244,14 +258,11 @@ fn print_text(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<
     terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))
 }
 
-/// Writes the output of `diff -u`.
-fn write_unified(text: &mut String, sides: &Sides, reviews: &[Review<'_>]) -> fmt::Result {
-    for review in reviews {
-        let (family, [left, right]) = (review.family, sides_as_text(sides, review));
-        let [old, new] = NAMES.map(|side| format!("{side}/{family}"));
-        diff::unified(text, (&old, &new), &left, &right)?;
-    }
-    Ok(())
+/// Writes the output of `diff -u` for one family.
+fn write_unified(text: &mut String, sides: &Sides, review: &Review<'_>) -> fmt::Result {
+    let (family, [left, right]) = (review.family, sides_as_text(sides, review));
+    let [old, new] = NAMES.map(|side| format!("{side}/{family}"));
+    diff::unified(text, (&old, &new), &left, &right)
 }
 
 /// Returns the live and the desired rules as text, limited to the selected service ports and

@@ -5,6 +5,8 @@
 //! is printed is described there. Fields that `services` has as well have the same name there, and
 //! an effect is named after the field of `services` that it changes.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 use super::edit::Edit;
@@ -12,9 +14,10 @@ use super::review::{
     ChainReview, Effect, ManifestFacts, MasqueradedClients, PlannedRestore, PortReview, Presence,
     Review, Summary, Traffic,
 };
+use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{Policy, PortName};
 use crate::net::IpFamily;
-use crate::rules::Backend;
+use crate::rules::{Backend, Share};
 
 /// Renders the reviews of all IP families as one document, whose keys are sorted.
 pub fn json(reviews: &[Review<'_>], facts: &ManifestFacts) -> Value {
@@ -31,6 +34,7 @@ pub fn json(reviews: &[Review<'_>], facts: &ManifestFacts) -> Value {
         .iter()
         .filter(|one| one.not_compared.backend == Some(Backend::Legacy));
     json!({
+        "apiVersion": API_VERSION,
         "families": families(reviews.iter()),
         "summary": summary(&reviews.iter().collect(), facts),
         "servicePorts": service_ports.collect::<Vec<_>>(),
@@ -193,15 +197,7 @@ fn effect(effect: &Effect) -> Value {
             endpoint,
             before,
             after,
-        } => json!({
-            "kind": match policy {
-                Policy::Cluster => "clusterShare",
-                Policy::Local => "localShare",
-            },
-            "address": endpoint,
-            "before": before.to_string(),
-            "after": after.to_string(),
-        }),
+        } => share_change(*policy, endpoint, [*before, *after]),
         Effect::AffinityChanged { before, after } => json!({
             "kind": "affinitySeconds",
             "before": before.map(|timeout| timeout.as_secs()),
@@ -221,6 +217,20 @@ fn effect(effect: &Effect) -> Value {
         Effect::Reordered => json!({"kind": "order"}),
         Effect::OtherRules => json!({"kind": "rules"}),
     }
+}
+
+fn share_change(policy: Policy, endpoint: &SocketAddr, [before, after]: [Share; 2]) -> Value {
+    json!({
+        "kind": match policy {
+            Policy::Cluster => "clusterShare",
+            Policy::Local => "localShare",
+        },
+        "address": endpoint,
+        "before": before.to_string(),
+        "beforeRatio": before.ratio(),
+        "after": after.to_string(),
+        "afterRatio": after.ratio(),
+    })
 }
 
 fn clients(clients: &MasqueradedClients) -> Value {

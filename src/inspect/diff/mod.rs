@@ -5,7 +5,7 @@
 //! rendered from the objects as they should be.
 //!
 //! ```text
-//!   live, desired ─► compare ─► Review ─► text, json
+//!   live, desired ─► compare ─► Review ─► text, json, markdown
 //!                └─► RulesetText ───────► unified
 //! ```
 //!
@@ -23,6 +23,7 @@ mod compare;
 mod edit;
 mod effects;
 mod json;
+mod markdown;
 mod node_settings;
 mod review;
 mod scope;
@@ -34,10 +35,11 @@ mod tests;
 
 pub use compare::compare;
 pub use json::json;
+pub(crate) use markdown::markdown;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
 pub use review::{ManifestFacts, PortChange, Review};
 pub(crate) use review::{PlannedRestore, RestoreScope};
 pub(crate) use scope::PortSelection;
-pub(crate) use text::hidden_objects;
 pub use text::text;
+pub(crate) use text::{hidden_objects, summary};
 pub use unified::{RulesetText, unified};

@@ -420,6 +420,33 @@ impl Summary {
         }
     }
 
+    /// Writes how many service ports differ, and how many of them for packets.
+    fn write_ports(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let affecting = self.changed + self.added + self.removed;
+        let all = affecting + self.cosmetic;
+        let ports = match all {
+            0 => "no service port differs".to_owned(),
+            _ => plural(all, "service port differs", "service ports differ"),
+        };
+        match affecting {
+            0 if all == 0 => f.write_str(&ports),
+            0 => write!(f, "{ports}, none affects packets"),
+            _ => {
+                let affecting = plural(affecting, "affects packets", "affect packets");
+                let Self {
+                    changed,
+                    added,
+                    removed,
+                    ..
+                } = self;
+                write!(
+                    f,
+                    "{ports}, {affecting}: {changed} changed, {added} added, {removed} removed"
+                )
+            }
+        }
+    }
+
     fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (port, ports) = ("service port", "service ports");
         write_part(f, self.not_compared, [port, ports], " not compared")?;
@@ -455,11 +482,7 @@ impl fmt::Display for Summary {
             f.write_str("no differences")?;
             return self.write_ignored(f);
         }
-        let ports = plural(self.changed, "service port changes", "service ports change");
-        write!(f, "{ports}, {} added, {} removed", self.added, self.removed)?;
-        if self.cosmetic > 0 {
-            write!(f, "; {} only in comments", self.cosmetic)?;
-        }
+        self.write_ports(f)?;
         write_part(
             f,
             self.fixed,

@@ -17,18 +17,25 @@ use super::review::{
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;
 
-/// Writes the reviews of all IP families, values that manifests lack, and the summary.
-pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) -> fmt::Result {
-    let mut ports: Vec<FamilyPort<'_>> = Vec::new();
-    for review in reviews {
-        ports.extend(review.ports.iter().map(|port| (port, review.family)));
+/// Returns a line with the numbers of differences, and one about objects that differ only in what
+/// no rule shows.
+pub(crate) fn summary(reviews: &[Review<'_>], facts: &ManifestFacts) -> String {
+    let mut text = format!("{}\n", reviews.iter().collect::<Summary>());
+    if facts.hidden_objects > 0 {
+        text.push_str(&hidden_objects(facts.hidden_objects));
+        text.push('\n');
     }
-    ports.sort_by_key(|(port, family)| (&port.name, *family));
-    let (cosmetic, other): (Vec<_>, Vec<_>) = ports
-        .into_iter()
-        .partition(|(port, _)| port.change == PortChange::Cosmetic);
-    let (groups, other) = groups(other);
-    for (port, family) in other {
+    text
+}
+
+/// Writes the differences of all IP families and the values that manifests lack.
+pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) -> fmt::Result {
+    let PortLists {
+        ports,
+        groups,
+        cosmetic,
+    } = PortLists::of(reviews);
+    for (port, family) in ports {
         write_port(out, port, family)?;
     }
     for group in groups {
@@ -56,17 +63,42 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) 
             write_restore(out, review.family, restore)?;
         }
     }
-    writeln!(out, "{}", reviews.iter().collect::<Summary>())?;
-    match facts.hidden_objects {
-        0 => Ok(()),
-        count => writeln!(out, "{}", hidden_objects(count)),
-    }
+    Ok(())
 }
 
 /// Returns the line about objects of manifests that differ only in what no rule shows.
 pub(crate) fn hidden_objects(count: usize) -> String {
     let objects = plural(count, "object differs", "objects differ");
     format!("{objects} only in what no rule shows: see `kubectl diff`")
+}
+
+/// Service ports that differ, by how they are shown.
+pub(super) struct PortLists<'r> {
+    /// Shown one by one.
+    pub(super) ports: Vec<FamilyPort<'r>>,
+    /// Shown as one difference.
+    pub(super) groups: Vec<SettingGroup<'r>>,
+    /// Named only.
+    pub(super) cosmetic: Vec<FamilyPort<'r>>,
+}
+
+impl<'r> PortLists<'r> {
+    pub(super) fn of(reviews: &'r [Review<'_>]) -> Self {
+        let mut all: Vec<FamilyPort<'_>> = Vec::new();
+        for review in reviews {
+            all.extend(review.ports.iter().map(|port| (port, review.family)));
+        }
+        all.sort_by_key(|(port, family)| (&port.name, *family));
+        let (cosmetic, other): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(port, _)| port.change == PortChange::Cosmetic);
+        let (groups, ports) = groups(other);
+        Self {
+            ports,
+            groups,
+            cosmetic,
+        }
+    }
 }
 
 fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {
@@ -97,7 +129,7 @@ fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
 }
 
 /// Returns the first names, and the number of the others.
-fn names(ports: &[FamilyPort<'_>]) -> String {
+pub(super) fn names(ports: &[FamilyPort<'_>]) -> String {
     let names = ports.iter().map(|(port, _)| port.name.to_string());
     let mut names: Vec<String> = names.collect();
     names.dedup();
@@ -120,7 +152,11 @@ fn write_chains(
     writeln!(out)
 }
 
-fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -> fmt::Result {
+pub(super) fn write_chain(
+    out: &mut dyn Write,
+    chain: &ChainReview<'_>,
+    with_rules: bool,
+) -> fmt::Result {
     let (removed, added) = chain.counts();
     let ChainReview {
         table, chain: name, ..
@@ -178,7 +214,7 @@ const MAX_ADDRESSES: usize = 8;
 const MAX_FRONTENDS: usize = 4;
 
 /// Returns one line for an effect on a service port with this protocol.
-fn sentence(effect: &Effect, protocol: &str) -> String {
+pub(super) fn sentence(effect: &Effect, protocol: &str) -> String {
     let name = |frontend: &FrontendView| format!("{frontend}/{protocol}");
     match effect {
         Effect::FrontendAdded(frontend) => {

@@ -19,7 +19,7 @@ shop/web:http/tcp changes (IPv4)
   nat KUBE-SEP-TRI new +1
   nat KUBE-SVC-WEB -1 +2
 
-1 service port changes, 0 added, 0 removed; 2 chains
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 2 chains
 ",
     );
 }
@@ -36,7 +36,7 @@ shop/web:http/tcp changes (IPv4)
   10.96.0.10:80/tcp, *:30080/tcp: 2 -> 2 endpoints, +10.4.0.9:8080, -10.4.0.2:8080
   nat KUBE-SEP-TWO -1 +1
 
-1 service port changes, 0 added, 0 removed; 1 chain
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
 ",
     );
 }
@@ -51,7 +51,7 @@ shop/web:http/tcp changes (IPv4)
   10.4.0.2:8080: 1/2 -> 3/4 of new connections
   nat KUBE-SVC-WEB -1 +1
 
-1 service port changes, 0 added, 0 removed; 1 chain
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
 ",
     );
 }
@@ -118,7 +118,7 @@ shop/web:http/tcp changes (IPv4)
     + -m comment --comment \"shop/web:http -> 10.4.0.1:8080\" -m statistic --mode random --probability 0.50000000000 -j KUBE-SEP-TWO
     + -m comment --comment \"shop/web:http -> 10.4.0.2:8080\" -j KUBE-SEP-ONE
 
-1 service port changes, 0 added, 0 removed; 1 chain
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
 ",
     );
 }
@@ -134,7 +134,7 @@ shop/web:http/tcp changes (IPv4)
     - -s 10.4.0.2/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
     + -s 10.4.0.3/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
 
-1 service port changes, 0 added, 0 removed; 1 chain
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
 ",
     );
 }
@@ -152,7 +152,7 @@ shop/void/tcp appears (IPv4)
   + cluster IP 10.96.0.8:80/tcp, rejected: no endpoints
   filter KUBE-SERVICES +1
 
-0 service ports change, 1 added, 1 removed; 1 chain
+2 service ports differ, 2 affect packets: 0 changed, 1 added, 1 removed; 1 chain
 ",
     );
 }
@@ -181,7 +181,7 @@ shop/web:http/tcp changes (IPv4)
   nat KUBE-SVC-WEB +1
   nat KUBE-SVL-WEB new +1
 
-1 service port changes, 0 added, 0 removed; 3 chains
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 3 chains
 ";
     assert_eq!(text, expected);
 

@@ -28,7 +28,7 @@ fixed chains and jumps (IPv4)
     + -j MARK --set-xmark 0x4000/0x4000
   nat KUBE-POSTROUTING new +1
 
-0 service ports change, 0 added, 0 removed; 3 fixed chains differ; 3 chains
+no service port differs; 3 fixed chains differ; 3 chains
 "
     );
 }
@@ -99,7 +99,7 @@ fn rules_of_kubelet_are_third_party_rules() {
 #[test]
 fn an_empty_kernel_lacks_all_rules() {
     let text = output(&RuleSet::default(), &with(&[]));
-    let summary = "0 service ports change, 2 added, 0 removed; 7 fixed chains differ; 11 chains\n";
+    let summary = "2 service ports differ, 2 affect packets: 0 changed, 2 added, 0 removed; 7 fixed chains differ; 11 chains\n";
     assert!(text.ends_with(summary), "{text}");
     check(&[], "no differences\n");
 }

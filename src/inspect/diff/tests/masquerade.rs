@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::super::{ManifestFacts, Review, compare, hint, json, text};
-use super::{SAVED, check, output, with};
+use super::super::{ManifestFacts, Review, compare, hint, json};
+use super::{SAVED, check, output, shown, with};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
@@ -17,7 +17,7 @@ fn check_effect(to: &str, expected: &str, back: &str) {
         let output = output(live, desired);
         let expected = format!(
             "shop/web:http/tcp changes (IPv4)\n  {expected}\n  nat KUBE-SVC-WEB -1 +1\n\n\
-             1 service port changes, 0 added, 0 removed; 1 chain\n"
+             1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain\n"
         );
         assert_eq!(output, expected);
     }
@@ -59,7 +59,7 @@ shop/web:http/tcp changes (IPv4)
   traffic from outside 10.4.0.0/14 is no longer masqueraded
   nat KUBE-SVC-WEB -1
 
-1 service port changes, 0 added, 0 removed; 1 chain
+1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
 ",
     );
     let added = output(&with(&[(&rule(), "")]), &with(&[]));
@@ -122,16 +122,15 @@ fn check_hint(before: Option<&str>, after: Option<&str>, expected: &str) {
 fn service_ports_with_the_same_effect_are_grouped_and_a_flag_is_named() {
     let (live, desired) = (services(12, Some("! -s 10.4.0.0/14")), services(12, None));
     let reviews = [compare(IpFamily::V4, &live, &desired)];
-    let mut output = String::new();
-    text(&mut output, &reviews, &ManifestFacts::default()).unwrap();
+    let output = shown(&reviews);
     let names = "shop/s0/tcp, shop/s1/tcp, shop/s10/tcp, shop/s11/tcp, shop/s2/tcp, shop/s3/tcp, \
                  shop/s4/tcp, shop/s5/tcp, shop/s6/tcp, shop/s7/tcp";
     let expected = format!(
         "12 service ports change in the same way (IPv4)\n  \
          traffic from outside 10.4.0.0/14 is no longer masqueraded\n  {names} and 2 more\n\n\
-         12 service ports change, 0 added, 0 removed; 12 chains\n"
+         12 service ports differ, 12 affect packets: 12 changed, 0 added, 0 removed; 12 chains\n"
     );
-    assert_eq!(anstream::adapter::strip_str(&output).to_string(), expected);
+    assert_eq!(output, expected);
 
     let outside = Some("! -s 10.4.0.0/14");
     let flag = "--cluster-cidr 10.4.0.0/14";

@@ -9,7 +9,7 @@ mod masquerade;
 mod policy;
 mod releases;
 
-use super::{ManifestFacts, RulesetText, compare, text, unified};
+use super::{ManifestFacts, Review, RulesetText, compare, summary, text, unified};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
@@ -62,11 +62,16 @@ fn with(edits: &[(&str, &str)]) -> RuleSet {
     RuleSet::parse(&saved).unwrap()
 }
 
-/// Returns the text output for two rulesets, without colors.
+/// Returns the text output for two rulesets and the summary, without colors.
 fn output(live: &RuleSet, desired: &RuleSet) -> String {
+    shown(&[compare(IpFamily::V4, live, desired)])
+}
+
+fn shown(reviews: &[Review<'_>]) -> String {
     let mut output = String::new();
-    let reviews = [compare(IpFamily::V4, live, desired)];
-    text(&mut output, &reviews, &ManifestFacts::default()).unwrap();
+    let facts = ManifestFacts::default();
+    text(&mut output, reviews, &facts).unwrap();
+    output.push_str(&summary(reviews, &facts));
     anstream::adapter::strip_str(&output).to_string()
 }
 
