@@ -35,5 +35,5 @@ if [[ ${1-} == session ]]; then
     exit
 fi
 
-termtosvg deploy/recording.svg --screen-geometry 165x44 --template window_frame \
+termtosvg deploy/recording.svg --screen-geometry 150x44 --template window_frame \
     --command "${BASH_SOURCE[0]} session"
