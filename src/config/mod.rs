@@ -54,8 +54,8 @@ pub use resolve::{Config, run};
 pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
-    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg, OriginArgs, OutputArg,
-    RenderArgs, ServicesArgs, ServicesOutput,
+    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg, OriginArgs,
+    OutputArg, RenderArgs, ServicesArgs, ServicesOutput,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};
