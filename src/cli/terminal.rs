@@ -106,14 +106,11 @@ impl Drop for Progress {
 
 /// Escapes characters that a terminal acts on, as [`telemetry::escaped`] does, but for line ends.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
-    if let Cow::Borrowed(text) = telemetry::escaped(text) {
+    let lines = || text.split('\n').map(telemetry::escaped);
+    if lines().all(|line| matches!(line, Cow::Borrowed(_))) {
         return Cow::Borrowed(text);
     }
-    let lines: Vec<_> = text.split('\n').map(telemetry::escaped).collect();
-    if lines.iter().all(|line| matches!(line, Cow::Borrowed(_))) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(lines.join("\n"))
+    Cow::Owned(lines().collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]

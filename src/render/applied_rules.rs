@@ -74,8 +74,14 @@ fn write_service(
     (name, state): (&ServiceName, &ServiceState),
 ) {
     buf.clear();
-    // In large-cluster mode rules for endpoints lack comments, until their Service changes.
-    for comments in [Comments::Everywhere, Comments::NotOnEndpoints] {
+    // In large-cluster mode rules for endpoints lack comments. A Service keeps those of the other
+    // mode until it changes.
+    let present = Comments::for_cluster(applied.totals().endpoints, options);
+    let other = match present {
+        Comments::Everywhere => Comments::NotOnEndpoints,
+        Comments::NotOnEndpoints => Comments::Everywhere,
+    };
+    for comments in [present, other] {
         service::render(rules, name, state, options, comments);
         if applied.has_rules(name, rules) {
             break;
@@ -93,12 +99,13 @@ fn write_dispatch(buf: &mut Vec<u8>, table: Table, applied: &AppliedState) {
         if dispatch.table() != table {
             continue;
         }
-        match applied.render_tree(dispatch, PartialRestore::Kep3453) {
-            Some((chains, _)) => chains.iter().for_each(|chain| chain.write(buf)),
-            None => {
-                write_chain_declarations(buf, &[dispatch.name()]);
-                buf.extend_from_slice(applied.flat_rules(dispatch).as_bytes());
+        if let Some((chains, _)) = applied.render_tree(dispatch, PartialRestore::Kep3453) {
+            for chain in &chains {
+                chain.write(buf);
             }
+        } else {
+            write_chain_declarations(buf, &[dispatch.name()]);
+            buf.extend_from_slice(applied.flat_rules(dispatch).as_bytes());
         }
     }
 }

@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use hashbrown::HashMap;
+
 use super::grammar::Rule;
 use super::table::TracedTable;
 
@@ -54,7 +56,7 @@ pub struct Chain {
 pub(super) struct Chains {
     pub(super) by_name: BTreeMap<Box<str>, Chain>,
     /// Number of rules that jump to a chain; chains without any are absent.
-    pub(super) references: BTreeMap<Box<str>, usize>,
+    pub(super) references: HashMap<Box<str>, usize>,
 }
 
 impl Chains {
@@ -67,7 +69,7 @@ impl Chains {
         let names = table.built_in_chains().iter();
         Self {
             by_name: names.map(|name| (Box::from(*name), built_in())).collect(),
-            references: BTreeMap::new(),
+            references: HashMap::new(),
         }
     }
 

@@ -7,7 +7,7 @@
 //! Commands are checked in the order of the lines, as in both backends: a chain must exist before
 //! a rule jumps to it, and the last jump must be deleted before the chain.
 
-use std::collections::BTreeMap;
+use hashbrown::HashMap;
 
 use super::chain::{Chain, ChainPolicy, Chains};
 use super::error::LineError;
@@ -162,20 +162,25 @@ pub(super) struct Transaction<'a> {
 #[derive(Debug, Default)]
 pub(super) struct StagedChanges {
     /// Changed chains; `None`: deleted.
-    chains: BTreeMap<Box<str>, Option<Chain>>,
+    chains: HashMap<Box<str>, Option<Chain>>,
     /// Changes to the reference counts.
-    references: BTreeMap<Box<str>, isize>,
+    references: HashMap<Box<str>, isize>,
 }
 
 impl Chains {
     /// Applies changes that were staged on this table.
     pub(super) fn commit(&mut self, changes: StagedChanges) {
-        for (name, change) in changes.chains {
-            match change {
-                Some(chain) => drop(self.by_name.insert(name, chain)),
-                None => drop(self.by_name.remove(&name)),
-            }
+        let chains = changes.chains.into_iter();
+        let (kept, deleted): (Vec<_>, Vec<_>) = chains.partition(|(_, chain)| chain.is_some());
+        for (name, _) in deleted {
+            self.by_name.remove(&name);
         }
+        // Sorted and merged: a listing has tens of thousands of chains.
+        let kept = kept.into_iter();
+        let mut kept = kept
+            .filter_map(|(name, chain)| Some((name, chain?)))
+            .collect();
+        self.by_name.append(&mut kept);
         for (name, change) in changes.references {
             self.add_references(&name, change);
         }
@@ -201,7 +206,12 @@ impl<'a> Transaction<'a> {
             RestoreCommand::Declare(chain, policy) => self.declare(chain, policy),
             RestoreCommand::Append(chain, rule) => {
                 self.add_reference(&rule)?;
-                self.chain_mut(chain)?.rules.push(rule);
+                let rules = &mut self.chain_mut(chain)?.rules;
+                if rules.is_empty() {
+                    // As many as an endpoint chain has; most chains are of endpoints.
+                    rules.reserve_exact(2);
+                }
+                rules.push(rule);
                 Ok(())
             }
             RestoreCommand::Insert(chain, number, rule) => self.insert(chain, number, rule),
@@ -364,8 +374,8 @@ impl<'a> Transaction<'a> {
         let Some(target) = rule.target_chain() else {
             return Ok(());
         };
-        let is_legal = self.chain(target).is_ok_and(|chain| chain.policy.is_none());
-        if !is_legal && self.origin == TextOrigin::Payload {
+        let is_legal = || self.chain(target).is_ok_and(|chain| chain.policy.is_none());
+        if self.origin == TextOrigin::Payload && !is_legal() {
             return Err(LineError::TargetNotFound(target.to_owned()));
         }
         self.count_reference(target, 1);

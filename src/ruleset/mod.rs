@@ -27,8 +27,6 @@ mod tree_chain;
 
 #[cfg(feature = "tools")]
 pub use recognition::flattened;
-#[cfg(feature = "tools")]
-pub(crate) use recognition::has_trees;
 pub(crate) use recognition::{ChainRole, DispatchForm, holds_dispatch_rules, is_proxy_chain};
 pub use service_chain::is_service_chain;
 pub(crate) use service_chain::{ChainHash, ChainHasher, ChainKind, PortComment, ServiceChain};

@@ -79,16 +79,6 @@ pub(crate) enum DispatchForm {
     Tree,
 }
 
-/// Reports whether rules have a chain of a dispatch tree.
-#[cfg(feature = "tools")]
-pub(crate) fn has_trees(rules: &RuleSet) -> bool {
-    let mut tables = Table::ALL.into_iter();
-    tables.any(|table| {
-        let mut names = rules.chains(table).map(|(name, _)| name);
-        names.any(|name| tree_of(table, name).is_some())
-    })
-}
-
 /// Puts the rules of dispatch trees into their dispatch chains. The same rules match a packet, so
 /// that the arrangement is not a difference.
 #[cfg(feature = "tools")]

@@ -190,7 +190,9 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
         let turns_text = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         turns_text || c.is_control() && c != '\t'
     };
-    if !text.contains(is_harmful) {
+    // Nearly all texts are printable ASCII, which is tested without decoding.
+    let is_printable = |byte: &u8| matches!(byte, b' '..=b'~');
+    if text.as_bytes().iter().all(is_printable) || !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len());

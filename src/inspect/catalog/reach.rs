@@ -7,13 +7,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use hashbrown::{HashMap, HashSet};
+
 use super::Catalog;
 use super::query::PortName;
 use super::view::{
     FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules, TrafficOrigin,
 };
-use crate::rules::{Match, Rule, RuleSet, Table, Target};
-use crate::ruleset::{ChainKind, DispatchChain, is_service_chain};
+use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
+use crate::ruleset::{ChainKind, DispatchChain, is_service_chain, tree_of};
 
 /// Reports whether jumps lead from one chain to another, directly or through third-party chains.
 pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
@@ -37,7 +39,7 @@ pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
 
 /// Reports whether packets of an origin that enter `chain` of the nat table can reach a DNAT rule.
 /// Without recursion: third-party chains may be nested ten thousand deep.
-pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str, origin: TrafficOrigin) -> bool {
+pub(super) fn leads_to_endpoint(nat: &NatChains<'_>, chain: &str, origin: TrafficOrigin) -> bool {
     let mut waiting = vec![chain];
     let mut seen = BTreeSet::from([chain]);
     while let Some(name) = waiting.pop() {
@@ -45,7 +47,7 @@ pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str, origin: TrafficOri
             ChainKind::of(name),
             Some(ChainKind::External | ChainKind::RetiredExternal)
         );
-        for rule in rules.rules_of(Table::Nat, name) {
+        for rule in nat.rules_of(name) {
             if is_external && is_for_others(rule, origin) {
                 continue;
             }
@@ -111,38 +113,80 @@ fn is_unconditional(rule: &Rule) -> bool {
         && matches.all(|one| matches!(one, Match::Comment(_)))
 }
 
-/// Returns the rules of a dispatch chain.
-pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> &[Rule] {
-    rules.rules_of(chain.table(), chain.name())
+/// Returns the rules of a dispatch chain, and those of the chains of its tree in place of the first
+/// jump to each.
+pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> Vec<&Rule> {
+    let table = chain.table();
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut waiting = vec![rules.rules_of(table, chain.name()).iter()];
+    while let Some(current) = waiting.last_mut() {
+        let Some(rule) = current.next() else {
+            waiting.pop();
+            continue;
+        };
+        let inner = rule.target_chain();
+        match inner.filter(|name| tree_of(table, name).is_some()) {
+            Some(inner) if seen.insert(inner) => waiting.push(rules.rules_of(table, inner).iter()),
+            _ => found.push(rule),
+        }
+    }
+    found
+}
+
+/// Chains of the nat table by name: those of a service port are looked up a dozen times.
+pub(super) struct NatChains<'r>(HashMap<&'r str, &'r Chain>);
+
+impl<'r> NatChains<'r> {
+    pub(super) fn of(rules: &'r RuleSet) -> Self {
+        Self(rules.chains(Table::Nat).collect())
+    }
+
+    /// Returns the chain, if it exists.
+    pub(super) fn get(&self, name: &str) -> Option<&'r Chain> {
+        self.0.get(name).copied()
+    }
+
+    /// Returns the rules of a chain; none if it does not exist.
+    pub(super) fn rules_of(&self, name: &str) -> &'r [Rule] {
+        self.get(name).map_or(&[], |chain| &chain.rules)
+    }
 }
 
 /// Returns the service chains that no service port has and no other chain leads to. A rule that
 /// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
-pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
+pub(super) fn stale_chains(
+    catalog: &Catalog,
+    rules: &RuleSet,
+    nat: &NatChains<'_>,
+) -> Vec<Box<str>> {
     if rules
         .unparsed_rules()
         .any(|(table, ..)| table == Table::Nat)
     {
         return Vec::new();
     }
-    let owners = catalog.owners();
-    let reached = reached_chains(rules);
+    let views = catalog.ports.values();
+    let owned: HashSet<&str> = views
+        .flat_map(|view| view.chains.iter().map(|name| &**name))
+        .collect();
+    let reached = reached_chains(rules, nat);
     let names = rules.chains(Table::Nat).map(|(name, _)| name);
-    let stale = names.filter(|name| is_service_chain(name) && !owners.contains_key(name));
+    let stale = names.filter(|name| is_service_chain(name) && !owned.contains(name));
     let stale = stale.filter(|name| !reached.contains(name));
     stale.map(Box::from).collect()
 }
 
 /// Returns the chains of the nat table that are reached from chains of no service port.
-fn reached_chains(rules: &RuleSet) -> BTreeSet<&str> {
-    let mut reached = BTreeSet::new();
+fn reached_chains<'r>(rules: &'r RuleSet, nat: &NatChains<'r>) -> HashSet<&'r str> {
+    let mut reached = HashSet::new();
     let others = rules.chains(Table::Nat);
     let mut next: Vec<&str> = others
         .map(|(name, _)| name)
         .filter(|name| !is_service_chain(name))
         .collect();
     while let Some(name) = next.pop() {
-        let targets = rules.rules_of(Table::Nat, name).iter();
+        let targets = nat.rules_of(name).iter();
         let targets = targets.filter_map(Rule::target_chain);
         next.extend(targets.filter(|target| reached.insert(*target)));
     }

@@ -9,28 +9,19 @@ use std::time::Duration;
 
 use super::Catalog;
 use super::query::{PortName, UnknownRules};
-use super::reach::{Owners, dispatch_rules, leads_to_endpoint, stale_chains};
+use super::reach::{NatChains, Owners, dispatch_rules, leads_to_endpoint, stale_chains};
 use super::view::{
     EndpointView, FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
 use crate::rules::{Chain, Match, Network, RecentAction, Rule, RuleSet, Share, Table, Target};
 use crate::ruleset::{
-    ChainKind, DispatchChain, KUBE_MARK_MASQ, KUBE_SERVICES, PortComment, flattened, has_trees,
-    is_service_chain,
+    ChainKind, DispatchChain, KUBE_MARK_MASQ, KUBE_SERVICES, PortComment, is_service_chain,
 };
 
 impl Catalog {
     /// Reads the rules of one IP family. Those of dispatch trees count as rules of their dispatch
     /// chain.
     pub fn read(rules: &RuleSet) -> Self {
-        if has_trees(rules) {
-            Self::read_flat(&flattened(rules.clone()))
-        } else {
-            Self::read_flat(rules)
-        }
-    }
-
-    fn read_flat(rules: &RuleSet) -> Self {
         let mut catalog = Self {
             unknown: unknown_rules(rules),
             ..Self::default()
@@ -40,14 +31,15 @@ impl Catalog {
         catalog.read_virtual_ips(rules, &mut owners);
         catalog.read_node_ports(rules, &mut owners);
         catalog.read_filter_chains(rules, &mut owners);
+        let nat = NatChains::of(rules);
         for view in catalog.ports.values_mut() {
-            read_chains(view, rules);
+            read_chains(view, &nat);
             view.frontends.sort_unstable();
             view.frontends.dedup();
         }
         catalog.shadowed = owners.into_shadowed();
         catalog.mark_shadowed();
-        catalog.stale = stale_chains(&catalog, rules);
+        catalog.stale = stale_chains(&catalog, rules, &nat);
         catalog
     }
 
@@ -210,12 +202,12 @@ fn disposition_of(rule: &Rule) -> Option<FrontendDisposition> {
 }
 
 /// Follows the jumps from the frontends.
-fn read_chains(view: &mut PortView, rules: &RuleSet) {
+fn read_chains(view: &mut PortView, nat: &NatChains<'_>) {
     let frontends = view.frontends.iter();
     let first = frontends.filter_map(|frontend| frontend.chain.clone());
     let mut waiting: BTreeSet<Box<str>> = first.collect();
     while let Some(name) = waiting.pop_first() {
-        let Some(chain) = rules.chain(Table::Nat, &name) else {
+        let Some(chain) = nat.get(&name) else {
             continue;
         };
         view.rules += chain.rules.len();
@@ -227,7 +219,7 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
         waiting.extend(unseen.map(Box::from));
         view.chains.insert(name);
     }
-    read_empty_local_chains(view, rules);
+    read_empty_local_chains(view, nat);
     for frontend in &mut view.frontends {
         let Some(chain) = frontend.chain.as_deref() else {
             continue;
@@ -238,25 +230,22 @@ fn read_chains(view: &mut PortView, rules: &RuleSet) {
             let is_blocked = origin == TrafficOrigin::Outside && !is_served;
             (
                 origin,
-                !is_blocked && !leads_to_endpoint(rules, chain, origin),
+                !is_blocked && !leads_to_endpoint(nat, chain, origin),
             )
         });
         for (origin, _) in cut_off.into_iter().filter(|(_, is_cut_off)| *is_cut_off) {
             frontend.cut_off(origin);
         }
     }
-    read_policies(view, rules);
-    read_endpoints(view, rules);
-    read_source_ranges(view, rules);
+    read_policies(view, nat);
+    read_endpoints(view, nat);
+    read_source_ranges(view, nat);
 }
 
 /// Until 1.23 a `KUBE-XLB-*` chain without a local endpoint dropped external traffic itself.
-fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
+fn read_empty_local_chains(view: &mut PortView, nat: &NatChains<'_>) {
     let drops_all = |name: &str| {
-        let mut targets = rules
-            .rules_of(Table::Nat, name)
-            .iter()
-            .filter_map(Rule::target_chain);
+        let mut targets = nat.rules_of(name).iter().filter_map(Rule::target_chain);
         is_kind(name, ChainKind::RetiredExternal) && !targets.any(is_endpoint_chain)
     };
     if view.chains.iter().any(|name| drops_all(name)) {
@@ -272,7 +261,7 @@ fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
     }
 }
 
-fn read_policies(view: &mut PortView, rules: &RuleSet) {
+fn read_policies(view: &mut PortView, nat: &NatChains<'_>) {
     for frontend in &view.frontends {
         // Only policy Local drops.
         let is_dropped = frontend.disposition == FrontendDisposition::Dropped;
@@ -287,7 +276,7 @@ fn read_policies(view: &mut PortView, rules: &RuleSet) {
                 view.internal_policy = view.internal_policy.or(dropped);
             }
             (_, Some(chain)) => {
-                let policy = external_policy(chain, rules).or(dropped);
+                let policy = external_policy(chain, nat).or(dropped);
                 view.external_policy = policy.or(view.external_policy);
             }
             (_, None) => view.external_policy = view.external_policy.or(dropped),
@@ -297,7 +286,7 @@ fn read_policies(view: &mut PortView, rules: &RuleSet) {
 
 /// Returns the policy of external traffic that is sent to a chain. Only under policy Local does
 /// such a chain have a rule of its own for clients of this node.
-fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
+fn external_policy(name: &str, nat: &NatChains<'_>) -> Option<Policy> {
     let mut name = name;
     // A firewall chain leads to an external chain, and that to a policy chain. A dump that was
     // edited by hand may have jumps in a circle.
@@ -305,7 +294,7 @@ fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
         if !is_before_policy(name) {
             break;
         }
-        let chain = rules.chain(Table::Nat, name)?;
+        let chain = nat.get(name)?;
         let routes_local_clients = |rule: &Rule| {
             let comment = rule.comment().and_then(PortComment::parse);
             comment.is_some_and(|(comment, _)| comment == PortComment::RouteNode)
@@ -329,11 +318,11 @@ fn is_before_policy(name: &str) -> bool {
     is_kind(name, ChainKind::External) || is_kind(name, ChainKind::SourceRanges)
 }
 
-fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
+fn read_source_ranges(view: &mut PortView, nat: &NatChains<'_>) {
     let chains = view.chains.iter();
     for name in chains.filter(|name| is_kind(name, ChainKind::SourceRanges)) {
-        let sources = rules
-            .rules_of(Table::Nat, name)
+        let sources = nat
+            .rules_of(name)
             .iter()
             .filter_map(|rule| rule.source.as_ref());
         view.source_ranges
@@ -342,11 +331,11 @@ fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
 }
 
 /// Adds the endpoints that the chains of a service port lead to.
-pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
+pub(super) fn read_endpoints(view: &mut PortView, nat: &NatChains<'_>) {
     let mut endpoints: Vec<EndpointView> = Vec::new();
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     for name in view.chains.iter().filter(|name| !is_endpoint_chain(name)) {
-        let Some(chain) = rules.chain(Table::Nat, name) else {
+        let Some(chain) = nat.get(name) else {
             continue;
         };
         view.affinity = view
@@ -354,7 +343,7 @@ pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
             .or(chain.rules.iter().find_map(affinity_timeout));
         let policy = Policy::of_chain(name);
         for (target, share) in shares(chain) {
-            let Some(address) = dnat_address(rules, target) else {
+            let Some(address) = dnat_address(nat, target) else {
                 continue;
             };
             let position = *positions.entry(target).or_insert_with(|| {
@@ -418,8 +407,8 @@ fn affinity_timeout(rule: &Rule) -> Option<Duration> {
 }
 
 /// Returns the address that an endpoint chain rewrites destinations to.
-fn dnat_address(rules: &RuleSet, chain: &str) -> Option<SocketAddr> {
-    let chain = rules.chain(Table::Nat, chain)?;
+fn dnat_address(nat: &NatChains<'_>, chain: &str) -> Option<SocketAddr> {
+    let chain = nat.get(chain)?;
     chain.rules.iter().find_map(|rule| match &rule.target {
         Some(Target::Dnat { address, port }) => {
             Some(SocketAddr::new(*address, port.unwrap_or_default()))

@@ -288,8 +288,12 @@ fn interface(flag: Flag<'_>) -> Result<Option<Negatable<Box<str>>>, LineError> {
 /// Reads the name or number of a protocol; `None`: all.
 pub(super) fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, str>>>, LineError> {
     let Negatable { negated, value } = flag.value()?;
-    let value = value.to_ascii_lowercase();
-    let value = match value.as_str() {
+    let value = if value.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(value.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(value)
+    };
+    let value = match &*value {
         "all" | "0" => return Ok(None),
         "tcp" | "6" => "tcp",
         "udp" | "17" => "udp",
@@ -302,7 +306,7 @@ pub(super) fn protocol(flag: Flag<'_>) -> Result<Option<Negatable<Cow<'static, s
         "dccp" | "33" => "dccp",
         "udplite" | "136" => "udplite",
         _ => {
-            let value = Cow::Owned(value);
+            let value = Cow::Owned(value.into_owned());
             return Ok(Some(Negatable { negated, value }));
         }
     };
@@ -320,8 +324,12 @@ pub(in crate::rules) fn is_altered(spec: &str, rule: &Rule) -> bool {
 /// would be taken for another name.
 fn has_replaced_quotes(spec: &str) -> bool {
     const REPLACED: [&str; 5] = ["\u{201c}", "\u{201d}", "\u{2018}", "\u{2019}", "&quot;"];
+    // Rules without comments are in the majority, and have none of these characters.
+    if spec.is_ascii() && !spec.contains("&quot;") || spec.contains('"') {
+        return false;
+    }
     let is_quoted = |word: &str| REPLACED.iter().any(|quote| word.starts_with(quote));
-    !spec.contains('"') && spec.split(' ').any(is_quoted)
+    spec.split(' ').any(is_quoted)
 }
 
 /// Reports whether the destination of DNAT has letters that no address has, such as `x.x.x.x`.

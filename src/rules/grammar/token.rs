@@ -35,7 +35,9 @@ pub(super) fn tokens(line: &str) -> Result<Vec<Token<'_>>, LineError> {
     let mut found = Vec::with_capacity(24);
     let mut rest = line.trim_start();
     while !rest.is_empty() {
-        let end = rest.find([' ', '\t', '"']).unwrap_or(rest.len());
+        let mut bytes = rest.bytes();
+        let end = bytes.position(|byte| matches!(byte, b' ' | b'\t' | b'"'));
+        let end = end.unwrap_or(rest.len());
         let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let (token, after) = match after.strip_prefix('"') {
             Some(inside) => quoted(word, inside)?,
