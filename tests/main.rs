@@ -101,6 +101,7 @@ mod services;
 mod services_live;
 mod setup;
 mod static_binary;
+mod status;
 mod status_pages;
 mod support_matrix;
 mod survival;

@@ -12,9 +12,10 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Need, machine_has};
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     "run",
     "render",
+    "status",
     "diff",
     "services",
     "explain",

@@ -99,6 +99,17 @@ fn services_names_it(node: &Node) {
     assert!(said.contains(expected), "{said}");
 }
 
+/// `deltaproxy status` says that the node is degraded, and why.
+fn status_names_it(node: &Node) {
+    let mut status = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    let status = status.arg("status").output().expect("run status");
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(1), "{text}");
+    let expected = "finding  IPv4: 1 in quarantine: default/s4\n";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("\nIPv4 quarantine: default/s4: "), "{text}");
+}
+
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
     if !machine_has(Need::Kernel) {
         return;
@@ -133,6 +144,7 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     assert!(status == 200 && body.contains(named), "{status} {body}");
 
     services_names_it(&node);
+    status_names_it(&node);
 
     // Each later change of others is one restore that succeeds.
     let failures = || {

@@ -231,6 +231,8 @@ fn other_documents_are_invalid() {
         "unknown": [],
         "familiesWithoutNat": [],
         "familiesWithLegacyRules": [],
+        "source": "the desired rules",
+        "observedAt": null,
     });
     assert_eq!(validator.check(&root, &good), Ok(()));
     for (pointer, wrong) in [

@@ -73,7 +73,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
         stop: stop.clone(),
     };
     let (status_pages, family_pages) = servers::status_pages(config, &metrics);
-    let servers = servers::run(config, &checks, &metrics, log, &shared, status_pages);
+    let servers = servers::run(config, &checks, (&metrics, status_pages), log, &shared);
     let inputs = (receivers, family_pages);
     let families = families::run(config, inputs, &checks, &metrics, &shared);
     let work = async { tokio::try_join!(families, servers).map(drop) };

@@ -24,13 +24,13 @@ use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::host::{
-    AddressWatch, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables, RunError,
-    Sysctls, UnsharedLock, kubelet_backend, other_backend,
+    AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables,
+    RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::status::RulesRequest;
+use crate::status::{FamilyLog, RulesRequest};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
@@ -162,6 +162,7 @@ impl FamilyRunner {
                 );
             }
             let watching = exec.clone();
+            let log = self.reporter.log.clone();
             let mut task = self.into_task(render_settings, exec);
             task.first_applied = Some(applied);
             // The servers of health check node ports end with the task.
@@ -170,7 +171,7 @@ impl FamilyRunner {
                 result = work => {
                     result.context("cannot start the thread of health checks")?;
                 }
-                never = warn_of_other_backend(family, used) => never,
+                never = warn_of_other_backend(family, used, &log) => never,
                 never = warn_of_unshared_lock(family, &watching) => never,
                 never = open_localnet_after(first_applied, is_needed) => never,
             }
@@ -225,10 +226,7 @@ impl FamilyRunner {
             match found {
                 Ok(binaries) => {
                     info!(%family, version = %binaries.version, "found iptables");
-                    self.reporter.log.update(|status| {
-                        status.backend = binaries.backend().to_string();
-                        status.iptables_version = binaries.version.to_string();
-                    });
+                    self.log_binaries(&binaries).await;
                     self.health(|health| health.forget(family));
                     return Some(binaries);
                 }
@@ -282,6 +280,16 @@ impl FamilyRunner {
         find_binaries(&self.config, family).await
     }
 
+    /// Notes the binaries for the pages.
+    async fn log_binaries(&self, binaries: &Binaries) {
+        let reason = backend_reason(self.config.rules.backend, binaries).await;
+        self.reporter.log.update(|status| {
+            reason.clone_into(&mut status.backend_reason);
+            status.backend = binaries.backend().to_string();
+            status.iptables_version = binaries.version.to_string();
+        });
+    }
+
     /// Waits for the retry delay, and applies changes to the tracker meanwhile. Returns false if
     /// stopped.
     async fn pause(&mut self) -> bool {
@@ -333,10 +341,13 @@ async fn remove_counter_test(exec: &Exec, family: IpFamily) {
 ///
 /// The backend stays the same all the same: packets traverse the rules of both, so switching would
 /// be worse than the wrong one.
-async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
+async fn warn_of_other_backend<T>(family: IpFamily, used: Backend, log: &FamilyLog) -> T {
     let (mut has_warned_of_rules, mut has_warned_of_hint) = (false, false);
     loop {
-        if !has_warned_of_rules && let Some(other) = other_backend(used, family).await {
+        let other = other_backend(used, family).await;
+        let name = other.map(|other| other.to_string());
+        log.update(|status| status.other_backend = name.unwrap_or_default());
+        if !has_warned_of_rules && let Some(other) = other {
             has_warned_of_rules = true;
             warn!(
                 %family,
@@ -357,6 +368,20 @@ async fn warn_of_other_backend<T>(family: IpFamily, used: Backend) -> T {
             );
         }
         tokio::time::sleep(OTHER_BACKEND_INTERVAL).await;
+    }
+}
+
+/// Returns the reason for which a choice led to these binaries.
+async fn backend_reason(choice: BackendChoice, binaries: &Binaries) -> &'static str {
+    let is_plain = binaries.iptables == "iptables" || binaries.iptables == "ip6tables";
+    match choice {
+        BackendChoice::Nft | BackendChoice::Legacy => "--iptables-backend",
+        BackendChoice::Path => "plain names in PATH",
+        BackendChoice::Auto if is_plain => "plain names in PATH, no hint of kubelet",
+        BackendChoice::Auto => match kubelet_backend(binaries.family).await {
+            Some(hinted) if hinted == binaries.backend() => "hint of kubelet",
+            _ => "plain names in PATH are unusable",
+        },
     }
 }
 

@@ -164,10 +164,9 @@ fn started() -> Timestamp {
 pub(super) async fn run(
     config: &Config,
     checks: &CheckServerContext,
-    metrics: &Metrics,
+    (metrics, status_pages): (&Metrics, StatusPages),
     log: LogLevel,
     shared: &ProcessContext,
-    status_pages: StatusPages,
 ) -> anyhow::Result<()> {
     let ProcessContext { watchdog, stop } = shared;
     let health_pages = HealthPages {

@@ -4,14 +4,18 @@
 //! may be a pipe.
 
 use std::ffi::OsString;
+#[cfg(feature = "tools")]
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 
+#[cfg(feature = "tools")]
+use super::daemon;
 use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
 #[cfg(feature = "tools")]
-use crate::config::{DesiredArgs, RenderConfig, SourceArgs, environment};
+use crate::config::{DaemonArgs, DesiredArgs, RenderConfig, SourceArgs, environment};
 use crate::watch::bounded;
 
 const AS_PLUGIN: &str = "kubectl deltaproxy";
@@ -91,6 +95,11 @@ impl<'a> RuleSettings<'a> {
         Ok(Self { file, args })
     }
 
+    /// Returns the address at which to ask the daemon on this node; `None` if it serves no metrics.
+    pub(super) fn daemon(&self, args: &DaemonArgs) -> Result<Option<SocketAddr>, Unusable> {
+        daemon_address(self.file.as_ref(), args)
+    }
+
     /// Returns the configuration that renders the objects of the source that the flags select.
     pub(super) fn rendering(&self) -> Result<RenderConfig, Unusable> {
         self.rendering_of(&self.args.source)
@@ -105,6 +114,17 @@ impl<'a> RuleSettings<'a> {
         log_notes(&notes);
         Ok(config)
     }
+}
+
+/// Returns the address at which to ask the daemon on this node, given its configuration file;
+/// `None` if it serves no metrics.
+#[cfg(feature = "tools")]
+pub(super) fn daemon_address(
+    file: Option<&ConfigFile>,
+    args: &DaemonArgs,
+) -> Result<Option<SocketAddr>, Unusable> {
+    let bind = config::metrics_address(file, args.metrics_bind_address.as_deref())?;
+    Ok(bind.map(daemon::loopback_of))
 }
 
 /// Returns the path of a flag. Other flags take the last value, but this one would silently ignore

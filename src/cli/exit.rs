@@ -101,6 +101,20 @@ pub(super) fn compared(result: anyhow::Result<ComparisonResult>, report: &ErrorR
     }
 }
 
+/// Returns the code of a command that reports whether the node is well, and prints its error: the
+/// state is not known.
+#[cfg(feature = "tools")]
+pub(super) fn judged(is_well: anyhow::Result<bool>, report: &ErrorReport) -> ExitCode {
+    let result = is_well.map(|is_well| {
+        if is_well {
+            ComparisonResult::Equal
+        } else {
+            ComparisonResult::Different
+        }
+    });
+    compared(result, report)
+}
+
 /// Returns the code of a finished command, and prints its error.
 pub(super) fn code(result: anyhow::Result<()>, report: &ErrorReport) -> ExitCode {
     match result {

@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
 use super::exit::ErrorReport;
 use super::snapshot::RuleSnapshot;
 use super::terminal::{self, Progress};
@@ -18,6 +21,14 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
     let query = args.query()?;
     terminal::install_quiet_log()?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
+    let source = RulesSource {
+        text: snapshot.origin.to_string(),
+        observed_at: snapshot.observed_at,
+        notes: snapshot.origin.note().into_iter().collect(),
+    };
+    for note in &source.notes {
+        tracing::warn!("{}; {note}", source.text);
+    }
     if let Some(absence) = snapshot.absence() {
         tracing::warn!("{absence}");
     }
@@ -47,7 +58,7 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
-        (None, OutputArg::Json) => format!("{:#}\n", explain::json(&explained)),
+        (None, OutputArg::Json) => format!("{:#}\n", document(&explained, &source)),
         (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),
         (None, OutputArg::Text) => explain::text(&explained, Detail::Short),
     };
@@ -69,4 +80,22 @@ fn check(expected: Option<ExpectArg>, explained: &[Explanation<'_>]) -> anyhow::
         unexpected.join("; ")
     );
     Ok(())
+}
+
+/// Returns the explanations with the source of the rules.
+fn document(explained: &[Explanation<'_>], source: &RulesSource) -> Value {
+    let mut document = explain::json(explained);
+    if let Some(fields) = document.as_object_mut() {
+        fields.insert("source".to_owned(), json!(source.text));
+        fields.insert("observedAt".to_owned(), json!(source.observed_at));
+        fields.insert("notes".to_owned(), json!(source.notes));
+    }
+    document
+}
+
+/// Source of the rules, and what they lack.
+struct RulesSource {
+    text: String,
+    observed_at: Option<Timestamp>,
+    notes: Vec<&'static str>,
 }

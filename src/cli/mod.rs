@@ -4,10 +4,13 @@
 //!
 //! 0: done. 1: failed, or a source is missing, or nothing is selected. 2: a part of the source
 //! cannot be used. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
-//! comparison failed, or a manifest or live rule cannot be used.
+//! comparison failed, or a manifest or live rule cannot be used. `status`: 0: well. 1: degraded. 2:
+//! no daemon answers.
 
 mod arguments;
 mod cleanup;
+#[cfg(feature = "tools")]
+mod daemon;
 #[cfg(feature = "tools")]
 mod diff;
 mod exit;
@@ -22,6 +25,8 @@ mod run;
 mod services;
 #[cfg(feature = "tools")]
 mod snapshot;
+#[cfg(feature = "tools")]
+mod status;
 mod terminal;
 
 use std::ffi::OsString;
@@ -46,6 +51,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Render(args) => render::render(&args, &report),
         #[cfg(feature = "tools")]
         Command::Diff(args) => return exit::compared(diff::diff(&args, &report), &report),
+        #[cfg(feature = "tools")]
+        Command::Status(args) => return exit::judged(status::status(&args), &report),
         #[cfg(feature = "tools")]
         Command::Services(args) => services::services(&args, &report),
         #[cfg(feature = "tools")]

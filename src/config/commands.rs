@@ -13,7 +13,7 @@ use super::flags::{CleanupArgs, RunArgs};
 use super::help;
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
-use super::tool_flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs};
+use super::tool_flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, StatusArgs};
 #[cfg(feature = "tools")]
 use super::tool_help;
 
@@ -71,6 +71,10 @@ pub enum Command {
         mut_arg("names", excerpt)
     )]
     Render(Box<RenderArgs>),
+    /// Show the state of the daemon on this node, the worst first
+    #[cfg(feature = "tools")]
+    #[command(after_help = tool_help::STATUS.after_flags(), args_override_self = true)]
+    Status(Box<StatusArgs>),
     /// Compare the live Service rules with the desired ones
     #[cfg(feature = "tools")]
     #[command(
@@ -114,7 +118,7 @@ pub enum Command {
     #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "diff", "services", "explain", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "status", "diff", "services", "explain", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]

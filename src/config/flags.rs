@@ -229,7 +229,7 @@ pub(super) const METRICS_OVERRIDE: &str = "metrics-bind-address-override";
 /// Differs from upstream: its help says that an empty address disables the server, but there it
 /// means the default, and without metrics it ends with an error. A file that upstream writes lacks
 /// the deprecated ports.
-fn complete(address: &mut String, port: u16) {
+pub(in crate::config) fn complete(address: &mut String, port: u16) {
     if port == 0 || address.is_empty() {
         OFF.clone_into(address);
     } else {

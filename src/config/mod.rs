@@ -48,14 +48,14 @@ pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
 pub use render_config::Source;
 pub(crate) use resolve::ConfigReload;
-#[cfg(feature = "tools")]
-pub(crate) use resolve::rendering;
 pub use resolve::{Config, run};
+#[cfg(feature = "tools")]
+pub(crate) use resolve::{metrics_address, rendering};
 pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
-    ColorWhen, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg, OriginArgs,
-    OutputArg, RenderArgs, ServicesArgs, ServicesOutput,
+    ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg,
+    OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

@@ -8,11 +8,17 @@
 //! Upstream: `cmd/kube-proxy/app/options.go`, `Complete` (v1.37)
 
 use std::collections::BTreeMap;
+#[cfg(feature = "tools")]
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[cfg(feature = "tools")]
+use super::flags::complete;
 use super::flags::{Action, METRICS_OVERRIDE, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
+#[cfg(feature = "tools")]
+use super::kube_proxy::METRICS_PORT;
 use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, leaves, quoted,
 };
@@ -148,6 +154,36 @@ pub(crate) fn rendering(
     let notes = flags.notes(file, &configuration, &ignored);
     let config = render_config(&configuration, (source, rules), host_name, &mut problems);
     Ok((problems.unless_any(config)?, notes))
+}
+
+/// Returns the metrics address of a daemon, for commands that ask it; `None` if it serves none. A
+/// flag overrides the file.
+///
+/// # Errors
+///
+/// The file cannot be read, or the address is not valid.
+#[cfg(feature = "tools")]
+pub(crate) fn metrics_address(
+    file: Option<&ConfigFile>,
+    flag: Option<&str>,
+) -> Result<Option<SocketAddr>, Unusable> {
+    let file = file.filter(|_| flag.is_none());
+    let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
+    let flags = ConfigFlags {
+        apply: &|to| {
+            if let Some(address) = flag {
+                address.clone_into(&mut to.metrics_bind_address);
+                complete(&mut to.metrics_bind_address, METRICS_PORT);
+            }
+        },
+        apply_over_file: &|_| {},
+    };
+    let (configuration, _) = flags.read(file, &mut problems)?;
+    let address = match configuration.metrics_bind_address.as_str() {
+        OFF => Some(None),
+        text => validate::serving_address("metricsBindAddress", text, &mut problems).map(Some),
+    };
+    problems.unless_any(address)
 }
 
 /// Flags of a command that set fields of a configuration.

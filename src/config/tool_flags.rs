@@ -75,12 +75,28 @@ fn not_negative(text: &str) -> Result<GoDuration, String> {
     Ok(duration)
 }
 
-/// Source of the rules that a command inspects: the kernel, a dump, or objects to render.
+/// Daemon on this node, which commands ask for its state.
+#[derive(Debug, Clone, Args)]
+pub struct DaemonArgs {
+    /// Metrics address of the daemon [default: that of --config, or 127.0.0.1:10249]
+    ///
+    /// As given to `run`.
+    #[arg(
+        long,
+        value_name = "IP[:PORT]",
+        help_heading = "Source",
+        hide_short_help = true
+    )]
+    pub metrics_bind_address: Option<String>,
+}
+
+/// Source of the rules that a command inspects: the daemon on this node, the kernel, a dump, or
+/// objects to render.
 ///
-/// Without a flag it is the kernel, so that these commands need no cluster.
+/// Without a flag it is the daemon or else the kernel, so that these commands need no cluster.
 #[derive(Debug, Clone, Args)]
 pub struct OriginArgs {
-    /// Dump to read instead of the kernel
+    /// Dump to read instead of this node
     ///
     /// FILE is the output of iptables-save or ip6tables-save, or `-` for stdin. Give the flag
     /// twice for both families.
@@ -91,6 +107,18 @@ pub struct OriginArgs {
         help_heading = "Source"
     )]
     pub from_save: Vec<PathBuf>,
+    /// Read the kernel instead of asking the daemon
+    ///
+    /// The daemon on this node has only the rules that it wrote.
+    #[arg(
+        long,
+        conflicts_with_all = ["from_save", "manifests", "kubeconfig", "master"],
+        help_heading = "Source"
+    )]
+    pub kernel: bool,
+    /// Daemon on this node.
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
     /// Objects whose rendered rules are inspected.
     #[command(flatten)]
     pub desired: DesiredArgs,
@@ -322,6 +350,27 @@ pub enum OutputArg {
     Text,
     /// Machine-readable
     Json,
+}
+
+/// Flags of `status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub output: OutputArg,
+    /// KubeProxyConfiguration of the daemon
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub config: Option<PathBuf>,
+    /// Daemon to ask.
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
 }
 
 impl ExplainArgs {

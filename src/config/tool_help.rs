@@ -8,9 +8,10 @@ pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 8] = [
+const COMMANDS: [&CommandHelp; 9] = [
     &RUN,
     &RENDER,
+    &STATUS,
     &DIFF,
     &SERVICES,
     &EXPLAIN,
@@ -76,6 +77,8 @@ nothing: it has no run and no cleanup.",
     examples: "\
 The daemon, with the flags of kube-proxy:
   deltaproxy --config /var/lib/kube-proxy/config.conf
+State of the daemon on this node:
+  deltaproxy status
 Service ports programmed on this node:
   deltaproxy services
 Packets to a cluster IP:
@@ -113,9 +116,34 @@ Partial restore after a change of manifests:
 2  a manifest cannot be used; the others were",
 };
 
+pub(super) const STATUS: CommandHelp = CommandHelp {
+    name: "status",
+    description: "\
+Asks the daemon on its metrics port; root is not needed. Names of Services are
+shown only if the port has a loopback address.
+
+JSON is the document of the daemon, GET /status. Fields may be added; nothing
+else changes.",
+    examples: "\
+On a node:
+  deltaproxy status
+A daemon with another metrics port:
+  deltaproxy status --metrics-bind-address 127.0.0.1:9090
+Services in quarantine:
+  deltaproxy status -o json |
+    jq -r '.families[].quarantined[].service'",
+    exit_status: "\
+0  the daemon has no problem
+1  it has one, which is shown first
+2  no daemon answers",
+};
+
 pub(super) const DIFF: CommandHelp = CommandHelp {
     name: "diff",
     description: "\
+Reads the kernel, and not what the daemon on this node has recorded, because a
+comparison verifies the daemon as well.
+
 Each difference is reported with its effect on traffic. Names of Services limit
 the output to these; the first line has the number of others that differ.
 
@@ -153,6 +181,9 @@ Service ports that lose an endpoint:
 pub(super) const SERVICES: CommandHelp = CommandHelp {
     name: "services",
     description: "\
+The rules are those of the daemon on this node, as it wrote and verified them,
+or without one, or with --kernel, those in the kernel.
+
 What is not ok is listed first. STATUS is ok, unknown (rules cannot be read, or
 were not), no local endpoint (a policy is Local), no path (a jump or a rule is
 missing), conflict (another Service has the frontend), no endpoints, over limit
@@ -170,7 +201,7 @@ JSON and YAML have one sorted entry for each service port and family. The fields
 are described in deploy/docs/schema/services.json. Fields may be added; nothing
 else changes.",
     examples: "\
-On a node, with any proxy:
+On a node, with any proxy; without root if deltaproxy runs:
   deltaproxy services
   watch -n2 deltaproxy services -n shop
   deltaproxy services shop/web -o wide
@@ -194,6 +225,10 @@ Service ports without endpoints:
 pub(super) const EXPLAIN: CommandHelp = CommandHelp {
     name: "explain",
     description: "\
+The rules are those of the daemon on this node, as it wrote and verified them,
+or without one, or with --kernel, those in the kernel, which include rules of
+other programs.
+
 Traces one packet of each kind of client through the rules. The verdict for each
 is a line with its reason; shares are fractions of new connections. --verbose
 adds the rules.

@@ -55,8 +55,14 @@ pub(crate) struct FamilyStatus {
     pub family: String,
     /// `nft` or `legacy`; empty before the iptables binaries are found.
     pub backend: String,
+    /// Why this backend.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub backend_reason: String,
     /// Version of the iptables binaries.
     pub iptables_version: String,
+    /// Other backend, if it has rules of a proxy as well: packets traverse both.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub other_backend: String,
     /// The family is not used on this node.
     pub is_disabled: bool,
     /// Number of syncs that were applied.

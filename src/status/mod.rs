@@ -10,10 +10,14 @@ mod pages;
 mod problems;
 mod rules_page;
 
+#[cfg(test)]
+pub(crate) use document::{ConntrackStatus, WatchStatus};
 pub(crate) use document::{
-    ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem,
-    QuarantinedService, StatusDocument, SyncRecord, Verification, WatchStatus,
+    DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem, QuarantinedService,
+    StatusDocument, SyncRecord, Verification,
 };
 pub(crate) use family_log::FamilyLog;
 pub(crate) use pages::StatusPages;
-pub(crate) use rules_page::{HEAD, RulesHead, RulesPage, RulesRequest};
+#[cfg(feature = "tools")]
+pub(crate) use rules_page::{HEAD, RulesHead};
+pub(crate) use rules_page::{RulesPage, RulesRequest};

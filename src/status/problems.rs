@@ -98,10 +98,16 @@ impl StatusDocument {
 
 impl FamilyStatus {
     fn add_problems(&self, now: Timestamp, problems: &mut Vec<Problem>) {
-        let family = &self.family;
         if self.is_disabled {
             return;
         }
+        self.add_failures(now, problems);
+        self.add_findings_of_services(problems);
+        self.add_findings_of_kernel(problems);
+    }
+
+    fn add_failures(&self, now: Timestamp, problems: &mut Vec<Problem>) {
+        let family = &self.family;
         if self.failed_syncs > 0 {
             let failure = self.last_failure.as_ref();
             let error = failure.map_or("", |failure| failure.error.as_str());
@@ -121,6 +127,20 @@ impl FamilyStatus {
                 "a restore takes long: look for a program that holds the xtables lock",
             ));
         }
+    }
+
+    fn add_findings_of_kernel(&self, problems: &mut Vec<Problem>) {
+        let family = &self.family;
+        if !self.other_backend.is_empty() {
+            let other = &self.other_backend;
+            problems.push(Problem::finding(
+                format!("{family}: backend {other} has rules of a proxy as well"),
+                &format!(
+                    "packets traverse both; `deltaproxy cleanup --iptables-backend={other}` \
+                     removes them"
+                ),
+            ));
+        }
         if !self.unreadable_tables.is_empty() {
             problems.push(Problem::finding(
                 format!(
@@ -130,6 +150,18 @@ impl FamilyStatus {
                 "another program has rules there that iptables cannot print",
             ));
         }
+        if let Some(verification) = &self.verification
+            && !verification.is_clean
+        {
+            problems.push(Problem::finding(
+                format!("{family}: the last verification found changed rules"),
+                "they are repaired by now, or about to be; see which program changed them",
+            ));
+        }
+    }
+
+    fn add_findings_of_services(&self, problems: &mut Vec<Problem>) {
+        let family = &self.family;
         if !self.quarantined.is_empty() {
             let names: Vec<&str> = self.quarantined.iter().map(|one| &*one.service).collect();
             problems.push(Problem::finding(
@@ -139,14 +171,6 @@ impl FamilyStatus {
                     names.join(", ")
                 ),
                 "their rules make restores fail; change or delete them",
-            ));
-        }
-        if let Some(verification) = &self.verification
-            && !verification.is_clean
-        {
-            problems.push(Problem::finding(
-                format!("{family}: the last verification found changed rules"),
-                "they are repaired by now, or about to be; see which program changed them",
             ));
         }
         for limit in &self.over_limits {

@@ -43,8 +43,8 @@ const PAUSE_FACTOR: u32 = 2;
 const PIECE: usize = 64 * 1024;
 
 /// Node and process that rules are of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct RulesHead {
     /// Name of the node.
     pub node: String,

@@ -323,10 +323,7 @@ impl Reporter {
                 .restores
                 .over_limit(self.family, limit, services);
         }
-        let over = all
-            .over_limits()
-            .into_iter()
-            .filter(|(_, services)| *services > 0);
+        let over = all.over_limits().filter(|(_, services)| *services > 0);
         let over = over.map(|(limit, services)| LimitRecord {
             limit: limit.to_owned(),
             services: services as u64,

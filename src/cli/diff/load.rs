@@ -7,7 +7,9 @@ use std::path::Path;
 
 use super::super::arguments::{RuleSettings, given_once};
 use super::super::exit::ErrorReport;
-use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
+use super::super::snapshot::{
+    self, HostSources, NextRestore, RenderSide, RuleOrigin, RuleSnapshot,
+};
 use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
@@ -57,8 +59,14 @@ fn of_host(
     settings: &RuleSettings<'_>,
     report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
-    let backend = || Ok(settings.rendering()?.backend);
-    let host = RuleSnapshot::of_host(&args.from_save, backend, report)?;
+    // A comparison verifies the daemon as well.
+    let sources = || {
+        Ok(HostSources {
+            daemon: None,
+            backend: settings.rendering()?.backend,
+        })
+    };
+    let host = RuleSnapshot::of_host(&args.from_save, sources, report)?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
@@ -94,7 +102,9 @@ fn of_host(
     Ok(Sides {
         absence_reason: match host.origin {
             RuleOrigin::Saved(_) => "no dump of it was given",
-            RuleOrigin::Live(_) | RuleOrigin::Desired => "this kernel does not support it",
+            RuleOrigin::Live(_) | RuleOrigin::Daemon(_) | RuleOrigin::Desired => {
+                "this kernel does not support it"
+            }
         },
         left: host.rules.map(|_, rules| flattened(rules)),
         right: right.map(|_, rules| flattened(rules)),

@@ -8,10 +8,12 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::rows::{Row, RuleFindings};
 use super::status::PortStatus;
+use crate::cli::snapshot::RuleSnapshot;
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{
     EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortQuery, PortView,
@@ -25,6 +27,8 @@ use crate::rules::Share;
 #[serde(rename_all = "camelCase")]
 struct ListDocument<'a> {
     api_version: &'static str,
+    source: String,
+    observed_at: Option<Timestamp>,
     service_ports: Vec<PortDocument<'a>>,
     stale_chains: Vec<StaleChainDocument<'a>>,
     missing_jumps: Vec<MissingJumpDocument>,
@@ -125,26 +129,29 @@ struct ConflictFrontend {
 /// Writes indented JSON with a final line break.
 pub(super) fn write_json(
     out: &mut dyn Write,
+    snapshot: &RuleSnapshot,
     rows: &[Row],
     findings: &RuleFindings,
     query: &PortQuery,
 ) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(rows, findings, query))?;
+    serde_json::to_writer_pretty(&mut *out, &document(snapshot, rows, findings, query))?;
     Ok(writeln!(out)?)
 }
 
 /// Writes one YAML document.
 pub(super) fn write_yaml(
     out: &mut dyn Write,
+    snapshot: &RuleSnapshot,
     rows: &[Row],
     findings: &RuleFindings,
     query: &PortQuery,
 ) -> anyhow::Result<()> {
-    let document = document(rows, findings, query);
+    let document = document(snapshot, rows, findings, query);
     Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?)
 }
 
 fn document<'a>(
+    snapshot: &RuleSnapshot,
     rows: &'a [Row],
     findings: &'a RuleFindings,
     query: &PortQuery,
@@ -183,6 +190,8 @@ fn document<'a>(
     };
     ListDocument {
         api_version: API_VERSION,
+        source: snapshot.origin.to_string(),
+        observed_at: snapshot.observed_at,
         service_ports: service_ports.collect(),
         stale_chains: stale.collect(),
         missing_jumps,

@@ -42,8 +42,8 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Res
     }
     let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
     terminal::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &rows, &findings, &query),
-        ServicesOutput::Yaml => document::write_yaml(out, &rows, &findings, &query),
+        ServicesOutput::Json => document::write_json(out, &snapshot, &rows, &findings, &query),
+        ServicesOutput::Yaml => document::write_yaml(out, &snapshot, &rows, &findings, &query),
         ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
         ServicesOutput::Table | ServicesOutput::Wide => {
             rows::sort_problems_first(&mut rows);

@@ -1,22 +1,25 @@
-//! Rules of both families, from the kernel, from dumps or rendered from objects.
+//! Rules of both families, from the daemon on this node, from the kernel, from dumps or rendered
+//! from objects.
 //!
 //! The one place where commands obtain rules: a flag means the same in `diff`, `explain` and
 //! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
 
+mod daemon;
 mod desired;
 mod dump;
 mod objects;
 mod proxy_report;
 mod recorded;
 mod rules;
+mod written;
 
 use std::path::PathBuf;
 
 use super::arguments::RuleSettings;
 use super::exit::ErrorReport;
 use crate::config::{OriginArgs, Unusable};
-use crate::host::BackendChoice;
 
+pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
 pub(super) use objects::{manifest_trackers, read as read_objects};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
@@ -25,27 +28,35 @@ pub(super) use rules::{RuleOrigin, RuleSnapshot};
 impl RuleSnapshot {
     /// Loads the rules that the flags select.
     pub(super) fn load(args: &OriginArgs, report: &ErrorReport) -> anyhow::Result<Self> {
-        let OriginArgs { from_save, desired } = args;
+        let OriginArgs {
+            from_save, desired, ..
+        } = args;
         if desired.source.names_objects() {
             let config = RuleSettings::read(desired)?.rendering()?;
             return desired::snapshot(&config.read_once(&desired.one_read), report);
         }
-        let backend = || Ok(RuleSettings::read(desired)?.rendering()?.backend);
-        let mut snapshot = Self::of_host(from_save, backend, report)?;
-        if let RuleOrigin::Live(_) = snapshot.origin {
+        let sources = || {
+            let settings = RuleSettings::read(desired)?;
+            Ok(HostSources {
+                daemon: settings.daemon(&args.daemon)?.filter(|_| !args.kernel),
+                backend: settings.rendering()?.backend,
+            })
+        };
+        let mut snapshot = Self::of_host(from_save, sources, report)?;
+        if snapshot.origin.is_of_this_node() {
             (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
         }
         Ok(snapshot)
     }
 
-    /// Loads the rules of a host: those of dumps, or without any, those of this kernel.
+    /// Loads the rules of a host: those of dumps, or without any, those of this node.
     pub(super) fn of_host(
         from_save: &[PathBuf],
-        backend: impl FnOnce() -> Result<BackendChoice, Unusable>,
+        sources: impl FnOnce() -> Result<HostSources, Unusable>,
         report: &ErrorReport,
     ) -> anyhow::Result<Self> {
         if from_save.is_empty() {
-            recorded::live(backend()?)
+            sources()?.read()
         } else {
             recorded::saved(from_save, report)
         }

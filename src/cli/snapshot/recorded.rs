@@ -5,8 +5,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::Context;
+use jiff::Timestamp;
 
 use super::dump::{self, DumpPart};
 use super::{RuleOrigin, RuleSnapshot};
@@ -28,6 +30,7 @@ pub(super) fn live(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     runtime.block_on(snapshot(backend))
 }
 
+#[expect(clippy::disallowed_methods, reason = "documents show the time")]
 async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     let mut snapshot = RuleSnapshot {
         node_addresses: local_addresses()?,
@@ -64,6 +67,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
         *snapshot.other_backends.get_mut(family) = other_backend(shown, family).await?;
         snapshot.origin = RuleOrigin::Live(shown);
     }
+    snapshot.observed_at = Timestamp::try_from(SystemTime::now()).ok();
     warn_of_other_backend(&snapshot);
     Ok(snapshot)
 }

@@ -5,7 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use super::proxy_report::{Conflicts, ServiceNames};
+use super::written::WrittenRules;
 use crate::ingest::ServiceObject;
 use crate::inspect::catalog::{PortName, ProxyMode, RulesetSource, ServiceType};
 use crate::net::{IpFamily, PerFamily};
@@ -42,6 +45,8 @@ pub(in crate::cli) struct RuleSnapshot {
     /// Types of the Services that rules are rendered from; `None` for rules without objects.
     pub(in crate::cli) service_types: Option<ServiceTypes>,
     pub(in crate::cli) origin: RuleOrigin,
+    /// Time of this state of the node; unknown for dumps and desired rules.
+    pub(in crate::cli) observed_at: Option<Timestamp>,
 }
 
 /// Types of Services by namespace and name.
@@ -73,6 +78,8 @@ impl ServiceTypes {
 pub(in crate::cli) enum RuleOrigin {
     /// Kernel of this host, read by the programs of a backend.
     Live(Backend),
+    /// Daemon on this node.
+    Daemon(WrittenRules),
     /// Dumps in files.
     Saved(Vec<PathBuf>),
     /// Rendered from objects.
@@ -80,10 +87,26 @@ pub(in crate::cli) enum RuleOrigin {
     Desired,
 }
 
+impl RuleOrigin {
+    /// Reports whether the rules are those of this node, now.
+    pub(in crate::cli) const fn is_of_this_node(&self) -> bool {
+        matches!(self, Self::Live(_) | Self::Daemon(_))
+    }
+
+    /// Returns a sentence on the rules that a source lacks.
+    pub(in crate::cli) fn note(&self) -> Option<&'static str> {
+        matches!(self, Self::Daemon(_)).then_some(
+            "rules of other programs and policies of built-in chains are not among them, and may \
+             drop packets: --kernel reads them",
+        )
+    }
+}
+
 impl fmt::Display for RuleOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live(backend) => write!(f, "the kernel's rules ({backend})"),
+            Self::Daemon(written) => written.fmt(f),
             Self::Saved(paths) => {
                 let paths = paths.iter().map(|path| format!("`{}`", path.display()));
                 f.write_str(&paths.collect::<Vec<_>>().join(", "))

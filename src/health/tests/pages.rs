@@ -260,6 +260,21 @@ async fn replies_are_the_recorded_ones() {
     tokio::join!(server, client);
 }
 
+/// Codes of the counted replies, each with its number.
+fn counted_replies(metrics: &Metrics) -> Vec<(String, String)> {
+    metrics
+        .registry
+        .gather()
+        .iter()
+        .filter(|family| family.name().starts_with("kubeproxy_proxy_"))
+        .flat_map(|family| family.get_metric().to_vec())
+        .map(|metric| {
+            let code = metric.get_label()[0].value().to_owned();
+            (code, metric.get_counter().get_value().to_string())
+        })
+        .collect()
+}
+
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the server reads the same clock")]
 async fn the_node_counts_for_traffic_and_not_for_life() {
@@ -312,17 +327,7 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
         stop.cancel();
     };
     tokio::join!(server, client);
-    let counted: Vec<_> = metrics
-        .registry
-        .gather()
-        .iter()
-        .filter(|family| family.name().starts_with("kubeproxy_proxy_"))
-        .flat_map(|family| family.get_metric().to_vec())
-        .map(|metric| {
-            let code = metric.get_label()[0].value().to_owned();
-            (code, metric.get_counter().get_value().to_string())
-        })
-        .collect();
+    let counted = counted_replies(&metrics);
     let expected = [("200", "1"), ("503", "1"), ("200", "1"), ("503", "1")];
     assert_eq!(
         counted,

@@ -130,5 +130,5 @@ async fn a_family_that_is_busy_is_an_error_and_a_disabled_one_has_no_rules() {
     assert!(v4.recv().await.unwrap().is_abandoned());
     drop(v4);
     let text = body(page.answer(&request(""), AT).await).await;
-    assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 1);
+    assert_eq!(String::from_utf8(text).unwrap().lines().count(), 1);
 }

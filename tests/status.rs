@@ -1,0 +1,227 @@
+//! Commands beside a running daemon: where they get rules and the state of the node, and what they
+//! do without it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+use crate::support;
+
+use std::process::Output;
+
+use serde_json::Value;
+use support::daemon::{Backend, Daemon};
+use support::netns::Netns;
+use support::on_both_backends;
+use support::wait::{PATIENCE, ensure, eventually};
+
+/// What commands print of the source of the rules.
+const SOURCE: &str = "note: rules of node1 (";
+
+/// Starts a daemon that follows the examples, with the metrics port at an address.
+fn start(backend: Backend, metrics: &str) -> (Netns, Daemon) {
+    let netns = Netns::new("status");
+    netns.address("lo", "192.0.2.1/32");
+    let metrics = format!("--metrics-bind-address={metrics}");
+    let args = [
+        "--manifests=deploy/examples",
+        "--hostname-override=node1",
+        &metrics,
+    ];
+    let daemon = Daemon::start(&netns, backend, &args);
+    eventually(PATIENCE, || {
+        let log = daemon.log();
+        let synced =
+            ["IPv4", "IPv6"].map(|family| log.contains(&format!("synced family={family}")));
+        ensure(synced == [true, true], || log)
+    });
+    (netns, daemon)
+}
+
+fn run(netns: &Netns, args: &[&str]) -> Output {
+    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    command.args(args).env_remove("RUST_LOG").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a command that reads rules with the programs of the backend.
+fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Output {
+    let of_backend = ["--iptables-backend", backend.name()];
+    let output = run(netns, &[args, &of_backend].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+on_both_backends!(Kernel, services_and_explain_read_the_daemon_like_the_kernel);
+
+fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
+    let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
+    let commands: [&[&str]; 2] = [
+        &["services", "-o", "wide"],
+        &["explain", "shop/storefront", "--verbose"],
+    ];
+    let from_daemon = commands.map(|args| inspect(&netns, backend, args));
+    let from_kernel = commands.map(|args| {
+        let args = [args, &["--kernel"]].concat();
+        inspect(&netns, backend, &args)
+    });
+    for (daemon, kernel) in from_daemon.iter().zip(&from_kernel) {
+        assert_eq!(stdout(daemon), stdout(kernel));
+        assert!(stdout(daemon).contains("storefront"), "{}", stdout(daemon));
+        let source = format!("rules of node1 ({}), written by deltaproxy", backend.name());
+        assert!(stderr(daemon).contains(&source), "{}", stderr(daemon));
+        assert!(
+            !stderr(kernel).contains("rules of node1"),
+            "{}",
+            stderr(kernel)
+        );
+    }
+    let hint = "may drop packets: --kernel reads them";
+    let [services, explain] = from_daemon.map(|output| stderr(&output));
+    assert!(services.starts_with(SOURCE), "{services}");
+    assert!(explain.contains(hint), "{explain}");
+
+    for args in [
+        &["services", "-o", "json"][..],
+        &["explain", "shop/storefront", "-o", "json"],
+    ] {
+        let output = inspect(&netns, backend, args);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let source = document["source"].as_str().unwrap();
+        assert!(source.starts_with("rules of node1 ("), "{source}");
+        assert!(document["observedAt"].is_string(), "{document}");
+    }
+
+    // A stopped daemon leaves its rules in the kernel.
+    assert!(daemon.terminate().success());
+    for (args, before) in commands.iter().zip(&from_kernel) {
+        let output = inspect(&netns, backend, args);
+        assert_eq!(stdout(&output), stdout(before));
+        assert!(
+            !stderr(&output).contains("rules of node1"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+on_both_backends!(Kernel, services_of_a_daemon_need_no_privileges);
+
+fn services_of_a_daemon_need_no_privileges(backend: Backend) {
+    let (netns, _daemon) = start(backend, "127.0.0.1:10249");
+    let binary = env!("CARGO_BIN_EXE_deltaproxy");
+    let as_user = |args: &[&str]| {
+        let mut command = netns.command("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", binary]);
+        command.args(args).env_remove("RUST_LOG").output().unwrap()
+    };
+    let output = as_user(&["services"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("storefront"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(!as_user(&["services", "--kernel"]).status.success());
+}
+
+on_both_backends!(Kernel, the_status_is_of_the_daemon);
+
+fn the_status_is_of_the_daemon(backend: Backend) {
+    let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
+    let output = run(&netns, &["status"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(text.starts_with("node1: well\n"), "{text}");
+    let row = format!("backend         {}, iptables 1.", backend.name());
+    assert!(text.contains(&row), "{text}");
+    assert!(
+        text.contains("chosen by       plain names in PATH"),
+        "{text}"
+    );
+
+    let json = run(&netns, &["status", "-o", "json"]);
+    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(document["families"][0]["lastFull"]["reason"], "first");
+
+    assert!(daemon.terminate().success());
+    let output = run(&netns, &["status"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    let error = stderr(&output);
+    assert!(
+        error.contains("no state of deltaproxy at 127.0.0.1:10249"),
+        "{error}"
+    );
+    assert!(
+        error.contains("hint: check that deltaproxy runs"),
+        "{error}"
+    );
+}
+
+on_both_backends!(Kernel, another_port_is_found_by_its_flag_or_in_the_file);
+
+fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
+    let (netns, _daemon) = start(backend, "0.0.0.0:9090");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+                  metricsBindAddress: 0.0.0.0:9090\n";
+    std::fs::write(file.path(), config).unwrap();
+    let file = format!("--config={}", file.path().display());
+    for flag in ["--metrics-bind-address=0.0.0.0:9090", &file] {
+        let status = run(&netns, &["status", flag]);
+        assert_eq!(status.status.code(), Some(0), "{flag}: {}", stderr(&status));
+        let services = run(&netns, &["services", flag]);
+        assert!(
+            stderr(&services).starts_with(SOURCE),
+            "{}",
+            stderr(&services)
+        );
+    }
+    // Nothing listens at the default port; there, the health server has no such pages.
+    for flag in [
+        "--metrics-bind-address=127.0.0.1",
+        "--metrics-bind-address=127.0.0.1:10256",
+    ] {
+        let status = run(&netns, &["status", flag]);
+        assert_eq!(status.status.code(), Some(2), "{}", stdout(&status));
+        let services = inspect(&netns, backend, &["services", flag]);
+        assert!(stdout(&services).contains("storefront"));
+        assert!(
+            !stderr(&services).contains("rules of node1"),
+            "{}",
+            stderr(&services)
+        );
+        assert!(!stderr(&services).contains("busy"), "{}", stderr(&services));
+    }
+}
+
+on_both_backends!(Kernel, a_port_that_is_not_of_loopback_has_no_rules);
+
+fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
+    let (netns, _daemon) = start(backend, "192.0.2.1:10249");
+    let flag = "--metrics-bind-address=192.0.2.1";
+    let services = inspect(&netns, backend, &["services", flag]);
+    assert!(stdout(&services).contains("storefront"));
+    assert!(
+        !stderr(&services).contains("rules of node1"),
+        "{}",
+        stderr(&services)
+    );
+    let status = run(&netns, &["status", flag]);
+    assert_eq!(status.status.code(), Some(0), "{}", stderr(&status));
+    assert!(
+        stdout(&status).starts_with("node1: well\n"),
+        "{}",
+        stdout(&status)
+    );
+}
