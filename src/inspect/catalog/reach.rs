@@ -160,10 +160,8 @@ pub(super) fn stale_chains(
     rules: &RuleSet,
     nat: &NatChains<'_>,
 ) -> Vec<Box<str>> {
-    if rules
-        .unparsed_rules()
-        .any(|(table, ..)| table == Table::Nat)
-    {
+    let mut unreadable = rules.unparsed_rules();
+    if catalog.unknown.unreadable > 0 && unreadable.any(|(table, ..)| table == Table::Nat) {
         return Vec::new();
     }
     let views = catalog.ports.values();
