@@ -166,3 +166,29 @@ fn jumps_in_a_circle_between_external_chains_have_no_policy() {
     let view = catalog.ports.first_key_value().unwrap().1;
     assert_eq!(view.external_policy, None);
 }
+
+#[test]
+fn rules_of_a_dispatch_tree_are_those_of_its_dispatch_chain() {
+    let rule = |chain: &str, ip: &str, name: &str| {
+        format!(
+            "-A {chain} -d {ip}/32 -p tcp -m comment --comment \"shop/{name} cluster IP\" -m tcp \
+             --dport 80 -j KUBE-SVC-{}\n",
+            name.to_ascii_uppercase()
+        )
+    };
+    let text = [
+        "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-10.96.0.0/16 - [0:0]\n",
+        ":KUBE-SVC-10.96.0.0/24 - [0:0]\n:KUBE-SVC-A - [0:0]\n:KUBE-SVC-B - [0:0]\n",
+        "-A KUBE-SERVICES -d 10.96.0.0/16 -j KUBE-SVC-10.96.0.0/16\n",
+        &rule("KUBE-SERVICES", "10.97.0.1", "b"),
+        "-A KUBE-SVC-10.96.0.0/16 -d 10.96.0.0/24 -j KUBE-SVC-10.96.0.0/24\n",
+        &rule("KUBE-SVC-10.96.0.0/24", "10.96.0.1", "a"),
+        "COMMIT\n",
+    ]
+    .concat();
+    let rules = RuleSet::parse(&text).unwrap();
+    let catalog = Catalog::read(&rules);
+    let names: Vec<&str> = catalog.ports.keys().map(|name| &*name.name).collect();
+    assert_eq!(names, ["shop/a", "shop/b"]);
+    assert_eq!(catalog, Catalog::read(&crate::ruleset::flattened(rules)));
+}
