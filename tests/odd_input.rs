@@ -49,7 +49,7 @@ fn complete_tables_of_a_cut_dump_are_used() {
     assert!(rows.starts_with("shop        web:http"), "{rows}");
     let error = "error: `dump`: the IPv4 nat table is cut off: COMMIT expected\n\
                  hint: save the dump again; only its other tables are used\n\
-                 1 service port in `dump`, not ok\n";
+                 1 service port, not ok, in `dump`\n";
     assert_eq!(said, error);
     let (code, rows, said) = services(&format!("{NAT}*filter\n:KUBE-FOR"), "--no-headers");
     assert_eq!(code, 2, "{said}");

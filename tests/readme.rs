@@ -60,7 +60,7 @@ fn printed(args: &[&str]) -> String {
     // The number of service ports, as a terminal shows it.
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.is_empty() || said.contains(" service ports in "),
+        said.is_empty() || said.contains(" service ports, "),
         "{args:?}: {said}"
     );
     String::from_utf8(output.stdout).unwrap() + &said

@@ -39,9 +39,9 @@ fn shown(args: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// Whether a line is the number of service ports, their source and how many are not ok.
+/// Whether a line is the number of service ports, how many are not ok, and their source.
 fn is_summary(line: &str) -> bool {
-    line.contains("service port") && line.ends_with("ok")
+    line.contains("service port") && line.contains("ok, in ")
 }
 
 /// The first three words of each line that it prints.
@@ -108,7 +108,7 @@ fn problems_are_listed_and_fail() {
     );
     assert_eq!(
         text(&output.stderr),
-        "error: 4 service ports in `tests/explain/modern.save`, 3 not ok\n"
+        "error: 4 service ports, 3 not ok, in `tests/explain/modern.save`\n"
     );
     let json = run(&[modern, "--problems", "-o=json"]);
     assert_eq!(json.status.code(), Some(1));
@@ -126,7 +126,7 @@ fn problems_are_listed_and_fail() {
     );
     assert_eq!(
         text(&output.stderr),
-        "1 service port in `tests/explain/modern.save`, ok\n"
+        "1 service port, ok, in `tests/explain/modern.save`\n"
     );
 }
 
@@ -268,7 +268,7 @@ fn what_nothing_leads_to_is_not_served() {
     assert!(
         said.ends_with(
             "\nhint: check that the node has an address in --nodeport-addresses: deltaproxy adds the \
-             jump when it gets one, kube-proxy with its next sync\n1 service port in DUMP, not ok\n"
+             jump when it gets one, kube-proxy with its next sync\n1 service port, not ok, in DUMP\n"
         ),
         "{said}"
     );
@@ -355,7 +355,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     let dump = damaged("nothing", &names.each_ref().map(String::as_str));
     let from_save = format!("--from-save={}", dump.path().display());
     let said = text(&run(&[&from_save]).stderr);
-    let (said, _) = said.split_once("4 service ports in ").unwrap();
+    let (said, _) = said.split_once("4 service ports, ").unwrap();
     assert_eq!(
         said,
         "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \

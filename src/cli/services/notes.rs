@@ -110,7 +110,7 @@ pub(super) fn quarantine_note(quarantined: &PerFamily<ServiceNames>) -> String {
     notes.collect()
 }
 
-/// Returns a line with the number of service ports, their source and how many are not ok.
+/// Returns a line with the number of service ports, how many are not ok, and their source.
 pub(super) fn summary(
     origin: &RuleOrigin,
     query: &PortQuery,
@@ -124,10 +124,10 @@ pub(super) fn summary(
     };
     match (rows.len(), not_ok(rows)) {
         (0, _) => format!("no {such}service ports in {origin}{unreadable}"),
-        (1, 0) => format!("1 service port in {origin}, ok"),
-        (1, _) => format!("1 service port in {origin}, not ok"),
-        (count, 0) => format!("{count} service ports in {origin}, all ok"),
-        (count, not_ok) => format!("{count} service ports in {origin}, {not_ok} not ok"),
+        (1, 0) => format!("1 service port, ok, in {origin}"),
+        (1, _) => format!("1 service port, not ok, in {origin}"),
+        (count, 0) => format!("{count} service ports, all ok, in {origin}"),
+        (count, not_ok) => format!("{count} service ports, {not_ok} not ok, in {origin}"),
     }
 }
 
