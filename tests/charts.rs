@@ -412,7 +412,7 @@ fn the_schema_has_every_field_of_the_configuration() {
 }
 
 /// Each flag that the chart allows.
-const EXTRA: [&str; 12] = [
+const EXTRA: [&str; 13] = [
     "--config-reload=exit",
     "--config-reload-window=10m",
     "--iptables-backend=nft",
@@ -422,6 +422,7 @@ const EXTRA: [&str; 12] = [
     "--metrics-bind-address-override=0.0.0.0:10249",
     "--partial-restore=kep-3453",
     "--service-dispatch=auto",
+    "--status-page=false",
     "--sync-cpu-budget=20",
     "--v=4",
     "--verify-interval=1m30s",

@@ -1,5 +1,5 @@
 //! Pages of a running daemon about its node: the rules that it wrote, beside those in the kernel,
-//! and the state of its syncs.
+//! the state of its syncs, and both for a browser.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,12 +10,15 @@
 
 use crate::support;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use deltaproxy::testing::rules::{Rule, RuleSet, Table};
 use serde_json::Value;
 use support::daemon::{Backend, Daemon};
 use support::netns::Netns;
+use support::node::{Node, SHOP, with_restore};
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{http, on_both_backends};
@@ -140,5 +143,127 @@ fn a_flush_is_in_the_status(backend: Backend) {
         let after = status(&netns, LOOPBACK);
         let full = &after["families"][0]["lastFull"];
         ensure(full["reason"] == "flushed", || after.to_string())
+    });
+}
+
+/// Returns the targets of the links of a page.
+fn links(page: &str) -> Vec<String> {
+    let links = page.split("href=\"").skip(1);
+    links
+        .map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&"))
+        .filter(|link| link != "data:," && !link.starts_with('#'))
+        .collect()
+}
+
+on_both_backends!(Kernel, every_link_of_the_pages_leads_to_a_page);
+
+fn every_link_of_the_pages_leads_to_a_page(backend: Backend) {
+    let (netns, _daemon) = start(backend);
+    let mut known = BTreeSet::from(["/".to_owned()]);
+    let mut unread = vec!["/".to_owned()];
+    while let Some(path) = unread.pop() {
+        let (code, page) = get(&netns, LOOPBACK, &path);
+        assert_eq!(code, 200, "{path}: {page}");
+        // Other pages than those in HTML have no links.
+        for link in links(&page) {
+            assert!(link.starts_with('/') && !link.starts_with("//"), "{link}");
+            if known.insert(link.clone()) {
+                unread.push(link);
+            }
+        }
+    }
+    for path in ["/services", "/rules", "/status", "/services/shop/checkout"] {
+        assert!(known.contains(path), "{path}: {known:?}");
+    }
+}
+
+on_both_backends!(Kernel, a_service_is_found_with_its_endpoints_and_rules);
+
+fn a_service_is_found_with_its_endpoints_and_rules(backend: Backend) {
+    let (netns, _daemon) = start(backend);
+    // By its name, and by the address of an endpoint.
+    for search in ["STOREFRONT", "10.4.0.11"] {
+        let (_, list) = get(&netns, LOOPBACK, &format!("/services?q={search}"));
+        assert!(list.contains("Services 1 to 1 of 1"), "{search}: {list}");
+        assert!(list.contains(">shop/storefront<"), "{search}: {list}");
+    }
+    let (code, page) = get(&netns, LOOPBACK, "/services/shop/storefront");
+    assert_eq!(code, 200, "{page}");
+    for text in ["10.4.0.11:8080", "33.3 %", "IPv6", "On this node"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    // Each rule of its own chains is in the kernel.
+    let page = page.replace("&quot;", "\"").replace("&gt;", ">");
+    let parts = page.split("<pre ").skip(1).map(|part| {
+        let (_, text) = part.split_once('>').unwrap();
+        text.split("</pre>").next().unwrap()
+    });
+    for (text, family) in parts.zip([Family::V4, Family::V6]) {
+        let kernel = RuleSet::parse(&saved(&netns, backend, family)).unwrap();
+        let table = format!("*nat\n{text}COMMIT\n");
+        let own = table.lines().filter(|line| {
+            let dispatch = ["-A KUBE-SERVICES", "-A KUBE-NODEPORTS"];
+            !dispatch.iter().any(|chain| line.starts_with(chain))
+        });
+        let written = RuleSet::parse(&own.collect::<Vec<_>>().join("\n")).unwrap();
+        let mut chains = 0;
+        let own = written.chains(Table::Nat);
+        for (name, chain) in own.filter(|(name, _)| name.starts_with("KUBE-")) {
+            let found = kernel.chain(Table::Nat, name).unwrap();
+            assert_eq!(ours(&chain.rules), ours(&found.rules), "{name}");
+            chains += 1;
+        }
+        assert!(chains >= 4, "{text}");
+    }
+}
+
+on_both_backends!(Kernel, other_clients_get_a_page_without_names);
+
+fn other_clients_get_a_page_without_names(backend: Backend) {
+    let (netns, _daemon) = start(backend);
+    for path in ["/services", "/services?q=shop", "/services/shop/checkout"] {
+        let (code, page) = get(&netns, NODE, path);
+        assert_eq!(code, 403, "{path}: {page}");
+        assert!(!page.contains("10.96."), "{path}: {page}");
+    }
+    let (code, page) = get(&netns, NODE, "/");
+    assert!(code == 200 && page.contains("Node node1"), "{code}: {page}");
+    assert!(!page.contains("href=\"/services\""), "{page}");
+    let line = "GET http://attacker.example/services";
+    let reply = http::ask(&netns, LOOPBACK.parse().unwrap(), line).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 403 "), "{reply}");
+    let reply = http::ask(&netns, LOOPBACK.parse().unwrap(), "GET /").unwrap();
+    let policy = "Content-Security-Policy: default-src 'none'; style-src 'sha256-";
+    assert!(reply.contains(policy), "{reply}");
+}
+
+on_both_backends!(Kernel, a_failing_restore_is_on_the_page_within_two_seconds);
+
+fn a_failing_restore_is_on_the_page_within_two_seconds(backend: Backend) {
+    let node = Node::new(backend);
+    let failed = node.manifests.path().join(".failed");
+    let script = format!(
+        "payload=$(cat)\n\
+         case $payload in\n\
+         *10.4.0.13*) echo 'iptables-restore: line 2 failed' >&2; echo >{}; exit 1;;\n\
+         *) printf '%s\\n' \"$payload\" | $REAL \"$@\";;\n\
+         esac",
+        failed.display()
+    );
+    let _daemon = node.start(with_restore(backend, &script));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    eventually(PATIENCE, || {
+        ensure(failed.exists(), || "no restore failed".to_owned())
+    });
+    eventually(Duration::from_secs(2), || {
+        let (_, page) = http::get(&node.netns, Daemon::METRICS, "/")?;
+        let number = page.split_once("rejected line ");
+        let number = number.and_then(|(_, rest)| rest.split(|c: char| !c.is_numeric()).next());
+        let line = page.lines().find(|line| line.starts_with("&gt;"));
+        let has_line = line
+            .zip(number)
+            .is_some_and(|(line, number)| line.contains(&format!(" {number} | ")));
+        ensure(has_line, || page)
     });
 }

@@ -28,7 +28,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     ("host", &["conntrack", "net", "rules"]),
     ("telemetry", &["net"]),
-    ("status", &["host", "net", "telemetry"]),
+    (
+        "status",
+        &["host", "model", "net", "render", "select", "telemetry"],
+    ),
     ("watch", &["ingest", "model", "net", "telemetry", "tracker"]),
     ("events", &["model", "watch"]),
     ("health", &["events", "model", "net", "select", "telemetry"]),

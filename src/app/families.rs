@@ -30,7 +30,7 @@ use crate::host::{
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::status::{FamilyLog, RulesRequest};
+use crate::status::{FamilyLog, FamilyRequest};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{Metrics, on_one_line};
 use crate::tracker::Tracker;
@@ -48,7 +48,7 @@ struct FamilyRunner {
     config: Arc<Config>,
     reporter: Reporter,
     changes: ChangeReceiver,
-    rules_requests: mpsc::Receiver<RulesRequest>,
+    requests: mpsc::Receiver<FamilyRequest>,
     tracker: Tracker,
     startup_checks: StartupChecks,
     checks: CheckServerContext,
@@ -105,7 +105,7 @@ pub(super) async fn run(
             config: Arc::clone(&shared),
             reporter,
             changes,
-            rules_requests: pages.rules_requests,
+            requests: pages.requests,
             tracker,
             startup_checks: startup_checks.clone(),
             checks: checks.clone(),
@@ -199,7 +199,7 @@ impl FamilyRunner {
             check_interval: (config.mode == SyncMode::Restore).then_some(config.sync_period),
             verify_interval: config.verify_interval,
             first_applied: None,
-            rules_requests: self.rules_requests,
+            requests: self.requests,
             stop: self.stop,
         }
     }

@@ -28,7 +28,9 @@ use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
 use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_files};
 use crate::net::PerFamily;
 use crate::render::Counter;
-use crate::status::{FamilyLog, RulesPage, RulesRequest, StatusPages};
+use crate::status::{
+    FamilyLog, FamilyRequest, FamilyRequests, RulesPage, ServicePages, StatusPages,
+};
 use crate::sync::SyncMode;
 use crate::telemetry::{
     ConnectionLimit, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen, listen_retrying,
@@ -122,8 +124,8 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
 pub(super) struct FamilyPages {
     /// Log of its syncs.
     pub(super) log: FamilyLog,
-    /// Requests for its rules.
-    pub(super) rules_requests: mpsc::Receiver<RulesRequest>,
+    /// Requests of pages to its thread.
+    pub(super) requests: mpsc::Receiver<FamilyRequest>,
 }
 
 /// Returns the pages about the node, and what each family contributes to them.
@@ -132,17 +134,22 @@ pub(super) fn status_pages(
     metrics: &Metrics,
 ) -> (StatusPages, PerFamily<FamilyPages>) {
     let node = &config.rules.node_name;
-    let (rules, requests) = RulesPage::new(node.clone(), VERSION);
+    let (requests, ends) = FamilyRequests::new();
+    let requests = Arc::new(requests);
     let families = PerFamily::from_fn(FamilyLog::new);
-    let family_pages = requests.map(|family, rules_requests| FamilyPages {
+    let family_pages = ends.map(|family, requests| FamilyPages {
         log: families.get(family).clone(),
-        rules_requests,
+        requests,
     });
     let pages = StatusPages {
         node: node.clone(),
         version: VERSION,
         started: started(),
-        rules,
+        rules: RulesPage::new(node.clone(), VERSION, Arc::clone(&requests)),
+        services: config
+            .serving
+            .has_status_page
+            .then(|| ServicePages::new(requests)),
         families,
         watches: metrics.watch.ages.clone(),
         config: metrics.config.clone(),

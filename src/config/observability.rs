@@ -23,6 +23,8 @@ pub struct Serving {
     pub bind_failure: BindFailure,
     /// Debugging pages on the metrics address are served: `--profiling`.
     pub is_profiling: bool,
+    /// Pages in HTML on the metrics address are served: `--status-page`.
+    pub has_status_page: bool,
 }
 
 /// Action if a server cannot listen on its address.
@@ -37,6 +39,7 @@ pub enum BindFailure {
 /// Checks the addresses of the servers.
 pub(super) fn serving(
     configuration: &KubeProxyConfiguration,
+    has_status_page: bool,
     problems: &mut ConfigProblems,
 ) -> Option<Serving> {
     let mut at = |path, text: &str| match text {
@@ -49,6 +52,7 @@ pub(super) fn serving(
         metrics: metrics?,
         healthz: healthz?,
         is_profiling: configuration.enable_profiling,
+        has_status_page,
         bind_failure: if configuration.bind_address_hard_fail {
             BindFailure::Exit
         } else {

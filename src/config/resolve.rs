@@ -265,7 +265,8 @@ fn check(
     let periods = validate::periods(&configuration, problems);
     let verify_interval = duration(args, "verify-interval", problems);
     let reload = config_reload(args, problems);
-    let serving = observability::serving(&configuration, problems);
+    let has_status_page = args.flags.get("status-page").unwrap_or(true);
+    let serving = observability::serving(&configuration, has_status_page, problems);
     let logging = observability::logging(&configuration, problems);
     let node = validate::node(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);

@@ -201,7 +201,12 @@ pub struct LostFrontend {
 impl LostFrontend {
     /// Returns the kind of frontend in the documents of `deltaproxy services`.
     pub const fn kind(&self) -> &'static str {
-        match (self.frontend, self.rank) {
+        Self::kind_of(self.frontend, self.rank)
+    }
+
+    /// Returns the kind of a frontend that was claimed with this rank.
+    pub(crate) const fn kind_of(frontend: Frontend, rank: FrontendRank) -> &'static str {
+        match (frontend, rank) {
             (Frontend::NodePort(..), _) => "NodePort",
             (Frontend::HealthCheck(_), _) => "HealthCheck",
             (Frontend::Address(..), FrontendRank::Allocated) => "ClusterIP",

@@ -46,6 +46,24 @@ pub(crate) fn write_applied<'a>(
     sink(&buf);
 }
 
+/// Returns the rules of one Service: its chains, and its rules in dispatch chains, as if these were
+/// flat.
+pub(crate) fn applied_rules_of(
+    applied: &AppliedState,
+    (name, state): (&ServiceName, &ServiceState),
+    options: &Options,
+) -> String {
+    let (mut buf, mut rules) = (Vec::new(), ServiceRules::default());
+    write_service(&mut buf, &mut rules, applied, options, (name, state));
+    let dispatch = applied.service(name).map(|service| &service.dispatch);
+    for rule in dispatch.into_iter().flatten() {
+        buf.extend_from_slice(b"-A ");
+        buf.extend_from_slice(rule.chain.name().as_bytes());
+        buf.extend_from_slice(&rule.text);
+    }
+    String::from_utf8_lossy(&buf).into_owned()
+}
+
 /// Writes the beginning of a table, up to the entry jumps.
 fn write_head(buf: &mut Vec<u8>, table: Table, options: &Options) {
     write_line(buf, &["*", table.as_str()]);

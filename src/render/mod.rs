@@ -32,7 +32,7 @@ mod tree;
 mod tests;
 
 pub use crate::ruleset::{JUMPS, is_service_chain};
-pub(crate) use applied_rules::write_applied;
+pub(crate) use applied_rules::{applied_rules_of, write_applied};
 pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;
@@ -49,3 +49,4 @@ pub use payload::{FullPayload, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal, service_of_line};
 pub use service::ServiceTotals;
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
+pub(crate) use service::{Disposition, Plan, endpoints_upper_bound};

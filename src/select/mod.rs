@@ -11,5 +11,7 @@ mod endpoints;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use endpoints::{Candidate, MAX_SLICES, PortEndpoints, Selection, local_ready};
+pub(crate) use endpoints::{
+    Candidate, EndpointText, MAX_SLICES, PortEndpoints, Selection, local_ready,
+};
 pub use endpoints::{EndpointGroups, select};

@@ -6,9 +6,14 @@
 
 mod document;
 mod family_log;
+mod family_requests;
+mod html;
 mod pages;
 mod problems;
 mod rules_page;
+mod service_condition;
+mod service_pages;
+mod summary;
 
 #[cfg(test)]
 pub(crate) use document::{ConntrackStatus, WatchStatus};
@@ -17,7 +22,13 @@ pub(crate) use document::{
     StatusDocument, SyncRecord, Verification,
 };
 pub(crate) use family_log::FamilyLog;
+pub(crate) use family_requests::{
+    FamilyRequest, FamilyRequests, FamilyService, ServiceDetail, ServiceRulesText, ServiceSearch,
+    ServicesAsked,
+};
 pub(crate) use pages::StatusPages;
+pub(crate) use rules_page::RulesPage;
 #[cfg(feature = "tools")]
 pub(crate) use rules_page::{HEAD, RulesHead};
-pub(crate) use rules_page::{RulesPage, RulesRequest};
+pub(crate) use service_pages::ServicePages;
+pub(crate) use summary::RulesSummary;

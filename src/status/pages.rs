@@ -1,4 +1,5 @@
-//! Pages about the node, on the metrics port: `/rules` and `/status`.
+//! Pages about the node, on the metrics port: `/rules` and `/status` for commands, and in HTML `/`
+//! and those about Services.
 
 use std::time::SystemTime;
 
@@ -6,14 +7,20 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
 
-use super::document::{ConntrackStatus, StatusDocument, WatchStatus};
+use super::document::{ConntrackStatus, FamilyStatus, StatusDocument, WatchStatus};
 use super::family_log::FamilyLog;
+use super::html::{self, Audience};
 use super::rules_page::RulesPage;
+use super::service_pages::ServicePages;
 use crate::host::Sysctls;
 use crate::net::PerFamily;
 use crate::telemetry::{
     ConfigMetrics, Reply, TEXT, UnknownSettings, WatchAges, is_of_this_node, reply,
 };
+
+/// Text for clients that get no names.
+const FORBIDDEN: &str = "only clients on this node get its rules and Services: connect to \
+                         127.0.0.1, for example with `kubectl port-forward`";
 
 /// Sources of the pages.
 #[derive(Debug)]
@@ -26,6 +33,8 @@ pub(crate) struct StatusPages {
     pub started: Timestamp,
     /// Rules of all families.
     pub rules: RulesPage,
+    /// Services of all families; `None`: pages in HTML are not served.
+    pub services: Option<ServicePages>,
     /// Syncs and comparisons of each family.
     pub families: PerFamily<FamilyLog>,
     /// Ages of the watches.
@@ -40,32 +49,75 @@ impl StatusPages {
     /// Returns the response to a request, if it is for one of these pages.
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Option<Reply> {
         let now = now();
-        Some(match request.uri().path() {
-            "/rules" if is_of_this_node(request) => self.rules.answer(request, now).await,
-            "/rules" => forbidden(),
+        let audience = if is_of_this_node(request) {
+            Audience::Node
+        } else {
+            Audience::Others
+        };
+        match request.uri().path() {
+            "/rules" if audience == Audience::Node => Some(self.rules.answer(request, now).await),
+            "/rules" => Some(reply(StatusCode::FORBIDDEN, TEXT, format!("{FORBIDDEN}\n"))),
             "/status" => {
-                let status = self.status(now);
-                let status = if is_of_this_node(request) {
-                    status
-                } else {
-                    status.without_names()
-                };
                 // Cannot fail: keys are strings.
-                let text = serde_json::to_string(&status).unwrap_or_default();
-                reply(StatusCode::OK, "application/json", text + "\n")
+                let text =
+                    serde_json::to_string(&self.status_for(audience, now)).unwrap_or_default();
+                Some(reply(StatusCode::OK, "application/json", text + "\n"))
             }
-            _ => return None,
+            path => {
+                let services = self.services.as_ref()?;
+                self.html(services, (path, request), audience, now).await
+            }
+        }
+    }
+
+    /// Returns a page in HTML.
+    async fn html(
+        &self,
+        services: &ServicePages,
+        (path, request): (&str, &Request<Bytes>),
+        audience: Audience,
+        now: Timestamp,
+    ) -> Option<Reply> {
+        if path == "/" {
+            let status = self.status_for(audience, now);
+            let title = format!("Node {}", status.node);
+            let main = html::overview(&status, audience);
+            return Some(html::page(StatusCode::OK, audience, &title, &main));
+        }
+        let below = path.strip_prefix("/services")?;
+        if !below.is_empty() && !below.starts_with('/') {
+            return None;
+        }
+        if audience == Audience::Others {
+            return Some(html::refusal(StatusCode::FORBIDDEN, audience, FORBIDDEN));
+        }
+        let families = self.family_statuses(now);
+        Some(match below.trim_start_matches('/') {
+            "" => services.list(request, &families).await,
+            name => services.service(name, &families).await,
         })
     }
 
-    fn status(&self, now: Timestamp) -> StatusDocument {
+    fn status_for(&self, audience: Audience, now: Timestamp) -> StatusDocument {
+        let status = self.status(now);
+        match audience {
+            Audience::Node => status,
+            Audience::Others => status.without_names(),
+        }
+    }
+
+    fn family_statuses(&self, now: Timestamp) -> Vec<FamilyStatus> {
         let families = self.families.as_ref().into_pairs();
+        families.map(|(_, log)| log.status(now)).into()
+    }
+
+    fn status(&self, now: Timestamp) -> StatusDocument {
         let mut status = StatusDocument {
             node: self.node.clone(),
             version: self.version.to_owned(),
             started_at: self.started,
             observed_at: now,
-            families: families.map(|(_, log)| log.status(now)).into(),
+            families: self.family_statuses(now),
             watches: self.watches(),
             conntrack: conntrack(),
             configuration_changed: self.config.is_stale(),
@@ -85,12 +137,6 @@ impl StatusPages {
         })
         .collect()
     }
-}
-
-fn forbidden() -> Reply {
-    let text = "only clients on this node get its rules: connect to 127.0.0.1, for example with \
-                `kubectl port-forward`\n";
-    reply(StatusCode::FORBIDDEN, TEXT, text)
 }
 
 /// Returns the fill of the connection tracking table; `None` if the kernel has none.

@@ -10,6 +10,7 @@
 //!
 //! Upstream: pkg/proxy/iptables/proxier.go, pkg/proxy/runner (v1.37); KEP: kep.k8s.io/3453
 
+mod answers;
 mod attempt;
 mod drift_detection;
 mod guarded_chain_monitor;

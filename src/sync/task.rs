@@ -10,6 +10,7 @@ use tokio::sync::{SetOnce, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::answers::answer;
 use super::attempt::{Attempt, FullReason, Outcome, Scope};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
@@ -29,7 +30,7 @@ use crate::host::{
 use crate::model::Change;
 use crate::render::NodePortAddresses;
 use crate::rules::ChainSet;
-use crate::status::RulesRequest;
+use crate::status::FamilyRequest;
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
 
@@ -57,8 +58,8 @@ enum TaskEvent {
     RereadDue,
     /// The retry of a Service in quarantine is due.
     QuarantineRetryDue,
-    /// A client asked for the rules.
-    RulesRequested(RulesRequest),
+    /// A page asks for what is in memory.
+    Requested(FamilyRequest),
     /// The process shuts down, or the source of changes has ended.
     Shutdown,
 }
@@ -84,8 +85,8 @@ pub(crate) struct Task<I> {
     pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
-    /// Requests for the rules.
-    pub rules_requests: mpsc::Receiver<RulesRequest>,
+    /// Requests of pages.
+    pub requests: mpsc::Receiver<FamilyRequest>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
 }
@@ -135,7 +136,7 @@ impl<I: Iptables> Task<I> {
                 }
                 TaskEvent::RereadDue => self.reread(&mut detection).await,
                 TaskEvent::QuarantineRetryDue => self.request_sync(),
-                TaskEvent::RulesRequested(request) => self.answer(request),
+                TaskEvent::Requested(request) => answer(request, &self.syncer, &self.reporter),
                 TaskEvent::Shutdown => return,
             }
         }
@@ -173,28 +174,8 @@ impl<I: Iptables> Task<I> {
             () = until(quarantine_retry) => TaskEvent::QuarantineRetryDue,
             () = addresses_changed(address_watch) => TaskEvent::AddressesChanged,
             change = changed(&self.syncer.iptables, change_check_not_before) => TaskEvent::RulesChanged(change),
-            Some(request) = self.rules_requests.recv() => TaskEvent::RulesRequested(request),
+            Some(request) = self.requests.recv() => TaskEvent::Requested(request),
         }
-    }
-
-    /// Answers a request for the rules.
-    fn answer(&self, request: RulesRequest) {
-        if request.is_abandoned() {
-            return;
-        }
-        let mut status = self.reporter.status().without_recent_syncs();
-        // After a failed restore, dispatch rules may be desired that the kernel does not have.
-        status.unknown = match &self.syncer.kernel {
-            _ if self.pacer.failures() > 0 => "the last sync failed".to_owned(),
-            KernelState::Known(..) => String::new(),
-            KernelState::Unknown { reason, .. } => reason.as_str().to_owned(),
-        };
-        let is_known = status.unknown.is_empty();
-        request.answer(self.reporter.family, &status, |sink| {
-            if is_known {
-                self.syncer.write_applied(sink);
-            }
-        });
     }
 
     fn intake(&mut self) -> Intake<'_> {

@@ -207,15 +207,28 @@ impl Tracker {
             .chain(self.dirty.names())
             .chain(self.overrides.keys())
             .collect();
-        names.into_iter().filter_map(|name| {
-            let rendered = self.overrides.get(name).map(|one| &one.state);
-            let state = match (rendered, self.last_applied(name)) {
-                (Some(rendered), _) => Cow::Borrowed(rendered),
-                (None, Some(applied)) => Cow::Owned(applied),
-                (None, None) => Cow::Borrowed(self.get(name)?),
-            };
-            Some((name, state))
-        })
+        let states = names.into_iter();
+        states.filter_map(|name| Some((name, self.applied_state(name)?)))
+    }
+
+    /// Returns a Service in the state that the kernel has rules for.
+    pub fn applied_state(&self, name: &ServiceName) -> Option<Cow<'_, ServiceState>> {
+        let rendered = self.overrides.get(name).map(|one| &one.state);
+        match (rendered, self.last_applied(name)) {
+            (Some(rendered), _) => Some(Cow::Borrowed(rendered)),
+            (None, Some(applied)) => Some(Cow::Owned(applied)),
+            (None, None) => self.get(name).map(Cow::Borrowed),
+        }
+    }
+
+    /// Reports whether the kernel does not have the last changes of a Service.
+    pub fn is_dirty(&self, name: &ServiceName) -> bool {
+        self.dirty.get(name).is_some()
+    }
+
+    /// Returns the topology of the node at the last applied sync.
+    pub const fn applied_topology(&self) -> &Topology {
+        &self.applied_topology
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {

@@ -101,6 +101,22 @@ pub fn serves_more(row: &Row, _: &Path) {
     }
 }
 
+/// `--status-page=false`: no page for a browser, but those for commands.
+pub fn serves_no_html(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for (flags, expected) in [(&[row.typed().as_str()][..], 404), (&[], 200)] {
+        let (node, _daemon) = spawn(flags);
+        eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/rules"));
+        for path in ["/", "/services"] {
+            let (status, _) = http::get(&node.netns, Daemon::METRICS, path).unwrap();
+            assert_eq!(status, expected, "{flags:?} {path}");
+        }
+        eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/status"));
+    }
+}
+
 /// `--bind-address-hard-fail`: the end, and not another try.
 pub fn ends_if_taken(row: &Row, _: &Path) {
     if !machine_has(Need::Kernel) {

@@ -303,6 +303,7 @@ pub const TABLE: &[Row] = &[
             "Some(\"/run/x\")",
         ),
     ),
+    row("status-page", "false", Scene(machine::serves_no_html)),
     row_beside(CHECK, "strict", "", Scene(answers::checks_strictly)),
     row(
         "sync-cpu-budget",

@@ -371,6 +371,13 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .more(
                 "Serves /debug/flags/v, which changes -v at run time.",
             ),
+        Setting::flag("status-page", Bool)
+            .default("true")
+            .help("Pages for a browser on the metrics address")
+            .more(
+                "Serves / with the state of the node, and /services. Clients that are not on the \
+                 node get no names and addresses of Services.",
+            ),
         Setting::new("bindAddressHardFail", "bind-address-hard-fail", Bool)
             .default("false")
             .help("Exit if a metrics or health address is not available")

@@ -10,7 +10,7 @@ mod service_rules;
 use super::options::{Comments, Options};
 use crate::model::{ServiceName, ServiceState};
 
-pub(crate) use plan::{count_endpoints, endpoints_upper_bound};
+pub(crate) use plan::{Disposition, Plan, count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{count_ports_over_limit, ports};
 pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{

@@ -19,8 +19,8 @@ use crate::ruleset::{ChainHash, ChainHasher, ChainKind, ServiceChain};
 use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
 
 /// Decisions about one service port that several of its rules depend on.
-pub(super) struct Plan<'a> {
-    pub(super) name: ServicePortName<'a>,
+pub(crate) struct Plan<'a> {
+    pub(crate) name: ServicePortName<'a>,
     state: &'a ServiceState,
     /// Index of the port in its Service.
     index: u16,
@@ -28,14 +28,14 @@ pub(super) struct Plan<'a> {
     pub(super) port: &'a ServicePort,
     /// Endpoints of the port. `has_any`: some can serve; `has_local`: some on this node gets
     /// traffic under policy Local.
-    pub(super) selection: Selection<'a>,
+    pub(crate) selection: Selection<'a>,
     hasher: ChainHasher,
     hash: ChainHash,
 }
 
 /// Treatment of packets to a frontend, as a traffic policy requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Disposition {
+pub(crate) enum Disposition {
     /// Packets are sent to an endpoint.
     Forward,
     /// Traffic policy Local, and no usable endpoint is on this node. Dropped rather than rejected:
@@ -48,7 +48,7 @@ pub(super) enum Disposition {
 
 impl<'a> Plan<'a> {
     /// Plans `port`.
-    pub(super) fn new(
+    pub(crate) fn new(
         service_name: &'a ServiceName,
         (state, service, index): (&'a ServiceState, &'a Service, u16),
         (port, endpoints): (&'a ServicePort, PortEndpoints<'_, 'a>),
@@ -81,6 +81,11 @@ impl<'a> Plan<'a> {
         self.state.has(self.index, frontend)
     }
 
+    /// Reports whether the port owns a frontend, and so its rules.
+    pub(crate) fn owns(&self, frontend: Frontend) -> bool {
+        self.state.has(self.index, frontend)
+    }
+
     /// Returns the NodePort, if the port requests one and owns it.
     pub(super) fn node_port(&self) -> Option<Port> {
         self.port.node_port.filter(|number| {
@@ -95,14 +100,14 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the treatment of packets to the cluster IP.
-    pub(super) fn internal_disposition(&self) -> Disposition {
+    pub(crate) fn internal_disposition(&self) -> Disposition {
         self.disposition(self.service.internal_policy)
     }
 
     /// Returns the treatment of packets from outside to an external IP, a load balancer address or
     /// a NodePort. Local Pod traffic and packets from this node are treated as if the policy were
     /// Cluster.
-    pub(super) fn external_disposition(&self) -> Disposition {
+    pub(crate) fn external_disposition(&self) -> Disposition {
         self.disposition(self.service.external_policy)
     }
 

@@ -2,7 +2,12 @@
 
 use http_body_util::BodyExt;
 
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
 use super::*;
+use crate::net::PerFamily;
 
 const AT: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -16,16 +21,22 @@ async fn body(reply: Reply) -> Vec<u8> {
     reply.into_body().collect().await.unwrap().to_bytes().into()
 }
 
+fn new_page() -> (RulesPage, PerFamily<mpsc::Receiver<FamilyRequest>>) {
+    let (requests, ends) = FamilyRequests::new();
+    let page = RulesPage::new("node1".to_owned(), "1.2.3", Arc::new(requests));
+    (page, ends)
+}
+
 /// Answers requests for a family with the number of the request.
-async fn answer_all(family: IpFamily, mut requests: mpsc::Receiver<RulesRequest>) {
+async fn answer_all(family: IpFamily, mut requests: mpsc::Receiver<FamilyRequest>) {
     let mut count = 0;
-    while let Some(request) = requests.recv().await {
+    while let Some(FamilyRequest::Rules(request)) = requests.recv().await {
         count += 1;
         let status = FamilyStatus {
             generation: count,
             ..FamilyStatus::default()
         };
-        request.answer(family, &status, |sink| {
+        request.answer_rules(family, &status, |sink| {
             sink(b"*nat\n");
             sink(format!("# {family} {count}\nCOMMIT\n").as_bytes());
         });
@@ -34,7 +45,7 @@ async fn answer_all(family: IpFamily, mut requests: mpsc::Receiver<RulesRequest>
 
 /// Runs `test` with a page whose families both answer.
 async fn with_page<T>(test: impl AsyncFnOnce(&RulesPage) -> T) -> T {
-    let (page, requests) = RulesPage::new("node1".to_owned(), "1.2.3");
+    let (page, requests) = new_page();
     let PerFamily { v4, v6 } = requests;
     tokio::select! {
         result = test(&page) => result,
@@ -95,13 +106,13 @@ async fn requests_at_the_same_time_share_a_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_stream_waits_twice_the_time_of_the_last_one() {
-    let (page, requests) = RulesPage::new("node1".to_owned(), "1.2.3");
+    let (page, requests) = new_page();
     let PerFamily { mut v4, v6 } = requests;
     drop(v6);
     let slow = async {
-        while let Some(request) = v4.recv().await {
+        while let Some(FamilyRequest::Rules(request)) = v4.recv().await {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            request.answer(IpFamily::V4, &FamilyStatus::default(), |_| {});
+            request.answer_rules(IpFamily::V4, &FamilyStatus::default(), |_| {});
         }
     };
     let test = async {
@@ -119,7 +130,7 @@ async fn the_next_stream_waits_twice_the_time_of_the_last_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_family_that_is_busy_is_an_error_and_a_disabled_one_has_no_rules() {
-    let (page, requests) = RulesPage::new("node1".to_owned(), "1.2.3");
+    let (page, requests) = new_page();
     let PerFamily { mut v4, v6 } = requests;
     drop(v6);
     let reply = page.answer(&request(""), AT).await;
@@ -127,7 +138,9 @@ async fn a_family_that_is_busy_is_an_error_and_a_disabled_one_has_no_rules() {
     let text = String::from_utf8(body(reply).await).unwrap();
     assert!(text.contains("IPv4 is busy"), "{text}");
     // Its thread does not work for a client that has gone.
-    assert!(v4.recv().await.unwrap().is_abandoned());
+    if let FamilyRequest::Rules(question) = v4.recv().await.unwrap() {
+        question.answer(|_| unreachable!());
+    }
     drop(v4);
     let text = body(page.answer(&request(""), AT).await).await;
     assert_eq!(String::from_utf8(text).unwrap().lines().count(), 1);

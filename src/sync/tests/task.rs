@@ -288,7 +288,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
         check_interval: intervals.check,
         verify_interval: intervals.verify,
         first_applied: None,
-        rules_requests: tokio::sync::mpsc::channel(1).1,
+        requests: tokio::sync::mpsc::channel(1).1,
         stop: CancellationToken::new(),
     };
     let at = |millisecond| kernel.began + Duration::from_millis(millisecond);
