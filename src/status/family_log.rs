@@ -8,7 +8,7 @@ use super::document::{DriftRecord, FamilyStatus, SyncRecord};
 use crate::net::IpFamily;
 
 /// Syncs that are kept, as many as the sparkline of the page shows: 200 bytes each.
-pub(super) const MOST_SYNCS: usize = 200;
+const MOST_SYNCS: usize = 200;
 
 /// Changes by other programs that are kept: as many as fit on a screen.
 const MOST_DRIFT: usize = 20;

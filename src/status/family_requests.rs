@@ -92,6 +92,18 @@ impl ServiceSearch {
     }
 }
 
+/// Reports whether a Service has an address: a frontend, or an endpoint in any condition.
+fn has_address(state: &ServiceState, ip: IpAddr) -> bool {
+    let has_frontend = |service: &Service| {
+        service.cluster_ip == ip
+            || service.external_ips.contains(&ip)
+            || service.load_balancer_ips.contains(&ip)
+    };
+    let mut slices = state.slices.iter();
+    state.service.as_deref().is_some_and(has_frontend)
+        || slices.any(|(_, slice)| slice.endpoints.iter().any(|endpoint| endpoint.ip == ip))
+}
+
 /// Question of a page, and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct Question<Q, A> {
@@ -107,18 +119,6 @@ impl<Q, A> Question<Q, A> {
             let _ = self.reply.send(answer(self.asked));
         }
     }
-}
-
-/// Reports whether a Service has an address: a frontend, or an endpoint in any condition.
-fn has_address(state: &ServiceState, ip: IpAddr) -> bool {
-    let has_frontend = |service: &Service| {
-        service.cluster_ip == ip
-            || service.external_ips.contains(&ip)
-            || service.load_balancer_ips.contains(&ip)
-    };
-    let mut slices = state.slices.iter();
-    state.service.as_deref().is_some_and(has_frontend)
-        || slices.any(|(_, slice)| slice.endpoints.iter().any(|endpoint| endpoint.ip == ip))
 }
 
 /// Families that did not answer in time.

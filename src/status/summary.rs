@@ -74,13 +74,31 @@ pub(crate) struct FrontendSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EndpointSummary {
     pub(crate) text: EndpointText,
+    pub(crate) condition: EndpointCondition,
     pub(crate) is_local: bool,
-    pub(crate) is_ready: bool,
-    pub(crate) is_terminating: bool,
     /// Gets traffic under policy Cluster.
     pub(crate) in_cluster: bool,
     /// Gets traffic under policy Local.
     pub(crate) in_local: bool,
+}
+
+/// Condition of an endpoint, from those in its slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointCondition {
+    Ready,
+    NotReady,
+    /// Ready or not.
+    Terminating,
+}
+
+impl EndpointCondition {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::NotReady => "not ready",
+            Self::Terminating => "terminating",
+        }
+    }
 }
 
 impl<T> Shown<T> {
@@ -176,9 +194,12 @@ impl From<&Candidate<'_>> for EndpointSummary {
         let endpoint = candidate.endpoint;
         Self {
             text: candidate.text,
+            condition: match (endpoint.is_terminating, endpoint.is_ready) {
+                (true, _) => EndpointCondition::Terminating,
+                (false, true) => EndpointCondition::Ready,
+                (false, false) => EndpointCondition::NotReady,
+            },
             is_local: endpoint.is_local,
-            is_ready: endpoint.is_ready,
-            is_terminating: endpoint.is_terminating,
             in_cluster: candidate.in_cluster,
             in_local: candidate.in_local,
         }

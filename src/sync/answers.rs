@@ -5,7 +5,7 @@ use super::kernel::KernelState;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::host::Iptables;
-use crate::model::{ServiceName, ServiceState};
+use crate::model::{Service, ServiceName, ServiceState};
 use crate::render::{applied_rules_of, endpoints_upper_bound};
 use crate::status::{
     FamilyRequest, FamilyService, FamilyStatus, RulesSummary, ServiceDetail, ServiceRulesText,
@@ -81,7 +81,7 @@ fn rules<I: Iptables>(
     state: &ServiceState,
 ) -> ServiceRulesText {
     let service = state.service.as_deref();
-    let most = service.map_or(0, |service| service.rules_without_endpoints());
+    let most = service.map_or(0, Service::rules_without_endpoints);
     if most.saturating_add(endpoints_upper_bound(state)) > MOST_RULES {
         return ServiceRulesText::TooMany;
     }

@@ -30,7 +30,7 @@ pub(in crate::status) fn overview(status: &StatusDocument, audience: Audience) -
         }
         section aria-labelledby="problems" {
             h2 id="problems" { "Problems" }
-            @if status.problems.is_empty() {
+            @if status.is_well() {
                 p class="good" { "\u{2713} No problem is known" }
             } @else {
                 ul class="problems" {
@@ -257,7 +257,7 @@ fn node(status: &StatusDocument) -> Markup {
                     } @else if status.configuration_changed {
                         span class="warn" { "the file has changed since the start" }
                     } @else {
-                        "in use as in the file"
+                        "unchanged since the start"
                     }
                 }
                 @if !status.unknown_settings.is_empty() {

@@ -8,7 +8,7 @@ use crate::net::IpFamily;
 use crate::render::Disposition;
 use crate::status::family_requests::{FamilyService, ServiceRulesText};
 use crate::status::service_condition::ServiceCondition;
-use crate::status::summary::{EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown};
+use crate::status::summary::{FrontendSummary, PortSummary, RulesSummary, Shown};
 
 /// Maximum bytes of the rules of a family on a page, with which it stays below 100 KB. Quotation
 /// marks take more bytes in HTML.
@@ -174,7 +174,7 @@ fn endpoints(port: &PortSummary) -> Markup {
                     @for one in &port.endpoints.first {
                         tr {
                             th scope="row" { (one.text) }
-                            td { (condition_of(one)) }
+                            td { (one.condition.as_str()) }
                             td { @if one.is_local { "yes" } @else { "no" } }
                             td class="number" { (share(one.in_cluster, port.in_cluster)) }
                             td class="number" { (share(one.in_local, port.in_local)) }
@@ -185,14 +185,6 @@ fn endpoints(port: &PortSummary) -> Markup {
         }
         @if port.endpoints.count == 0 { p { "None" } }
         (left_out(&port.endpoints, "endpoints"))
-    }
-}
-
-const fn condition_of(endpoint: &EndpointSummary) -> &'static str {
-    match (endpoint.is_terminating, endpoint.is_ready) {
-        (true, _) => "terminating",
-        (false, true) => "ready",
-        (false, false) => "not ready",
     }
 }
 

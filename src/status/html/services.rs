@@ -53,10 +53,10 @@ pub(in crate::status) fn services(list: &ServiceList) -> Markup {
 }
 
 fn table(list: &ServiceList) -> Markup {
-    let last = list.first + list.rows.len();
+    let end = list.first + list.rows.len();
     html! {
         table {
-            caption { "Services " (list.first + 1) " to " (last) " of " (list.found) }
+            caption { "Services " (list.first + 1) " to " (end) " of " (list.found) }
             thead {
                 tr {
                     th scope="col" { "Service" }

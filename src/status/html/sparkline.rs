@@ -6,13 +6,12 @@ use maud::{Markup, html};
 
 use super::quantities::milliseconds;
 use crate::status::document::SyncRecord;
-use crate::status::family_log::MOST_SYNCS;
 
 /// Width of a bar with its gap, in units of the picture.
 const STEP: usize = 3;
 
-/// Width of the picture. Fewer bars than fit are at its right end.
-const WIDTH: usize = MOST_SYNCS * STEP;
+/// Minimum number of bars that fit into the picture; fewer are at its right end.
+const FEWEST: usize = 60;
 
 /// Height of the longest bar, in units of the picture.
 const HEIGHT: f64 = 56.0;
@@ -26,8 +25,9 @@ pub(super) fn sparkline(family: &str, syncs: &[SyncRecord]) -> Markup {
     let longest = syncs.iter().map(|sync| sync.took_ms).fold(0.0, f64::max);
     let (mut partial, mut full, mut marks) = (String::new(), String::new(), String::new());
     let mut full_count = 0;
+    let width = syncs.len().max(FEWEST) * STEP;
     for (position, sync) in syncs.iter().enumerate() {
-        let x = (WIDTH + position * STEP).saturating_sub(syncs.len() * STEP);
+        let x = (width + position * STEP).saturating_sub(syncs.len() * STEP);
         let height = (sync.took_ms / longest.max(f64::MIN_POSITIVE) * HEIGHT).max(1.0);
         let bars = if sync.scope == "partial" {
             &mut partial
@@ -47,7 +47,7 @@ pub(super) fn sparkline(family: &str, syncs: &[SyncRecord]) -> Markup {
     let (title, text) = (format!("title-{family}"), format!("text-{family}"));
     html! {
         figure {
-            svg viewBox=(format!("0 0 {WIDTH} 64")) preserveAspectRatio="none" role="img"
+            svg viewBox=(format!("0 0 {width} 64")) preserveAspectRatio="none" role="img"
                 aria-labelledby=(format!("{title} {text}")) {
                 title id=(title) { "Durations of the last " (count) " of " (family) }
                 desc id=(text) {

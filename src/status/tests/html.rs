@@ -21,7 +21,9 @@ use crate::render::Disposition;
 use crate::select::EndpointText;
 use crate::status::family_requests::{FamilyService, ServiceRulesText};
 use crate::status::service_condition::ServiceCondition;
-use crate::status::summary::{EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown};
+use crate::status::summary::{
+    EndpointCondition, EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown,
+};
 use crate::status::{
     ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, QuarantinedService,
     StatusDocument, SyncRecord, Verification, WatchStatus,
@@ -59,10 +61,10 @@ fn sync(position: usize) -> SyncRecord {
     }
 }
 
-/// Returns a document with every kind of content, and with `text` in all texts that come from the
+/// Returns a family with every kind of content, and with `text` in all texts that come from the
 /// API or from programs.
-fn status(text: &str, count: usize) -> StatusDocument {
-    let family = FamilyStatus {
+fn family(text: &str, count: usize) -> FamilyStatus {
+    FamilyStatus {
         family: "IPv4".to_owned(),
         backend: "nft".to_owned(),
         iptables_version: text.to_owned(),
@@ -113,7 +115,11 @@ fn status(text: &str, count: usize) -> StatusDocument {
         unreadable_tables: vec!["nat".to_owned()],
         recent_syncs: (0..count.min(200)).map(sync).collect(),
         ..FamilyStatus::default()
-    };
+    }
+}
+
+/// Returns a document with such a family, and one that is disabled.
+fn status(text: &str, count: usize) -> StatusDocument {
     let disabled = FamilyStatus {
         family: "IPv6".to_owned(),
         is_disabled: true,
@@ -124,7 +130,7 @@ fn status(text: &str, count: usize) -> StatusDocument {
         version: "1.2.3".to_owned(),
         started_at: at(-90_000),
         observed_at: at(0),
-        families: vec![family, disabled],
+        families: vec![family(text, count), disabled],
         watches: vec![WatchStatus {
             kind: "Service".to_owned(),
             age_seconds: 12.3,
@@ -154,9 +160,12 @@ fn summary(text: &str, count: usize) -> RulesSummary {
     };
     let endpoint = |position: usize| EndpointSummary {
         text: EndpointText::new(ip, port(8080)),
+        condition: match position {
+            1 => EndpointCondition::NotReady,
+            2 => EndpointCondition::Terminating,
+            _ => EndpointCondition::Ready,
+        },
         is_local: position == 0,
-        is_ready: position != 1,
-        is_terminating: position == 2,
         in_cluster: position != 1,
         in_local: position == 0,
     };
