@@ -25,7 +25,7 @@ use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::host::{
     AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables,
-    RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
+    OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
@@ -56,6 +56,7 @@ struct FamilyRunner {
     /// Serializes the searches of both families: the wrapper of the official image creates links
     /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
+    transactions: Arc<OwnTransactions>,
     stop: CancellationToken,
 }
 
@@ -85,6 +86,7 @@ pub(super) async fn run(
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
+    let transactions = Arc::<OwnTransactions>::default();
     let families = changes.into_pairs().into_iter().zip(pages.into_pairs());
     let families = families.map(|((family, changes), (_, pages))| {
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
@@ -111,6 +113,7 @@ pub(super) async fn run(
             checks: checks.clone(),
             sweeper: sweeper.clone(),
             search_lock: Arc::clone(&search_lock),
+            transactions: Arc::clone(&transactions),
             stop: stop.clone(),
         };
         run_on_thread(family, watchdog, || runner.run())
@@ -153,7 +156,7 @@ impl FamilyRunner {
             if let Some(payloads) = failed_payloads(&self.config) {
                 exec.keep_failed_payloads(payloads);
             }
-            if let Err(cause) = exec.watch_tables() {
+            if let Err(cause) = exec.watch_tables(&self.transactions) {
                 let cause = on_one_line(&cause.to_string());
                 warn!(
                     %family, %cause,

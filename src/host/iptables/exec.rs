@@ -22,7 +22,7 @@ use super::interface::{
 };
 use super::listing::{has_rule, list_chains, read_table};
 use super::lock::UnsharedLock;
-use super::nft_watch::OwnRestore;
+use super::nft_watch::{OwnRestore, OwnTransactions};
 use super::outcome::restore_result;
 use super::payload::{CopiedPayload, FailedPayloads, Sections, TruncatedText, tables};
 use super::process::{Lock, Run};
@@ -82,14 +82,14 @@ impl Exec {
     }
 
     /// Starts to watch for changes of the tables by other programs. Has to be called within a tokio
-    /// runtime.
+    /// runtime. `own` is the same for all families of a network namespace.
     ///
     /// # Errors
     ///
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing. Everything else
     /// works without it.
-    pub fn watch_tables(&mut self) -> std::io::Result<()> {
-        let watch = TableWatch::start(self.binaries.backend(), self.binaries.family)?;
+    pub fn watch_tables(&mut self, own: &Arc<OwnTransactions>) -> std::io::Result<()> {
+        let watch = TableWatch::start(self.binaries.backend(), self.binaries.family, own)?;
         self.watch = Some(Rc::new(watch));
         Ok(())
     }
@@ -191,9 +191,8 @@ impl Exec {
         };
         let mut written = Vec::new();
         let mut payload = CopiedPayload::new(payload, |piece| written.extend(tables(piece)));
-        if let Some(watch) = &self.watch {
-            watch.before_restore();
-        }
+        let watch = self.watch.as_ref();
+        let running = watch.and_then(|watch| watch.before_restore());
         let finished = run.feed(&mut payload).await;
         let process = finished.as_ref().ok().and_then(|finished| finished.process);
         let restored = match finished {
@@ -204,15 +203,16 @@ impl Exec {
                 committed: 0,
             }),
         };
-        if let Some(watch) = &self.watch {
-            watch.after_restore(&OwnRestore {
+        if let Some(watch) = watch {
+            let ours = OwnRestore {
                 process,
                 tables: written,
                 is_applied: restored.is_ok(),
                 has_waited: restored
                     .as_ref()
                     .is_ok_and(|restored| !restored.lock_wait.is_zero()),
-            });
+            };
+            watch.after_restore(running, &ours);
         }
         restored
     }

@@ -31,6 +31,7 @@ pub use fake::{Fake, Fault};
 pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange};
 pub use interface::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 pub(crate) use lock::UnsharedLock;
+pub(crate) use nft_watch::OwnTransactions;
 pub(crate) use payload::{Excerpt, FailedPayloads, excerpt, is_untouched};
 pub(crate) use process::ProgramExit;
 #[cfg(test)]

@@ -10,11 +10,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
+use tokio::sync::Notify;
 
 use super::super::netlink::nftables::{NftEvent, NftEventKind, events, generation};
 use super::super::netlink::socket::{receive, subscribe};
@@ -32,10 +34,96 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// The kernel packs messages into datagrams of up to a page, and one rule can be larger.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
+/// Transactions of our own restores, of both families, which run in parallel: the kernel has one
+/// generation for all. They tell whether other programs changed anything while notifications were
+/// lost.
+#[derive(Debug, Default)]
+pub struct OwnTransactions {
+    restores: Mutex<OwnRestores>,
+    /// Notified when no restore runs anymore.
+    idle: Notify,
+}
+
+#[derive(Debug, Default)]
+struct OwnRestores {
+    /// Number of restores that run.
+    running: u32,
+    /// Number of transactions of the restores that ended.
+    finished: u32,
+    /// State before the first of the restores that run.
+    before: Option<Mark>,
+}
+
+/// Generation of the ruleset, and the number of our transactions in it.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    generation: u32,
+    ours: u32,
+}
+
+impl OwnTransactions {
+    fn restores(&self) -> MutexGuard<'_, OwnRestores> {
+        self.restores.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the start of a restore.
+    fn begin(self: &Arc<Self>) -> RunningRestore {
+        let mut restores = self.restores();
+        restores.before = restores.mark();
+        restores.running += 1;
+        RunningRestore(Arc::clone(self))
+    }
+}
+
+impl OwnRestores {
+    /// Returns the last state in which no restore of ours ran; `None` if the generation cannot be
+    /// read.
+    fn mark(&self) -> Option<Mark> {
+        if self.running > 0 {
+            return self.before;
+        }
+        let generation = generation().ok()?;
+        let ours = self.finished;
+        Some(Mark { generation, ours })
+    }
+}
+
+impl Mark {
+    /// Reports whether all transactions until `now` are ours.
+    const fn only_ours_until(self, now: Self) -> bool {
+        now.generation.wrapping_sub(self.generation) == now.ours.wrapping_sub(self.ours)
+    }
+}
+
+/// Restore of ours that runs until this is dropped. If it did not [end](Self::end), its
+/// transactions count as foreign.
+#[derive(Debug)]
+pub(super) struct RunningRestore(Arc<OwnTransactions>);
+
+impl RunningRestore {
+    /// Notes the end of a restore of these tables, each of which is one transaction.
+    fn end(self, tables: &[Table]) {
+        let ours = u32::try_from(tables.len()).unwrap_or(u32::MAX);
+        let mut restores = self.0.restores();
+        restores.finished = restores.finished.wrapping_add(ours);
+    }
+}
+
+impl Drop for RunningRestore {
+    fn drop(&mut self) {
+        let mut restores = self.0.restores();
+        restores.running -= 1;
+        if restores.running == 0 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
 /// Subscription to the notifications of one family.
 #[derive(Debug)]
 pub(super) struct NftWatch {
     family: IpFamily,
+    own: Arc<OwnTransactions>,
     pid_namespace: PidNamespace,
     /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
     /// unsafe code.
@@ -49,8 +137,10 @@ struct NftWatchState {
     open: BTreeMap<u32, ForeignChange>,
     /// Changes by other programs that were not reported yet.
     unreported: ForeignChange,
-    /// Generation before the current restore.
-    before: Option<u32>,
+    /// State up to which all notifications were received.
+    seen: Option<Mark>,
+    /// Notifications after [`Self::seen`] were lost.
+    has_lost: bool,
 }
 
 /// Pid namespace of this process.
@@ -121,15 +211,20 @@ impl NftWatch {
     /// # Errors
     ///
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
-    pub(super) fn start(family: IpFamily) -> std::io::Result<Self> {
+    pub(super) fn start(family: IpFamily, own: &Arc<OwnTransactions>) -> std::io::Result<Self> {
+        let seen = own.restores().mark();
         let protocol = SockProtocol::NetlinkNetFilter;
         let socket = subscribe(protocol, NFNLGRP_NFTABLES, BUFFER_BYTES)?;
         let socket = net::UnixDatagram::from(socket);
         Ok(Self {
             family,
+            own: Arc::clone(own),
             pid_namespace: PidNamespace::current(),
             socket: UnixDatagram::from_std(socket)?,
-            state: RefCell::default(),
+            state: RefCell::new(NftWatchState {
+                seen,
+                ..NftWatchState::default()
+            }),
         })
     }
 
@@ -137,8 +232,14 @@ impl NftWatch {
     /// until it is returned.
     pub(super) async fn changed(&self) -> ForeignChange {
         loop {
+            let idle = self.own.idle.notified();
+            self.judge_loss();
             if let Some(change) = self.take() {
                 return change;
+            }
+            if self.state.borrow().has_lost {
+                idle.await;
+                continue;
             }
             if self.socket.readable().await.is_err() {
                 // The runtime is shutting down.
@@ -146,8 +247,7 @@ impl NftWatch {
             }
             // Receives everything, so that the runtime waits for the next notification.
             let received = self.socket.try_io(Interest::READABLE, || {
-                let received = self.receive();
-                self.state.borrow_mut().add_foreign(received);
+                self.receive_foreign();
                 Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
             });
             drop(received);
@@ -160,38 +260,54 @@ impl NftWatch {
     }
 
     /// Notes the changes that other programs made before a restore of ours.
-    pub(super) fn before_restore(&self) {
-        // Read before the notifications: a transaction in between counts as foreign.
-        let before = generation().ok();
-        let received = self.receive();
-        let mut state = self.state.borrow_mut();
-        state.add_foreign(received);
-        state.before = before;
+    pub(super) fn before_restore(&self) -> RunningRestore {
+        self.receive_foreign();
+        self.judge_loss();
+        self.own.begin()
     }
 
     /// Notes the changes that other programs made during a restore of ours.
-    pub(super) fn after_restore(&self, ours: &OwnRestore) {
+    pub(super) fn after_restore(&self, running: RunningRestore, ours: &OwnRestore) {
+        running.end(&ours.tables);
+        let mut received = self.receive();
+        let sender = ours.sender(&received.transactions, self.pid_namespace);
+        received
+            .transactions
+            .retain(|transaction| Some(transaction.sender) != sender);
+        self.state.borrow_mut().add_foreign(received);
+        self.judge_loss();
+    }
+
+    /// Receives all pending notifications while this family has no restore.
+    fn receive_foreign(&self) {
+        // Read before the notifications: a transaction in between is not in it.
+        let seen = self.own.restores().mark();
         let received = self.receive();
         let mut state = self.state.borrow_mut();
-        let before = state.before.take();
-        let is_ours_alone = || {
-            let steps = generation().ok()?.wrapping_sub(before?);
-            Some(u32::try_from(ours.tables.len()) == Ok(steps))
-        };
-        if received.has_lost && is_ours_alone() == Some(true) {
-            state.open.clear();
+        state.add_foreign(received);
+        if !state.has_lost {
+            state.seen = seen;
+        }
+    }
+
+    /// If notifications were lost, and no restore of ours runs, reports a change by other programs,
+    /// unless all transactions since then were ours.
+    fn judge_loss(&self) {
+        let mut state = self.state.borrow_mut();
+        let restores = self.own.restores();
+        if !state.has_lost || restores.running > 0 {
             return;
         }
-        let sender = ours.sender(&received.transactions, self.pid_namespace);
-        let is_foreign = |transaction: &NftTransaction| Some(transaction.sender) != sender;
-        state.add_foreign(ReceivedTransactions {
-            transactions: received
-                .transactions
-                .into_iter()
-                .filter(is_foreign)
-                .collect(),
-            has_lost: received.has_lost,
-        });
+        state.has_lost = false;
+        let before = std::mem::replace(&mut state.seen, restores.mark());
+        let is_ours_alone = match (before, state.seen) {
+            (Some(before), Some(now)) => before.only_ours_until(now),
+            _ => false,
+        };
+        if !is_ours_alone {
+            let lost = ForeignChange::unknown(ChangeSource::LostEvents, Table::ALL);
+            state.unreported.merge(&lost);
+        }
     }
 
     /// Receives all pending notifications.
@@ -250,10 +366,7 @@ impl NftWatchState {
                 self.unreported.merge(&change);
             }
         }
-        if received.has_lost {
-            let lost = ForeignChange::unknown(ChangeSource::LostEvents, Table::ALL);
-            self.unreported.merge(&lost);
-        }
+        self.has_lost |= received.has_lost;
     }
 }
 

@@ -9,6 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::super::netlink::nftables::generation;
 use super::interface::{ChangeSource, ForeignChange};
 use super::lock::{LockWatch, UnsharedLock};
-use super::nft_watch::{NftWatch, OwnRestore};
+use super::nft_watch::{NftWatch, OwnRestore, OwnTransactions, RunningRestore};
 use super::table_size::{TableSize, open, table_size};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table};
@@ -37,9 +38,13 @@ impl TableWatch {
     /// # Errors
     ///
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
-    pub(super) fn start(backend: Backend, family: IpFamily) -> std::io::Result<Self> {
+    pub(super) fn start(
+        backend: Backend,
+        family: IpFamily,
+        own: &Arc<OwnTransactions>,
+    ) -> std::io::Result<Self> {
         match backend {
-            Backend::Nft => NftWatch::start(family).map(Self::Nft),
+            Backend::Nft => NftWatch::start(family, own).map(Self::Nft),
             Backend::Legacy => SizeWatch::start(family).map(Self::Legacy),
         }
     }
@@ -71,19 +76,24 @@ impl TableWatch {
         }
     }
 
-    /// Has to be called before each restore of ours.
-    pub(super) fn before_restore(&self) {
+    /// Has to be called before each restore of ours. On nft, returns what has to be passed on after
+    /// it.
+    pub(super) fn before_restore(&self) -> Option<RunningRestore> {
         match self {
-            Self::Nft(watch) => watch.before_restore(),
-            Self::Legacy(watch) => watch.check(),
+            Self::Nft(watch) => Some(watch.before_restore()),
+            Self::Legacy(watch) => {
+                watch.check();
+                None
+            }
         }
     }
 
     /// Has to be called after each restore of ours.
-    pub(super) fn after_restore(&self, ours: &OwnRestore) {
-        match self {
-            Self::Nft(watch) => watch.after_restore(ours),
-            Self::Legacy(watch) => watch.after_restore(ours),
+    pub(super) fn after_restore(&self, running: Option<RunningRestore>, ours: &OwnRestore) {
+        match (self, running) {
+            (Self::Nft(watch), Some(running)) => watch.after_restore(running, ours),
+            (Self::Nft(_), None) => {}
+            (Self::Legacy(watch), _) => watch.after_restore(ours),
         }
     }
 }

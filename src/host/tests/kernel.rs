@@ -1,5 +1,6 @@
 //! The real binaries with a real kernel, in network namespaces made for the test.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, unshare};
@@ -263,7 +264,7 @@ async fn change(exec: &Exec) -> Option<ForeignChange> {
 fn changes_by_other_programs_are_reported_and_ours_are_not() {
     in_namespace(|mut exec| {
         block_on(async {
-            exec.watch_tables().unwrap();
+            exec.watch_tables(&Arc::default()).unwrap();
             let payload = &[
                 "*nat",
                 ":KUBE-SERVICES - [0:0]",
@@ -333,7 +334,7 @@ fn a_change_by_a_foreign_process_with_our_id_is_reported() {
         programs.restore = folder.path().join("restore").into();
         let mut exec = Exec::new(programs, ExecOptions::default());
         block_on(async {
-            exec.watch_tables().unwrap();
+            exec.watch_tables(&Arc::default()).unwrap();
             let payload = &["*nat", ":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT", "COMMIT"];
             exec.restore(&mut text(payload)).await.unwrap();
             assert_eq!(change(&exec).await, None);
@@ -349,7 +350,7 @@ fn has_changed(change: &ForeignChange, table: Table) -> bool {
     change.chains.has_table(table) || change.chains.count_named(table) > 0
 }
 
-/// Returns rules whose notifications exceed the kernel's buffer for the socket.
+/// Returns rules that exceed the kernel's buffer for the socket if they replace themselves.
 fn larger_than_the_buffer() -> String {
     let comment = "x".repeat(250);
     let rule = |n: u32| {
@@ -362,23 +363,51 @@ fn larger_than_the_buffer() -> String {
     lines.join("\n")
 }
 
+/// Also if a restore of the other family runs meanwhile, which receives the same notifications.
 #[test]
-fn a_restore_that_overflows_the_notification_buffer_is_not_reported() {
+fn restores_that_overflow_the_notification_buffer_are_not_reported() {
     in_namespace(|mut exec| {
         let programs = exec.binaries().clone();
         if programs.backend() != Backend::Nft || programs.family != IpFamily::V4 {
             return;
         }
         block_on(async {
-            exec.watch_tables().unwrap();
+            let found = Binaries::discover(BackendChoice::Nft, IpFamily::V6).await;
+            let mut other_family = Exec::new(found.unwrap(), ExecOptions::default());
+            let transactions = Arc::default();
+            exec.watch_tables(&transactions).unwrap();
+            other_family.watch_tables(&transactions).unwrap();
             let payload = larger_than_the_buffer();
             exec.restore(&mut Text::new(&payload)).await.unwrap();
-            assert_eq!(change(&exec).await, None);
+            // Deletes all rules as well.
+            let mut large = Text::new(&payload);
+            let mut small = text(&["*nat", ":KUBE-X - [0:0]", "COMMIT"]);
+            let (one, other) = tokio::join!(exec.restore(&mut large), async {
+                let restored = other_family.restore(&mut small).await;
+                (restored, change(&other_family).await)
+            });
+            one.unwrap();
+            other.0.unwrap();
+            assert_eq!(other.1, None);
+            for exec in [&exec, &other_family] {
+                assert_eq!(change(exec).await, None);
+            }
+            // Not watched, so that it counts as another program.
             let other = Exec::new(programs, ExecOptions::default());
             other.restore(&mut Text::new(&payload)).await.unwrap();
-            let found = change(&exec).await.unwrap();
-            assert_eq!(found.source, ChangeSource::LostEvents);
-            assert!(found.chains.has_table(Table::Nat));
+            for exec in [&exec, &other_family] {
+                let found = change(exec).await.unwrap();
+                assert_eq!(found.source, ChangeSource::LostEvents);
+                assert!(found.chains.has_table(Table::Nat));
+            }
+            // Two seconds without another change, and a foreign one while a restore runs.
+            assert_eq!(change(&exec).await, None);
+            let mut foreign = Text::new(&payload);
+            let mut large = Text::new(&payload);
+            let both = tokio::join!(exec.restore(&mut large), other.restore(&mut foreign));
+            both.0.unwrap();
+            both.1.unwrap();
+            assert!(change(&exec).await.is_some());
         });
     });
 }

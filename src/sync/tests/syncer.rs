@@ -86,6 +86,8 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
         assert_eq!((outcome.result(), outcome.attempts.len()), (expected, 1));
         assert_eq!(outcome.attempts[0].scope, Scope::Adoption, "{fault:?}");
     }
+    // The deadline of a trial follows from it.
+    assert_ne!(second.restore_took, Duration::ZERO);
     first.once(&[]).await;
     assert_eq!(second.iptables().rules(), first.iptables().rules());
 }
