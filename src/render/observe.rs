@@ -139,6 +139,12 @@ impl AppliedState {
         self.jumps_due.retain(|jump| !live.has(jump));
     }
 
+    /// Reports whether the kernel has a chain of a Service with its recorded rules.
+    pub(crate) fn has_service_rules(&self) -> bool {
+        let mut chains = self.services.values().flat_map(|service| &service.chains);
+        chains.any(|recorded| !recorded.is_damaged())
+    }
+
     /// Reports whether most of the recorded Service chains are damaged.
     pub(crate) fn is_mostly_damaged(&self) -> bool {
         let chains = self.services.values().flat_map(|service| &service.chains);

@@ -26,9 +26,9 @@ use crate::tracker::Tracker;
 /// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
 
-/// Maximum number of chains that are listed one by one, each by a process of its own, after one
-/// process could not list all of them. More are rewritten without being listed.
-const MOST_SINGLE: usize = 16;
+/// Maximum number of processes that could not list all of their chains, in one reading of a table:
+/// enough to find one chain among thousands. More are rewritten without being listed.
+const MOST_FAILED_LISTINGS: usize = 16;
 
 /// Knowledge of the rules in the kernel.
 pub(super) enum KernelState {
@@ -642,21 +642,21 @@ pub(super) async fn read_chains(
         if reading.whole.is_some() {
             return;
         }
-        // Without the whole tables, dispatch chains are listed one by one: an unprintable rule in
+        // Without the whole tables, dispatch chains are listed by name: an unprintable rule in
         // another chain does not affect that.
         dispatch_chains.extend(applied.dispatch_and_tree_chains());
     }
     reading.rules = missing_service_chains(extent);
-    for (table, chain) in &dispatch_chains {
-        match iptables.list(*table, &[chain]).await {
-            Ok(ListedChains::Whole(text)) => reading.rules.read_listing(*table, &text),
-            Ok(ListedChains::Missing | ListedChains::Truncated { .. }) => {
-                reading.rules.note_missing(*table, chain);
-            }
-            Err(cause) => reading.fail(cause, extent),
+    for table in Table::ALL {
+        let chains = dispatch_chains.iter().filter(|(of, _)| *of == table);
+        let chains = chains.map(|(_, name)| &**name).collect();
+        if let Err(cause) = list_chains(&mut reading.rules, iptables, table, chains).await {
+            reading.fail(cause, extent);
         }
     }
-    list_service_chains(&mut reading.rules, iptables, &of_services).await;
+    let of_services = of_services.into_iter().collect();
+    // Chains that are not listed count as missing, and are rewritten.
+    let _ = list_chains(&mut reading.rules, iptables, Table::Nat, of_services).await;
 }
 
 /// Returns a reading of single chains that has none of the extent's chains of Services.
@@ -689,28 +689,40 @@ async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, exte
     }
 }
 
-/// Lists chains of Services, as far as the iptables binary can.
-async fn list_service_chains(
+/// Lists chains by name, in one process if none is missing or unprintable: otherwise by halves, so
+/// that one chain does not hide the others. Those that are not listed count as missing.
+///
+/// # Errors
+///
+/// The iptables binary fails in another way; the chains that are left are unknown.
+async fn list_chains(
     rules: &mut LiveRules,
     iptables: &impl Iptables,
-    chains: &BTreeSet<&str>,
-) {
-    let chains: Vec<&str> = chains.iter().copied().collect();
-    if chains.is_empty() {
-        return;
-    }
-    if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &chains).await {
-        return rules.read_listing(Table::Nat, &text);
-    }
-    if chains.len() > MOST_SINGLE {
-        return;
-    }
-    // A missing or unprintable chain must not hide the others.
-    for chain in chains {
-        if let Ok(ListedChains::Whole(text)) = iptables.list(Table::Nat, &[chain]).await {
-            rules.read_listing(Table::Nat, &text);
+    table: Table,
+    chains: Vec<&str>,
+) -> Result<(), RunError> {
+    let mut failed = 0;
+    let mut groups = vec![chains];
+    while let Some(mut group) = groups.pop() {
+        if group.is_empty() {
+            continue;
+        }
+        match iptables.list(table, &group).await? {
+            ListedChains::Whole(text) => rules.read_listing(table, &text),
+            ListedChains::Missing | ListedChains::Truncated { .. } => {
+                failed += 1;
+                if group.len() > 1 && failed < MOST_FAILED_LISTINGS {
+                    let rest = group.split_off(group.len() / 2);
+                    groups.extend([rest, group]);
+                } else {
+                    for chain in group {
+                        rules.note_missing(table, chain);
+                    }
+                }
+            }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

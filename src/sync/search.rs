@@ -62,6 +62,10 @@ const SHORTEST_DEADLINE: Duration = Duration::from_secs(30);
 /// Deadline of a trial restore as a multiple of the duration of the last successful restore.
 const DEADLINE_FACTOR: u32 = 10;
 
+/// Speed of a restore on a busy node, for the deadline of a trial that writes much after one that
+/// wrote little. On an idle one, restores of all rules take 0.5 to 1.5 seconds per megabyte.
+const SLOWEST_BYTES_PER_SECOND: u64 = 100_000;
+
 /// Number of the first trials without the suspects after which a rejected line puts only its
 /// Service into quarantine, or on to its next fallback.
 const MOST_NAMED_LINES: usize = 4;
@@ -256,6 +260,7 @@ impl<I: Iptables> Syncer<I> {
             .collect();
         self.hold_back_without_rules(not_held_back.iter());
         let without_rules = self.finish(options, search).await?;
+        suspects.retain(|name| !self.quarantine.has(name));
         suspects.add(without_rules.into_iter().collect());
         let took = now.saturating_duration_since(started);
         self.quarantine.keep_suspects(suspects, took, now);
@@ -589,7 +594,7 @@ impl<I: Iptables> Syncer<I> {
         // insertion into it would fail, and its Service would seem to be at fault.
         let mut partial = self.render_changes(&wanted, PartialRestore::WholeTreeChains, options);
         let is_empty = partial.text.is_empty();
-        let deadline = Some(deadline(self.restore_took));
+        let deadline = Some(deadline(self.restore_took, partial.text.len() as u64));
         let started = (self.clock)();
         let restored = self.restore_changes(&mut partial, options, deadline).await;
         let Err(failure) = restored else {
@@ -682,7 +687,7 @@ impl<I: Iptables> Syncer<I> {
     /// Reports whether the kernel has rules of Services.
     pub(super) fn has_service_rules(&self) -> bool {
         let applied = self.kernel.record();
-        applied.is_some_and(|applied| applied.chains().next().is_some())
+        applied.is_some_and(AppliedState::has_service_rules)
     }
 
     /// Proves that the node can restore rules of Services: rewrites the chains of one that is
@@ -777,7 +782,10 @@ fn weight(state: &ServiceState) -> usize {
     ports * (1 + endpoints.sum::<usize>())
 }
 
-/// Returns the deadline of a trial restore. If the usual deadline is shorter, that applies.
-fn deadline(last_took: Duration) -> Duration {
-    SHORTEST_DEADLINE.max(last_took.saturating_mul(DEADLINE_FACTOR))
+/// Returns the deadline of a trial restore of this many bytes. If the usual deadline is shorter,
+/// that applies.
+pub(super) fn deadline(last_took: Duration, bytes: u64) -> Duration {
+    let by_size = Duration::from_secs(bytes / SLOWEST_BYTES_PER_SECOND);
+    let by_last = last_took.saturating_mul(DEADLINE_FACTOR);
+    SHORTEST_DEADLINE.max(by_last).max(by_size)
 }

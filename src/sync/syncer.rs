@@ -22,8 +22,8 @@ use crate::host::{Iptables, ListedChains, RestoreError, Restored, RunError};
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
-    PartialPayload, PartialRestore, PayloadStats, RenderSettings, RerenderReason, RuleCounts,
-    ServiceTotals, guarded_chains, has_desired_rules,
+    PartialPayload, PartialRestore, PayloadStats, RenderSettings, RuleCounts, ServiceTotals,
+    guarded_chains, has_desired_rules,
 };
 #[cfg(feature = "testing")]
 use crate::rules::ChainSet;
@@ -245,10 +245,8 @@ impl<I: Iptables> Syncer<I> {
         let trial = self.try_changes(&names, options, &mut counted).await;
         // Writes what is due: a failed retry may have been applied in part.
         let repaired = self.try_as_rendered(&[], options, &mut counted).await;
+        // What is left is due in the record, so the next sync writes it.
         let left_damaged = repaired.err().map(TrialFailure::into_node_fault);
-        if left_damaged.is_some() {
-            self.force_full(FullReason::Failed);
-        }
         let now = (self.clock)();
         let result = trial.map(|()| self.release(&name, outcome, now));
         let took = now.saturating_duration_since(started);
@@ -317,12 +315,10 @@ impl<I: Iptables> Syncer<I> {
                 Some(Scope::Full(FullReason::Failed))
             }
             (Scope::Full(_), _) if self.kernel.record().is_some() => {
-                // The rules in the kernel name the counters of the last sync that succeeded.
+                // The rules in the kernel name the counters of the last sync that succeeded. All
+                // other options that fixed chains depend on stay as they are until a restart.
                 options.counters = self.history.counters();
-                // A partial restore writes fixed chains only to repair them, and they depend on the
-                // render options of which a change is `RerenderReason::Options`.
-                let rewrite = self.history.rerender_reason(options);
-                (rewrite != Some(RerenderReason::Options)).then_some(Scope::Partial)
+                Some(Scope::Partial)
             }
             _ => None,
         }
@@ -443,11 +439,11 @@ impl<I: Iptables> Syncer<I> {
     /// render option changed on which the rules of all depend. That is so only after a full restore
     /// that failed. The payload has all that is damaged or due as well.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
-        let mut names: BTreeSet<ServiceName> = self.tracker.dirty().cloned().collect();
+        let dirty = self.tracker.dirty_without_override();
+        let mut names: BTreeSet<ServiceName> = dirty.cloned().collect();
         if self.history.rerender_reason(options).is_some() {
             names.extend(self.tracker.all().map(|(name, _)| name.clone()));
         }
-        names.retain(|name| !self.tracker.overrides().contains_key(name));
         // Includes Services in quarantine: a frontend that another Service takes must not keep the
         // rules of both.
         names.extend(self.tracker.with_changed_losses().cloned());
@@ -604,8 +600,11 @@ impl<I: Iptables> Syncer<I> {
             && !failure.is_untouched()
             && self.kernel.record().is_some_and(has_due_jumps)
         {
-            // The kernel may have a part of the payload: a jump must not be inserted twice.
-            self.observe_tables(LiveRules::default()).await;
+            // The kernel may have a part of the payload: a jump must not be inserted twice. A full
+            // restore reads the jumps first.
+            if !self.observe_tables(LiveRules::default()).await {
+                self.force_full(FullReason::Failed);
+            }
         }
         (partial, restored)
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::search::endpoint;
 use super::syncer::{now, service, synced};
+use super::tree_chains::TREE;
 use super::*;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
@@ -443,23 +444,54 @@ async fn a_second_damaged_chain_of_a_service_is_drift() {
     sync_until_quiet(&mut syncer).await;
 }
 
-/// Another program holds the lock after the first of two is written.
+/// Another program holds the lock after the first of two is written, and maybe the tables cannot
+/// be read then.
 #[tokio::test]
 async fn a_missing_jump_is_not_inserted_twice() {
-    let mut syncer = node().await;
-    let before = sorted(&syncer);
-    for (table, texts) in [
-        (Table::Filter, ["-A FORWARD", "-j KUBE-FORWARD"]),
-        (Table::Nat, ["-A PREROUTING", "-j KUBE-SERVICES"]),
+    for faults in [
+        &[Fault::LockedAfterFirst][..],
+        &[Fault::LockedAfterFirst, Fault::Save],
     ] {
-        let delete = format!("-D {}", rule(&syncer, table, &texts));
-        edit(syncer.iptables(), table, &[&delete]);
+        let mut syncer = node().await;
+        let before = sorted(&syncer);
+        for (table, texts) in [
+            (Table::Filter, ["-A FORWARD", "-j KUBE-FORWARD"]),
+            (Table::Nat, ["-A PREROUTING", "-j KUBE-SERVICES"]),
+        ] {
+            let delete = format!("-D {}", rule(&syncer, table, &texts));
+            edit(syncer.iptables(), table, &[&delete]);
+        }
+        compare(&mut syncer, &whole()).await;
+        for fault in faults {
+            syncer.iptables().inject(*fault);
+        }
+        assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
+        assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
+        assert_eq!(sorted(&syncer), before);
     }
-    compare(&mut syncer, &whole()).await;
-    syncer.iptables().inject(Fault::LockedAfterFirst);
-    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
-    assert_eq!(syncer.once(&[]).await.result(), SyncResult::Applied);
-    assert_eq!(sorted(&syncer), before);
+}
+
+/// A chain of another program makes the whole table unprintable. Each listing is a process, which
+/// on legacy reads the whole table.
+#[tokio::test]
+async fn dispatch_chains_of_an_unprintable_table_are_listed_at_once() {
+    let mut syncer = node_with(TREE).await;
+    syncer.iptables().set_unprintable(&[(Table::Nat, "DOCKER")]);
+    syncer.iptables().take_listings();
+    let (drift, failure) = syncer
+        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .await;
+    assert!(drift.is_empty() && failure.is_some(), "{drift:?}");
+    let undamaged = syncer.iptables().take_listings();
+    let applied = syncer.kernel.record().unwrap();
+    let chains = applied.dispatch_and_tree_chains().count();
+    edit(syncer.iptables(), Table::Nat, &["-F KUBE-SVC-0.0.0.0/4"]);
+    let (drift, _) = syncer
+        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .await;
+    assert_eq!(drift.chains.len(), 1, "{drift:?}");
+    assert_eq!(syncer.iptables().take_listings(), undamaged);
+    assert!(undamaged < chains, "{undamaged} of {chains}");
 }
 
 /// Another program holds the lock meanwhile.

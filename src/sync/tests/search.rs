@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::syncer::{now, service, syncer};
 use super::*;
-use crate::host::{Fake, Poison};
+use crate::host::{Fake, Fault, Poison};
 use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
 use crate::render::LiveChains;
 use crate::rules::{RuleSet, Table};
 use crate::sync::kernel::KernelState;
+use crate::sync::search::deadline;
 
 /// Text that only rules of a poisoned endpoint contain.
 pub(super) const POISON: &str = ".66:80";
@@ -426,6 +427,68 @@ async fn restores_that_fail_for_every_service_quarantine_none() {
             assert_rules(&syncer, &rules_of(changes(&[])).await);
         }
     }
+}
+
+/// A kernel module is missing, and there are no rules of earlier processes.
+#[tokio::test]
+async fn rules_that_fail_for_every_service_at_the_first_start_quarantine_none() {
+    for how in WAYS {
+        let mut syncer = cluster([]);
+        syncer.iptables().set_poisons(&[("-j DNAT", how)]);
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(outcome.result(), SyncResult::Failed, "{how:?}");
+        assert_eq!(outcome.overridden, [], "{how:?}");
+        assert!(outcome.search.unwrap().node_fault.is_some());
+        syncer.iptables().set_poisons(&[]);
+        sync_applied(&mut syncer).await;
+        assert_rules(&syncer, &rules_of([]).await);
+    }
+}
+
+/// The full restore for it fails, and the partial one after it renders all Services.
+#[tokio::test]
+async fn a_service_in_quarantine_is_rendered_with_new_options() {
+    let mut syncer = poisoned(Poison::Line, &[4]).await;
+    let local = LocalDetector::Bridge("cbr0".into());
+    syncer.config.render_settings.local_mode = LocalMode::Fixed(local);
+    syncer.iptables().inject(Fault::Save);
+    let outcome = sync_applied(&mut syncer).await;
+    let scopes: Vec<_> = outcome
+        .attempts
+        .iter()
+        .map(|attempt| attempt.scope)
+        .collect();
+    assert_eq!(
+        scopes,
+        [Scope::Full(FullReason::NodeChanged), Scope::Partial]
+    );
+    assert_eq!(outcome.overridden, [name(4)]);
+    assert_eq!(syncer.verify().await, "");
+}
+
+#[tokio::test]
+async fn a_retry_without_the_lock_leaves_the_rules_known() {
+    let mut syncer = poisoned(Poison::Line, &[4]).await;
+    let rules = syncer.iptables().rules();
+    syncer.iptables().set_poisons(&[]);
+    wait(10);
+    syncer.iptables().inject(Fault::LockedAfterFirst);
+    syncer.iptables().inject(Fault::Locked);
+    let outcome = syncer.once(&[]).await;
+    assert!(outcome.quarantine_retry.unwrap().left_damaged.is_some());
+    let outcome = sync_applied(&mut syncer).await;
+    assert_eq!(outcome.attempts[0].scope, Scope::Partial);
+    assert_eq!(outcome.overridden, [name(4)]);
+    assert_rules(&syncer, &rules);
+}
+
+#[test]
+fn a_trial_that_writes_much_has_more_time() {
+    let deadline = |took, bytes| deadline(Duration::from_millis(took), bytes).as_secs();
+    assert_eq!(deadline(50, 1_000), 30);
+    assert_eq!(deadline(8_000, 1_000), 80);
+    // All rules of 50,000 Services.
+    assert_eq!(deadline(50, 90_000_000), 900);
 }
 
 /// At the start, all of the heaviest Services fail without a line. The others have been restored

@@ -56,6 +56,7 @@ pub struct Fake {
     counters: RefCell<BTreeSet<String>>,
     unprintable: RefCell<BTreeSet<(Table, String)>>,
     poisons: RefCell<Vec<(String, Poison)>>,
+    listings: Cell<usize>,
 }
 
 impl Fake {
@@ -80,6 +81,11 @@ impl Fake {
     /// Returns the payloads of all restores since the last call, also of failed ones.
     pub fn take_payloads(&self) -> Vec<String> {
         self.payloads.take()
+    }
+
+    /// Returns the number of listings of chains since the last call.
+    pub fn take_listings(&self) -> usize {
+        self.listings.take()
     }
 
     /// Puts a rule that cannot be printed in front of these chains, from now on.
@@ -255,6 +261,7 @@ impl Iptables for Fake {
     }
 
     async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
+        self.listings.set(self.listings.get() + 1);
         if self.takes_fault(Fault::List) {
             return Err(read_failure());
         }
