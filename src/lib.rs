@@ -80,6 +80,10 @@
 //! - `written` records the chains of a payload after the restore has succeeded.
 //! - `maybe_written` marks them as damaged, if the kernel may have a part of the payload.
 //!
+//! To prove that the node can restore rules, a search marks the chains of a Service as damaged that
+//! are not, so that they are written again. Chains in the record are those that should be in the
+//! kernel: those that were found missing are damaged.
+//!
 //! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` lists them,
 //! `render::GuardedChainState` compares them with the options, and `find_drift` notes those that
 //! the next payload writes. What a payload has to render or write besides, such as a Service whose
@@ -89,8 +93,9 @@
 //! rules of all Services, and only some are rendered. A Service whose desired rules were not
 //! written, or of which a chain is damaged, is *due*: each payload renders it until it is written.
 //!
-//! `sync::KernelState` is `Known`, with a record, or `Unknown`: the next sync adopts, if it is the
-//! first, or is full.
+//! `sync::KernelState` is `Known`, with a record, or `Unknown`: the next sync is full. Until a
+//! restore or an adoption has succeeded, it adopts instead, unless one has failed.
+//!
 //! That partial payloads add up to a full one is another comparison, of the record with everything
 //! rendered, without a reading: `render::unlike_rendered`.
 //!
@@ -99,10 +104,11 @@
 //! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
 //!   `Syncer::once` calls `partial`, which renders it with `partial_payload`; `restore_changes`
 //!   restores the payload, and records it with `written`; `mark_applied` ends it.
-//! - **Another program deletes a rule**: on nft `host` reports the chain, and `Task` reads it
-//!   alone, with `read_chains`; on legacy it reports within a second that the size of a table
-//!   changed, and `Task` reads all of filter and nat. `KernelState::find_drift` calls `observe`,
-//!   which makes the Service due; a sync follows as above.
+//! - **Another program deletes a rule**: on nft `host` reports the chain, and `Task` reads it with
+//!   `read_chains`, a fixed or built-in chain with all guarded ones of its table; on legacy it
+//!   reports within a second that the size of a table changed, and `Task` reads all of filter and
+//!   nat. `KernelState::find_drift` calls `observe`, which makes the Service of a chain due, or
+//!   notes that the dispatch chain or tree chain is damaged; a sync follows as above.
 //! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains with `read_rules`, makes
 //!   a record with `render::adopt`, and writes the difference of what is due. If shared chains are
 //!   incomplete, a table is unreadable, or most Service chains differ, all rules are written
@@ -113,7 +119,9 @@
 //!   the dirty Services, reads and observes all chains, writes the rest, and quarantines the
 //!   Service of the rejected line, or those that a `Bisection` finds. If two other Services cannot
 //!   be rewritten either, or several fail and none has rules, the node is at fault: the quarantine
-//!   is undone, and the sync is retried.
+//!   is undone, and the sync is retried. Later syncs that were applied continue the search, or try
+//!   the changes of one Service in quarantine, and release it if they can be restored:
+//!   `continue_trials`.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words

@@ -48,7 +48,7 @@ impl Scope {
 /// Reason for a full restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullReason {
-    /// First sync; the rules in the kernel could not be adopted.
+    /// No restore or adoption has succeeded; the rules in the kernel are adopted, if they can be.
     First,
     /// A partial restore or an adoption failed, or the state of the kernel is unknown after a
     /// failure.

@@ -79,8 +79,8 @@ const MOST_PROOFS: usize = 2;
 
 impl<I: Iptables> Syncer<I> {
     /// Searches after the failed attempts of a sync; `None` if the last one failed in a way that no
-    /// Service can cause, such as a failed reading, or if a recent search ended with a
-    /// [`NodeFault`] before anything was applied.
+    /// Service can cause, such as a failed reading, if there are no Services, or if a recent search
+    /// ended with a [`NodeFault`] before anything was applied.
     pub(super) async fn search(
         &mut self,
         attempts: &[Attempt],
@@ -151,7 +151,8 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Marks the Services that a search has applied, and returns its changes.
+    /// Marks all dirty Services as applied after a search, except those that it left in quarantine
+    /// or as suspects, unless it found a fault of the node.
     pub(super) fn mark_resolved_applied(
         &mut self,
         search: &SearchResult,
@@ -270,7 +271,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Restores groups of suspects until none is left, or until the first restore that ends after
-    /// `ends`.
+    /// `ends`; without rules of Services in the kernel, until one has succeeded.
     async fn trials(
         &mut self,
         suspects: &mut Bisection,

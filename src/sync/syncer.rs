@@ -18,7 +18,7 @@ use super::kernel::{Drift, RepairKey, check_guarded_chains, read_chains, whole};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
-use crate::host::{Iptables, ListedChains, RestoreError, Restored, RunError};
+use crate::host::{Iptables, ListedChains, Restored, RunError};
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
@@ -27,7 +27,7 @@ use crate::render::{
 };
 #[cfg(feature = "testing")]
 use crate::rules::ChainSet;
-use crate::rules::{Payload, Table, Text};
+use crate::rules::{Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
 
 /// Configuration of a syncer, fixed for the life of the process.
@@ -159,9 +159,8 @@ impl<I: Iptables> Syncer<I> {
     /// Runs one sync, and a search or a part of one, or the retry of a Service in quarantine, if
     /// due. A failed partial restore is followed by a full one at once, unless another program held
     /// the xtables lock, for example: then the next sync tries it again. A full restore that failed
-    /// while the kernel was known is followed by a partial one, unless options changed that fixed
-    /// chains depend on: a partial one writes these only to repair them. The tracker marks a
-    /// Service as applied only when the kernel has its rules, so a failed sync loses no change.
+    /// while the kernel was known is followed by a partial one. The tracker marks a Service as
+    /// applied only when the kernel has its rules, so a failed sync loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
@@ -295,7 +294,8 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Returns the scope of a second attempt after a failed first one; `None` if that succeeded, or
-    /// if a second one would fail for the same reason. For a partial one it resets the counters in
+    /// if a second one would fail for the same reason. A full one whose reading or restore failed
+    /// is followed by a partial one, if the kernel is known; for that it resets the counters in
     /// `options` to those in the kernel.
     fn second_scope(&self, attempts: &[Attempt], options: &mut Options) -> Option<Scope> {
         let [
@@ -436,7 +436,7 @@ impl<I: Iptables> Syncer<I> {
     }
 
     /// Writes the differences from the applied state: for dirty Services, and for all Services if a
-    /// render option changed on which the rules of all depend. That is so only after a full restore
+    /// render option changed on which the rules of all depend. That is so only after a full attempt
     /// that failed. The payload has all that is damaged or due as well.
     pub(super) async fn partial(&mut self, options: &Options) -> Attempt {
         let dirty = self.tracker.dirty_without_override();
@@ -547,7 +547,7 @@ impl<I: Iptables> Syncer<I> {
         let services = self.tracker.rendered();
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
-        let restored = self.restore_payload(&mut full, None).await;
+        let restored = self.iptables.restore(&mut full).await;
         let (applied, stats) = full.finish();
         let restored =
             restored.map_err(|error| Failure::of_restore(error, payload, applied.services()));
@@ -621,7 +621,10 @@ impl<I: Iptables> Syncer<I> {
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            let restored = self.restore_payload(&mut payload(), deadline).await;
+            let restored = match deadline {
+                Some(deadline) => self.iptables.restore_within(&mut payload(), deadline).await,
+                None => self.iptables.restore(&mut payload()).await,
+            };
             restored.map_err(|error| Failure::of_restore(error, payload, rendered.services()))
         };
         if let KernelState::Known(applied, applied_options) = &mut self.kernel {
@@ -651,18 +654,6 @@ impl<I: Iptables> Syncer<I> {
             return PartialPayload::default();
         };
         render::partial_payload(applied, &services, names.iter(), options, partial_restore)
-    }
-
-    /// Restores a payload within this deadline; `None`: the usual one.
-    pub(super) async fn restore_payload(
-        &self,
-        payload: &mut dyn Payload,
-        deadline: Option<Duration>,
-    ) -> Result<Restored, RestoreError> {
-        match deadline {
-            Some(deadline) => self.iptables.restore_within(payload, deadline).await,
-            None => self.iptables.restore(payload).await,
-        }
     }
 
     /// Writes the recorded rules, as [`render::write_applied`] does; returns false if the rules in
