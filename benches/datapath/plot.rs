@@ -18,10 +18,10 @@ const LABELS: usize = 24;
 /// the stroke: legacy is dashed.
 const COLORS: [(Subject, RGBColor); 7] = [
     (Subject::KubeProxyNft, RGBColor(0xd5, 0x5e, 0x00)),
-    (Subject::FlatNft, RGBColor(0x56, 0xb4, 0xe9)),
+    (Subject::FlatNft, RGBColor(0x66, 0x66, 0x66)),
     (Subject::TreeNft, RGBColor(0x00, 0x72, 0xb2)),
     (Subject::KubeProxyLegacy, RGBColor(0xd5, 0x5e, 0x00)),
-    (Subject::FlatLegacy, RGBColor(0x56, 0xb4, 0xe9)),
+    (Subject::FlatLegacy, RGBColor(0x66, 0x66, 0x66)),
     (Subject::TreeLegacy, RGBColor(0x00, 0x72, 0xb2)),
     (Subject::KubeProxyNftables, RGBColor(0xcc, 0x79, 0xa7)),
 ];
@@ -71,6 +71,7 @@ fn draw(path: &Path, report: &Report, target: Target) -> Result<(), Box<dyn Erro
         )?;
     chart
         .configure_mesh()
+        .max_light_lines(1)
         .x_desc("Services")
         .y_desc("connect()")
         .x_labels(LABELS)

@@ -52,6 +52,7 @@ fn draw(path: &Path, steady: &Steady) -> Result<(), Box<dyn Error>> {
         .build_cartesian_2d(0.0..end, 0.0..top * 1.25)?;
     chart
         .configure_mesh()
+        .max_light_lines(1)
         .x_desc("minutes")
         .y_desc("RSS")
         .x_label_formatter(&|minutes| format!("{minutes:.0}"))

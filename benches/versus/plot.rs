@@ -91,6 +91,7 @@ fn draw(
         )?;
     chart
         .configure_mesh()
+        .max_light_lines(1)
         .x_desc("Services x 5 endpoints")
         .y_desc(match quantity.unit {
             Unit::Seconds => "time",
