@@ -32,6 +32,7 @@ mod support;
 mod adoption;
 mod api_server;
 mod backend;
+mod browser;
 mod bursts;
 mod bytes;
 mod charts;

@@ -21,6 +21,7 @@ export PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin
 kube_bin_dir=${KUBE_BIN_DIR:-$PWD/.cache/kube}
 export KUBE_BIN_DIR=$kube_bin_dir
 kube_version=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' tests/support/kube/go.mod)
+axe_version=4.10.3
 form=default
 with_times=
 if [[ ${1-} == quick ]]; then
@@ -103,7 +104,7 @@ packages() {
     [[ $(uname -m) != aarch64 ]] || other=x86_64
     local needs=(iptables:iptables ip:iproute2 conntrack:conntrack openssl:openssl curl:curl jq:jq
         nft:nftables socat:socat patch:patch cc:build-essential make:make valgrind:valgrind
-        faketime:faketime mandoc:mandoc promtool:prometheus)
+        faketime:faketime mandoc:mandoc promtool:prometheus chromium:chromium npm:npm)
     if [[ -n ${due[image]-} ]]; then
         needs+=(umoci:umoci crun:crun "$other-linux-gnu-gcc:gcc-${other/_/-}-linux-gnu"
             "qemu-$other-static:qemu-user-static")
@@ -119,6 +120,13 @@ install_packages() {
     apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" || return
     # Its package starts a server, but the tests run their own.
     if [[ " $* " == *" prometheus "* ]]; then systemctl disable --now prometheus || true; fi
+}
+
+# Judges how accessible the pages are, in a browser.
+install_axe() {
+    local archive=axe-core-$axe_version.tgz
+    mkdir -p .cache/axe
+    (cd .cache/axe && npm pack --silent "axe-core@$axe_version" && tar -xzf "$archive" package/axe.min.js && rm "$archive")
 }
 
 have_kube() {
@@ -218,6 +226,7 @@ prepare() {
     if ((${#missing[@]} > 0)); then
         step "install ${missing[*]}" install_packages "${missing[@]}"
     fi
+    [[ -f .cache/axe/package/axe.min.js ]] || step "install axe-core" install_axe
     for tool in cargo go; do
         if [[ $tool == go ]] && have_kube; then continue; fi
         command -v "$tool" >/dev/null || { echo "tests/run.sh: \`$tool\` is not installed" >&2; exit 1; }

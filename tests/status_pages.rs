@@ -24,13 +24,13 @@ use support::wait::{PATIENCE, ensure, eventually};
 use support::{http, on_both_backends};
 
 /// Address of the metrics port for clients on the node.
-const LOOPBACK: &str = "127.0.0.1:10249";
+pub(crate) const LOOPBACK: &str = "127.0.0.1:10249";
 
 /// Address of the same port for all others.
 const NODE: &str = "192.0.2.1:10249";
 
 /// Starts a daemon that follows the examples, with its metrics port open to all.
-fn start(backend: Backend) -> (Netns, Daemon) {
+pub(crate) fn start(backend: Backend) -> (Netns, Daemon) {
     let netns = Netns::new("status");
     netns.address("lo", "192.0.2.1/32");
     let args = [
@@ -52,7 +52,7 @@ fn start(backend: Backend) -> (Netns, Daemon) {
     (netns, daemon)
 }
 
-fn get(netns: &Netns, server: &str, path: &str) -> (u16, String) {
+pub(crate) fn get(netns: &Netns, server: &str, path: &str) -> (u16, String) {
     let server: SocketAddr = server.parse().unwrap();
     http::get(netns, server, path).unwrap()
 }

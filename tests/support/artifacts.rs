@@ -1,4 +1,4 @@
-//! Finds the static binaries and the image, which `tests/run.sh` builds.
+//! Finds the static binaries, the image and axe-core, which `tests/run.sh` builds or installs.
 
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,11 @@ pub fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
+/// Returns the script that judges how accessible a page is.
+pub fn axe() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/axe/package/axe.min.js")
+}
+
 /// Returns the static binary for an architecture.
 pub fn static_binary(arch: &str) -> PathBuf {
     path("bin").join(arch).join("deltaproxy")
@@ -39,6 +44,7 @@ pub(super) fn missing(need: Need) -> Option<String> {
             .map(PathBuf::from)
             .chain([path("oci/index.json")])
             .collect(),
+        Need::Browser => vec![PathBuf::from("/usr/bin/chromium"), axe()],
         Need::Kernel | Need::Cluster | Need::Upstream | Need::Clients => Vec::new(),
     };
     let missing = files.into_iter().find(|file| !file.is_file())?;

@@ -54,6 +54,8 @@ pub enum Need {
     Upstream,
     /// The same as [`Need::Cluster`], and kubectl, kubeadm and helm.
     Clients,
+    /// The same as [`Need::Kernel`], chromium, and the script axe-core.
+    Browser,
     /// Root, and static binaries of both architectures.
     StaticBinaries,
     /// Root, etcd and kube-apiserver, the image, and what unpacks and runs it.
@@ -64,7 +66,7 @@ impl Need {
     /// Returns the part of the suite of all tests with this need, if runs leave them out together.
     fn part(self) -> Option<Part> {
         match self {
-            Self::Kernel | Self::Cluster | Self::Upstream => None,
+            Self::Kernel | Self::Cluster | Self::Upstream | Self::Browser => None,
             Self::Clients => Some(Part::Guides),
             Self::StaticBinaries | Self::Image => Some(Part::Image),
         }
@@ -83,7 +85,7 @@ pub fn machine_has(need: Need) -> bool {
     }
     let missing = if Uid::effective().is_root() {
         let programs: &[&str] = match need {
-            Need::Kernel | Need::StaticBinaries => &[],
+            Need::Kernel | Need::StaticBinaries | Need::Browser => &[],
             Need::Cluster | Need::Image => &["kube-apiserver"],
             Need::Upstream => &["kube-apiserver", "kube-proxy"],
             Need::Clients => &["kube-apiserver", "kubectl", "kubeadm", "helm"],

@@ -83,7 +83,7 @@ fn family_article(family: &FamilyStatus, audience: Audience, now: Timestamp) -> 
                 }
                 (quarantined(&family.quarantined, audience))
                 (texts("Conflicts over addresses", &family.conflicts, family.conflict_count))
-                (drift(&family.drift, now))
+                (drift(name, &family.drift, now))
             }
         }
     }
@@ -181,11 +181,11 @@ fn texts(heading: &str, texts: &[String], count: u64) -> Markup {
     }
 }
 
-fn drift(drift: &[DriftRecord], now: Timestamp) -> Markup {
+fn drift(family: &str, drift: &[DriftRecord], now: Timestamp) -> Markup {
     html! {
         @if !drift.is_empty() {
             h4 { "Rules that other programs changed" }
-            div class="scroll" tabindex="0" role="region" aria-label="Rules that other programs changed" {
+            div class="scroll" tabindex="0" role="region" aria-label=(format!("Rules of {family} that other programs changed")) {
                 table {
                     thead {
                         tr {

@@ -58,7 +58,7 @@ pub(in crate::status) fn service(page: &ServicePage) -> Markup {
                     p class="warn" { "Its last changes are not in the rules yet. This is what the rules are made of." }
                 }
                 (policies(&service.summary))
-                @for port in &service.summary.ports.first { (port_section(port)) }
+                @for port in &service.summary.ports.first { (port_section(port, *family)) }
                 (left_out(&service.summary.ports, "ports"))
                 h3 { "Rules" }
                 (rules(&service.rules, *family))
@@ -103,24 +103,26 @@ const fn policy(policy: TrafficPolicy) -> &'static str {
     }
 }
 
-fn port_section(port: &PortSummary) -> Markup {
+fn port_section(port: &PortSummary, family: IpFamily) -> Markup {
     let name = if port.name.is_empty() {
         "without a name"
     } else {
         &port.name
     };
+    let title = format!("Port {name} ({})", port.protocol);
     html! {
-        h3 { "Port " (name) " (" (port.protocol) ")" }
+        h3 { (title) }
         div class="columns" {
-            div { (frontends(&port.frontends)) }
-            div { (endpoints(port)) }
+            div { (frontends(&port.frontends, &format!("{family}, {title}"))) }
+            div { (endpoints(port, &format!("{family}, {title}"))) }
         }
     }
 }
 
-fn frontends(frontends: &Shown<FrontendSummary>) -> Markup {
+/// `of` names the table among those of the page.
+fn frontends(frontends: &Shown<FrontendSummary>, of: &str) -> Markup {
     html! {
-        div class="scroll" tabindex="0" role="region" aria-label="Frontends" {
+        div class="scroll" tabindex="0" role="region" aria-label=(format!("{of}: frontends")) {
             table {
                 caption { "Frontends" }
                 thead {
@@ -156,9 +158,10 @@ fn treatment(one: &FrontendSummary) -> Markup {
     html! { span class=[class] { (text) } }
 }
 
-fn endpoints(port: &PortSummary) -> Markup {
+/// `of` names the table among those of the page.
+fn endpoints(port: &PortSummary, of: &str) -> Markup {
     html! {
-        div class="scroll" tabindex="0" role="region" aria-label="Endpoints" {
+        div class="scroll" tabindex="0" role="region" aria-label=(format!("{of}: endpoints")) {
             table {
                 caption { "Endpoints, with their expected shares of new connections" }
                 thead {
