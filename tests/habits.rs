@@ -15,6 +15,9 @@ fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
         .args(args)
         .stdin(Stdio::null())
         .env_remove("RUST_LOG")
+        // The user who runs the tests may have a kubeconfig.
+        .env_remove("KUBECONFIG")
+        .env("HOME", "/nonexistent")
         .output()
         .unwrap()
 }

@@ -71,6 +71,7 @@ mod health_checks;
 mod hostile;
 mod image;
 mod kernel;
+mod kubeconfigs;
 mod leftovers;
 mod locks;
 mod log_formats;

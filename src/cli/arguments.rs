@@ -112,7 +112,7 @@ impl<'a> RuleSettings<'a> {
         let rules = &self.args.rules;
         let (config, notes) = config::rendering(self.file.as_ref(), source, rules, &host_name)?;
         log_notes(&notes);
-        Ok(config)
+        Ok(config.with_context(&self.args.context, environment::kubeconfigs))
     }
 }
 

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 #[cfg(feature = "tools")]
 use std::path::PathBuf;
 
+#[cfg(feature = "tools")]
+use clap::CommandFactory;
 use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
@@ -157,6 +159,10 @@ pub(crate) fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
     let mut args = args.into_iter();
     let program = args.next().unwrap_or_else(|| "deltaproxy".into());
     let mut rest: Vec<OsString> = args.map(with_dashes).collect();
+    #[cfg(feature = "tools")]
+    if ProgramName::of(&program) == ProgramName::KubectlPlugin {
+        put_command_first(&mut rest);
+    }
     if implies_run(ProgramName::of(&program), rest.first()) {
         rest.insert(0, "run".into());
     }
@@ -172,6 +178,41 @@ fn implies_run(program: ProgramName, first: Option<&OsString>) -> bool {
     let first = first.to_str().unwrap_or_default();
     let is_about_program = matches!(first, "-h" | "--help" | "-V" | "--version");
     first.starts_with('-') && !is_about_program
+}
+
+/// Moves the command before the flags that precede it. Users of kubectl type them in front, as in
+/// `kubectl -n shop get services`.
+#[cfg(feature = "tools")]
+fn put_command_first(args: &mut [OsString]) {
+    let program = Cli::command();
+    let mut at = 0;
+    while let Some(word) = args.get(at).and_then(|word| word.to_str())
+        && word.starts_with('-')
+    {
+        at += 1 + usize::from(takes_next_word(&program, word));
+    }
+    if let Some(before) = args.get_mut(..=at) {
+        before.rotate_right(1);
+    }
+}
+
+/// Reports whether the value of a flag is the next word: it has one, which does not follow in the
+/// same word. The flags are those of the plugin, which has no `run`.
+#[cfg(feature = "tools")]
+fn takes_next_word(program: &clap::Command, word: &str) -> bool {
+    let commands = program.get_subcommands();
+    let mut flags = commands
+        .filter(|command| command.get_name() != "run")
+        .flat_map(clap::Command::get_arguments);
+    let is_named = |flag: &&clap::Arg| {
+        let long = flag.get_long().map(|long| format!("--{long}"));
+        let short = flag.get_short().map(|short| format!("-{short}"));
+        [long, short]
+            .iter()
+            .any(|name| name.as_deref() == Some(word))
+    };
+    let flag = flags.find(is_named);
+    flag.is_some_and(|flag| flag.get_action().takes_values())
 }
 
 fn with_dashes(arg: OsString) -> OsString {

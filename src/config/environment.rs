@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+#[cfg(feature = "tools")]
+use std::path::PathBuf;
 
 use crate::watch::api::ProxyEnvironment;
 
@@ -58,6 +60,21 @@ pub(crate) fn proxies() -> ProxyEnvironment {
         http: either("HTTP_PROXY", "http_proxy").unwrap_or_default(),
         no_proxy: either("NO_PROXY", "no_proxy").unwrap_or_default(),
     }
+}
+
+/// Returns the kubeconfigs that kubectl merges without a flag: those of `KUBECONFIG` that exist, or
+/// `~/.kube/config`.
+///
+/// Upstream: k8s.io/client-go/tools/clientcmd/loader.go, `ClientConfigLoadingRules` (v1.37)
+#[cfg(feature = "tools")]
+pub(crate) fn kubeconfigs() -> Vec<PathBuf> {
+    let of_home = || Some(Path::new(&variable("HOME")?).join(".kube/config"));
+    let paths: Vec<PathBuf> = match variable("KUBECONFIG") {
+        Some(list) => std::env::split_paths(&list).collect(),
+        None => of_home().into_iter().collect(),
+    };
+    let is_there = |path: &PathBuf| !path.as_os_str().is_empty() && path.exists();
+    paths.into_iter().filter(is_there).collect()
 }
 
 #[expect(

@@ -10,7 +10,7 @@ use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
 #[cfg(feature = "tools")]
-use super::tool_flags::OneReadArgs;
+use super::tool_flags::{ContextArgs, OneReadArgs};
 use super::validate;
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
@@ -18,7 +18,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::Options;
 use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::watch::api::{ApiOptions, Encoding, RateLimit};
+use crate::watch::api::{ApiOptions, ContextChoice, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestOptions, ManifestRanges, NotAPortRange, Validation};
 
 /// Source of Services, EndpointSlices and the Node.
@@ -67,6 +67,24 @@ impl RenderConfig {
             ranges.load_balancers = Some(args.manifests_load_balancer_cidr);
         }
         self.with_request_timeout(args)
+    }
+
+    /// Selects the cluster as kubectl does: by a context, and without a flag by the kubeconfigs of
+    /// the user.
+    #[cfg(feature = "tools")]
+    #[must_use]
+    pub(crate) fn with_context(
+        mut self,
+        args: &ContextArgs,
+        kubeconfigs: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Self {
+        if let Source::Cluster(options) = &mut self.source {
+            options.context = args.choice();
+            if options.kubeconfigs.is_empty() && options.master.is_none() {
+                options.kubeconfigs = kubeconfigs();
+            }
+        }
+        self
     }
 
     /// Limits the time to list the objects of a cluster.
@@ -149,7 +167,11 @@ fn objects(
         let kubeconfig = &client.kubeconfig;
         let master = args.flags.get("master");
         return Some(Source::Cluster(ApiOptions {
-            kubeconfig: Some(kubeconfig.into()).filter(|_| !kubeconfig.is_empty()),
+            kubeconfigs: Some(kubeconfig.into())
+                .filter(|_| !kubeconfig.is_empty())
+                .into_iter()
+                .collect(),
+            context: ContextChoice::default(),
             master: master.filter(|master: &String| !master.is_empty()),
             encoding: encoding(client),
             rate_limit: rate_limit(client),

@@ -14,6 +14,7 @@ use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
 use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::render::PartialRestore;
+use crate::watch::api::ContextChoice;
 
 /// Objects and settings that desired rules follow from, for every command that renders.
 #[derive(Debug, Clone, Args)]
@@ -21,6 +22,9 @@ pub struct DesiredArgs {
     /// Source of Services, EndpointSlices and the Node.
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Choice within the kubeconfig.
+    #[command(flatten)]
+    pub context: ContextArgs,
     /// Settings that no daemon has.
     #[command(flatten)]
     pub one_read: OneReadArgs,
@@ -32,6 +36,61 @@ pub struct DesiredArgs {
     /// Settings that decide the content of rules.
     #[command(flatten)]
     pub rules: RulesArgs,
+}
+
+impl DesiredArgs {
+    /// Reports whether flags name a source of objects.
+    pub fn names_objects(&self) -> bool {
+        self.source.names_objects() || self.context.is_given()
+    }
+}
+
+/// Choice of a cluster and its credentials within the kubeconfig, as kubectl has it.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct ContextArgs {
+    /// Context of the kubeconfig to use
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "manifests",
+        hide_short_help = true
+    )]
+    pub context: Option<String>,
+    /// Cluster of the kubeconfig to use
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "manifests",
+        hide_short_help = true
+    )]
+    pub cluster: Option<String>,
+    /// User of the kubeconfig to use
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with = "manifests",
+        hide_short_help = true
+    )]
+    pub user: Option<String>,
+}
+
+impl ContextArgs {
+    fn is_given(&self) -> bool {
+        [&self.context, &self.cluster, &self.user]
+            .iter()
+            .any(|name| name.is_some())
+    }
+
+    /// Returns the choice; an empty name is as none, as in kubectl.
+    pub(super) fn choice(&self) -> ContextChoice {
+        let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+        ContextChoice {
+            context: named(&self.context),
+            cluster: named(&self.cluster),
+            user: named(&self.user),
+        }
+    }
 }
 
 /// Settings of sources for commands that read them once, which the daemon does not have.
@@ -103,7 +162,7 @@ pub struct OriginArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["manifests", "kubeconfig", "master"],
+        conflicts_with_all = ["manifests", "kubeconfig", "master", "context", "cluster", "user"],
         help_heading = "Source"
     )]
     pub from_save: Vec<PathBuf>,
@@ -197,6 +256,16 @@ pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
     pub selection: SelectionArgs,
+    /// Only Services with these labels, as in app=web
+    ///
+    /// The API server is asked for their names, because rules have no labels.
+    #[arg(
+        short = 'l',
+        long = "selector",
+        value_name = "SELECTOR",
+        conflicts_with_all = ["names", "manifests"]
+    )]
+    pub labels: Option<String>,
     /// Output format of service ports
     #[arg(
         short,

@@ -42,6 +42,11 @@ pub(crate) const FILES: HelpEntries = &[
 /// Environment variables.
 pub(crate) const ENVIRONMENT: HelpEntries = &[
     (
+        "KUBECONFIG",
+        "kubeconfigs that commands other than run merge without --kubeconfig, instead of \
+         ~/.kube/config",
+    ),
+    (
         "KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT",
         "address of the API server in a Pod, if no flag selects a source",
     ),

@@ -97,7 +97,7 @@ fn kubeconfig(folder: &Path, address: SocketAddr) -> ApiOptions {
     );
     fs::write(&file, text).unwrap();
     ApiOptions {
-        kubeconfig: Some(file),
+        kubeconfigs: vec![file],
         ..ApiOptions::default()
     }
 }

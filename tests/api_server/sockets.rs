@@ -134,7 +134,7 @@ fn kubeconfig(folder: &TempDir, address: SocketAddr) -> ApiOptions {
     );
     fs::write(&file, text).unwrap();
     ApiOptions {
-        kubeconfig: Some(file),
+        kubeconfigs: vec![file],
         ..ApiOptions::default()
     }
 }

@@ -2,6 +2,7 @@
 
 mod document;
 mod notes;
+mod query;
 mod rows;
 mod status;
 mod table;
@@ -17,8 +18,8 @@ use crate::config::{ServicesArgs, ServicesOutput};
 ///
 /// No rules can be read, a name has no match, or `--problems` finds some.
 pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
-    let query = args.selection.query()?;
     terminal::install_quiet_log()?;
+    let query = query::read(args)?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
     let absence = snapshot.absence();
     if let Some(absence) = &absence {

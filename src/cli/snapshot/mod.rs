@@ -21,7 +21,7 @@ use crate::config::{OriginArgs, Unusable};
 
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use objects::{manifest_trackers, read as read_objects};
+pub(super) use objects::{manifest_trackers, names_with_labels, read as read_objects};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
@@ -31,7 +31,7 @@ impl RuleSnapshot {
         let OriginArgs {
             from_save, desired, ..
         } = args;
-        if desired.source.names_objects() {
+        if desired.names_objects() {
             let config = RuleSettings::read(desired)?.rendering()?;
             return desired::snapshot(&config.read_once(&desired.one_read), report);
         }

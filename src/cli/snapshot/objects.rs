@@ -11,11 +11,14 @@ use crate::app::connect_error;
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
 use crate::config::{RenderConfig, Source, environment};
-use crate::inspect::catalog::first_of;
+use crate::ingest::ServiceObject;
+use crate::inspect::catalog::{NamePattern, first_of};
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
 use crate::tracker::Tracker;
-use crate::watch::api::{self, ApiError, ApiOptions, ConnectFailure, is_not_http};
+use crate::watch::api::{
+    self, ApiClient, ApiError, ApiOptions, ConnectFailure, Selector, is_not_http,
+};
 use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
@@ -125,19 +128,8 @@ fn warn_of_missing_addresses(manifests: &Manifests) {
 
 /// Lists the objects that a proxy on this node watches. Returns the types of the Services.
 fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Result<ServiceTypes> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let snapshot = runtime.block_on(async {
-        // A credential plugin may ask for a password, or hang.
-        let progress = Progress::start("waiting for credentials of the API server");
-        let server = api::build_client(options, &environment::proxies())
-            .await
-            .map_err(connect_error)?;
-        drop(progress);
-        let _progress = Progress::start(waiting_text(options, server.address()));
-        let listed = api::snapshot(&server, node, options.list_timeout).await;
-        listed.map_err(|error| list_error(&error, server.address()))
+    let snapshot = ask(options, async |server| {
+        api::snapshot(server, node, options.list_timeout).await
     })?;
     let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
     set_services.for_each(|service| ingester.service(service));
@@ -152,6 +144,65 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
         .iter()
         .for_each(|node| ingester.node(SourceEvent::Set(node)));
     Ok(ServiceTypes::read(&snapshot.services.objects))
+}
+
+/// Returns the names of the Services with these labels that rules may be for.
+///
+/// # Errors
+///
+/// The API server does not list them, or there are none.
+pub(in crate::cli) fn names_with_labels(
+    config: &RenderConfig,
+    labels: &str,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<NamePattern>> {
+    let Source::Cluster(options) = &config.source else {
+        anyhow::bail!("--selector requires an API server");
+    };
+    let selector = Selector::services_with(labels);
+    let listed = ask(options, async |server| {
+        api::within(options.list_timeout, api::list(server, &selector)).await
+    })?;
+    let is_selected = |service: &&ServiceObject| {
+        let is_in = namespace.is_none_or(|namespace| service.metadata.namespace == namespace);
+        is_in && service.spec.type_ != "ExternalName"
+    };
+    let services = listed.objects.iter().filter(is_selected);
+    let names = services.map(|service| NamePattern {
+        namespace: Some(service.metadata.namespace.as_str().into()),
+        service: service.metadata.name.as_str().into(),
+        port: None,
+        protocol: None,
+        is_dns: false,
+    });
+    let names: Vec<NamePattern> = names.collect();
+    anyhow::ensure!(
+        !names.is_empty(),
+        "no Service with rules has the labels `{labels}`{}",
+        namespace.map_or_else(String::new, |name| format!(" in namespace `{name}`"))
+    );
+    Ok(names)
+}
+
+/// Connects to the API server, and asks it.
+fn ask<T>(
+    options: &ApiOptions,
+    question: impl AsyncFnOnce(&ApiClient) -> Result<T, ApiError>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        // A credential plugin may ask for a password, or hang.
+        let progress = Progress::start("waiting for credentials of the API server");
+        let server = api::build_client(options, &environment::proxies())
+            .await
+            .map_err(connect_error)?;
+        drop(progress);
+        let _progress = Progress::start(waiting_text(options, server.address()));
+        let answer = question(&server).await;
+        answer.map_err(|error| list_error(&error, server.address()))
+    })
 }
 
 fn waiting_text(options: &ApiOptions, address: &str) -> String {

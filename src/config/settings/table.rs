@@ -18,7 +18,10 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
     settings: &[
         Setting::new("clientConnection.kubeconfig", "kubeconfig", Text("FILE"))
             .help("Kubeconfig for the API server")
-            .more("Without a source, the service account of the Pod is used.")
+            .more(
+                "Without a source, the service account of the Pod is used; commands other than \
+                 `run` use the kubeconfigs of kubectl before that.",
+            )
             .conflicts_with("manifests")
             .in_short_help(),
         Setting::flag("master", Text("URL"))

@@ -49,3 +49,37 @@ fn underscores_are_dashes_in_names_only() {
     );
     check("d run -v 2", "d run -v 2");
 }
+
+#[cfg(feature = "tools")]
+#[test]
+fn the_plugin_takes_flags_in_front_of_the_command() {
+    check(
+        "kubectl-deltaproxy -n shop services",
+        "kubectl-deltaproxy services -n shop",
+    );
+    check(
+        "kubectl-deltaproxy --namespace=shop -A --context services explain web",
+        "kubectl-deltaproxy explain --namespace=shop -A --context services web",
+    );
+    check(
+        "kubectl-deltaproxy -nshop -o wide services",
+        "kubectl-deltaproxy services -nshop -o wide",
+    );
+    check(
+        "kubectl-deltaproxy -v explain web",
+        "kubectl-deltaproxy explain -v web",
+    );
+    check(
+        "kubectl-deltaproxy services -n shop",
+        "kubectl-deltaproxy services -n shop",
+    );
+    check("kubectl-deltaproxy --help", "kubectl-deltaproxy --help");
+    check(
+        "kubectl-deltaproxy -n shop",
+        "kubectl-deltaproxy run -n shop",
+    );
+    check(
+        "deltaproxy -n shop services",
+        "deltaproxy run -n shop services",
+    );
+}

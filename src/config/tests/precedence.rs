@@ -59,7 +59,7 @@ fn master_flag_overrides_the_file() {
         panic!("no cluster")
     };
     assert_eq!(options.master.as_deref(), Some("https://m"));
-    assert_eq!(options.kubeconfig, Some("k".into()));
+    assert_eq!(options.kubeconfigs, [std::path::Path::new("k")]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::net::IpFamily;
 use crate::render::{LocalDetector, PartialRestore, TreeThresholds};
 use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::{Gap, SyncMode};
-use crate::watch::api::{ApiOptions, Encoding, RateLimit};
+use crate::watch::api::{ApiOptions, ContextChoice, Encoding, RateLimit};
 use crate::watch::manifests::{ManifestRanges, Validation};
 
 fn good(flags: &str) -> Config {
@@ -315,7 +315,8 @@ fn objects_come_from_a_cluster_or_from_files() {
     let source = |flags| good(flags).rules.source;
     let cluster = |kubeconfig: Option<&str>, master: Option<&str>| {
         Source::Cluster(ApiOptions {
-            kubeconfig: kubeconfig.map(Into::into),
+            kubeconfigs: kubeconfig.map(Into::into).into_iter().collect(),
+            context: ContextChoice::default(),
             master: master.map(Into::into),
             encoding: Encoding::Protobuf,
             rate_limit: RateLimit::default(),
@@ -390,7 +391,8 @@ fn objects_are_encoded_as_kube_proxy_would_have_them() {
 #[test]
 fn an_empty_kubeconfig_or_master_is_none() {
     let nothing = Source::Cluster(ApiOptions {
-        kubeconfig: None,
+        kubeconfigs: Vec::new(),
+        context: ContextChoice::default(),
         master: None,
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::encoding::Encoding;
 use super::error::{ClientConfigError, ConnectFailure};
-use super::kubeconfig::{CredentialPlugin, from_kubeconfig, parse_address};
+use super::kubeconfig::{ContextChoice, CredentialPlugin, from_kubeconfigs, parse_address};
 use super::proxy::ProxyEnvironment;
 use super::transport;
 use crate::telemetry::RequestMetrics;
@@ -31,8 +31,10 @@ use crate::telemetry::RequestMetrics;
 /// Connection settings of the API server. Any combination is valid.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApiOptions {
-    /// Path of a kubeconfig; its current context is used.
-    pub kubeconfig: Option<PathBuf>,
+    /// Paths of kubeconfigs, which are merged.
+    pub kubeconfigs: Vec<PathBuf>,
+    /// Choice within the kubeconfigs.
+    pub context: ContextChoice,
     /// Address that overrides that of the kubeconfig; sufficient alone if the server needs no
     /// credentials.
     pub master: Option<String>,
@@ -99,7 +101,7 @@ impl ApiClient {
 /// Builds a client, without connecting; must be called inside a tokio runtime.
 ///
 /// Without a kubeconfig and without an address, the service account of the Pod is used, as
-/// upstream does; no default path of a kubeconfig is tried.
+/// upstream does; no default path of a kubeconfig is tried here.
 ///
 /// `proxies` are those of the environment; `proxy-url` of the kubeconfig takes precedence.
 pub async fn build_client(
@@ -124,14 +126,15 @@ async fn build(
     metrics: Option<&RequestMetrics>,
 ) -> Result<ApiClient, ClientConfigError> {
     let mut proxy = None;
-    let mut config = match (&options.kubeconfig, &options.master) {
-        (Some(path), master) => {
-            let (config, proxy_url) = from_kubeconfig(path, master.as_deref()).await?;
+    let mut config = match (&*options.kubeconfigs, &options.master) {
+        (paths @ [_, ..], master) => {
+            let (config, proxy_url) =
+                from_kubeconfigs(paths, &options.context, master.as_deref()).await?;
             proxy = proxy_url;
             config
         }
-        (None, Some(master)) => Config::new(parse_address(master)?),
-        (None, None) => {
+        ([], Some(master)) => Config::new(parse_address(master)?),
+        ([], None) => {
             Config::incluster().map_err(|error| {
                 // Callers print an error about missing flags in place of this one.
                 tracing::debug!(cause = %error, "cannot use the service account of a Pod");

@@ -183,10 +183,10 @@ pub(super) fn not_decodable(cause: impl Display) -> ApiError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientConfigError {
     /// The kubeconfig cannot be read, or is invalid.
-    #[error("cannot read kubeconfig `{}`", path.display())]
+    #[error("cannot read kubeconfig {}", quoted(paths))]
     Kubeconfig {
-        /// Path of the kubeconfig.
-        path: PathBuf,
+        /// Paths of the kubeconfig, and of those that it is merged with.
+        paths: Vec<PathBuf>,
         /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -206,6 +206,11 @@ pub enum ClientConfigError {
         /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+}
+
+fn quoted(paths: &[PathBuf]) -> String {
+    let paths = paths.iter().map(|path| format!("`{}`", path.display()));
+    paths.collect::<Vec<_>>().join(", ")
 }
 
 /// Cause of a failed connection other than a server that is down. An operator acts differently on

@@ -1,4 +1,4 @@
-//! Reads the current context of a kubeconfig.
+//! Reads a context of a kubeconfig, or of several that are merged.
 //!
 //! # Source
 //!
@@ -12,6 +12,7 @@ use kube::Config;
 use kube::config::{
     AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster,
 };
+use tower::BoxError;
 
 use super::error::ClientConfigError;
 use super::proxy::Proxy;
@@ -21,29 +22,38 @@ use crate::watch::bounded;
 const NO_CONTEXT: &str = "it has no current context\n\
                           hint: set one: kubectl config use-context NAME --kubeconfig FILE";
 
-/// Returns the configuration of the current context, and the proxy that its cluster names.
-pub(super) async fn from_kubeconfig(
-    path: &Path,
+/// Choice of a cluster and its credentials within kubeconfigs, as by kubectl's flags. By
+/// default the current context has both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContextChoice {
+    /// Name of a context.
+    pub context: Option<String>,
+    /// Name of a cluster, instead of that of the context.
+    pub cluster: Option<String>,
+    /// Name of a user, instead of that of the context.
+    pub user: Option<String>,
+}
+
+/// Returns the configuration of a context, and the proxy that its cluster names. Of several files,
+/// the first one with a name decides, as in kubectl.
+pub(super) async fn from_kubeconfigs(
+    paths: &[PathBuf],
+    choice: &ContextChoice,
     master: Option<&str>,
 ) -> Result<(Config, Option<Proxy>), ClientConfigError> {
-    let failed = |error| ClientConfigError::Kubeconfig {
-        path: path.to_owned(),
-        source: match error {
-            // The error around it has the path already.
-            KubeconfigError::ReadConfig(error, _) => error.into(),
-            KubeconfigError::Parse(error) => syntax_error(&error).into(),
-            KubeconfigError::CurrentContextNotSet => NO_CONTEXT.into(),
-            KubeconfigError::LoadContext(name) if name.is_empty() => NO_CONTEXT.into(),
-            KubeconfigError::LoadContext(name) => {
-                format!("unknown current context `{name}`").into()
-            }
-            KubeconfigError::LoadClusterOfContext(name) => {
-                format!("unknown cluster `{name}` of the current context").into()
-            }
-            other => other.into(),
-        },
+    let unusable = |source| ClientConfigError::Kubeconfig {
+        paths: paths.to_vec(),
+        source,
     };
-    let mut kubeconfig = read(path).map_err(failed)?;
+    let mut kubeconfig = Kubeconfig::default();
+    for path in paths {
+        let next = read(path).map_err(|error| ClientConfigError::Kubeconfig {
+            paths: vec![path.clone()],
+            source: unreadable(error),
+        })?;
+        let merged = kubeconfig.merge(next);
+        kubeconfig = merged.map_err(|error| unusable(error.into()))?;
+    }
     if let Some(master) = master {
         let server = parse_address(master)?.to_string();
         for cluster in kubeconfig
@@ -55,25 +65,60 @@ pub(super) async fn from_kubeconfig(
         }
     }
     let (mut root_cert_file, mut proxy) = (None, None);
-    if let Some(cluster) = current_cluster(&mut kubeconfig) {
+    if let Some(cluster) = chosen_cluster(&mut kubeconfig, choice) {
         root_cert_file = ca_file(cluster);
         // Without a value, the library reads the environment itself, and knows no `NO_PROXY`.
         let url = cluster.proxy_url.replace(UNUSED_PROXY_URL.to_owned());
         if let Some(url) = url.filter(|url| !url.is_empty()) {
             let parsed = Proxy::parse_url(&url);
-            proxy = Some(parsed.map_err(|error| ClientConfigError::Kubeconfig {
-                path: path.to_owned(),
-                source: error.into(),
-            })?);
+            proxy = Some(parsed.map_err(|error| unusable(error.into()))?);
         }
     }
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-        .await
-        .map_err(failed)?;
+    let options = KubeConfigOptions {
+        context: choice.context.clone(),
+        cluster: choice.cluster.clone(),
+        user: choice.user.clone(),
+    };
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let mut config = config.map_err(|error| unusable(unknown_choice(error, choice)))?;
     config.root_cert_file = root_cert_file;
     config.proxy_url = None;
     Ok((config, proxy))
 }
+
+/// Converts an error of one file; the error around it has the path already.
+fn unreadable(error: KubeconfigError) -> BoxError {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.into(),
+        KubeconfigError::Parse(error) => syntax_error(&error).into(),
+        other => other.into(),
+    }
+}
+
+/// Converts an error of a choice: names what the kubeconfig lacks.
+fn unknown_choice(error: KubeconfigError, choice: &ContextChoice) -> BoxError {
+    match error {
+        KubeconfigError::CurrentContextNotSet => NO_CONTEXT.into(),
+        KubeconfigError::LoadContext(name) if name.is_empty() => NO_CONTEXT.into(),
+        KubeconfigError::LoadContext(name) if choice.context.is_some() => {
+            format!("unknown context `{name}`\n{LIST_CONTEXTS}").into()
+        }
+        KubeconfigError::LoadContext(name) => format!("unknown current context `{name}`").into(),
+        KubeconfigError::LoadClusterOfContext(name) if choice.cluster.is_some() => {
+            format!("unknown cluster `{name}`\n{LIST_CLUSTERS}").into()
+        }
+        KubeconfigError::LoadClusterOfContext(name) if choice.context.is_some() => {
+            format!("unknown cluster `{name}` of the context").into()
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            format!("unknown cluster `{name}` of the current context").into()
+        }
+        other => unreadable(other),
+    }
+}
+
+const LIST_CONTEXTS: &str = "hint: list them: kubectl config get-contexts";
+const LIST_CLUSTERS: &str = "hint: list them: kubectl config get-clusters";
 
 /// Parses an address with a host.
 pub(super) fn parse_address(text: &str) -> Result<Uri, ClientConfigError> {
@@ -111,16 +156,19 @@ fn read(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     }
 }
 
-/// Returns the cluster of the current context.
-fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
-    let current = kubeconfig.current_context.as_ref()?;
-    let context = kubeconfig
-        .contexts
-        .iter()
-        .find(|context| &context.name == current)?;
-    let name = &context.context.as_ref()?.cluster;
-    let is_current = |named: &&mut NamedCluster| &named.name == name;
-    let found = kubeconfig.clusters.iter_mut().find(is_current)?;
+/// Returns the cluster of a choice.
+fn chosen_cluster<'k>(
+    kubeconfig: &'k mut Kubeconfig,
+    choice: &ContextChoice,
+) -> Option<&'k mut Cluster> {
+    let chosen = choice.context.as_ref();
+    let chosen = chosen.or(kubeconfig.current_context.as_ref())?;
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|context| &context.name == chosen)?;
+    let of_context = &context.context.as_ref()?.cluster;
+    let name = choice.cluster.as_ref().unwrap_or(of_context);
+    let is_chosen = |named: &&mut NamedCluster| &named.name == name;
+    let found = kubeconfig.clusters.iter_mut().find(is_chosen)?;
     found.cluster.as_mut()
 }
 

@@ -70,6 +70,14 @@ pub async fn snapshot(
             nodes,
         })
     };
+    within(limit, lists).await
+}
+
+/// Waits for lists, at most this long.
+pub(crate) async fn within<T>(
+    limit: Option<Duration>,
+    lists: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
     match limit {
         Some(limit) => timeout(limit, lists)
             .await

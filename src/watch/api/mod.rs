@@ -60,9 +60,10 @@ pub(crate) use client::build_counted_client;
 pub use client::{ApiClient, ApiOptions, RateLimit, build_client};
 pub use encoding::Encoding;
 pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
-#[cfg(test)]
-pub(crate) use list::list;
+pub(crate) use kubeconfig::ContextChoice;
 pub use list::snapshot;
+#[cfg(feature = "tools")]
+pub(crate) use list::{list, within};
 pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 #[cfg(test)]

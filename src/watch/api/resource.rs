@@ -62,7 +62,7 @@ resource!(NodeObject, Node, false);
 /// Label and field selectors of the lists and watches of one kind.
 #[derive(Debug, Clone)]
 pub struct Selector<K> {
-    pub(super) labels: Option<&'static str>,
+    pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
     kind: PhantomData<fn() -> K>,
 }
@@ -72,9 +72,18 @@ impl Selector<ServiceObject> {
     /// `ExternalName`, which have no cluster IP, are selected as well.
     pub fn services() -> Self {
         Self {
-            labels: Some("!service.kubernetes.io/service-proxy-name"),
+            labels: Some(FOR_THIS_PROXY.to_owned()),
             fields: Some("spec.clusterIP!=None".to_owned()),
             kind: PhantomData,
+        }
+    }
+
+    /// Selects those with these labels as well, in the syntax of kubectl.
+    #[cfg(feature = "tools")]
+    pub(crate) fn services_with(labels: &str) -> Self {
+        Self {
+            labels: Some(format!("{FOR_THIS_PROXY},{labels}")),
+            ..Self::services()
         }
     }
 }
@@ -83,7 +92,7 @@ impl Selector<EndpointSliceObject> {
     /// Selects EndpointSlices that do not belong to a headless Service.
     pub fn slices() -> Self {
         Self {
-            labels: Some("!service.kubernetes.io/headless"),
+            labels: Some("!service.kubernetes.io/headless".to_owned()),
             fields: None,
             kind: PhantomData,
         }
@@ -100,6 +109,8 @@ impl Selector<NodeObject> {
         }
     }
 }
+
+const FOR_THIS_PROXY: &str = "!service.kubernetes.io/service-proxy-name";
 
 /// Returns the URI of a page of a LIST.
 ///
@@ -143,7 +154,7 @@ pub(super) fn watch_uri<K: Resource>(
 
 fn uri_with_selector<K: Resource>(selector: &Selector<K>) -> String {
     let mut uri = K::Typed::url_path(&(), None);
-    if let Some(labels) = selector.labels {
+    if let Some(labels) = &selector.labels {
         push_parameter(&mut uri, "labelSelector", labels);
     }
     if let Some(fields) = &selector.fields {

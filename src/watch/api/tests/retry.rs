@@ -9,7 +9,7 @@ use super::super::build_client;
 use super::super::resource;
 use super::super::retry::{RetryBackoff, RetryDelay, is_older};
 use super::super::{
-    ApiOptions, ClientConfigError, Encoding, ProxyEnvironment, RateLimit, Selector,
+    ApiOptions, ClientConfigError, ContextChoice, Encoding, ProxyEnvironment, RateLimit, Selector,
 };
 
 #[test]
@@ -97,7 +97,11 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
     file.write_all(kubeconfig.unwrap_or_default().as_bytes())
         .unwrap();
     let options = ApiOptions {
-        kubeconfig: kubeconfig.map(|_| file.path().to_owned()),
+        kubeconfigs: kubeconfig
+            .map(|_| file.path().to_owned())
+            .into_iter()
+            .collect(),
+        context: ContextChoice::default(),
         master: master.map(str::to_owned),
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
