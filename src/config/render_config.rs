@@ -175,6 +175,7 @@ fn objects(
             master: master.filter(|master: &String| !master.is_empty()),
             encoding: encoding(client),
             rate_limit: rate_limit(client),
+            is_http1: false,
             list_timeout: None,
         }));
     };

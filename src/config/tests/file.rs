@@ -50,6 +50,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
         master: None,
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        is_http1: false,
         list_timeout: None,
     });
     assert_eq!(config.rules.source, cluster);

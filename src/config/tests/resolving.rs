@@ -320,6 +320,7 @@ fn objects_come_from_a_cluster_or_from_files() {
             master: master.map(Into::into),
             encoding: Encoding::Protobuf,
             rate_limit: RateLimit::default(),
+            is_http1: false,
             list_timeout: None,
         })
     };
@@ -396,6 +397,7 @@ fn an_empty_kubeconfig_or_master_is_none() {
         master: None,
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        is_http1: false,
         list_timeout: None,
     });
     assert_eq!(good("--kubeconfig= --master=").rules.source, nothing);

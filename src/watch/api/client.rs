@@ -42,6 +42,8 @@ pub struct ApiOptions {
     pub encoding: Encoding,
     /// Limit of the request rate.
     pub rate_limit: RateLimit,
+    /// Connections are of HTTP/1.1, which can be upgraded for streams to Pods.
+    pub is_http1: bool,
     /// Maximum time of a command to list all objects. The daemon has none, because it retries.
     pub list_timeout: Option<Duration>,
 }
@@ -146,7 +148,7 @@ async fn build(
     let address = config.cluster_url.to_string();
     let proxy = proxy.or_else(|| proxies.proxy_for(&config.cluster_url));
     let plugin = CredentialPlugin::of(&config.auth_info);
-    match transport::client(config, proxy, metrics) {
+    match transport::client(config, proxy, options.is_http1, metrics) {
         Ok(client) => {
             let (encoding, limit) = (options.encoding, options.rate_limit);
             Ok(ApiClient::new(client, address, encoding, limit))

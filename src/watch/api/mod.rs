@@ -46,6 +46,9 @@ mod encoding;
 mod error;
 mod kubeconfig;
 mod list;
+#[cfg(feature = "tools")]
+#[expect(dead_code, reason = "the commands that read nodes follow")]
+mod pods;
 mod proxy;
 mod reflector;
 mod resource;
@@ -64,6 +67,9 @@ pub(crate) use kubeconfig::ContextChoice;
 pub use list::snapshot;
 #[cfg(feature = "tools")]
 pub(crate) use list::{list, within};
+#[cfg(feature = "tools")]
+#[expect(unused_imports, reason = "the commands that read nodes follow")]
+pub(crate) use pods::{ProxyPod, ProxyProgram, StreamError, exec, port_forward, proxy_pods};
 pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 #[cfg(test)]

@@ -67,6 +67,18 @@ pub struct Selector<K> {
     kind: PhantomData<fn() -> K>,
 }
 
+#[cfg(feature = "tools")]
+impl<K> Selector<K> {
+    /// Selects by labels and fields.
+    pub(super) fn new(labels: String, fields: Option<String>) -> Self {
+        Self {
+            labels: Some(labels),
+            fields,
+            kind: PhantomData,
+        }
+    }
+}
+
 impl Selector<ServiceObject> {
     /// Selects Services that are not for another proxy and not headless. Those of type
     /// `ExternalName`, which have no cluster IP, are selected as well.

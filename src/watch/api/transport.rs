@@ -54,9 +54,13 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 pub(super) fn client(
     config: Config,
     proxy: Option<Proxy>,
+    is_http1: bool,
     metrics: Option<&RequestMetrics>,
 ) -> Result<Client, BoxError> {
-    let build = move |config: &mut Config| Ok(http_client(connector(config, proxy.as_ref())?));
+    let build = move |config: &mut Config| {
+        let connector = connector(config, proxy.as_ref(), is_http1)?;
+        Ok(http_client(connector))
+    };
     let http = Arc::new(RotatedClient::new(config.clone(), build)?);
     let http = service_fn(move |request| {
         let http = Arc::clone(&http);
@@ -124,6 +128,7 @@ where
 fn connector(
     config: &mut Config,
     proxy: Option<&Proxy>,
+    is_http1: bool,
 ) -> Result<HttpsConnector<ServerConnector>, BoxError> {
     let is_plain =
         config.cluster_url.scheme() == Some(&Scheme::HTTP) && !proxy.is_some_and(Proxy::uses_tls);
@@ -139,7 +144,11 @@ fn connector(
     if let Some(name) = config.tls_server_name.clone() {
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name.try_into()?));
     }
-    Ok(builder.enable_all_versions().wrap_connector(connector))
+    Ok(if is_http1 {
+        builder.enable_http1().wrap_connector(connector)
+    } else {
+        builder.enable_all_versions().wrap_connector(connector)
+    })
 }
 
 fn tcp() -> HttpConnector {

@@ -57,6 +57,6 @@ async fn only_this_client_offers_http_2() {
     let offers_http_2 = |hello: Vec<u8>| hello.windows(3).any(|bytes| bytes == b"\x02h2");
     let kube = client_hello(|config| Client::try_from(config).unwrap()).await;
     assert!(!offers_http_2(kube));
-    let own = client_hello(|config| transport::client(config, None, None).unwrap()).await;
+    let own = client_hello(|config| transport::client(config, None, false, None).unwrap()).await;
     assert!(offers_http_2(own));
 }

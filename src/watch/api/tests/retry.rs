@@ -105,6 +105,7 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
         master: master.map(str::to_owned),
         encoding: Encoding::Protobuf,
         rate_limit: RateLimit::default(),
+        is_http1: false,
         list_timeout: None,
     };
     let result = runtime.block_on(build_client(&options, &ProxyEnvironment::default()));
