@@ -82,6 +82,7 @@ mod monitoring;
 mod newest_release;
 mod next_minor;
 mod node_addresses;
+mod nodes;
 mod odd_input;
 mod old_releases;
 mod other_backend;

@@ -131,7 +131,7 @@ install_axe() {
 
 have_kube() {
     local program
-    for program in etcd kube-apiserver kube-proxy kubeadm kubectl helm; do
+    for program in etcd kube-apiserver kube-proxy kubeadm kubectl kubelet-streams helm; do
         [[ -x $kube_bin_dir/$program ]] || return 1
     done
     [[ $("$kube_bin_dir/kube-proxy" --version) == "Kubernetes $kube_version" ]]
@@ -157,6 +157,7 @@ build_kube() {
         go build -trimpath -ldflags "$flags" -o "$output/$program" "k8s.io/kubernetes/cmd/$program"
     done
     [[ -x $kube_bin_dir/etcd && -z $is_other ]] || go build -trimpath -o "$output/etcd" go.etcd.io/etcd/server/v3
+    [[ -x $kube_bin_dir/kubelet-streams && -z $is_other ]] || go build -trimpath -o "$output/kubelet-streams" ./kubelet
     # A module of its own: helm needs later versions of what the programs above are built of.
     cd ../helm
     [[ -x $kube_bin_dir/helm ]] || go build -trimpath -o "$output/helm" helm.sh/helm/v4/cmd/helm

@@ -15,7 +15,9 @@ use clap::{Command, CommandFactory};
 use super::daemon;
 use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
 #[cfg(feature = "tools")]
-use crate::config::{DaemonArgs, DesiredArgs, RenderConfig, SourceArgs, environment};
+use crate::config::{DaemonArgs, DesiredArgs, RenderConfig, Source, SourceArgs, environment};
+#[cfg(feature = "tools")]
+use crate::watch::api::ApiOptions;
 use crate::watch::bounded;
 
 const AS_PLUGIN: &str = "kubectl deltaproxy";
@@ -91,6 +93,12 @@ pub(super) struct RuleSettings<'a> {
 impl<'a> RuleSettings<'a> {
     /// Reads the file, if one is given.
     pub(super) fn read(args: &'a DesiredArgs) -> Result<Self, Unusable> {
+        if args.context.is_given() && args.source.manifests.is_some() {
+            return Err(Unusable::of_flag(
+                "manifests",
+                "needs no cluster: leave out --context, --cluster and --user".to_owned(),
+            ));
+        }
         let file = args.config.as_deref().map(read_file).transpose()?;
         Ok(Self { file, args })
     }
@@ -98,6 +106,18 @@ impl<'a> RuleSettings<'a> {
     /// Returns the address at which to ask the daemon on this node; `None` if it serves no metrics.
     pub(super) fn daemon(&self, args: &DaemonArgs) -> Result<Option<SocketAddr>, Unusable> {
         daemon_address(self.file.as_ref(), args)
+    }
+
+    /// Returns the connection to the API server that the flags select.
+    pub(super) fn api_options(&self) -> Result<ApiOptions, Unusable> {
+        let config = self.rendering()?.with_request_timeout(&self.args.one_read);
+        match config.source {
+            Source::Cluster(options) => Ok(options),
+            Source::Manifests { .. } => Err(Unusable::of_flag(
+                "manifests",
+                "cannot be used with flags that need an API server".to_owned(),
+            )),
+        }
     }
 
     /// Returns the configuration that renders the objects of the source that the flags select.

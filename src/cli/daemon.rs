@@ -18,6 +18,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -70,15 +71,27 @@ pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, NoPage> {
 }
 
 async fn page(address: SocketAddr, path: &str) -> Result<String, NoPage> {
-    let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-        Ok(stream) => stream.map_err(NoPage::absent)?,
-        Err(_) => return Err(NoPage::Busy),
-    };
+    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+        Ok(stream) => {
+            let stream = stream.map_err(NoPage::absent)?;
+            ask(stream, &address.to_string(), path).await
+        }
+        Err(_) => Err(NoPage::Busy),
+    }
+}
+
+/// Asks a daemon for a page on a connection to its metrics port; `host` is the name of the server
+/// in the request.
+pub(super) async fn ask(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    path: &str,
+) -> Result<String, NoPage> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(NoPage::absent)?;
     let request = Request::get(path)
-        .header(HOST, address.to_string())
+        .header(HOST, host)
         .header(ACCEPT_ENCODING, "gzip")
         .body(Empty::<Bytes>::new())
         .map_err(NoPage::absent)?;

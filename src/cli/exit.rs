@@ -119,9 +119,21 @@ pub(super) fn judged(is_well: anyhow::Result<bool>, report: &ErrorReport) -> Exi
 pub(super) fn code(result: anyhow::Result<()>, report: &ErrorReport) -> ExitCode {
     match result {
         Ok(()) => report.done(ExitCode::SUCCESS),
+        #[cfg(feature = "tools")]
+        Err(error) if error.is::<NotANode>() => failed(&error, ExitCode::from(INCOMPLETE), report),
         Err(error) => failed(&error, report.done(ExitCode::FAILURE), report),
     }
 }
+
+/// There is nothing to look at on this machine.
+#[cfg(feature = "tools")]
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this machine is not a node: it has neither deltaproxy nor rules of a kube-proxy in iptables mode\n\
+     hint: use --node NAME to read a node of a cluster; on a node in nftables mode, \
+     `nft list table ip kube-proxy` lists its rules"
+)]
+pub(super) struct NotANode;
 
 /// Error that is in the log already.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,10 @@
 mod arguments;
 mod cleanup;
 #[cfg(feature = "tools")]
+mod cluster;
+#[cfg(feature = "tools")]
+mod completion;
+#[cfg(feature = "tools")]
 mod daemon;
 #[cfg(feature = "tools")]
 mod diff;
@@ -38,6 +42,10 @@ use crate::config::{Command, normalize};
 /// Runs the command of a command line, whose first word is the program's name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = normalize(args);
+    #[cfg(feature = "tools")]
+    if let Some(code) = completion::complete(&args) {
+        return code;
+    }
     let cli = match arguments::parse(&args) {
         Ok(cli) => cli,
         Err(error) => return exit::unusable(&error, &args),
@@ -54,7 +62,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         #[cfg(feature = "tools")]
         Command::Status(args) => return exit::judged(status::status(&args), &report),
         #[cfg(feature = "tools")]
-        Command::Services(args) => services::services(&args, &report),
+        Command::Services(args) => return services::services(&args, &report),
         #[cfg(feature = "tools")]
         Command::Explain(args) => explain::explain(&args, &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),

@@ -104,6 +104,56 @@ impl Drop for Progress {
     }
 }
 
+/// Line on a terminal that counts what is done; it is gone in the end. Elsewhere there is none.
+#[cfg(feature = "tools")]
+#[derive(Debug)]
+pub(super) struct Count {
+    done: usize,
+    total: usize,
+    what: &'static str,
+    is_shown: bool,
+}
+
+#[cfg(feature = "tools")]
+impl Count {
+    /// Starts to count, up to a total.
+    pub(super) fn start(total: usize, what: &'static str) -> Self {
+        let count = Self {
+            done: 0,
+            total,
+            what,
+            is_shown: io::stderr().is_terminal(),
+        };
+        count.show();
+        count
+    }
+
+    /// Counts one more.
+    pub(super) fn add(&mut self) {
+        self.done += 1;
+        self.show();
+    }
+
+    fn show(&self) {
+        let Self {
+            done, total, what, ..
+        } = self;
+        if self.is_shown {
+            // A failure means that the terminal is gone.
+            let _ = write!(io::stderr(), "\r{done} of {total} {what}\x1b[K");
+        }
+    }
+}
+
+#[cfg(feature = "tools")]
+impl Drop for Count {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
 /// Escapes characters that a terminal acts on, as [`telemetry::escaped`] does, but for line ends.
 pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     let lines = || text.split('\n').map(telemetry::escaped);

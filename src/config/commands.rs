@@ -163,6 +163,12 @@ pub(crate) fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsStrin
     if ProgramName::of(&program) == ProgramName::KubectlPlugin {
         put_command_first(&mut rest);
     }
+    #[cfg(feature = "tools")]
+    if ProgramName::of(&program) == ProgramName::KubectlCompletion {
+        // Words that are not complete yet.
+        rest.insert(0, program);
+        return rest;
+    }
     if implies_run(ProgramName::of(&program), rest.first()) {
         rest.insert(0, "run".into());
     }

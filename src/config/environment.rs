@@ -21,6 +21,9 @@ pub(crate) enum ProgramName {
     KubeProxy,
     /// `kubectl-deltaproxy`: a plugin of kubectl, which changes nothing.
     KubectlPlugin,
+    /// `kubectl_complete-deltaproxy`: completions of that plugin.
+    #[cfg(feature = "tools")]
+    KubectlCompletion,
     /// Any other: usually `deltaproxy`.
     Own,
 }
@@ -31,6 +34,8 @@ impl ProgramName {
         match Path::new(program).file_name().and_then(OsStr::to_str) {
             Some("kube-proxy") => Self::KubeProxy,
             Some("kubectl-deltaproxy") => Self::KubectlPlugin,
+            #[cfg(feature = "tools")]
+            Some("kubectl_complete-deltaproxy") => Self::KubectlCompletion,
             _ => Self::Own,
         }
     }

@@ -92,8 +92,7 @@ impl RenderConfig {
     #[must_use]
     pub(crate) fn with_request_timeout(mut self, args: &OneReadArgs) -> Self {
         if let Source::Cluster(options) = &mut self.source {
-            let timeout = args.request_timeout.to_std();
-            options.list_timeout = timeout.filter(|timeout| !timeout.is_zero());
+            options.list_timeout = args.request.limit();
         }
         self
     }

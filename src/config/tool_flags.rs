@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -14,7 +15,7 @@ use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
 use crate::net::{IpFamily, IpNet, PerFamily};
 use crate::render::PartialRestore;
-use crate::watch::api::ContextChoice;
+use crate::watch::api::{ApiOptions, ContextChoice};
 
 /// Objects and settings that desired rules follow from, for every command that renders.
 #[derive(Debug, Clone, Args)]
@@ -50,33 +51,19 @@ impl DesiredArgs {
 #[command(next_help_heading = "Source")]
 pub struct ContextArgs {
     /// Context of the kubeconfig to use
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with = "manifests",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub context: Option<String>,
     /// Cluster of the kubeconfig to use
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with = "manifests",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub cluster: Option<String>,
     /// User of the kubeconfig to use
-    #[arg(
-        long,
-        value_name = "NAME",
-        conflicts_with = "manifests",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     pub user: Option<String>,
 }
 
 impl ContextArgs {
-    fn is_given(&self) -> bool {
+    /// Reports whether there is a choice.
+    pub fn is_given(&self) -> bool {
         [&self.context, &self.cluster, &self.user]
             .iter()
             .any(|name| name.is_some())
@@ -97,17 +84,9 @@ impl ContextArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Source")]
 pub struct OneReadArgs {
-    /// Maximum time to list the objects of a cluster; 0 for none
-    ///
-    /// Without a limit, a request still fails after 60 s without a response.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "60s",
-        value_parser = not_negative,
-        hide_short_help = true
-    )]
-    pub request_timeout: GoDuration,
+    /// Time to wait for the API server.
+    #[command(flatten)]
+    pub request: RequestArgs,
     /// Networks for load balancer IPs that manifests lack
     ///
     /// One CIDR for each IP family. `diff` uses them with --from-manifests, `run` never. The
@@ -121,6 +100,85 @@ pub struct OneReadArgs {
         hide_short_help = true
     )]
     pub manifests_load_balancer_cidr: PerFamily<IpNet>,
+}
+
+/// Time for which a command waits for the API server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct RequestArgs {
+    /// Maximum time to list the objects of a cluster; 0 for none
+    ///
+    /// Without a limit, a request still fails after 60 s without a response. The limit of each node
+    /// is 10 s, or this one if it is shorter.
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = not_negative,
+        hide_short_help = true
+    )]
+    pub request_timeout: GoDuration,
+}
+
+impl RequestArgs {
+    /// Returns the limit; `None` for none.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        let limit = self.request_timeout.to_std();
+        limit.filter(|limit| !limit.is_zero())
+    }
+}
+
+/// Node that a command reads through the API server.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
+pub struct NodeArgs {
+    /// Node to read through the API server instead of this one
+    ///
+    /// By port-forward to its deltaproxy, or by exec of iptables-save in its kube-proxy;
+    /// --kubeconfig and --context select the cluster.
+    #[arg(
+        id = "node",
+        long,
+        value_name = "NAME",
+        conflicts_with = "metrics_bind_address"
+    )]
+    pub name: Option<String>,
+}
+
+/// Cluster whose nodes `status` asks, as kubectl finds it.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig for the API server
+    ///
+    /// Without it, those of kubectl are used: KUBECONFIG, or ~/.kube/config.
+    #[arg(
+        long,
+        value_name = "FILE",
+        help_heading = "Source",
+        hide_short_help = true
+    )]
+    pub kubeconfig: Option<PathBuf>,
+    /// Choice within the kubeconfig.
+    #[command(flatten)]
+    pub context: ContextArgs,
+    /// Time to wait for the API server.
+    #[command(flatten)]
+    pub request: RequestArgs,
+}
+
+impl ClusterArgs {
+    /// Returns the connection to the API server.
+    pub(crate) fn api_options(&self, kubeconfigs: impl FnOnce() -> Vec<PathBuf>) -> ApiOptions {
+        ApiOptions {
+            kubeconfigs: match &self.kubeconfig {
+                Some(file) => vec![file.clone()],
+                None => kubeconfigs(),
+            },
+            context: self.context.choice(),
+            list_timeout: self.request.limit(),
+            ..ApiOptions::default()
+        }
+    }
 }
 
 /// Parses a duration as of kubectl's flag with this name.
@@ -162,7 +220,7 @@ pub struct OriginArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["manifests", "kubeconfig", "master", "context", "cluster", "user"],
+        conflicts_with_all = ["manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
         help_heading = "Source"
     )]
     pub from_save: Vec<PathBuf>,
@@ -171,13 +229,16 @@ pub struct OriginArgs {
     /// The daemon on this node has only the rules that it wrote.
     #[arg(
         long,
-        conflicts_with_all = ["from_save", "manifests", "kubeconfig", "master"],
+        conflicts_with_all = ["from_save", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
         help_heading = "Source"
     )]
     pub kernel: bool,
     /// Daemon on this node.
     #[command(flatten)]
     pub daemon: DaemonArgs,
+    /// Another node.
+    #[command(flatten)]
+    pub node: NodeArgs,
     /// Objects whose rendered rules are inspected.
     #[command(flatten)]
     pub desired: DesiredArgs,
@@ -266,6 +327,13 @@ pub struct ServicesArgs {
         conflicts_with_all = ["names", "manifests"]
     )]
     pub labels: Option<String>,
+    /// Print on which endpoints all nodes disagree
+    #[arg(
+        long,
+        conflicts_with_all = ["output", "node", "from_save", "manifests", "kernel"],
+        help_heading = "Source"
+    )]
+    pub all_nodes: bool,
     /// Output format of service ports
     #[arg(
         short,
@@ -440,6 +508,19 @@ pub struct StatusArgs {
     /// Daemon to ask.
     #[command(flatten)]
     pub daemon: DaemonArgs,
+    /// Another node.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// Print a line for each node, those not well first
+    #[arg(
+        long,
+        conflicts_with_all = ["node", "metrics_bind_address", "config"],
+        help_heading = "Source"
+    )]
+    pub all_nodes: bool,
+    /// Cluster of --node and --all-nodes.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 impl ExplainArgs {

@@ -134,13 +134,16 @@ On a node:
   deltaproxy status
 A daemon with another metrics port:
   deltaproxy status --metrics-bind-address 127.0.0.1:9090
+Another node, and all nodes of a cluster:
+  deltaproxy status --node node1
+  deltaproxy status --all-nodes
 Services in quarantine:
   deltaproxy status -o json |
     jq -r '.families[].quarantined[].service'",
     exit_status: "\
 0  the daemon has no problem
 1  it has one, which is shown first
-2  no daemon answers",
+2  no daemon answers; with --all-nodes, some do not",
 };
 
 pub(super) const DIFF: CommandHelp = CommandHelp {
@@ -210,6 +213,9 @@ On a node, with any proxy; without root if deltaproxy runs:
   deltaproxy services
   watch -n2 deltaproxy services -n shop
   deltaproxy services shop/web -o wide
+On another node, and where the nodes of a cluster disagree:
+  deltaproxy services --node node1
+  deltaproxy services --all-nodes
 From a dump, without root:
   deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
 Rendered from manifests:
@@ -223,8 +229,9 @@ Service ports without endpoints:
 0  listed, even if a source has no service ports
 1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
    rules or requests a frontend of another Service. With --problems also:
-   something is not ok
-2  a manifest cannot be used; the others were",
+   something is not ok; with --all-nodes: nodes disagree
+2  a manifest cannot be used; the others were. Neither a flag nor this machine
+   has rules to read. With --all-nodes, some nodes do not answer",
 };
 
 pub(super) const EXPLAIN: CommandHelp = CommandHelp {
@@ -257,7 +264,8 @@ In a pipeline:
 0  explained, with any outcome, or the one of --expect
 1  failed, for example if there is no such name, or a source is missing; or a
    client has another outcome than that of --expect
-2  a manifest cannot be used; the others were",
+2  a manifest cannot be used; the others were. Neither a flag nor this machine
+   has rules to read",
 };
 
 pub(super) const COMPLETIONS: CommandHelp = CommandHelp {

@@ -45,7 +45,7 @@ pub(super) fn missing(need: Need) -> Option<String> {
             .chain([path("oci/index.json")])
             .collect(),
         Need::Browser => vec![PathBuf::from("/usr/bin/chromium"), axe()],
-        Need::Kernel | Need::Cluster | Need::Upstream | Need::Clients => Vec::new(),
+        Need::Kernel | Need::Cluster | Need::Nodes | Need::Upstream | Need::Clients => Vec::new(),
     };
     let missing = files.into_iter().find(|file| !file.is_file())?;
     let missing = missing.display();

@@ -50,7 +50,9 @@ pub enum Need {
     Kernel,
     /// The same, and the programs etcd and kube-apiserver.
     Cluster,
-    /// The same, and kube-proxy.
+    /// The same, and the streaming server of the kubelet.
+    Nodes,
+    /// The same as [`Need::Cluster`], and kube-proxy.
     Upstream,
     /// The same as [`Need::Cluster`], and kubectl, kubeadm and helm.
     Clients,
@@ -66,7 +68,7 @@ impl Need {
     /// Returns the part of the suite of all tests with this need, if runs leave them out together.
     fn part(self) -> Option<Part> {
         match self {
-            Self::Kernel | Self::Cluster | Self::Upstream | Self::Browser => None,
+            Self::Kernel | Self::Cluster | Self::Nodes | Self::Upstream | Self::Browser => None,
             Self::Clients => Some(Part::Guides),
             Self::StaticBinaries | Self::Image => Some(Part::Image),
         }
@@ -87,6 +89,7 @@ pub fn machine_has(need: Need) -> bool {
         let programs: &[&str] = match need {
             Need::Kernel | Need::StaticBinaries | Need::Browser => &[],
             Need::Cluster | Need::Image => &["kube-apiserver"],
+            Need::Nodes => &["kube-apiserver", "kubelet-streams"],
             Need::Upstream => &["kube-apiserver", "kube-proxy"],
             Need::Clients => &["kube-apiserver", "kubectl", "kubeadm", "helm"],
         };

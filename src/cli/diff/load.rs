@@ -102,9 +102,7 @@ fn of_host(
     Ok(Sides {
         absence_reason: match host.origin {
             RuleOrigin::Saved(_) => "no dump of it was given",
-            RuleOrigin::Live(_) | RuleOrigin::Daemon(_) | RuleOrigin::Desired => {
-                "this kernel does not support it"
-            }
+            _ => "this kernel does not support it",
         },
         left: host.rules.map(|_, rules| flattened(rules)),
         right: right.map(|_, rules| flattened(rules)),

@@ -1,23 +1,31 @@
 //! `services`: lists the Service ports that rules are programmed for, as a table or a document.
 
 mod document;
+mod nodes;
 mod notes;
 mod query;
 mod rows;
 mod status;
 mod table;
 
-use super::exit::ErrorReport;
+use std::process::ExitCode;
+
+use super::exit::{self, ErrorReport};
 use super::snapshot::{RuleOrigin, RuleSnapshot};
 use super::terminal::{self, Progress};
 use crate::config::{ServicesArgs, ServicesOutput};
 
-/// Prints one line for each service port; with `--problems`, for each that is not ok.
-///
-/// # Errors
-///
-/// No rules can be read, a name has no match, or `--problems` finds some.
-pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
+/// Prints one line for each service port, with `--problems` for each that is not ok, or the
+/// disagreements of all nodes. Returns the exit code.
+pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> ExitCode {
+    if args.all_nodes {
+        exit::compared(nodes::compare_nodes(args, report), report)
+    } else {
+        exit::code(list(args, report), report)
+    }
+}
+
+fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
     terminal::install_quiet_log()?;
     let query = query::read(args)?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;

@@ -15,10 +15,8 @@ pub(super) fn read(args: &ServicesArgs) -> anyhow::Result<PortQuery> {
     let Some(labels) = &args.labels else {
         return Ok(args.selection.query()?);
     };
-    let desired = &args.origin.desired;
-    let config = RuleSettings::read(desired)?.rendering()?;
-    let config = config.with_request_timeout(&desired.one_read);
+    let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
     let namespace = args.selection.namespace.name.as_deref();
-    let names = snapshot::names_with_labels(&config, labels, namespace)?;
+    let names = snapshot::names_with_labels(&options, labels, namespace)?;
     Ok(PortQuery::new(&names, None)?)
 }

@@ -1,7 +1,8 @@
 //! Reads the rules of this node: those that the daemon wrote, from its page `/rules`, or else those
 //! of the kernel.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 
 use super::recorded;
 use super::rules::{RuleOrigin, RuleSnapshot};
@@ -44,15 +45,20 @@ impl HostSources {
 /// the chosen one.
 fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, NoPage> {
     let text = daemon::get(address, "/rules")?;
-    read(&escaped(&text), choice).ok_or_else(|| NoPage::Absent("no rules".to_owned()))
+    let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
+    read(&escaped(&text), choice, addresses).ok_or_else(|| NoPage::Absent("no rules".to_owned()))
 }
 
 /// Reads the page; `None` if it has another form, or not the rules that the kernel would show.
-fn read(page: &str, choice: BackendChoice) -> Option<RuleSnapshot> {
+pub(super) fn read(
+    page: &str,
+    choice: BackendChoice,
+    node_addresses: BTreeSet<IpAddr>,
+) -> Option<RuleSnapshot> {
     let (head, mut rest) = page.split_once('\n')?;
     let head: RulesHead = document(head)?;
     let mut snapshot = RuleSnapshot {
-        node_addresses: local_addresses().ok()?,
+        node_addresses,
         observed_at: Some(head.observed_at),
         ..RuleSnapshot::default()
     };

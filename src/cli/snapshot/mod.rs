@@ -7,6 +7,7 @@
 mod daemon;
 mod desired;
 mod dump;
+mod node;
 mod objects;
 mod proxy_report;
 mod recorded;
@@ -16,12 +17,13 @@ mod written;
 use std::path::PathBuf;
 
 use super::arguments::RuleSettings;
-use super::exit::ErrorReport;
+use super::exit::{ErrorReport, NotANode};
 use crate::config::{OriginArgs, Unusable};
 
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use objects::{manifest_trackers, names_with_labels, read as read_objects};
+pub(super) use node::of_answer;
+pub(super) use objects::{list_error, manifest_trackers, names_with_labels, read as read_objects};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
@@ -31,6 +33,10 @@ impl RuleSnapshot {
         let OriginArgs {
             from_save, desired, ..
         } = args;
+        if let Some(node) = &args.node.name {
+            let options = RuleSettings::read(desired)?.api_options()?;
+            return node::snapshot(options, node, report);
+        }
         if desired.names_objects() {
             let config = RuleSettings::read(desired)?.rendering()?;
             return desired::snapshot(&config.read_once(&desired.one_read), report);
@@ -43,6 +49,9 @@ impl RuleSnapshot {
             })
         };
         let mut snapshot = Self::of_host(from_save, sources, report)?;
+        if !args.kernel && snapshot.is_of_no_node() {
+            return Err(NotANode.into());
+        }
         if snapshot.origin.is_of_this_node() {
             (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
         }

@@ -152,13 +152,10 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
 ///
 /// The API server does not list them, or there are none.
 pub(in crate::cli) fn names_with_labels(
-    config: &RenderConfig,
+    options: &ApiOptions,
     labels: &str,
     namespace: Option<&str>,
 ) -> anyhow::Result<Vec<NamePattern>> {
-    let Source::Cluster(options) = &config.source else {
-        anyhow::bail!("--selector requires an API server");
-    };
     let selector = Selector::services_with(labels);
     let listed = ask(options, async |server| {
         api::within(options.list_timeout, api::list(server, &selector)).await
@@ -215,7 +212,7 @@ fn waiting_text(options: &ApiOptions, address: &str) -> String {
 }
 
 /// Converts an error of listing: names the server and what to do.
-fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
+pub(in crate::cli) fn list_error(error: &ApiError, address: &str) -> anyhow::Error {
     let is_plain = address.starts_with("http:");
     let (problem, hint) = match error {
         ApiError::Connection(cause) if is_plain && is_not_http(&**cause) => {

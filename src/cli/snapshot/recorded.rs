@@ -45,7 +45,8 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
             let text = programs.save_all().await?;
             Ok::<_, RunError>((programs, text))
         };
-        let hint = "hint: use --from-save FILE to read a dump without root";
+        let hint = "hint: use --from-save FILE to read a dump without root, or --node NAME to read a \
+                    node from another machine";
         let (programs, text) = read
             .await
             .map_err(|error| anyhow::anyhow!("{error}\n{hint}"))?;
@@ -118,16 +119,27 @@ fn warn_of_other_backend(snapshot: &RuleSnapshot) {
 /// Reads the rules of dumps. A table that is cut off is left out, and is an error in the report.
 pub(super) fn saved(paths: &[PathBuf], report: &ErrorReport) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading a dump");
+    let texts = paths
+        .iter()
+        .map(|path| Ok((path.display().to_string(), text(path)?)));
+    dumps(RuleOrigin::Saved(paths.to_vec()), texts, report)
+}
+
+/// Reads the rules of dumps, each with its name.
+pub(super) fn dumps(
+    origin: RuleOrigin,
+    texts: impl Iterator<Item = anyhow::Result<(String, String)>>,
+    report: &ErrorReport,
+) -> anyhow::Result<RuleSnapshot> {
     let mut snapshot = RuleSnapshot {
-        origin: RuleOrigin::Saved(paths.to_vec()),
+        origin,
         missing_tables: PerFamily::from_fn(|_| Table::ALL.into()),
         ..RuleSnapshot::default()
     };
     let mut tables = BTreeSet::new();
     let mut cut = BTreeSet::new();
-    for path in paths {
-        let name = path.display().to_string();
-        let text = text(path)?;
+    for dump in texts {
+        let (name, text) = dump?;
         check_content(&name, &text)?;
         for warning in dump::save_warnings(&text) {
             tracing::warn!("`{name}`: {warning}");

@@ -80,6 +80,13 @@ pub(in crate::cli) enum RuleOrigin {
     Live(Backend),
     /// Daemon on this node.
     Daemon(WrittenRules),
+    /// Kernel of another node, read by the programs in a Pod.
+    Exec {
+        /// Name of the node.
+        node: String,
+        /// Namespace and name of the Pod.
+        pod: String,
+    },
     /// Dumps in files.
     Saved(Vec<PathBuf>),
     /// Rendered from objects.
@@ -107,6 +114,12 @@ impl fmt::Display for RuleOrigin {
         match self {
             Self::Live(backend) => write!(f, "the kernel's rules ({backend})"),
             Self::Daemon(written) => written.fmt(f),
+            Self::Exec { node, pod } => {
+                write!(
+                    f,
+                    "the kernel's rules of {node}, by iptables-save in Pod {pod}"
+                )
+            }
             Self::Saved(paths) => {
                 let paths = paths.iter().map(|path| format!("`{}`", path.display()));
                 f.write_str(&paths.collect::<Vec<_>>().join(", "))
@@ -126,6 +139,17 @@ impl RuleSnapshot {
             missing.contains(&Table::Nat) || unreadable.contains(&Table::Nat)
         };
         families.filter(is_without).collect()
+    }
+
+    /// Reports whether this machine has no rules of any proxy, in either backend.
+    pub(in crate::cli) fn is_of_no_node(&self) -> bool {
+        let rules = self.rules.as_ref().into_pairs().into_iter();
+        let others = self.other_backends.as_ref().into_pairs().into_iter();
+        matches!(self.origin, RuleOrigin::Live(_))
+            && rules
+                .clone()
+                .all(|(_, rules)| ProxyMode::of(rules).is_none())
+            && others.clone().all(|(_, other)| other.is_none())
     }
 
     /// Returns a sentence if the rules are not those of a kube-proxy in mode iptables.

@@ -47,7 +47,6 @@ mod error;
 mod kubeconfig;
 mod list;
 #[cfg(feature = "tools")]
-#[expect(dead_code, reason = "the commands that read nodes follow")]
 mod pods;
 mod proxy;
 mod reflector;
@@ -68,7 +67,6 @@ pub use list::snapshot;
 #[cfg(feature = "tools")]
 pub(crate) use list::{list, within};
 #[cfg(feature = "tools")]
-#[expect(unused_imports, reason = "the commands that read nodes follow")]
 pub(crate) use pods::{ProxyPod, ProxyProgram, StreamError, exec, port_forward, proxy_pods};
 pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};

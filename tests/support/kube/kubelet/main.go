@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 	utilexec "k8s.io/utils/exec"
 )
@@ -132,8 +133,15 @@ func serve(streams streaming.Server, w http.ResponseWriter, r *http.Request) {
 		})
 		stream = response.GetUrl()
 	case "portForward":
+		var options *portforward.V4Options
+		if options, err = portforward.NewV4Options(r); err != nil {
+			break
+		}
 		var response *runtimeapi.PortForwardResponse
-		response, err = streams.GetPortForward(&runtimeapi.PortForwardRequest{PodSandboxId: pod})
+		response, err = streams.GetPortForward(&runtimeapi.PortForwardRequest{
+			PodSandboxId: pod,
+			Port:         options.Ports,
+		})
 		stream = response.GetUrl()
 	default:
 		err = errors.New("neither exec nor portForward")

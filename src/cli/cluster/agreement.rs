@@ -1,0 +1,124 @@
+//! Agreement of nodes: what each says of a thing, and which ones differ.
+//!
+//! Nodes are numbered in the order of their answers, and the nodes with one value are a set of
+//! bits: 5,000 nodes that agree on 10,000 things take 6 MB.
+
+use std::collections::BTreeMap;
+
+/// Values that nodes have for things, by name.
+#[derive(Debug)]
+pub(in crate::cli) struct Agreement<V> {
+    nodes: Vec<String>,
+    things: BTreeMap<String, Vec<(V, NodeSet)>>,
+}
+
+impl<V> Default for Agreement<V> {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            things: BTreeMap::new(),
+        }
+    }
+}
+
+/// Numbers of nodes, as bits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct NodeSet(Vec<u64>);
+
+impl NodeSet {
+    fn insert(&mut self, node: usize) {
+        let (word, bit) = (node / 64, node % 64);
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= 1 << bit;
+        }
+    }
+
+    fn contains(&self, node: usize) -> bool {
+        let word = self.0.get(node / 64).copied().unwrap_or_default();
+        word >> (node % 64) & 1 == 1
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+/// Value of a thing, and the nodes that have it.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Held<'a, V> {
+    /// The value; `None`: these nodes do not have the thing.
+    pub value: Option<&'a V>,
+    /// Names of the nodes, sorted.
+    pub nodes: Vec<&'a str>,
+}
+
+impl<V: PartialEq> Agreement<V> {
+    /// Adds a node with all that it has.
+    pub(in crate::cli) fn add(
+        &mut self,
+        node: &str,
+        things: impl IntoIterator<Item = (String, V)>,
+    ) {
+        let number = self.nodes.len();
+        self.nodes.push(node.to_owned());
+        for (name, value) in things {
+            let values = self.things.entry(name).or_default();
+            let held = values.iter_mut().find(|(known, _)| *known == value);
+            if let Some((_, nodes)) = held {
+                nodes.insert(number);
+            } else {
+                let mut nodes = NodeSet::default();
+                nodes.insert(number);
+                values.push((value, nodes));
+            }
+        }
+    }
+
+    /// Returns the number of nodes.
+    pub(in crate::cli) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns the number of things.
+    pub(in crate::cli) fn things(&self) -> usize {
+        self.things.len()
+    }
+
+    /// Returns the things that nodes disagree on, each with its values: the most common one first.
+    pub(in crate::cli) fn disagreements(&self) -> Vec<(&str, Vec<Held<'_, V>>)> {
+        let things = self.things.iter();
+        let differing = things.filter_map(|(name, values)| {
+            let mut held: Vec<Held<'_, V>> = values
+                .iter()
+                .map(|(value, nodes)| self.held(Some(value), |node| nodes.contains(node)))
+                .collect();
+            let having: usize = values.iter().map(|(_, nodes)| nodes.len()).sum();
+            if having < self.nodes.len() {
+                let has_none = |node| values.iter().all(|(_, nodes)| !nodes.contains(node));
+                held.push(self.held(None, has_none));
+            }
+            // Of equally common ones, the first node decides, whatever the order of answers.
+            held.sort_by(|left, right| {
+                let by_count = right.nodes.len().cmp(&left.nodes.len());
+                by_count.then_with(|| left.nodes.cmp(&right.nodes))
+            });
+            (held.len() > 1).then_some((name.as_str(), held))
+        });
+        differing.collect()
+    }
+
+    fn held<'a>(&'a self, value: Option<&'a V>, is_in: impl Fn(usize) -> bool) -> Held<'a, V> {
+        let nodes = self.nodes.iter().enumerate();
+        let nodes = nodes.filter(|(number, _)| is_in(*number));
+        let mut nodes: Vec<&str> = nodes.map(|(_, name)| name.as_str()).collect();
+        nodes.sort_unstable();
+        Held { value, nodes }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/agreement.rs"]
+mod tests;

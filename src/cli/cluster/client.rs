@@ -1,0 +1,262 @@
+//! Client of the nodes of a cluster, which asks one or all.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::stream::{self, StreamExt};
+use tokio::time::timeout;
+
+use crate::app::connect_error;
+use crate::cli::daemon;
+use crate::cli::snapshot::list_error;
+use crate::cli::terminal::{Count, Progress, escaped};
+use crate::config::environment;
+use crate::watch::api::{
+    self, ApiClient, ApiError, ApiOptions, ProxyPod, ProxyProgram, StreamError,
+};
+use crate::watch::bounded::MAX_DUMP_BYTES;
+
+/// Maximum time for which a node is waited for.
+const NODE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum nodes that are asked at the same time: each has a connection to the API server, and up
+/// to all rules of a node in memory.
+const MAX_CONCURRENT: usize = 16;
+
+/// Wait for the reason of a connection that the node has ended.
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Client of the nodes of a cluster.
+pub(in crate::cli) struct Cluster {
+    server: ApiClient,
+    list_timeout: Option<Duration>,
+    node_timeout: Duration,
+}
+
+/// Answer of a node's proxy.
+pub(in crate::cli) enum NodeAnswer {
+    /// Page of deltaproxy.
+    Page(String),
+    /// Output of `iptables-save` and `ip6tables-save`, if another proxy runs there.
+    Saved(Vec<String>),
+}
+
+/// Reason for which a node did not answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(in crate::cli) struct NodeProblem {
+    /// Sentence.
+    pub problem: String,
+    /// Next step.
+    pub hint: String,
+}
+
+impl fmt::Display for NodeProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nhint: {}", self.problem, self.hint)
+    }
+}
+
+impl NodeProblem {
+    fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            problem: escaped(&problem.into()).into_owned(),
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Runs a command that asks nodes.
+pub(in crate::cli) fn block_on<T>(
+    options: ApiOptions,
+    ask: impl AsyncFnOnce(&Cluster) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let cluster = Cluster::new(options).await?;
+        ask(&cluster).await
+    })
+}
+
+impl Cluster {
+    async fn new(options: ApiOptions) -> anyhow::Result<Self> {
+        let options = ApiOptions {
+            is_http1: true,
+            ..options
+        };
+        let _progress = Progress::start("waiting for credentials of the API server");
+        let server = api::build_client(&options, &environment::proxies()).await;
+        let limit = options.list_timeout.unwrap_or(NODE_TIMEOUT);
+        Ok(Self {
+            server: server.map_err(connect_error)?,
+            list_timeout: options.list_timeout,
+            node_timeout: limit.min(NODE_TIMEOUT),
+        })
+    }
+
+    /// Returns the Pods to ask, sorted by node: one of each node.
+    ///
+    /// # Errors
+    ///
+    /// The API server does not list them, or there is none.
+    pub(in crate::cli) async fn pods(&self, node: Option<&str>) -> anyhow::Result<Vec<ProxyPod>> {
+        let _progress = Progress::start("waiting for the API server to list the Pods of proxies");
+        let listed = api::proxy_pods(&self.server, node);
+        let listed = api::within(self.list_timeout, listed).await;
+        let mut pods = listed.map_err(|error| match error {
+            ApiError::Status { code: 403, .. } => anyhow::anyhow!(
+                "the API server does not list Pods: {}\n\
+                 hint: allow the user to list Pods: deploy/docs/privileges.md",
+                error.in_full()
+            ),
+            error => list_error(&error, self.server.address()),
+        })?;
+        pods.dedup_by(|later, first| later.node == first.node);
+        anyhow::ensure!(
+            !pods.is_empty(),
+            "no Pod of deltaproxy or kube-proxy{}\n\
+             hint: `kubectl get pods -A -o wide -l 'k8s-app in (deltaproxy,kube-proxy)'` lists them",
+            node.map_or_else(String::new, |node| format!(" on node `{node}`"))
+        );
+        Ok(pods)
+    }
+
+    /// Returns the Pod to ask about a node.
+    pub(in crate::cli) async fn pod(&self, node: &str) -> anyhow::Result<ProxyPod> {
+        let pods = self.pods(Some(node)).await?;
+        // There is one, or an error.
+        pods.into_iter().next().context("no Pod")
+    }
+
+    /// Asks one node for its rules, or for another page if deltaproxy runs there.
+    pub(in crate::cli) async fn ask(
+        &self,
+        pod: &ProxyPod,
+        page: &str,
+    ) -> Result<NodeAnswer, NodeProblem> {
+        if !pod.is_running() {
+            let (namespace, name) = (&pod.name.namespace, &pod.name.name);
+            return Err(NodeProblem::new(
+                format!("Pod {} is {}", pod.name, pod.phase),
+                format!("look at its events: kubectl -n {namespace} describe pod {name}"),
+            ));
+        }
+        let answer = async {
+            match &pod.program {
+                ProxyProgram::Deltaproxy { metrics_port } => {
+                    let page = self.page(pod, *metrics_port, page).await?;
+                    Ok(NodeAnswer::Page(page))
+                }
+                ProxyProgram::KubeProxy { container } => {
+                    let mut saved = Vec::new();
+                    for program in ["iptables-save", "ip6tables-save"] {
+                        saved.push(self.save(pod, container, program).await?);
+                    }
+                    Ok(NodeAnswer::Saved(saved))
+                }
+            }
+        };
+        timeout(self.node_timeout, answer).await.map_err(|_| {
+            let seconds = self.node_timeout.as_secs_f64();
+            NodeProblem::new(
+                format!("no answer within {seconds} s"),
+                format!(
+                    "check that the node is ready: kubectl get node {}",
+                    pod.node
+                ),
+            )
+        })?
+    }
+
+    /// Asks all nodes, at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
+    /// arrives.
+    pub(in crate::cli) async fn ask_all(
+        &self,
+        pods: &[ProxyPod],
+        page: &str,
+        mut answered: impl FnMut(&ProxyPod, Result<NodeAnswer, NodeProblem>),
+    ) {
+        let asked = pods
+            .iter()
+            .map(|pod| async move { (pod, self.ask(pod, page).await) });
+        let mut answers = stream::iter(asked).buffer_unordered(MAX_CONCURRENT);
+        let mut count = Count::start(pods.len(), "nodes have answered");
+        while let Some((pod, answer)) = answers.next().await {
+            count.add();
+            answered(pod, answer);
+        }
+    }
+
+    async fn page(&self, pod: &ProxyPod, port: u16, path: &str) -> Result<String, NodeProblem> {
+        let forwarded = api::port_forward(&self.server, &pod.name, port).await;
+        let forwarded = forwarded.map_err(|error| refused(&error, pod, "portforward"))?;
+        match daemon::ask(forwarded.stream, "localhost", path).await {
+            Ok(page) => Ok(page),
+            Err(daemon::NoPage::Busy) => Err(NodeProblem::new(
+                "deltaproxy is busy, for example with a sync",
+                "try again later",
+            )),
+            Err(error) => {
+                let reason = timeout(REASON_TIMEOUT, forwarded.error).await;
+                let reason = reason.ok().flatten();
+                let reason = reason.filter(|reason| !reason.trim().is_empty());
+                let reason = reason.unwrap_or_else(|| error.to_string());
+                Err(NodeProblem::new(
+                    format!(
+                        "no page {path} at port {port} of Pod {}: {reason}",
+                        pod.name
+                    ),
+                    "it is the port `metrics` of the Pod, which must be that of \
+                     --metrics-bind-address; deltaproxy before 0.1.0 has no such page",
+                ))
+            }
+        }
+    }
+
+    async fn save(
+        &self,
+        pod: &ProxyPod,
+        container: &str,
+        program: &str,
+    ) -> Result<String, NodeProblem> {
+        let place = (&pod.name, container);
+        let saved = api::exec(&self.server, place, &[program], MAX_DUMP_BYTES).await;
+        saved.map_err(|error| refused(&error, pod, "exec"))
+    }
+}
+
+/// Returns the problem of a stream, whose subresource is named.
+fn refused(error: &StreamError, pod: &ProxyPod, subresource: &str) -> NodeProblem {
+    let (namespace, name) = (&pod.name.namespace, &pod.name.name);
+    let StreamError::Api(error) = error else {
+        return NodeProblem::new(
+            format!("{subresource} of Pod {}: {error}", pod.name),
+            format!("look at the Pod: kubectl -n {namespace} describe pod {name}"),
+        );
+    };
+    match error {
+        ApiError::Status { code: 403, .. } => NodeProblem::new(
+            format!(
+                "the API server forbids {subresource} of Pod {}: {error}",
+                pod.name
+            ),
+            format!(
+                "allow the user to get and create pods/{subresource} in namespace {namespace}: \
+                 deploy/docs/privileges.md; or, on the node, run `deltaproxy` as root"
+            ),
+        ),
+        ApiError::Status { code: 404, .. } => NodeProblem::new(
+            format!("Pod {} is gone", pod.name),
+            "run the command again: its successor may be there",
+        ),
+        error => NodeProblem::new(
+            format!("{subresource} of Pod {}: {}", pod.name, error.in_full()),
+            format!(
+                "check that the node is ready: kubectl get node {}",
+                pod.node
+            ),
+        ),
+    }
+}

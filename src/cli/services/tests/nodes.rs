@@ -1,0 +1,52 @@
+//! Lines of service ports that nodes disagree on.
+
+use super::*;
+
+fn endpoints(last: &[u8]) -> Endpoints {
+    let addresses = last.iter().map(|last| ([10, 0, 0, *last], 80).into());
+    addresses.collect()
+}
+
+#[track_caller]
+fn check(nodes: &[(&str, Option<&[u8]>)], expected: &str) {
+    let mut agreement = Agreement::default();
+    for (node, last) in nodes {
+        let own = last.map(|last| ("shop/web".to_owned(), endpoints(last)));
+        agreement.add(node, own);
+    }
+    let disagreements = agreement.disagreements();
+    let lines = disagreements.iter().map(|(name, held)| line(name, held));
+    assert_eq!(lines.collect::<Vec<_>>().join("\n"), expected);
+}
+
+#[test]
+fn the_nodes_that_differ_are_named() {
+    let three: Option<&[u8]> = Some(&[1, 2, 3]);
+    check(
+        &[
+            ("node1", three),
+            ("node41", Some(&[1, 2])),
+            ("node2", three),
+            ("node17", Some(&[1, 2])),
+            ("node3", three),
+        ],
+        "shop/web: 3 nodes have 3 endpoints; node17, node41 have 2",
+    );
+    check(
+        &[("a", three), ("b", three), ("c", None), ("d", Some(&[]))],
+        "shop/web: 2 nodes have 3 endpoints; c has no rules; d has 0",
+    );
+}
+
+#[test]
+fn equally_many_endpoints_are_told_apart_by_address() {
+    check(
+        &[("a", Some(&[1])), ("b", Some(&[1])), ("c", Some(&[9]))],
+        "shop/web: 2 nodes have 1 endpoint; c has 1, with 10.0.0.9:80",
+    );
+}
+
+#[test]
+fn nodes_that_agree_are_no_line() {
+    check(&[("a", Some(&[1, 2])), ("b", Some(&[2, 1]))], "");
+}

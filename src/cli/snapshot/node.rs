@@ -1,0 +1,62 @@
+//! Reads the rules of another node, through the API server.
+
+use std::collections::BTreeSet;
+
+use super::recorded;
+use super::{RuleOrigin, RuleSnapshot, daemon};
+use crate::cli::cluster::{self, NodeAnswer};
+use crate::cli::exit::ErrorReport;
+use crate::cli::terminal::{Progress, escaped};
+use crate::host::BackendChoice;
+use crate::watch::api::{ApiOptions, ProxyPod};
+
+/// Reads the rules of a node.
+///
+/// # Errors
+///
+/// The node, its Pod or the way to it, with a hint.
+pub(super) fn snapshot(
+    options: ApiOptions,
+    node: &str,
+    report: &ErrorReport,
+) -> anyhow::Result<RuleSnapshot> {
+    let (pod, answer) = cluster::block_on(options, async |cluster| {
+        let pod = cluster.pod(node).await?;
+        let _progress = Progress::start(format!("waiting for node {node}"));
+        let answer = cluster.ask(&pod, "/rules").await;
+        let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
+        Ok((pod, answer))
+    })?;
+    of_answer(&pod, answer, report)
+}
+
+/// Reads the rules in the answer of a node.
+pub(in crate::cli) fn of_answer(
+    pod: &ProxyPod,
+    answer: NodeAnswer,
+    report: &ErrorReport,
+) -> anyhow::Result<RuleSnapshot> {
+    let node = &pod.node;
+    match answer {
+        NodeAnswer::Page(page) => {
+            let read = daemon::read(&escaped(&page), BackendChoice::Auto, BTreeSet::new());
+            read.ok_or_else(|| {
+                anyhow::anyhow!(
+                    "node `{node}`: deltaproxy does not know all rules there, or has not written \
+                     them yet\n\
+                     hint: see `deltaproxy status --node {node}`; on the node, --kernel reads them"
+                )
+            })
+        }
+        NodeAnswer::Saved(texts) => {
+            let origin = RuleOrigin::Exec {
+                node: node.clone(),
+                pod: pod.name.to_string(),
+            };
+            // A family without rules has no output.
+            let texts = texts.into_iter().filter(|text| !text.trim().is_empty());
+            let texts = texts.map(|text| Ok((node.clone(), escaped(&text).into_owned())));
+            recorded::dumps(origin, texts, report)
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! Nodes of a cluster, read from another machine: with a real API server, and the streaming server
+//! of the kubelet, whose Pods are network namespaces.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+use crate::support;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Instant;
+use std::{fs, thread};
+
+use serde_json::{Value, json};
+use support::daemon::{Backend, Daemon};
+use support::kube::{ControlPlane, binary};
+use support::netns::Netns;
+use support::process::Process;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, http, machine_has, tell};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+
+/// Port of the kubelet.
+const KUBELET: u16 = 10250;
+
+/// Port at which nothing listens.
+const NO_KUBELET: u16 = 10251;
+
+/// A cluster, its kubelet, and one node with a daemon.
+struct Scene {
+    control: ControlPlane,
+    _kubelet: Process,
+    _daemon: Daemon,
+    node: Netns,
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let control = ControlPlane::start_with(&["--kubelet-preferred-address-types=InternalIP"]);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sandboxes");
+        fs::write(&file, "").unwrap();
+        let mut kubelet = control
+            .netns()
+            .command(binary("kubelet-streams").unwrap_or_else(|why| panic!("{why}")));
+        kubelet.arg(format!("10.200.0.1:{KUBELET}")).arg(&file);
+        let log = folder.path().join("kubelet.log");
+        let kubelet = Process::start("kubelet-streams", &mut kubelet, &log);
+        let node = Netns::new("node");
+        let daemon = Daemon::start(
+            &node,
+            Backend::Nft,
+            &["--manifests=deploy/examples", "--hostname-override=node1"],
+        );
+        eventually(PATIENCE, || {
+            let log = daemon.log();
+            let families = ["IPv4", "IPv6"];
+            let is_synced = |family| log.contains(&format!("synced family={family}"));
+            ensure(families.into_iter().all(is_synced), || log.clone())
+        });
+        Self {
+            control,
+            _kubelet: kubelet,
+            _daemon: daemon,
+            node,
+            folder,
+        }
+    }
+
+    /// Adds sandboxes: Pods that the kubelet runs, in the network of the node.
+    fn run_pods(&self, names: &[String]) {
+        let path = self.folder.path().join("sandboxes");
+        let mut text = fs::read_to_string(&path).unwrap();
+        for name in names {
+            writeln!(text, "kube-system/{name} {}", self.node.path().display()).unwrap();
+        }
+        fs::write(path, text).unwrap();
+    }
+
+    /// Runs the program elsewhere in the network of the API server.
+    fn run_as(&self, kubeconfig: &Path, program: &Path, args: &[&str]) -> Output {
+        let mut command = self.control.netns().command(program);
+        command
+            .args(args)
+            .env_remove("RUST_LOG")
+            .env("KUBECONFIG", kubeconfig);
+        command.output().unwrap()
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.run_as(&self.control.kubeconfig(), Path::new(PROGRAM), args)
+    }
+
+    /// Runs a command that must fail with this code, and returns its stderr.
+    #[track_caller]
+    fn failure(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        stderr
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn success(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn check(said: &str, expected: &str) {
+    assert!(said.contains(expected), "{said}");
+}
+
+fn node(name: &str, kubelet: u16) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.200.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet}},
+        },
+    })
+}
+
+/// Pod of a proxy, named after its program and its node.
+fn pod(node: &str, program: &str, port: u16, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{program}-{node}"), "namespace": "kube-system",
+            "labels": {"k8s-app": program},
+        },
+        "spec": {
+            "nodeName": node,
+            "hostNetwork": true,
+            "containers": [{
+                "name": "kube-proxy",
+                "image": format!("registry.example.com/{program}:v1"),
+                "ports": [{"name": "metrics", "containerPort": port}],
+            }],
+        },
+        "status": {"phase": phase},
+    })
+}
+
+#[test]
+fn a_node_is_read_by_port_forward_or_by_exec() {
+    if !machine_has(Need::Nodes) {
+        return;
+    }
+    let scene = Scene::new();
+    let api = scene.control.api();
+    api.apply_all(&[
+        node("node1", KUBELET),
+        node("node2", KUBELET),
+        pod("node1", "deltaproxy", 10249, "Running"),
+        pod("node2", "kube-proxy", 10249, "Running"),
+    ]);
+    scene.run_pods(&["deltaproxy-node1".to_owned(), "kube-proxy-node2".to_owned()]);
+
+    let on_node = |args: &[&str]| {
+        let mut command = scene.node.command(PROGRAM);
+        let output = command.args(args).env_remove("RUST_LOG").output().unwrap();
+        success(&output)
+    };
+    let here = on_node(&["services", "--iptables-backend=nft"]);
+    check(&here, "storefront:http");
+    let by_page = scene.run(&["services", "--node=node1"]);
+    assert_eq!(success(&by_page), here);
+    check(
+        &text(&by_page.stderr),
+        "rules of node1 (nft), written by deltaproxy",
+    );
+    let by_exec = scene.run(&["services", "--node=node2"]);
+    assert_eq!(success(&by_exec), here);
+
+    let status = scene.run(&["status", "--node", "node1"]);
+    assert!(success(&status).starts_with("node1: well\n"));
+    let said = scene.failure(2, &["status", "--node", "node2"]);
+    check(&said, "runs kube-proxy, which has no status");
+
+    let explained = scene.run(&["explain", "10.96.0.10:53/udp", "--node=node1"]);
+    check(&success(&explained), "shop/dns");
+
+    // As users of kubectl type it.
+    let plugin = scene.folder.path().join("kubectl-deltaproxy");
+    symlink(PROGRAM, &plugin).unwrap();
+    let args = [
+        "-n",
+        "shop",
+        "--context",
+        "tests",
+        "services",
+        "--node",
+        "node1",
+    ];
+    let listed = scene.run_as(&scene.control.kubeconfig(), &plugin, &args);
+    check(&success(&listed), "storefront:http");
+
+    let all = scene.run(&["status", "--all-nodes"]);
+    assert_eq!(
+        success(&all),
+        "NODE    STATE     PROBLEM
+node2   other     kube-proxy, which has no status
+1 of 2 nodes are well: 1 with deltaproxy 0.1.0, nft
+"
+    );
+    let agreed = success(&scene.run(&["services", "--all-nodes"]));
+    assert!(agreed.starts_with("2 nodes agree on "), "{agreed}");
+}
+
+#[test]
+fn labels_select_services_by_the_api_server() {
+    if !machine_has(Need::Nodes) {
+        return;
+    }
+    let scene = Scene::new();
+    let api = scene.control.api();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "storefront", "namespace": "shop", "labels": {"app": "web"}},
+        "spec": {"ports": [{"name": "http", "port": 80}]},
+    });
+    let pod = pod("node1", "deltaproxy", 10249, "Running");
+    api.apply_all(&[node("node1", KUBELET), pod, namespace, service]);
+    scene.run_pods(&["deltaproxy-node1".to_owned()]);
+    let listed = success(&scene.run(&["services", "--node=node1", "-l", "app=web"]));
+    let rows: Vec<&str> = listed.lines().skip(1).collect();
+    assert_eq!(rows.len(), 1, "{listed}");
+    check(rows[0], "storefront:http");
+    let said = scene.failure(1, &["services", "--node=node1", "-l", "app=other"]);
+    check(&said, "no Service with rules has the labels `app=other`");
+}
+
+#[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one cluster for all kinds of failures"
+)]
+fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
+    if !machine_has(Need::Nodes) {
+        return;
+    }
+    let scene = Scene::new();
+    let api = scene.control.api();
+    let silent = scene
+        .control
+        .netns()
+        .enter(|| TcpListener::bind("10.200.0.1:0").unwrap());
+    let silent_port = silent.local_addr().unwrap().port();
+    api.apply_all(&[
+        node("node1", KUBELET),
+        node("down", NO_KUBELET),
+        node("silent", silent_port),
+        node("gone", KUBELET),
+        node("pending", KUBELET),
+        node("elsewhere", KUBELET),
+        node("stock", KUBELET),
+        pod("node1", "deltaproxy", 10249, "Running"),
+        pod("down", "deltaproxy", 10249, "Running"),
+        pod("silent", "deltaproxy", 10249, "Running"),
+        pod("gone", "deltaproxy", 10249, "Running"),
+        pod("pending", "deltaproxy", 10249, "Pending"),
+        pod("elsewhere", "deltaproxy", 1, "Running"),
+        pod("stock", "kube-proxy", 10249, "Running"),
+    ]);
+    let running = [
+        "deltaproxy-node1",
+        "deltaproxy-elsewhere",
+        "kube-proxy-stock",
+    ];
+    scene.run_pods(&running.map(str::to_owned));
+
+    let said = scene.failure(1, &["services", "--node=nothing"]);
+    check(
+        &said,
+        "no Pod of deltaproxy or kube-proxy on node `nothing`\nhint: ",
+    );
+    let said = scene.failure(2, &["status", "--node=pending"]);
+    check(
+        &said,
+        "node `pending`: Pod kube-system/deltaproxy-pending is Pending\nhint: ",
+    );
+    let said = scene.failure(1, &["services", "--node=gone"]);
+    check(&said, "no sandbox of kube-system/deltaproxy-gone");
+    let said = scene.failure(1, &["services", "--node=down"]);
+    check(&said, "connection refused");
+    check(&said, "kubectl get node down");
+    let said = scene.failure(1, &["services", "--node=elsewhere"]);
+    check(
+        &said,
+        "no page /rules at port 1 of Pod kube-system/deltaproxy-elsewhere: ",
+    );
+    check(&said, "connection refused");
+    let started = Instant::now();
+    let said = scene.failure(1, &["services", "--node=silent", "--request-timeout=2s"]);
+    check(&said, "node `silent`: no answer within 2 s\nhint: ");
+    assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
+
+    // The others are shown, and none of these stops them.
+    let all = scene.run(&["status", "--all-nodes", "--request-timeout=2s"]);
+    assert_eq!(all.status.code(), Some(2));
+    let lines = text(&all.stdout);
+    check(
+        &lines,
+        "1 of 7 nodes are well: 1 with deltaproxy 0.1.0, nft\n",
+    );
+    for node in ["down", "silent", "gone", "pending", "elsewhere"] {
+        let line = lines.lines().find(|line| line.starts_with(node)).unwrap();
+        check(line, "   unknown   ");
+    }
+    check(&text(&all.stderr), "the state of 5 of 7 nodes is unknown");
+
+    check_permissions(&scene);
+}
+
+/// A user without permissions is shown each that is missing.
+fn check_permissions(scene: &Scene) {
+    let as_user = |args: &[&str]| {
+        let kubeconfig = scene.control.proxy_kubeconfig();
+        text(&scene.run_as(&kubeconfig, Path::new(PROGRAM), args).stderr)
+    };
+    let said = as_user(&["services", "--node=node1"]);
+    check(&said, "the API server does not list Pods: ");
+    check(&said, "hint: allow the user to list Pods");
+    let allow = |rules: Value| {
+        scene.control.api().apply_all(&[
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "reader"}, "rules": rules,
+            }),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": "reader"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                            "name": "reader"},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User",
+                              "name": "system:kube-proxy"}],
+            }),
+        ]);
+    };
+    let list = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]});
+    allow(json!([list]));
+    eventually(PATIENCE, || {
+        let said = as_user(&["services", "--node=node1"]);
+        let forbidden = "the API server forbids portforward of Pod kube-system/deltaproxy-node1";
+        ensure(said.contains(forbidden), || said.clone())
+    });
+    let said = as_user(&["services", "--node=stock"]);
+    check(&said, "forbids exec of Pod kube-system/kube-proxy-stock");
+    check(
+        &said,
+        "hint: allow the user to get and create pods/exec in namespace kube-system",
+    );
+    // Those of deploy/docs/privileges.md.
+    let streams = json!({"apiGroups": [""], "resources": ["pods/portforward", "pods/exec"],
+                         "verbs": ["get", "create"]});
+    allow(json!([list, streams]));
+    for node in ["node1", "stock"] {
+        eventually(PATIENCE, || {
+            let said = as_user(&["services", "--node", node]);
+            ensure(!said.contains("error:"), || said.clone())
+        });
+    }
+}
+
+/// Number of simulated nodes.
+const NODES: u16 = 200;
+
+/// Port of the first of them; each has one of its own, as they are in one network.
+const FIRST_PORT: u16 = 20_000;
+
+/// Serves a page for each path, at one port.
+fn serve(listener: TcpListener, pages: [(&'static str, String); 2]) {
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = String::new();
+            let _ = BufReader::new(&stream).read_line(&mut head);
+            let page = pages.iter().find(|(path, _)| head.contains(path));
+            let body = page.map_or("", |(_, body)| body);
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one cluster for both commands")]
+fn two_hundred_nodes_are_compared() {
+    if !machine_has(Need::Nodes) {
+        return;
+    }
+    let scene = Scene::new();
+    let loopback: SocketAddr = "127.0.0.1:10249".parse().unwrap();
+    let [(_, rules), (_, status)] =
+        ["/rules", "/status"].map(|path| http::get(&scene.node, loopback, path).unwrap());
+    // One endpoint of two is missing on some nodes.
+    let lost = "shop/dns:dns -> 10.4.1.81:5353";
+    let is_lost = |line: &&str| line.contains(lost);
+    assert!(rules.lines().any(|line| is_lost(&line)), "{rules}");
+    let fewer: Vec<&str> = rules.lines().filter(|line| !is_lost(line)).collect();
+    let fewer = fewer.join("\n") + "\n";
+    let mut failing: Value = serde_json::from_str(&status).unwrap();
+    failing["problems"] = json!([{"summary": "IPv4: 3 syncs in a row failed", "isFailure": true}]);
+    let mut objects = Vec::new();
+    let mut names = Vec::new();
+    for number in 0..NODES {
+        let name = format!("node{number}");
+        let listener = scene
+            .node
+            .enter(|| TcpListener::bind(("127.0.0.1", FIRST_PORT + number)).unwrap());
+        let is_odd = [17, 41].contains(&number);
+        let own = if is_odd { &fewer } else { &rules };
+        let state = if is_odd {
+            failing.to_string()
+        } else {
+            status.clone()
+        };
+        serve(listener, [("/rules", own.clone()), ("/status", state)]);
+        objects.push(node(&name, KUBELET));
+        objects.push(pod(&name, "deltaproxy", FIRST_PORT + number, "Running"));
+        names.push(format!("deltaproxy-{name}"));
+    }
+    scene.control.api().apply_all(&objects);
+    scene.run_pods(&names);
+
+    let started = Instant::now();
+    let all = scene.run(&["status", "--all-nodes"]);
+    tell(format_args!(
+        "status of {NODES} nodes: {:?}",
+        started.elapsed()
+    ));
+    assert_eq!(all.status.code(), Some(1), "{}", text(&all.stderr));
+    assert_eq!(
+        text(&all.stdout),
+        "NODE     STATE     PROBLEM
+node17   FAILURE   IPv4: 3 syncs in a row failed
+node41   FAILURE   IPv4: 3 syncs in a row failed
+198 of 200 nodes are well: 198 with deltaproxy 0.1.0, nft
+"
+    );
+    let started = Instant::now();
+    let compared = scene.run(&["services", "--all-nodes"]);
+    tell(format_args!(
+        "services of {NODES} nodes: {:?}",
+        started.elapsed()
+    ));
+    assert_eq!(
+        compared.status.code(),
+        Some(1),
+        "{}",
+        text(&compared.stderr)
+    );
+    assert_eq!(
+        text(&compared.stdout),
+        "shop/dns:dns/udp: 198 nodes have 2 endpoints; node17, node41 have 1\n"
+    );
+}
+
+#[test]
+fn a_machine_without_rules_is_not_a_node() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let laptop = Netns::new("laptop");
+    for args in [&["services"][..], &["explain", "shop/web"]] {
+        let mut command: Command = laptop.command(PathBuf::from(PROGRAM));
+        let output = command.args(args).env_remove("RUST_LOG").output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        check(&said, "error: this machine is not a node: ");
+        check(&said, "--node NAME");
+    }
+}
