@@ -213,6 +213,10 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
     let listed = scene.run_as(&scene.control.kubeconfig(), &plugin, &args);
     check(&success(&listed), "storefront:http");
 
+    check_agreement(&scene);
+}
+
+fn check_agreement(scene: &Scene) {
     let all = scene.run(&["status", "--all-nodes"]);
     assert_eq!(
         success(&all),
@@ -221,8 +225,16 @@ node2   other     kube-proxy, which has no status
 1 of 2 nodes are well: 1 with deltaproxy 0.1.0, nft
 "
     );
-    let agreed = success(&scene.run(&["services", "--all-nodes"]));
-    assert!(agreed.starts_with("2 nodes agree on "), "{agreed}");
+    // Where nodes agree, nothing is printed but a note.
+    for args in [&["services"][..], &["explain", "shop/storefront"]] {
+        let agreed = scene.run(&[args, &["--all-nodes"]].concat());
+        assert_eq!(success(&agreed), "");
+        check(&text(&agreed.stderr), "note: 2 nodes agree");
+    }
+    let said = scene.failure(2, &["services", "--all-nodes", "shop/nothing"]);
+    check(&said, "shop/nothing");
+    let said = scene.failure(2, &["explain", "--all-nodes", "shop/nothing"]);
+    check(&said, "shop/nothing");
 }
 
 #[test]
@@ -475,6 +487,20 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
     assert_eq!(
         text(&compared.stdout),
         "shop/dns:dns/udp: 198 nodes have 2 endpoints; node17, node41 have 1\n"
+    );
+    let started = Instant::now();
+    let explained = scene.run(&["explain", "shop/dns:dns", "--all-nodes"]);
+    tell(format_args!(
+        "explain of {NODES} nodes: {:?}",
+        started.elapsed()
+    ));
+    let said = text(&explained.stderr);
+    assert_eq!(explained.status.code(), Some(1), "{said}");
+    assert_eq!(
+        text(&explained.stdout),
+        "10.96.0.10:53/udp from a pod, the node or outside: 198 nodes: 2 endpoints answer; \
+         node17, node41: 10.4.0.81:5353 answers; routed normally: jumps to \
+         `KUBE-SVC-4XI5CTFPAP7AFMBM`, where no rule applies\n"
     );
 }
 

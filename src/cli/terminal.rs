@@ -65,6 +65,11 @@ pub(super) fn install_quiet_log() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints a note on stderr; without stderr it is lost, which is no reason to fail.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {text}");
+}
+
 /// Time before a note on what is waited for.
 const NOTE_DELAY: Duration = Duration::from_secs(1);
 
@@ -83,8 +88,7 @@ impl Progress {
         let activity = activity.into();
         let thread = thread::spawn(move || {
             if stopped.recv_timeout(NOTE_DELAY) == Err(RecvTimeoutError::Timeout) {
-                // A failure means that the terminal is gone, which needs no note.
-                let _ = writeln!(io::stderr(), "note: {activity}");
+                note(&activity);
             }
         });
         Self {

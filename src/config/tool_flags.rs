@@ -330,7 +330,7 @@ pub struct ServicesArgs {
     /// Print on which endpoints all nodes disagree
     #[arg(
         long,
-        conflicts_with_all = ["output", "node", "from_save", "manifests", "kernel"],
+        conflicts_with_all = ["output", "problems", "no_headers", "node", "from_save", "manifests", "kernel", "metrics_bind_address"],
         help_heading = "Source"
     )]
     pub all_nodes: bool,
@@ -426,6 +426,13 @@ pub struct ExplainArgs {
     /// The count is of the rules that a packet traverses.
     #[arg(short, long, conflicts_with_all = ["graph", "output"])]
     pub verbose: bool,
+    /// Print for which packets all nodes disagree
+    #[arg(
+        long,
+        conflicts_with_all = ["output", "verbose", "graph", "expect", "node_ip", "node", "from_save", "manifests", "kernel", "metrics_bind_address"],
+        help_heading = "Source"
+    )]
+    pub all_nodes: bool,
     /// Print paths of packets as a graph
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
     pub graph: Option<GraphArg>,

@@ -231,7 +231,8 @@ Service ports without endpoints:
    rules or requests a frontend of another Service. With --problems also:
    something is not ok; with --all-nodes: nodes disagree
 2  a manifest cannot be used; the others were. Neither a flag nor this machine
-   has rules to read. With --all-nodes, some nodes do not answer",
+   has rules to read. With --all-nodes, some nodes do not answer, or none has
+   rules of a NAME",
 };
 
 pub(super) const EXPLAIN: CommandHelp = CommandHelp {
@@ -254,6 +255,9 @@ On a node, with any proxy:
   deltaproxy explain :30080 --source 198.51.100.7
   deltaproxy explain https://web.prod.svc.cluster.local/login --from pod
   deltaproxy explain prod/web http
+On another node, and where the nodes of a cluster disagree:
+  deltaproxy explain prod/web --node node1
+  deltaproxy explain prod/web --all-nodes
 From a dump, without root:
   deltaproxy explain kube-dns --from-save iptables.txt --node-ip 192.168.0.2
 Rendered from manifests, as an image:
@@ -263,9 +267,11 @@ In a pipeline:
     exit_status: "\
 0  explained, with any outcome, or the one of --expect
 1  failed, for example if there is no such name, or a source is missing; or a
-   client has another outcome than that of --expect
+   client has another outcome than that of --expect. With --all-nodes: nodes
+   disagree
 2  a manifest cannot be used; the others were. Neither a flag nor this machine
-   has rules to read",
+   has rules to read. With --all-nodes, some nodes do not answer, or none has
+   rules for the destination",
 };
 
 pub(super) const COMPLETIONS: CommandHelp = CommandHelp {

@@ -5,14 +5,18 @@
 
 use std::collections::BTreeMap;
 
-/// Values that nodes have for things, by name.
+use crate::cli::exit::ComparisonResult;
+use crate::cli::terminal;
+use crate::inspect::catalog::first_of;
+
+/// Values that nodes have for things, by a key of these.
 #[derive(Debug)]
-pub(in crate::cli) struct Agreement<V> {
+pub(in crate::cli) struct Agreement<K, V> {
     nodes: Vec<String>,
-    things: BTreeMap<String, Vec<(V, NodeSet)>>,
+    things: BTreeMap<K, Vec<(V, NodeSet)>>,
 }
 
-impl<V> Default for Agreement<V> {
+impl<K, V> Default for Agreement<K, V> {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
@@ -55,17 +59,27 @@ pub(in crate::cli) struct Held<'a, V> {
     pub nodes: Vec<&'a str>,
 }
 
-impl<V: PartialEq> Agreement<V> {
+/// Maximum names in a line.
+pub(in crate::cli) const MAX_NAMES: usize = 8;
+
+impl<V> Held<'_, V> {
+    /// Renders the nodes: their number if they are most, otherwise their names.
+    pub(in crate::cli) fn nodes_text(&self, are_most: bool) -> String {
+        match self.nodes.as_slice() {
+            [node] => (*node).to_owned(),
+            nodes if are_most => format!("{} nodes", nodes.len()),
+            names => first_of(names.iter().map(ToString::to_string), MAX_NAMES),
+        }
+    }
+}
+
+impl<K: Ord, V: PartialEq> Agreement<K, V> {
     /// Adds a node with all that it has.
-    pub(in crate::cli) fn add(
-        &mut self,
-        node: &str,
-        things: impl IntoIterator<Item = (String, V)>,
-    ) {
+    pub(in crate::cli) fn add(&mut self, node: &str, things: impl IntoIterator<Item = (K, V)>) {
         let number = self.nodes.len();
         self.nodes.push(node.to_owned());
-        for (name, value) in things {
-            let values = self.things.entry(name).or_default();
+        for (key, value) in things {
+            let values = self.things.entry(key).or_default();
             let held = values.iter_mut().find(|(known, _)| *known == value);
             if let Some((_, nodes)) = held {
                 nodes.insert(number);
@@ -88,9 +102,9 @@ impl<V: PartialEq> Agreement<V> {
     }
 
     /// Returns the things that nodes disagree on, each with its values: the most common one first.
-    pub(in crate::cli) fn disagreements(&self) -> Vec<(&str, Vec<Held<'_, V>>)> {
+    pub(in crate::cli) fn disagreements(&self) -> Vec<(&K, Vec<Held<'_, V>>)> {
         let things = self.things.iter();
-        let differing = things.filter_map(|(name, values)| {
+        let differing = things.filter_map(|(key, values)| {
             let mut held: Vec<Held<'_, V>> = values
                 .iter()
                 .map(|(value, nodes)| self.held(Some(value), |node| nodes.contains(node)))
@@ -105,7 +119,7 @@ impl<V: PartialEq> Agreement<V> {
                 let by_count = right.nodes.len().cmp(&left.nodes.len());
                 by_count.then_with(|| left.nodes.cmp(&right.nodes))
             });
-            (held.len() > 1).then_some((name.as_str(), held))
+            (held.len() > 1).then_some((key, held))
         });
         differing.collect()
     }
@@ -117,6 +131,26 @@ impl<V: PartialEq> Agreement<V> {
         nodes.sort_unstable();
         Held { value, nodes }
     }
+}
+
+/// Prints a line for each disagreement. Without any, there is only a note on stderr of what the
+/// nodes agree on.
+pub(in crate::cli) fn print_disagreements(
+    lines: &[String],
+    agreed: &str,
+) -> anyhow::Result<ComparisonResult> {
+    terminal::stdout(|out| {
+        for line in lines {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    })?;
+    Ok(if lines.is_empty() {
+        terminal::note(agreed);
+        ComparisonResult::Equal
+    } else {
+        ComparisonResult::Different
+    })
 }
 
 #[cfg(test)]

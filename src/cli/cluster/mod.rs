@@ -7,5 +7,5 @@
 mod agreement;
 mod client;
 
-pub(super) use agreement::{Agreement, Held};
+pub(super) use agreement::{Agreement, Held, MAX_NAMES, print_disagreements};
 pub(super) use client::{NodeAnswer, NodeProblem, block_on};

@@ -10,18 +10,17 @@ use std::net::SocketAddr;
 use super::query;
 use super::rows::{self, Row};
 use crate::cli::arguments::RuleSettings;
-use crate::cli::cluster::{self, Agreement, Held, NodeAnswer, NodeProblem};
+use crate::cli::cluster::{self, Agreement, Held, MAX_NAMES};
 use crate::cli::exit::{ComparisonResult, ErrorReport};
 use crate::cli::snapshot;
 use crate::cli::terminal;
 use crate::config::ServicesArgs;
-use crate::inspect::catalog::{PortQuery, first_of};
-use crate::watch::api::ProxyPod;
+use crate::inspect::catalog::first_of;
 
 /// Endpoints of a service port, of both families.
 type Endpoints = BTreeSet<SocketAddr>;
 
-/// Prints the service ports that nodes disagree on. A node that does not answer is an error in the
+/// Prints the service ports that nodes disagree on. A node that is not read is an error in the
 /// report.
 pub(super) fn compare_nodes(
     args: &ServicesArgs,
@@ -31,64 +30,26 @@ pub(super) fn compare_nodes(
     let query = &query::read(args)?;
     let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
     let mut agreement = Agreement::default();
-    let mut failed = Vec::new();
-    cluster::block_on(options, async |cluster| {
-        let pods = cluster.pods(None).await?;
-        let asked = cluster.ask_all(&pods, "/rules", |pod, answer| {
-            match endpoints(pod, answer, query, report) {
-                Ok(endpoints) => agreement.add(&pod.node, endpoints),
-                Err(problem) => failed.push(format!("node `{}`: {problem}", pod.node)),
-            }
-        });
-        asked.await;
-        Ok(())
+    let mut named = None;
+    snapshot::of_all_nodes(options, report, |node, snapshot| {
+        let (rows, findings) = rows::rows(&snapshot);
+        if !matches!(named, Some(Ok(()))) {
+            named = Some(rows::check(query, &rows, &findings));
+        }
+        let rows = rows::selected(rows, query).into_iter();
+        agreement.add(node, rows.map(|row| (row.name.to_string(), of_row(&row))));
     })?;
-    print_failed(&failed, report);
-    anyhow::ensure!(agreement.nodes() > 0, "no node answered");
-    let disagreements = agreement.disagreements();
-    let mut text = String::new();
-    for (name, held) in &disagreements {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", line(name, held));
-    }
-    if disagreements.is_empty() {
-        let (nodes, things) = (agreement.nodes(), agreement.things());
-        let _ = writeln!(text, "{nodes} nodes agree on {things} service ports");
-    }
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
-    Ok(if disagreements.is_empty() {
-        ComparisonResult::Equal
-    } else {
-        ComparisonResult::Different
-    })
-}
-
-/// Maximum failures that are printed: a network that is down is the same one for all nodes.
-const MAX_FAILED: usize = 10;
-
-fn print_failed(failed: &[String], report: &ErrorReport) {
-    for problem in failed.iter().take(MAX_FAILED) {
-        report.print_one(problem);
-    }
-    if failed.len() > MAX_FAILED {
-        let more = failed.len() - MAX_FAILED;
-        report.print_one(&format_args!("{more} more nodes did not answer"));
-    }
-}
-
-/// Returns the endpoints of each service port that a query selects on a node.
-fn endpoints(
-    pod: &ProxyPod,
-    answer: Result<NodeAnswer, NodeProblem>,
-    query: &PortQuery,
-    report: &ErrorReport,
-) -> anyhow::Result<Vec<(String, Endpoints)>> {
-    let snapshot = snapshot::of_answer(pod, answer?, report)?;
-    let (rows, _) = rows::rows(&snapshot);
-    let rows = rows::selected(rows, query).into_iter();
-    Ok(rows
-        .map(|row| (row.name.to_string(), of_row(&row)))
-        .collect())
+    // Names that are unknown to all nodes.
+    named.transpose()?;
+    let disagreements = agreement.disagreements().into_iter();
+    let lines: Vec<String> = disagreements
+        .map(|(name, held)| line(name, &held))
+        .collect();
+    let (nodes, things) = (agreement.nodes(), agreement.things());
+    cluster::print_disagreements(
+        &lines,
+        &format!("{nodes} nodes agree on {things} service ports"),
+    )
 }
 
 fn of_row(row: &Row) -> Endpoints {
@@ -96,9 +57,6 @@ fn of_row(row: &Row) -> Endpoints {
     let of_cluster = endpoints.filter(|endpoint| endpoint.cluster.is_some());
     of_cluster.map(|endpoint| endpoint.address).collect()
 }
-
-/// Maximum names of nodes and addresses in a line.
-const MAX_NAMES: usize = 8;
 
 /// Renders a disagreement: `shop/web:http: 209 nodes have 3 endpoints; node17, node41 have 2`.
 fn line(name: &str, held: &[Held<'_, Endpoints>]) -> String {
@@ -108,17 +66,9 @@ fn line(name: &str, held: &[Held<'_, Endpoints>]) -> String {
         if index > 0 {
             text.push_str("; ");
         }
-        let nodes = held.nodes.len();
+        let verb = if held.nodes.len() == 1 { "has" } else { "have" };
         // Writing to a String cannot fail.
-        let _ = match held.nodes.as_slice() {
-            [node] => write!(text, "{node} has "),
-            _ if index == 0 => write!(text, "{nodes} nodes have "),
-            names => write!(
-                text,
-                "{} have ",
-                first_of(names.iter().map(ToString::to_string), MAX_NAMES)
-            ),
-        };
+        let _ = write!(text, "{} {verb} ", held.nodes_text(index == 0));
         text.push_str(&value_text(held.value, most.filter(|_| index > 0)));
     }
     text

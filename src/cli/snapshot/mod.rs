@@ -22,7 +22,7 @@ use crate::config::{OriginArgs, Unusable};
 
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use node::of_answer;
+pub(super) use node::of_all_nodes;
 pub(super) use objects::{list_error, manifest_trackers, names_with_labels, read as read_objects};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};

@@ -30,8 +30,50 @@ pub(super) fn snapshot(
     of_answer(&pod, answer, report)
 }
 
+/// Reads the rules of all nodes, each as it answers. A node that does not, or whose proxy has
+/// another mode, is an error in the report.
+///
+/// # Errors
+///
+/// The API server does not list nodes, or none of them has answered.
+pub(in crate::cli) fn of_all_nodes(
+    options: ApiOptions,
+    report: &ErrorReport,
+    mut take: impl FnMut(&str, RuleSnapshot),
+) -> anyhow::Result<()> {
+    let mut failed = Vec::new();
+    let asked = cluster::block_on(options, async |cluster| {
+        let pods = cluster.pods(None).await?;
+        let ask = cluster.ask_all(&pods, "/rules", |pod, answer| {
+            let read = answer
+                .map_err(|problem| anyhow::anyhow!("node `{}`: {problem}", pod.node))
+                .and_then(|answer| of_answer(pod, answer, report));
+            match read.map(|snapshot| (snapshot.absence(), snapshot)) {
+                Ok((None, snapshot)) => take(&pod.node, snapshot),
+                Ok((Some(absence), _)) => failed.push(format!("node `{}`: {absence}", pod.node)),
+                Err(problem) => failed.push(problem.to_string()),
+            }
+        });
+        ask.await;
+        Ok(pods.len())
+    })?;
+    failed.sort();
+    for problem in failed.iter().take(MAX_FAILED) {
+        report.print_one(problem);
+    }
+    if failed.len() > MAX_FAILED {
+        let more = failed.len() - MAX_FAILED;
+        report.print_one(&format_args!("{more} more nodes were not read"));
+    }
+    anyhow::ensure!(failed.len() < asked, "no node was read");
+    Ok(())
+}
+
+/// Maximum failures that are printed: a network that is down is the same one for all nodes.
+const MAX_FAILED: usize = 10;
+
 /// Reads the rules in the answer of a node.
-pub(in crate::cli) fn of_answer(
+fn of_answer(
     pod: &ProxyPod,
     answer: NodeAnswer,
     report: &ErrorReport,

@@ -11,6 +11,7 @@ use super::proxy_report::{Conflicts, ServiceNames};
 use super::written::WrittenRules;
 use crate::ingest::ServiceObject;
 use crate::inspect::catalog::{PortName, ProxyMode, RulesetSource, ServiceType};
+use crate::inspect::explain::NodeRules;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, Network, RuleSet, Table};
 
@@ -139,6 +140,28 @@ impl RuleSnapshot {
             missing.contains(&Table::Nat) || unreadable.contains(&Table::Nat)
         };
         families.filter(is_without).collect()
+    }
+
+    /// Returns the rules of each family that was read, as `explain` traces packets through them.
+    /// One without a dump is unknown, which is not the same as without rules.
+    pub(in crate::cli) fn node_rules(&self, node_ips: &[IpAddr]) -> Vec<NodeRules<'_>> {
+        let mut addresses = self.node_addresses.clone();
+        addresses.extend(node_ips.iter().map(IpAddr::to_canonical));
+        let pairs = self.rules.as_ref().into_pairs().into_iter();
+        let read = pairs.filter(|(family, _)| self.families.contains(family));
+        let of_family = |(family, rules)| {
+            // A node may do without mangle; then it is not in a complete dump.
+            let mut missing_tables = self.missing_tables.get(family).clone();
+            missing_tables.remove(&Table::Mangle);
+            let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
+            let conflicts = self.conflicts.get(family).lost.clone();
+            let other_backend = self.other_backends.get(family).as_ref();
+            let other_backend = other_backend.map(|(backend, rules)| (*backend, rules));
+            node.with_pods(*self.pods.get(family))
+                .with_conflicts(conflicts)
+                .with_other_backend(other_backend)
+        };
+        read.map(of_family).collect()
     }
 
     /// Reports whether this machine has no rules of any proxy, in either backend.

@@ -7,7 +7,7 @@
 //! ```text
 //!   Query ───────────► find ────► PacketDestination ─┐
 //!                                                    ├─► trace ─► PacketPath ─► Explanation ─┐
-//!   ClientSelection ─► clients ─► Client ────────────┘                text, json, tree, svg ◄┘
+//!   ClientSelection ─► clients ─► Client ────────────┘      text, json, tree, svg, outcomes ◄┘
 //! ```
 //!
 //! # Invariants
@@ -21,6 +21,7 @@ mod explanation;
 mod graph;
 mod json;
 mod node;
+mod outcome;
 mod path;
 mod phrases;
 mod reason;
@@ -40,6 +41,7 @@ pub use explanation::explain;
 pub(crate) use graph::tree;
 pub(crate) use json::json;
 pub use node::NodeRules;
+pub(crate) use outcome::{ClientOutcome, TracedPackets, client_kinds, outcomes};
 pub use path::{PacketPath, PathResult, SeenSource};
 pub(crate) use svg::svg;
 pub(crate) use text::{Detail, text};

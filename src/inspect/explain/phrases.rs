@@ -93,11 +93,16 @@ pub(super) fn client(client: &Client) -> String {
 
 /// Renders clients of different kinds as one phrase.
 pub(super) fn clients(clients: &[Client]) -> String {
-    let each = clients.iter().map(client);
-    let each: Vec<_> = each.collect();
-    match each.as_slice() {
+    let each: Vec<_> = clients.iter().map(client).collect();
+    alternatives(&each)
+}
+
+/// Renders `a, b or c`.
+pub(super) fn alternatives<T: AsRef<str>>(texts: &[T]) -> String {
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    match texts.as_slice() {
         [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
-        _ => each.concat(),
+        _ => texts.concat(),
     }
 }
 
@@ -106,14 +111,21 @@ pub(super) fn clients(clients: &[Client]) -> String {
 pub(super) fn rules_of(path: &PacketPath<'_>, most: SharedRules) -> Option<String> {
     let first = path.clients.first();
     let first = first.filter(|_| path.shared_rules > most)?;
-    let client = match first.kind {
+    Some(format!(
+        "rules for packets from {}",
+        client_kind(first.kind)
+    ))
+}
+
+/// Returns the words for a kind of clients.
+pub(super) const fn client_kind(kind: ClientKind) -> &'static str {
+    match kind {
         ClientKind::Pod => "a pod",
         ClientKind::Node => "the node",
         ClientKind::Outside => "outside",
         ClientKind::AllowedSource => "an allowed source",
         ClientKind::Given => "this client",
-    };
-    Some(format!("rules for packets from {client}"))
+    }
 }
 
 /// Returns the name of a kind of clients in flags and JSON.

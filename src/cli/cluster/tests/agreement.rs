@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn nodes(values: &[(&str, &[(&str, u32)])]) -> Agreement<u32> {
+fn nodes(values: &[(&str, &[(&str, u32)])]) -> Agreement<String, u32> {
     let mut agreement = Agreement::default();
     for (node, things) in values {
         let things = things
@@ -14,7 +14,7 @@ fn nodes(values: &[(&str, &[(&str, u32)])]) -> Agreement<u32> {
 }
 
 /// Renders disagreements as `web: 3=a,b 2=c -=d`.
-fn shown(agreement: &Agreement<u32>) -> Vec<String> {
+fn shown(agreement: &Agreement<String, u32>) -> Vec<String> {
     let differing = agreement.disagreements().into_iter();
     differing
         .map(|(name, held)| {

@@ -1,23 +1,20 @@
-//! `explain`: shows what happens to packets to an address or a Service, and why.
-
-use std::net::IpAddr;
+//! `explain` with the rules of one source: prints paths of packets.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::exit::ErrorReport;
-use super::snapshot::RuleSnapshot;
-use super::terminal::{self, Progress};
+use crate::cli::exit::ErrorReport;
+use crate::cli::snapshot::RuleSnapshot;
+use crate::cli::terminal::{self, Progress};
 use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
-use crate::inspect::explain::{self, Detail, Explanation, NodeRules};
-use crate::rules::Table;
+use crate::inspect::explain::{self, Detail, Explanation};
 
 /// Prints the paths of packets.
 ///
 /// # Errors
 ///
 /// No rules can be read, nothing matches the destination, or it is not as `--expect` says.
-pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()> {
+pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let query = args.query()?;
     terminal::install_quiet_log()?;
     let snapshot = RuleSnapshot::load(&args.origin, report)?;
@@ -32,26 +29,7 @@ pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Resul
     if let Some(absence) = snapshot.absence() {
         tracing::warn!("{absence}");
     }
-    let mut addresses = snapshot.node_addresses;
-    addresses.extend(args.node_ip.iter().map(IpAddr::to_canonical));
-    // A family without a dump is unknown, which is not the same as without rules.
-    let families = &snapshot.families;
-    let pairs = snapshot.rules.as_ref().into_pairs().into_iter();
-    let nodes: Vec<NodeRules<'_>> = pairs
-        .filter(|(family, _)| families.contains(family))
-        .map(|(family, rules)| {
-            // A node may do without mangle; then it is not in a complete dump.
-            let mut missing_tables = snapshot.missing_tables.get(family).clone();
-            missing_tables.remove(&Table::Mangle);
-            let node = NodeRules::new(rules, family, &addresses).without(missing_tables);
-            let conflicts = snapshot.conflicts.get(family).lost.clone();
-            let other_backend = snapshot.other_backends.get(family).as_ref();
-            let other_backend = other_backend.map(|(backend, rules)| (*backend, rules));
-            node.with_pods(*snapshot.pods.get(family))
-                .with_conflicts(conflicts)
-                .with_other_backend(other_backend)
-        })
-        .collect();
+    let nodes = snapshot.node_rules(&args.node_ip);
     let progress = Progress::start("tracing packets through the rules");
     let explained = explain::explain(&query, &nodes, &args.client_selection())?;
     drop(progress);
