@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 use std::{fs, thread};
@@ -510,12 +510,21 @@ fn a_machine_without_rules_is_not_a_node() {
         return;
     }
     let laptop = Netns::new("laptop");
-    for args in [&["services"][..], &["explain", "shop/web"]] {
-        let mut command: Command = laptop.command(PathBuf::from(PROGRAM));
-        let output = command.args(args).env_remove("RUST_LOG").output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        check(&said, "error: this machine is not a node: ");
-        check(&said, "--node NAME");
+    let path = std::env::var("PATH").unwrap();
+    // On many a laptop there are no iptables binaries.
+    for (path, why) in [
+        (&*path, "it has neither deltaproxy nor rules"),
+        ("/nonexistent", "cannot start `iptables`: "),
+    ] {
+        for args in [&["services"][..], &["explain", "shop/web"]] {
+            let mut command: Command = laptop.command("env");
+            command.arg(format!("PATH={path}")).arg(PROGRAM).args(args);
+            command.env_remove("RUST_LOG");
+            let output = command.output().unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            check(&said, &format!("error: this machine is not a node: {why}"));
+            check(&said, "--node NAME");
+        }
     }
 }

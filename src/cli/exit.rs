@@ -128,12 +128,26 @@ pub(super) fn code(result: anyhow::Result<()>, report: &ErrorReport) -> ExitCode
 /// There is nothing to look at on this machine.
 #[cfg(feature = "tools")]
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "this machine is not a node: it has neither deltaproxy nor rules of a kube-proxy in iptables mode\n\
-     hint: use --node NAME to read a node of a cluster; on a node in nftables mode, \
-     `nft list table ip kube-proxy` lists its rules"
-)]
-pub(super) struct NotANode;
+pub(super) enum NotANode {
+    /// Its kernel can be read.
+    #[error(
+        "this machine is not a node: it has neither deltaproxy nor rules of a kube-proxy in iptables mode\n\
+         hint: use --node NAME to read a node of a cluster; on a node in nftables mode, \
+         `nft list table ip kube-proxy` lists its rules"
+    )]
+    Rules,
+    /// The iptables binaries are missing.
+    #[error(
+        "this machine is not a node: cannot start `{program}`: {cause}\n\
+         hint: use --node NAME to read a node of a cluster; on a node, install the package `iptables`"
+    )]
+    Programs {
+        /// Name or path of the program.
+        program: String,
+        /// Error of the system call.
+        cause: io::Error,
+    },
+}
 
 /// Error that is in the log already.
 #[derive(Debug, thiserror::Error)]

@@ -50,7 +50,7 @@ impl RuleSnapshot {
         };
         let mut snapshot = Self::of_host(from_save, sources, report)?;
         if !args.kernel && snapshot.is_of_no_node() {
-            return Err(NotANode.into());
+            return Err(NotANode::Rules.into());
         }
         if snapshot.origin.is_of_this_node() {
             (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
