@@ -257,6 +257,8 @@ fn labels_select_services_by_the_api_server() {
     let rows: Vec<&str> = listed.lines().skip(1).collect();
     assert_eq!(rows.len(), 1, "{listed}");
     check(rows[0], "storefront:http");
+    let names = ["services", "--node=node1", "-l", "app=web", "-o", "name"];
+    assert_eq!(success(&scene.run(&names)), "service/storefront\n");
     let said = scene.failure(1, &["services", "--node=node1", "-l", "app=other"]);
     check(&said, "no Service with rules has the labels `app=other`");
 }
@@ -472,6 +474,12 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
 198 of 200 nodes are well: 198 with deltaproxy 0.1.0, nft
 "
     );
+    // On a terminal, a line counts the answers.
+    let shown = format!("'{PROGRAM}' status --all-nodes");
+    let args = ["--quiet", "--command", &shown, "/dev/null"];
+    let shown = scene.run_as(&scene.control.kubeconfig(), Path::new("script"), &args);
+    check(&text(&shown.stdout), "\r7 of 200 nodes have answered");
+    check(&text(&shown.stdout), "\r200 of 200 nodes have answered");
     let started = Instant::now();
     let compared = scene.run(&["services", "--all-nodes"]);
     tell(format_args!(

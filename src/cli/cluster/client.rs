@@ -178,15 +178,13 @@ impl Cluster {
         page: &str,
         mut answered: impl FnMut(&ProxyPod, Result<NodeAnswer, NodeProblem>),
     ) {
-        let asked = pods
-            .iter()
-            .map(|pod| async move { (pod, self.ask(pod, page).await) });
-        let mut answers = stream::iter(asked).buffer_unordered(MAX_CONCURRENT);
         let mut count = Count::start(pods.len(), "nodes have answered");
-        while let Some((pod, answer)) = answers.next().await {
+        let ask = async |pod: &ProxyPod| self.ask(pod, page).await;
+        for_each_bounded(pods, ask, |pod, answer| {
             count.add();
             answered(pod, answer);
-        }
+        })
+        .await;
     }
 
     async fn page(&self, pod: &ProxyPod, port: u16, path: &str) -> Result<String, NodeProblem> {
@@ -227,6 +225,23 @@ impl Cluster {
     }
 }
 
+/// Asks for each item, for at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
+/// arrives.
+async fn for_each_bounded<'i, T, A>(
+    items: &'i [T],
+    ask: impl AsyncFn(&'i T) -> A,
+    mut answered: impl FnMut(&'i T, A),
+) {
+    let ask = &ask;
+    let asked = items
+        .iter()
+        .map(|item| async move { (item, ask(item).await) });
+    let mut answers = stream::iter(asked).buffer_unordered(MAX_CONCURRENT);
+    while let Some((item, answer)) = answers.next().await {
+        answered(item, answer);
+    }
+}
+
 /// Returns the problem of a stream, whose subresource is named.
 fn refused(error: &StreamError, pod: &ProxyPod, subresource: &str) -> NodeProblem {
     let (namespace, name) = (&pod.name.namespace, &pod.name.name);
@@ -260,3 +275,7 @@ fn refused(error: &StreamError, pod: &ProxyPod, subresource: &str) -> NodeProble
         ),
     }
 }
+
+#[cfg(test)]
+#[path = "tests/client.rs"]
+mod tests;

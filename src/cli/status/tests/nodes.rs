@@ -37,7 +37,7 @@ fn lines() -> Vec<NodeLine> {
         NodeLine::new(
             "node8",
             Ok(page(
-                r#"{"version": "0.0.9", "families": [{"backend": "legacy"}]}"#,
+                r#"{"version": "0.0.9", "families": [{"backend": "legacy", "new": [1]}], "new": {}}"#,
             )),
         ),
     ];
