@@ -142,6 +142,14 @@ pub enum LocalDetector {
     Absent,
 }
 
+impl LocalDetector {
+    /// Reports whether packets of a Pod with this address are not recognized. Other matches than
+    /// those of addresses say nothing of it.
+    pub(super) fn misses(&self, pod: IpAddr) -> bool {
+        matches!(self, Self::Cidr(network) if !network.contains(&pod))
+    }
+}
+
 /// Writes the match as rules have it; nothing if the detector is absent.
 impl fmt::Display for LocalDetector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -100,6 +100,9 @@ pub(crate) struct FamilyStatus {
     pub conflict_count: u64,
     /// Services over a limit, by limit.
     pub over_limits: Vec<LimitRecord>,
+    /// Endpoints on this node whose packets the rules do not recognize as those of Pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undetected_pods: Option<UndetectedPods>,
     /// Tables that cannot be read.
     pub unreadable_tables: Vec<String>,
     /// Last 200 syncs that wrote rules, the oldest first.
@@ -181,6 +184,16 @@ pub(crate) struct QuarantinedService {
     pub error: String,
     /// Consequence for its clients, as in logs.
     pub consequence: String,
+}
+
+/// Pods on this node outside of the network by which rules recognize the packets of Pods.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct UndetectedPods {
+    /// Service ports that have such endpoints.
+    pub service_ports: u64,
+    /// The network: `--cluster-cidr`, or of the Node's `podCIDRs`.
+    pub network: String,
 }
 
 /// Services that are over a limit.

@@ -19,7 +19,7 @@ mod summary;
 pub(crate) use document::{ConntrackStatus, WatchStatus};
 pub(crate) use document::{
     DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem, QuarantinedService,
-    StatusDocument, SyncRecord, Verification,
+    StatusDocument, SyncRecord, UndetectedPods, Verification,
 };
 pub(crate) use family_log::FamilyLog;
 pub(crate) use family_requests::{

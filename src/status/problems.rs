@@ -182,6 +182,17 @@ impl FamilyStatus {
                 "they have only some of their rules, or none",
             ));
         }
+        if let Some(undetected) = &self.undetected_pods {
+            problems.push(Problem::finding(
+                format!(
+                    "{family}: {} service ports have endpoints on this node outside of the network \
+                     of Pods, {}",
+                    undetected.service_ports, undetected.network
+                ),
+                "their packets to Services are masqueraded, as if they were from outside of the \
+                 cluster: compare `kubectl get pods -A -o wide` with --cluster-cidr",
+            ));
+        }
         if self.conflict_count > 0 {
             problems.push(Problem::finding(
                 format!(

@@ -27,11 +27,12 @@ use crate::health::{
 use crate::host::RestoreError;
 use crate::model::{Change, LostFrontend, MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
-use crate::render::{NodePortAddresses, RuleCounts};
+use crate::render::{LocalDetector, NodePortAddresses, RuleCounts};
 use crate::rules::Table;
 use crate::select::MAX_SLICES;
 use crate::status::{
     FailureRecord, FamilyLog, FamilyStatus, LimitRecord, QuarantinedService, SyncRecord,
+    UndetectedPods,
 };
 use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
@@ -330,6 +331,20 @@ impl Reporter {
         });
         self.log
             .update(|status| status.over_limits = over.collect());
+    }
+
+    /// Reports the number of service ports with endpoints on this node that the match for local Pod
+    /// traffic does not recognize.
+    pub(super) fn undetected_pods(&self, service_ports: usize, detector: &LocalDetector) {
+        let undetected = match detector {
+            LocalDetector::Cidr(network) if service_ports > 0 => Some(UndetectedPods {
+                service_ports: service_ports as u64,
+                network: network.to_string(),
+            }),
+            _ => None,
+        };
+        self.log
+            .update(|status| status.undetected_pods = undetected);
     }
 
     /// Reports the search, the quarantine retry and the Services in quarantine.

@@ -271,6 +271,10 @@ impl<I: Iptables> Task<I> {
         self.reporter.finished(outcome, tracker, ended, retry);
         let found = problems.update(&outcome.applied.before, tracker);
         self.reporter.problems(&found, problems);
+        if let Some(options) = self.syncer.applied_options() {
+            let ports = outcome.totals.undetected;
+            self.reporter.undetected_pods(ports, &options.local_traffic);
+        }
         if let Some(addresses) = self.syncer.last_node_port_addresses() {
             self.reporter
                 .health_check_ports(outcome, tracker, addresses);

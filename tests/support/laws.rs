@@ -19,7 +19,8 @@ use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    Counter, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds, flattened, is_service_chain,
+    Counter, LocalDetector, Options, PartialRestore, RuleCounts, ServiceTotals, TreeThresholds,
+    flattened, is_service_chain,
 };
 use deltaproxy::testing::rules::{Match, Rule, RuleSet, Table};
 use deltaproxy::testing::ruleset::KUBE_PROXY_CANARY;
@@ -382,7 +383,8 @@ fn once(syncer: &mut Syncer<Fake>, machine: &[IpAddr]) -> (SyncResult, Vec<Attem
             let held = syncer.iptables().rules();
             assert_eq!(outcome.rules, counted(&held), "{}", held.to_save_text());
             assert_eq!(outcome.tree_chains, tree_chains(&held));
-            assert_eq!(outcome.totals, totals_of(&syncer.tracker));
+            let options = syncer.applied_options().unwrap();
+            assert_eq!(outcome.totals, totals_of(&syncer.tracker, options));
         }
         SyncResult::Failed => {
             assert_eq!(syncer.tracker.pending(), dirty);
@@ -415,7 +417,7 @@ fn counted(rules: &RuleSet) -> RuleCounts {
 }
 
 /// What all Services amount to, each looked at anew.
-fn totals_of(tracker: &Tracker) -> ServiceTotals {
+fn totals_of(tracker: &Tracker, options: &Options) -> ServiceTotals {
     let mut totals = ServiceTotals::default();
     let services = tracker.all().filter_map(|(_, state)| {
         let service = state.service.as_ref()?;
@@ -437,6 +439,11 @@ fn totals_of(tracker: &Tracker) -> ServiceTotals {
             totals.endpoints += chosen.candidates.len();
             totals.internal_dropped += is_dropped(service.internal_policy);
             totals.external_dropped += is_dropped(service.external_policy);
+            let endpoints = chosen.candidates.iter().map(|candidate| candidate.endpoint);
+            let mut here = endpoints.filter(|one| one.is_local && one.ip != options.node_ip);
+            if let LocalDetector::Cidr(pods) = &options.local_traffic {
+                totals.undetected += usize::from(here.any(|one| !pods.contains(&one.ip)));
+            }
         }
     }
     totals

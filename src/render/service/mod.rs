@@ -28,7 +28,7 @@ pub(crate) fn render(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, &options.topology, |plan| {
-        rules.begin_port(plan.totals());
+        rules.begin_port(plan.totals(options));
         chains::write(rules, plan, options, comments);
         chains::write_nat_rules(rules, plan, options);
         chains::write_filter_rules(rules, plan, options);
@@ -49,7 +49,7 @@ pub(crate) fn render_filter(
 ) {
     rules.clear();
     plan::for_each_plan(name, state, &options.topology, |plan| {
-        rules.begin_port(plan.totals());
+        rules.begin_port(plan.totals(options));
         chains::write_filter_rules(rules, plan, options);
     });
 }

@@ -15,8 +15,9 @@ use crate::model::{
     ServiceState, Topology, TrafficPolicy,
 };
 use crate::net::Port;
+use crate::render::options::Options;
 use crate::ruleset::{ChainHash, ChainHasher, ChainKind, ServiceChain};
-use crate::select::{self, EndpointGroups, PortEndpoints, Selection};
+use crate::select::{self, Candidate, EndpointGroups, PortEndpoints, Selection};
 
 /// Decisions about one service port that several of its rules depend on.
 pub(crate) struct Plan<'a> {
@@ -156,11 +157,16 @@ impl<'a> Plan<'a> {
     ///
     /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`,
     /// `serviceNoLocalEndpointsTotalInternal` and `-External` (v1.37)
-    pub(super) fn totals(&self) -> ServiceTotals {
+    pub(super) fn totals(&self, options: &Options) -> ServiceTotals {
+        let is_undetected = |candidate: &Candidate<'_>| {
+            let ip = candidate.endpoint.ip;
+            candidate.endpoint.is_local && ip != options.node_ip && options.local_traffic.misses(ip)
+        };
         ServiceTotals {
             endpoints: self.selection.candidates.len(),
             internal_dropped: usize::from(self.internal_disposition() == Disposition::Drop),
             external_dropped: usize::from(self.external_disposition() == Disposition::Drop),
+            undetected: usize::from(self.selection.candidates.iter().any(is_undetected)),
         }
     }
 

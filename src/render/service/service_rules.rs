@@ -263,6 +263,9 @@ pub struct ServiceTotals {
     /// Ports with usable endpoints, but none on this node, under external traffic policy Local. As
     /// in upstream's metric, ports without an external address count as well.
     pub external_dropped: usize,
+    /// Ports with an endpoint on this node that the [`LocalDetector`] does not recognize as a Pod,
+    /// and that is not the node itself.
+    pub undetected: usize,
 }
 
 impl AddAssign for ServiceTotals {
@@ -270,6 +273,7 @@ impl AddAssign for ServiceTotals {
         self.endpoints += other.endpoints;
         self.internal_dropped += other.internal_dropped;
         self.external_dropped += other.external_dropped;
+        self.undetected += other.undetected;
     }
 }
 
@@ -279,6 +283,7 @@ impl SubAssign for ServiceTotals {
         self.endpoints -= other.endpoints;
         self.internal_dropped -= other.internal_dropped;
         self.external_dropped -= other.external_dropped;
+        self.undetected -= other.undetected;
     }
 }
 

@@ -43,3 +43,4 @@ mod order;
 mod removal;
 mod settings;
 mod state;
+mod undetected;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::status::{
-    ConntrackStatus, FailureRecord, QuarantinedService, Verification, WatchStatus,
+    ConntrackStatus, FailureRecord, QuarantinedService, UndetectedPods, Verification, WatchStatus,
 };
 
 fn family(change: impl FnOnce(&mut FamilyStatus)) -> StatusDocument {
@@ -82,6 +82,19 @@ fn changes_that_wait_are_a_failure_unless_the_family_is_disabled() {
         status.is_disabled = true;
     };
     assert!(problems(family(disabled)).is_empty());
+}
+
+#[test]
+fn pods_outside_of_the_cluster_cidr_are_a_finding() {
+    let undetected = |status: &mut FamilyStatus| {
+        status.undetected_pods = Some(UndetectedPods {
+            service_ports: 2,
+            network: "10.244.0.0/16".to_owned(),
+        });
+    };
+    let found = "IPv4: 2 service ports have endpoints on this node outside of the network of Pods, \
+                 10.244.0.0/16";
+    assert_eq!(problems(family(undetected)), [found]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
-use crate::render::{PayloadStats, RuleCounts, ServiceTotals};
+use crate::render::{LocalDetector, PayloadStats, RuleCounts, ServiceTotals};
 use crate::status::FamilyLog;
 use crate::sync::attempt::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
@@ -111,6 +111,7 @@ pub(super) fn outcome(attempts: Vec<Attempt>) -> Outcome {
             endpoints: 9,
             internal_dropped: 1,
             external_dropped: 2,
+            undetected: 0,
         },
     }
 }
@@ -290,6 +291,21 @@ fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
             ]
         );
     }
+}
+
+#[test]
+fn undetected_pods_are_in_the_status_while_there_are_any() {
+    let reported = ReportedMetrics::new();
+    let reporter = &reported.reporters[0];
+    let found = |detector: &LocalDetector, ports| {
+        reporter.undetected_pods(ports, detector);
+        let undetected = reporter.status().undetected_pods;
+        undetected.map(|found| (found.service_ports, found.network))
+    };
+    let pods = LocalDetector::Cidr("10.244.0.0/16".parse().unwrap());
+    assert_eq!(found(&pods, 2), Some((2, "10.244.0.0/16".to_owned())));
+    assert_eq!(found(&pods, 0), None);
+    assert_eq!(found(&LocalDetector::Absent, 0), None);
 }
 
 #[test]
