@@ -63,6 +63,8 @@ pub(crate) struct FamilyStatus {
     /// Other backend, if it has rules of a proxy as well: packets traverse both.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub other_backend: String,
+    /// No Node object has the name of this node.
+    pub is_node_missing: bool,
     /// The family is not used on this node.
     pub is_disabled: bool,
     /// Number of syncs that were applied.

@@ -32,6 +32,13 @@ impl StatusDocument {
     }
 
     fn add_problems(&self, problems: &mut Vec<Problem>) {
+        if self.families.iter().any(|family| family.is_node_missing) {
+            problems.push(Problem::failure(
+                format!("no Node object has the name {}", self.node),
+                "no endpoint counts as one on this node, so traffic policy Local drops all packets: \
+                 set --hostname-override to the name in `kubectl get nodes`",
+            ));
+        }
         for watch in &self.watches {
             if watch.age_seconds >= STALE.as_secs_f64() {
                 problems.push(Problem::failure(

@@ -110,6 +110,9 @@ impl Reporter {
                     Some(node) if node.is_leaving => NodeState::Leaving,
                     Some(_) => NodeState::Eligible,
                 };
+                let is_missing = state == NodeState::Unknown;
+                self.log
+                    .update(|status| status.is_node_missing = is_missing);
                 self.health.update(|health| health.node(state));
             }
             Change::Listed(kind) => {

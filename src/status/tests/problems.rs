@@ -98,6 +98,15 @@ fn pods_outside_of_the_cluster_cidr_are_a_finding() {
 }
 
 #[test]
+fn a_missing_node_object_is_a_failure() {
+    let mut status = family(|status| status.is_node_missing = true);
+    status.node = "node9".to_owned();
+    // Each family knows it.
+    status.families.push(status.families[0].clone());
+    assert_eq!(problems(status), ["no Node object has the name node9"]);
+}
+
+#[test]
 fn clients_elsewhere_see_no_names() {
     let mut status = family(|status| {
         status.quarantined = vec![QuarantinedService {

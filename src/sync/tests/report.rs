@@ -309,6 +309,21 @@ fn undetected_pods_are_in_the_status_while_there_are_any() {
 }
 
 #[test]
+fn a_node_that_is_not_in_the_list_is_missing() {
+    let mut reported = ReportedMetrics::new();
+    let [reporter, _] = &mut reported.reporters;
+    assert!(!reporter.status().is_node_missing, "not listed yet");
+    reporter.change(&Change::Node(None));
+    assert!(reporter.status().is_node_missing);
+    reporter.change(&Change::Node(Some(Box::default())));
+    assert!(!reporter.status().is_node_missing);
+    // Manifests need none.
+    reporter.without_node = NodeState::Eligible;
+    reporter.change(&Change::Node(None));
+    assert!(!reporter.status().is_node_missing);
+}
+
+#[test]
 fn pending_changes_are_counted_per_family() {
     let reported = ReportedMetrics::new();
     let metrics = Some(&reported.metrics.sync);
