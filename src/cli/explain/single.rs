@@ -7,7 +7,10 @@ use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot::RuleSnapshot;
 use crate::cli::terminal::{self, Progress};
 use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
+use crate::conntrack::{Filter, Flow};
+use crate::host::{Conntrack, FlowError, FlowTable};
 use crate::inspect::explain::{self, Detail, Explanation};
+use crate::net::IpFamily;
 
 /// Prints the paths of packets.
 ///
@@ -31,8 +34,13 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     }
     let nodes = snapshot.node_rules(&args.node_ip);
     let progress = Progress::start("tracing packets through the rules");
-    let explained = explain::explain(&query, &nodes, &args.client_selection())?;
+    let mut explained = explain::explain(&query, &nodes, &args.client_selection())?;
     drop(progress);
+    if snapshot.origin.is_of_this_node()
+        && let Err(cause) = add_flows(&mut explained)
+    {
+        tracing::warn!("{cause}: stale entries of UDP clients are not shown");
+    }
     let text = match (args.graph, args.output) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
@@ -42,6 +50,26 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     };
     terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
     check(args.expect, &explained)
+}
+
+/// Adds the conntrack entries of UDP clients: their packets do not traverse the rules.
+fn add_flows(explained: &mut [Explanation<'_>]) -> Result<(), FlowError> {
+    let mut table = Conntrack::default();
+    for explanation in explained {
+        let Some(destination) = explanation.udp_frontend() else {
+            continue;
+        };
+        let (family, filter) = (IpFamily::of(destination.ip()), Filter::To(destination));
+        let mut read = |flow: &Flow| {
+            if flow.destination == destination {
+                explanation.add_flow(flow.reply_source);
+            }
+            let is_deleted = false;
+            is_deleted
+        };
+        table.sweep(family, &[filter], &mut read).1?;
+    }
+    Ok(())
 }
 
 /// Checks that the packets of all clients are as `--expect` says.

@@ -4,7 +4,7 @@
 //! similar destinations if no Service has the one that was queried.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use super::client::{self, ClientKind, ClientSelection};
@@ -13,6 +13,7 @@ use super::node::{AddressOrigin, NodeRules};
 use super::path::{PacketPath, PathResult};
 use super::trace::trace;
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, PortName, PortView};
+use crate::net::Protocol;
 use crate::rules::{Network, Table};
 
 /// Paths of packets to one destination.
@@ -27,6 +28,11 @@ pub struct Explanation<'a> {
     pub source_ranges: Vec<Network>,
     /// Service ports that declare this frontend without effect, because another Service has it.
     pub conflicts: Vec<FrontendConflict>,
+    /// Endpoints of the Services of this destination in the rules.
+    pub endpoints: BTreeSet<SocketAddr>,
+    /// Addresses to which conntrack sends UDP clients of this destination although they are no
+    /// endpoints in the rules; empty if conntrack was not read.
+    pub stale_flows: BTreeSet<SocketAddr>,
     /// Hints at similar destinations, if this one is not a Service's.
     pub suggestions: Vec<String>,
     /// An address of the node was assumed, because none is known.
@@ -46,6 +52,22 @@ pub struct Explanation<'a> {
     pub missing_tables: BTreeSet<Table>,
     /// Unknown tables that have rules, which are not read.
     pub unread_tables: Vec<Box<str>>,
+}
+
+impl Explanation<'_> {
+    /// Returns the address of this destination, if it is that of a Service and conntrack may send
+    /// clients elsewhere than the rules: UDP has no other connections.
+    pub(crate) fn udp_frontend(&self) -> Option<SocketAddr> {
+        let is_udp = self.to.protocol == Protocol::Udp && !self.to.frontends.is_empty();
+        is_udp.then(|| SocketAddr::new(self.to.ip, self.to.port.get()))
+    }
+
+    /// Notes a conntrack entry of a client, by the address that its replies come from.
+    pub(crate) fn add_flow(&mut self, reply_source: SocketAddr) {
+        if !self.endpoints.contains(&reply_source) {
+            self.stale_flows.insert(reply_source);
+        }
+    }
 }
 
 /// Explains every destination of a query.
@@ -98,6 +120,8 @@ fn of_destination<'a>(
     let source_ranges = balanced.map(|(_, view)| view.source_ranges.clone());
     let source_ranges = source_ranges.unwrap_or_default();
     let affinity = to.views(node).find_map(|(_, view)| view.affinity);
+    let views = to.views(node).flat_map(|(_, view)| &view.endpoints);
+    let endpoints = views.map(|endpoint| endpoint.address).collect();
     let suggestions = if to.frontends.is_empty() && to.endpoint_of.is_empty() {
         suggestions(node, &to)
     } else {
@@ -105,6 +129,8 @@ fn of_destination<'a>(
     };
     (!paths.is_empty()).then(|| Explanation {
         affinity,
+        endpoints,
+        stale_flows: BTreeSet::new(),
         suggestions,
         conflicts: to.conflicts(node).cloned().collect(),
         is_node_address_assumed: node.is_address_assumed && involves_node,

@@ -48,6 +48,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
             "kind": conflict.kind.as_str(),
             "owner": conflict.owner,
         })),
+        "staleFlows": texts(&explanation.stale_flows),
         "near": explanation.suggestions,
         "nodeAddressKnown": !explanation.is_node_address_assumed,
         "addressAssumed": explanation.destination_origin == AddressOrigin::Invented,

@@ -9,6 +9,7 @@ use super::node::AddressOrigin;
 use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
 use super::reason::{BlockReason, MasqueradeReason, exemption};
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
+use crate::net::IpFamily;
 use crate::rules::{
     MarkBits, Match, Negatable, Network, RecentAction, ReplyLoss, Rule, Share, Step, Table, Target,
 };
@@ -537,6 +538,29 @@ pub(super) fn conflicts(conflicts: &[FrontendConflict]) -> Vec<String> {
     let more = conflicts.len().saturating_sub(MAX_CONFLICTS);
     let more = (more > 0).then(|| format!("conflict: {more} more service ports declare it"));
     shown.chain(more).collect()
+}
+
+/// Returns a line about conntrack entries to an address that is no endpoint, and the command that
+/// deletes them.
+pub(super) fn stale_flow(explanation: &Explanation<'_>, to: SocketAddr) -> (String, String) {
+    let destination = &explanation.to;
+    let family = match IpFamily::of(to.ip()) {
+        IpFamily::V4 => "",
+        IpFamily::V6 => " -f ipv6",
+    };
+    (
+        format!(
+            "stale: conntrack sends UDP clients to {to}, which is not an endpoint in the rules, \
+             unless it is terminating"
+        ),
+        format!(
+            "`conntrack -D{family} -p udp --orig-dst {} --orig-port-dst {} --reply-src {}` deletes \
+             these entries",
+            destination.ip,
+            destination.port.get(),
+            to.ip()
+        ),
+    )
 }
 
 /// Renders the conditions of a rule; empty if it matches every packet.

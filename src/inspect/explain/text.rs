@@ -118,6 +118,11 @@ impl ExplanationText {
         for line in phrases::conflicts(&explanation.conflicts) {
             self.warning(&line)?;
         }
+        for to in &explanation.stale_flows {
+            let (stale, hint) = phrases::stale_flow(explanation, *to);
+            self.warning(&stale)?;
+            self.warning(&format!("hint: {hint}"))?;
+        }
         for suggestion in &explanation.suggestions {
             self.warning(&format!("hint: {suggestion}"))?;
         }

@@ -4,6 +4,7 @@ mod broken;
 mod graph;
 mod node_address;
 mod replies;
+mod stale_flows;
 mod traversed;
 
 use super::{ClientSelection, Detail, NodeRules, PathResult, Query, SeenSource, explain, text};
