@@ -16,10 +16,10 @@ mod service_pages;
 mod summary;
 
 #[cfg(test)]
-pub(crate) use document::{ConntrackStatus, WatchStatus};
+pub(crate) use document::WatchStatus;
 pub(crate) use document::{
-    DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem, QuarantinedService,
-    StatusDocument, SyncRecord, UndetectedPods, Verification,
+    ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem,
+    QuarantinedService, StatusDocument, SyncRecord, UndetectedPods, Verification,
 };
 pub(crate) use family_log::FamilyLog;
 pub(crate) use family_requests::{

@@ -119,7 +119,7 @@ impl StatusPages {
             observed_at: now,
             families: self.family_statuses(now),
             watches: self.watches(),
-            conntrack: conntrack(),
+            conntrack: ConntrackStatus::read(),
             configuration_changed: self.config.is_stale(),
             configuration_invalid: self.config.is_invalid(),
             unknown_settings: self.unknown_settings.paths(),
@@ -139,14 +139,16 @@ impl StatusPages {
     }
 }
 
-/// Returns the fill of the connection tracking table; `None` if the kernel has none.
-fn conntrack() -> Option<ConntrackStatus> {
-    let sysctls = Sysctls::default();
-    let read = |name| u64::try_from(sysctls.read(name).ok()?).ok();
-    Some(ConntrackStatus {
-        entries: read("net/netfilter/nf_conntrack_count")?,
-        max: read("net/netfilter/nf_conntrack_max")?,
-    })
+impl ConntrackStatus {
+    /// Reads the fill of the table; `None` if the kernel has none.
+    pub(crate) fn read() -> Option<Self> {
+        let sysctls = Sysctls::default();
+        let read = |name| u64::try_from(sysctls.read(name).ok()?).ok();
+        Some(Self {
+            entries: read("net/netfilter/nf_conntrack_count")?,
+            max: read("net/netfilter/nf_conntrack_max")?,
+        })
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "pages show ages")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::document::{FamilyStatus, Problem, StatusDocument};
+use super::document::{ConntrackStatus, FamilyStatus, Problem, StatusDocument};
 
 /// Time after which a change that is not in the rules is a problem. A sync of a large cluster takes
 /// seconds on legacy; kube-proxy's own pace is a second more.
@@ -47,17 +47,8 @@ impl StatusDocument {
                 ));
             }
         }
-        if let Some(conntrack) = &self.conntrack
-            && conntrack.entries * 100 >= conntrack.max * NEARLY_FULL
-        {
-            problems.push(Problem::failure(
-                format!(
-                    "connection tracking is nearly full: {} of {} entries",
-                    conntrack.entries, conntrack.max
-                ),
-                "raise net.netfilter.nf_conntrack_max: new connections are dropped when it is full",
-            ));
-        }
+        let conntrack = self.conntrack.iter();
+        problems.extend(conntrack.filter_map(ConntrackStatus::problem));
         if self.configuration_invalid {
             problems.push(Problem::finding(
                 "the configuration in the file cannot be used".to_owned(),
@@ -100,6 +91,20 @@ impl StatusDocument {
         }
         self.find_problems();
         self
+    }
+}
+
+impl ConntrackStatus {
+    /// Returns the problem that the table is nearly full, if it is. Without a maximum it never is.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let Self { entries, max } = self;
+        let is_nearly_full = *max > 0 && entries * 100 >= max * NEARLY_FULL;
+        is_nearly_full.then(|| {
+            Problem::failure(
+                format!("connection tracking is nearly full: {entries} of {max} entries"),
+                "raise net.netfilter.nf_conntrack_max: new connections are dropped when it is full",
+            )
+        })
     }
 }
 
@@ -192,9 +197,9 @@ impl FamilyStatus {
         if let Some(undetected) = &self.undetected_pods {
             problems.push(Problem::finding(
                 format!(
-                    "{family}: {} service ports have endpoints on this node outside of the network \
-                     of Pods, {}",
-                    undetected.service_ports, undetected.network
+                    "{family}: endpoints on this node are outside of the network of Pods, {} \
+                     (service ports: {})",
+                    undetected.network, undetected.service_ports
                 ),
                 "their packets to Services are masqueraded, as if they were from outside of the \
                  cluster: compare `kubectl get pods -A -o wide` with --cluster-cidr",

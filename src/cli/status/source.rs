@@ -7,7 +7,7 @@ use crate::cli::cluster::{self, NodeAnswer};
 use crate::cli::daemon;
 use crate::cli::terminal::Progress;
 use crate::config::{StatusArgs, environment};
-use crate::status::StatusDocument;
+use crate::status::{ConntrackStatus, Problem, StatusDocument};
 use crate::watch::api::ProxyProgram;
 
 /// Returns the page of the daemon on this node.
@@ -53,7 +53,15 @@ pub(super) fn read(page: &str) -> Result<StatusDocument, &'static str> {
     document.ok_or("the page is not of deltaproxy")
 }
 
+/// Returns the error that there is no state. Connections to the daemon are tracked as well.
 fn no_state(address: SocketAddr, reason: impl std::fmt::Display) -> anyhow::Error {
+    if let Some(Problem { summary, hint, .. }) =
+        ConntrackStatus::read().and_then(|conntrack| conntrack.problem())
+    {
+        return anyhow::anyhow!(
+            "no state of deltaproxy at {address}: {reason}; {summary}\nhint: {hint}"
+        );
+    }
     anyhow::anyhow!(
         "no state of deltaproxy at {address}: {reason}\n\
          hint: check that deltaproxy runs on this node, and not kube-proxy; if its metrics port is \

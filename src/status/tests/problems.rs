@@ -92,9 +92,17 @@ fn pods_outside_of_the_cluster_cidr_are_a_finding() {
             network: "10.244.0.0/16".to_owned(),
         });
     };
-    let found = "IPv4: 2 service ports have endpoints on this node outside of the network of Pods, \
-                 10.244.0.0/16";
+    let found = "IPv4: endpoints on this node are outside of the network of Pods, 10.244.0.0/16 \
+                 (service ports: 2)";
     assert_eq!(problems(family(undetected)), [found]);
+}
+
+#[test]
+fn a_table_without_a_maximum_is_never_full() {
+    for (entries, max, is_problem) in [(90, 100, true), (89, 100, false), (90, 0, false)] {
+        let found = ConntrackStatus { entries, max }.problem();
+        assert_eq!(found.is_some(), is_problem, "{entries} of {max}");
+    }
 }
 
 #[test]
