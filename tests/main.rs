@@ -81,6 +81,7 @@ mod metrics;
 mod monitoring;
 mod newest_release;
 mod next_minor;
+mod no_answer;
 mod node_addresses;
 mod nodes;
 mod odd_input;

@@ -68,7 +68,7 @@ fn printed(args: &[&str]) -> String {
 
 /// Returns the blocks of a text without their indentation: lines of four blanks, and empty ones in
 /// between.
-fn blocks(text: &str) -> Vec<String> {
+pub(crate) fn blocks(text: &str) -> Vec<String> {
     let mut blocks = vec![String::new()];
     for line in text.lines() {
         match (line.strip_prefix("    "), blocks.last_mut()) {
@@ -93,17 +93,22 @@ fn sample(block: &str) -> Option<(Vec<String>, String)> {
 
 /// Reports whether a sample shows all printed lines, except omitted ones.
 fn fits(shown: &str, printed: &str) -> bool {
+    fits_by(shown, printed, |shown, printed| shown == printed)
+}
+
+/// The same with another comparison of a shown line and a printed one.
+pub(crate) fn fits_by(shown: &str, printed: &str, is_same: impl Fn(&str, &str) -> bool) -> bool {
     let mut rest = printed.lines();
     let mut is_gap = false;
     for line in shown.lines() {
         if line == LEFT_OUT {
             is_gap = true;
         } else if is_gap {
-            if !rest.any(|printed| printed == line) {
+            if !rest.any(|printed| is_same(line, printed)) {
                 return false;
             }
             is_gap = false;
-        } else if rest.next() != Some(line) {
+        } else if !rest.next().is_some_and(|printed| is_same(line, printed)) {
             return false;
         }
     }
@@ -113,7 +118,10 @@ fn fits(shown: &str, printed: &str) -> bool {
 #[test]
 fn samples_are_the_output_of_the_program() {
     let mut commands = BTreeSet::new();
-    for (page, text) in pages() {
+    // Those of this page are of nodes that `no_answer` prepares.
+    let others = pages().into_iter();
+    let others = others.filter(|(page, _)| page != "deploy/docs/no-answer.md");
+    for (page, text) in others {
         for block in blocks(&text) {
             let later = block.lines().skip(1);
             let prompts = later.filter(|line| line.starts_with(PROMPT)).count();

@@ -8,7 +8,7 @@
 )]
 
 mod cluster;
-mod scene;
+pub(crate) mod scene;
 use crate::support;
 mod table;
 

@@ -64,8 +64,8 @@ fn add_flows(explained: &mut [Explanation<'_>]) -> Result<(), FlowError> {
             if flow.destination == destination {
                 explanation.add_flow(flow.reply_source);
             }
-            let is_deleted = false;
-            is_deleted
+            // Nothing is deleted.
+            false
         };
         table.sweep(family, &[filter], &mut read).1?;
     }

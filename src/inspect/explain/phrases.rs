@@ -540,27 +540,30 @@ pub(super) fn conflicts(conflicts: &[FrontendConflict]) -> Vec<String> {
     shown.chain(more).collect()
 }
 
-/// Returns a line about conntrack entries to an address that is no endpoint, and the command that
-/// deletes them.
-pub(super) fn stale_flow(explanation: &Explanation<'_>, to: SocketAddr) -> (String, String) {
-    let destination = &explanation.to;
-    let family = match IpFamily::of(to.ip()) {
+/// Returns a line for each address to which conntrack entries lead though it is no endpoint, and
+/// one with the command that deletes these entries.
+pub(super) fn stale_flows(explanation: &Explanation<'_>) -> Vec<String> {
+    let to = &explanation.to;
+    let family = match IpFamily::of(to.ip) {
         IpFamily::V4 => "",
         IpFamily::V6 => " -f ipv6",
     };
-    (
-        format!(
-            "stale: conntrack sends UDP clients to {to}, which is not an endpoint in the rules, \
-             unless it is terminating"
-        ),
-        format!(
-            "`conntrack -D{family} -p udp --orig-dst {} --orig-port-dst {} --reply-src {}` deletes \
-             these entries",
-            destination.ip,
-            destination.port.get(),
-            to.ip()
-        ),
-    )
+    let lines = explanation.stale_flows.iter().flat_map(|address| {
+        [
+            format!(
+                "stale: conntrack sends UDP clients to {address}, which is not an endpoint in the \
+                 rules, unless it is terminating"
+            ),
+            format!(
+                "hint: `conntrack -D{family} -p udp --orig-dst {} --orig-port-dst {} --reply-src \
+                 {}` deletes these entries",
+                to.ip,
+                to.port.get(),
+                address.ip()
+            ),
+        ]
+    });
+    lines.collect()
 }
 
 /// Renders the conditions of a rule; empty if it matches every packet.

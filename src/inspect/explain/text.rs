@@ -115,13 +115,9 @@ impl ExplanationText {
         if !self.is_overview && explanation.paths.iter().any(|path| path.has_hairpin) {
             self.note("an endpoint that connects to itself (hairpin) sees the node's address")?;
         }
-        for line in phrases::conflicts(&explanation.conflicts) {
+        let conflicts = phrases::conflicts(&explanation.conflicts).into_iter();
+        for line in conflicts.chain(phrases::stale_flows(explanation)) {
             self.warning(&line)?;
-        }
-        for to in &explanation.stale_flows {
-            let (stale, hint) = phrases::stale_flow(explanation, *to);
-            self.warning(&stale)?;
-            self.warning(&format!("hint: {hint}"))?;
         }
         for suggestion in &explanation.suggestions {
             self.warning(&format!("hint: {suggestion}"))?;

@@ -1,0 +1,297 @@
+//! The page about a Service that does not answer, followed from the symptom to each cause on nodes
+//! that have it: each command prints what the page shows, and the remedy makes the Service answer.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails loudly"
+)]
+
+mod page;
+mod scene;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::conntrack::scene::{ask, connect};
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::lab::Lab;
+use crate::support::node::{copy_extensions, with_restore};
+use crate::support::rules::Family;
+use crate::support::servers::{Reply, tcp_request};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, machine_has, objects};
+use page::Page;
+use scene::{GONE, HERE, OUTSIDE, Scene, Shell, answers, is_silent, web};
+
+/// Rule of the endpoint on this node.
+const DNAT: &str = "--to-destination 10.4.0.11:8080";
+
+/// Deletes the jump of packets from Pods and from outside.
+const DELETE_JUMP: &str = "iptables -t nat -D PREROUTING -m comment \
+                           --comment 'kubernetes service portals' -j KUBE-SERVICES";
+
+fn scene() -> Option<(Scene, Page)> {
+    machine_has(Need::Kernel).then(|| (Scene::new(), Page::read()))
+}
+
+#[test]
+fn no_endpoints() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let _daemon = scene.start(&web("", ""), "has no endpoints", &[]);
+    assert_eq!(scene.ask(), Reply::Refused);
+    scene.leads_to(&page, "No endpoints", &[]);
+    scene.check(&page, "No endpoints");
+    scene.node.write(&web("", HERE));
+    answers(|| scene.ask());
+}
+
+#[test]
+fn no_local_endpoint() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let local = "type: LoadBalancer, externalTrafficPolicy: Local";
+    let elsewhere = HERE.replace("node1", "node2");
+    let _daemon = scene.start(&web(local, &elsewhere), DNAT, &[]);
+    assert_eq!(scene.ask_from_outside(), Reply::TimedOut);
+    scene.leads_to(&page, "No local endpoint", &[]);
+    scene.check(&page, "No local endpoint");
+    scene.node.write(&web(local, HERE));
+    answers(|| scene.ask_from_outside());
+}
+
+#[test]
+fn a_lost_rule() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let heading = "A lost rule";
+    let mut daemon = scene.start(&web("", HERE), DNAT, &[]);
+    answers(|| scene.ask());
+    scene.run(DELETE_JUMP);
+    scene.leads_to(&page, heading, &[]);
+    let (while_it_runs, without_it) = page.samples(heading).split_first().unwrap();
+    while_it_runs.check(|line| scene.run(line));
+    answers(|| scene.ask());
+
+    assert!(daemon.terminate().success());
+    scene.run(DELETE_JUMP);
+    is_silent(&scene.ask());
+    scene.leads_to(&page, heading, &[]);
+    // On a node with kube-proxy, the status of deltaproxy says nothing.
+    scene.leads_to(&page, heading, &[("deltaproxy status", "true")]);
+    for sample in without_it {
+        sample.check(|line| scene.run(line));
+    }
+    let _daemon = scene.start(&web("", HERE), DNAT, &[]);
+    answers(|| scene.ask());
+}
+
+#[test]
+fn rules_of_an_old_proxy() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let heading = "Rules of an old proxy";
+    let mut daemon = scene.start(&web("", HERE), DNAT, &[]);
+    answers(|| scene.ask());
+    // Another proxy has written rules to the backend legacy, with an endpoint that is gone. Tables
+    // that are loaded later come first.
+    let gone = scene.node.manifests.path().join(".gone");
+    fs::write(&gone, web("", &HERE.replace("10.4.0.11", GONE))).unwrap();
+    scene.run(&format!(
+        "deltaproxy render --manifests {} --hostname-override=node1 --cluster-cidr=10.4.0.0/14 \
+         | sed '/^# ip6tables/,$d' | iptables-legacy-restore -w --noflush",
+        gone.display()
+    ));
+    assert_eq!(scene.ask(), Reply::TimedOut);
+    // The daemon looks for such rules at its start and every ten minutes.
+    scene.leads_to(&page, heading, &[]);
+    assert!(daemon.terminate().success());
+    let _daemon = scene.start(&web("", HERE), DNAT, &[]);
+    scene.leads_to(&page, heading, &[]);
+    scene.check(&page, heading);
+    answers(|| scene.ask());
+}
+
+#[test]
+fn source_ranges() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let limited = "type: LoadBalancer, loadBalancerSourceRanges: [198.51.100.0/24]";
+    let _daemon = scene.start(&web(limited, HERE), "198.51.100.0/24", &[]);
+    assert_eq!(scene.ask_from_outside(), Reply::TimedOut);
+    scene.leads_to(&page, "Source ranges", &[("10.4.0.20", OUTSIDE)]);
+    scene.check(&page, "Source ranges");
+    scene
+        .node
+        .write(&web(&limited.replace("198.51.100", "10.200.0"), HERE));
+    answers(|| scene.ask_from_outside());
+}
+
+#[test]
+fn a_stale_udp_flow() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let dns = web("", HERE)
+        .replace("name: http,", "name: dns, protocol: UDP,")
+        .replace("port: 80}", "port: 53}")
+        .replace("name: web", "name: kube-dns")
+        .replace("namespace: shop", "namespace: kube-system")
+        .replace("service-name: web", "service-name: kube-dns");
+    let _daemon = scene.start(&dns, DNAT, &[]);
+    // A rule of another program sends the first packet elsewhere, and is removed again.
+    let rule = format!(
+        "PREROUTING -t nat -p udp -d 10.96.0.10 --dport 53 -j DNAT --to-destination {GONE}:8080"
+    );
+    scene.run(&format!("iptables -I {rule}"));
+    let client = connect(&scene.client.netns, "10.96.0.10", 53);
+    ask(&client).unwrap_err();
+    scene.run(&format!("iptables -D {rule}"));
+    ask(&client).unwrap_err();
+
+    let words = [("shop/web", "kube-system/kube-dns")];
+    scene.leads_to(&page, "A stale UDP flow", &words);
+    scene.check(&page, "A stale UDP flow");
+    assert_eq!(ask(&client).unwrap(), "a");
+}
+
+#[test]
+fn wrong_cluster_cidr() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let wrong = ["--cluster-cidr=10.244.0.0/16"];
+    let mut daemon = scene.start(&web("", HERE), DNAT, &wrong);
+    // A network policy that admits the client.
+    let [server, _] = &scene.servers;
+    let policy = "iptables -A INPUT ! -s 10.4.0.20 -j DROP";
+    scene.shell.run(&server.netns, policy);
+    assert_eq!(scene.ask(), Reply::TimedOut);
+    let direct = tcp_request(&scene.client.netns, "10.4.0.11:8080".parse().unwrap());
+    assert_eq!(direct.server(), Ok("a"));
+    scene.leads_to(&page, "Wrong cluster CIDR", &[]);
+    scene.check(&page, "Wrong cluster CIDR");
+    assert!(daemon.terminate().success());
+    let _daemon = scene.start(&web("", HERE), "! -s 10.4.0.0/14", &[]);
+    answers(|| scene.ask());
+}
+
+#[test]
+fn wrong_node_name() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let (lab, page, shell) = (Lab::new(Backend::Nft), Page::read(), Shell::new());
+    let in_shop = |mut object: Value| {
+        object["metadata"]["namespace"] = json!("shop");
+        object
+    };
+    let local = json!({
+        "type": "NodePort", "externalTrafficPolicy": "Local", "clusterIP": "10.96.0.10",
+        "ports": [{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080}],
+    });
+    let service = objects::service("web", local);
+    let slice = objects::slice(&service, &["10.4.0.11"]);
+    let api = lab.control.api();
+    api.apply_all(&[objects::namespace("shop"), in_shop(service), in_shop(slice)]);
+    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
+    let start = |name: &str| {
+        let args = [&*kubeconfig, "--cluster-cidr=10.4.0.0/14", name];
+        let daemon = Daemon::start(&lab.node, Backend::Nft, &args);
+        eventually(PATIENCE, || {
+            let rules = lab.rules(Family::V4);
+            ensure(rules.contains(DNAT), || rules)
+        });
+        daemon
+    };
+    let ask = || tcp_request(&lab.outside, "10.200.0.2:30080".parse().unwrap());
+
+    let mut daemon = start("--hostname-override=node9");
+    assert_eq!(ask(), Reply::TimedOut);
+    let run = |line: &str| shell.run(&lab.node, line);
+    assert_eq!(page.follow(&[], run), Ok("Wrong node name"));
+    for sample in page.samples("Wrong node name") {
+        sample.check(run);
+    }
+    assert!(daemon.terminate().success());
+    let _daemon = start("--hostname-override=node1");
+    answers(ask);
+}
+
+#[test]
+fn connection_tracking_is_full() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    let _daemon = scene.start(&web("", HERE), DNAT, &[]);
+    answers(|| scene.ask());
+    let heading = "Connection tracking is full";
+    let (nearly, full) = page.samples(heading).split_first().unwrap();
+    fill_conntrack(&scene, 95);
+    scene.leads_to(&page, heading, &[]);
+    nearly.check(|line| scene.run(line));
+    fill_conntrack(&scene, 101);
+    assert_eq!(scene.ask(), Reply::TimedOut);
+    scene.leads_to(&page, heading, &[]);
+    for sample in full {
+        sample.check(|line| scene.run(line));
+    }
+    answers(|| scene.ask());
+}
+
+/// Adds flows of one client outside, this percentage of the maximum.
+fn fill_conntrack(scene: &Scene, percentage: u32) {
+    let max = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").unwrap();
+    let max: u32 = max.trim().parse().unwrap();
+    let mut flows = String::new();
+    for number in 0..max / 100 * percentage {
+        let [_, x, y, z] = number.to_be_bytes();
+        let (to, port) = (format!("198.18.{x}.{y}"), 1000 + u32::from(z));
+        writeln!(
+            flows,
+            "-A -t 600 -u SEEN_REPLY,ASSURED -s {OUTSIDE} -d {to} -r {to} -q {OUTSIDE} -p udp \
+             --sport {port} --dport 443 --reply-port-src 443 --reply-port-dst {port}"
+        )
+        .unwrap();
+    }
+    let file = scene.node.manifests.path().join(".flows");
+    fs::write(&file, flows).unwrap();
+    // Those that are there, and the last ones of a full table, are rejected.
+    let mut restore = scene.node.netns.command("conntrack");
+    restore.arg("-R").arg(&file).output().unwrap();
+}
+
+#[test]
+fn quarantine() {
+    let Some((scene, page)) = scene() else {
+        return;
+    };
+    // The node lacks an extension of iptables that one port needs.
+    let extensions = tempfile::tempdir().unwrap();
+    copy_extensions(extensions.path(), "libxt_sctp.so");
+    let script = format!(
+        "XTABLES_LIBDIR={} exec $REAL \"$@\"",
+        extensions.path().display()
+    );
+    let (http, sctp) = (
+        "{name: http, port: 80",
+        "{name: sig, protocol: SCTP, port: 80}, ",
+    );
+    let with_sctp = web("", HERE).replace(http, &[sctp, http].concat());
+    scene.node.write(&with_sctp);
+    let _daemon = scene.node.start(with_restore(Backend::Nft, &script));
+    scene.leads_to(&page, "Quarantine", &[]);
+    is_silent(&scene.ask());
+    scene.check(&page, "Quarantine");
+    scene.node.write(&web("", HERE));
+    answers(|| scene.ask());
+}
