@@ -16,7 +16,8 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, nearest, shortened};
+use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, shortened};
+use crate::ingest::nearest;
 
 /// Gate of `spec.externalIPs`, on by default.
 pub(super) const EXTERNAL_IPS: &str = "AllowServiceExternalIPs";

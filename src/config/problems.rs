@@ -190,10 +190,10 @@ impl ConfigProblems {
     pub(super) fn add_file(&mut self, unreadable: Unreadable) {
         let file = self.file.as_deref().unwrap_or(Path::new("")).display();
         match unreadable {
-            Unreadable::Text { line, reason } => {
-                let line = line.map(|line| format!(", line {line}"));
+            Unreadable::Text(error) => {
+                let line = error.line.map(|line| format!(", line {line}"));
                 let place = format!("`{file}`{}", line.unwrap_or_default());
-                self.found.push(ConfigProblem::new(place, reason));
+                self.found.push(ConfigProblem::new(place, error.reason));
             }
             Unreadable::Fields(fields) => {
                 for (path, reason) in fields {
@@ -259,37 +259,12 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns the known name that an unknown one is most likely a misspelling of.
-pub(super) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    /// Edits of a misspelling. More of them, or more than a third of the name, lead to another
-    /// name.
-    const MOST_EDITS: usize = 3;
-
-    let lower = name.to_ascii_lowercase();
-    // Names whose lengths differ by more need no comparison, which takes the product of both.
-    let known = known
-        .into_iter()
-        .filter(|known| known.len().abs_diff(name.len()) <= MOST_EDITS);
-    let edits = known.map(|known| {
-        (
-            strsim::osa_distance(&known.to_ascii_lowercase(), &lower),
-            known,
-        )
-    });
-    let (edits, nearest) = edits.min()?;
-    (edits <= MOST_EDITS && edits * 3 <= name.len()).then_some(nearest)
-}
-
 /// Names that a note lists: enough to see what is wrong, and few enough for a line of a log.
 pub(super) const MOST_LISTED: usize = 10;
 
 /// Returns the first of some names, each described, and the number of further ones.
-pub(super) fn listed(names: &[String], describe: impl Fn(&str) -> String) -> String {
-    let first: Vec<_> = names
-        .iter()
-        .take(MOST_LISTED)
-        .map(|name| describe(name))
-        .collect();
+pub(super) fn listed<T>(names: &[T], describe: impl Fn(&T) -> String) -> String {
+    let first: Vec<_> = names.iter().take(MOST_LISTED).map(describe).collect();
     let more = match names.len().saturating_sub(MOST_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -297,15 +272,10 @@ pub(super) fn listed(names: &[String], describe: impl Fn(&str) -> String) -> Str
     first.join(", ") + &more
 }
 
-/// Returns a name of an untrusted file at a length that no known name exceeds.
+/// Returns a name of an untrusted file at a length that no known name exceeds: the longest name of
+/// a gate or path of a field has about 60 characters.
 pub(super) fn shortened(name: &str) -> String {
-    /// Characters of the longest name of a gate or path of a field are about 60.
-    const MOST_CHARACTERS: usize = 100;
-
-    match name.char_indices().nth(MOST_CHARACTERS) {
-        Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
-        None => name.to_owned(),
-    }
+    crate::ingest::shortened(name, 100).into_owned()
 }
 
 /// Rewrites an error of clap about the value of a flag, or about two flags that exclude each

@@ -20,14 +20,15 @@ use super::go::GoDuration;
 #[cfg(feature = "tools")]
 use super::kube_proxy::METRICS_PORT;
 use super::kube_proxy::{
-    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, leaves, quoted,
+    self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
 };
 use super::observability::{self, LoggingFormat, Serving};
-use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, nearest, shortened};
+use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, shortened};
 use super::render_config::{RenderConfig, render_config};
 use super::settings::{self, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting};
 use super::validate::{self, NodeSettings};
 use super::{FULL_SYNC_PERIOD, feature_gates};
+use crate::ingest::yaml::RepeatedKey;
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
 use crate::telemetry::UnknownSettings;
@@ -114,7 +115,11 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
         feature_gates: feature_gates::unknown(gates)
             .map(|name| shortened(name))
             .collect(),
-        fields: ignored.unknown.iter().map(|path| shortened(path)).collect(),
+        fields: ignored
+            .unknown
+            .iter()
+            .map(|one| shortened(&one.path))
+            .collect(),
     };
     let config = check(args, configuration, host_name, &mut problems);
     match problems.unless_any(config) {
@@ -368,15 +373,20 @@ fn ignored_flags(
 fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<ConfigNote> {
     let mut parts = Vec::new();
     if !ignored.unknown.is_empty() {
-        let known = leaves();
-        let names = listed(&ignored.unknown, |path| {
-            let similar = nearest(path, known.iter().map(String::as_str));
-            let hint = similar.map(|known| format!(" (did you mean `{known}`?)"));
-            format!("`{}`{}", shortened(path), hint.unwrap_or_default())
+        let names = listed(&ignored.unknown, |one| {
+            let hint = one
+                .nearest
+                .map(|known| format!(" (did you mean `{known}`?)"));
+            format!("`{}`{}", shortened(&one.path), hint.unwrap_or_default())
         });
         parts.push(format!("unknown fields {names} ignored"));
     }
-    parts.extend(ignored.repeated.clone());
+    if let Some(RepeatedKey { line, key }) = &ignored.repeated {
+        let key = shortened(key);
+        parts.push(format!(
+            "line {line}: duplicate field `{key}`, last value used"
+        ));
+    }
     let file = file.display();
     (!parts.is_empty()).then(|| {
         let parts = parts.join("; ");

@@ -7,6 +7,7 @@
 //!
 //! Upstream: pkg/proxy/serviceport.go, pkg/proxy/endpointslicecache.go (v1.37)
 
+mod decode;
 mod endpoint_slice;
 mod field;
 mod node;
@@ -16,6 +17,7 @@ mod service;
 mod tests;
 pub(crate) mod yaml;
 
+pub(crate) use decode::{UnknownField, decode, decode_replacing, nearest, shortened};
 #[cfg(test)]
 pub(crate) use endpoint_slice::IngestedSlice;
 pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;

@@ -1,7 +1,7 @@
 //! Fields of a configuration by their paths, such as `conntrack.maxPerCore`, and their defaults.
 //!
-//! A configuration is serialized to a JSON tree for this. The list of all fields is what it
-//! serializes to, so that there is no second list to keep up to date.
+//! A configuration is serialized to a JSON tree for this. The list of all fields is that of
+//! [`settings`].
 //!
 //! In most fields zero means the default, and kubeadm relies on it: most of what it writes are
 //! zeros. Flags start from the same defaults.
@@ -19,54 +19,23 @@ use super::{DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 use crate::config::settings;
 use crate::net::parse_ip;
 
-/// Fields whose keys are chosen by users.
-const MAPS: &[&str] = &["featureGates"];
-
-/// Header of every Kubernetes object.
-const HEADER: &[&str] = &["apiVersion", "kind"];
-
 /// Returns the tree of a configuration, with `null` for fields that are not set.
 pub(super) fn tree(configuration: &KubeProxyConfiguration) -> Value {
     // Cannot fail: every key is a string and no number is infinite.
     serde_json::to_value(configuration).unwrap_or_default()
 }
 
-/// Returns the paths of all fields that are not sections, including those omitted while empty.
-pub(in crate::config) fn leaves() -> Vec<String> {
-    let mut all = paths(&tree(&KubeProxyConfiguration::default()), "");
-    all.extend(WHEN_SET.iter().map(|&path| path.to_owned()));
-    all
-}
-
-/// Fields that are written only if they are set.
-const WHEN_SET: &[&str] = &[
-    "featureGates",
-    "logging.vmodule",
-    "logging.options.text.splitStream",
-    "logging.options.json.splitStream",
-    "windowsRunAsService",
-    "deltaproxy.serviceDispatch",
-];
-
-fn paths(tree: &Value, at: &str) -> Vec<String> {
-    match tree {
-        Value::Object(fields) if !MAPS.contains(&at) => fields
-            .iter()
-            .flat_map(|(name, value)| paths(value, &below(at, name)))
-            .collect(),
-        _ => vec![at.to_owned()],
-    }
-}
-
-/// Returns the paths of the fields that differ between two configurations.
+/// Returns the paths of the fields that differ between two configurations, sorted.
 pub(in crate::config) fn differing(
     a: &KubeProxyConfiguration,
     b: &KubeProxyConfiguration,
 ) -> Vec<String> {
     let (a, b) = (tree(a), tree(b));
-    let mut all = leaves();
-    all.retain(|path| field(&a, path) != field(&b, path));
-    all
+    let paths = settings::all().map(|setting| setting.path);
+    let differing = paths.filter(|path| field(&a, path) != field(&b, path));
+    let mut differing: Vec<String> = differing.map(str::to_owned).collect();
+    differing.sort_unstable();
+    differing
 }
 
 /// Returns the field of a tree with this path.
@@ -92,69 +61,6 @@ pub(in crate::config) fn change(
     debug_assert!(edited.is_ok(), "{edited:?}");
     if let Ok(edited) = edited {
         *configuration = edited;
-    }
-}
-
-/// Returns the fields in `tree` of the wrong type, with their errors. Each field is decoded alone,
-/// so that all of them are found. Sections are checked first, because a list decodes as a section.
-pub(super) fn mistyped(tree: &Value) -> Vec<(String, String)> {
-    let (known, mut found) = (leaves(), Vec::new());
-    for path in paths(tree, "") {
-        let Some(value) = field(tree, &path) else {
-            continue;
-        };
-        if !value.is_object() && !value.is_null() && is_section(&path, &known) {
-            found.push((path, format!("must be an object, got {value}")));
-            continue;
-        }
-        let alone = path.rsplit('.').fold(value.clone(), |inner, name| {
-            Value::Object([(name.to_owned(), inner)].into_iter().collect())
-        });
-        if let Err(error) = serde_json::from_value::<KubeProxyConfiguration>(alone) {
-            found.push((path, error.to_string()));
-        }
-    }
-    found
-}
-
-/// Returns the paths in `tree` that are not fields.
-pub(super) fn unknown(tree: &Value) -> Vec<String> {
-    let known = leaves();
-    let is_known = |path: &String| {
-        HEADER.contains(&path.as_str()) || known.contains(path) || is_section(path, &known)
-    };
-    let mut found = paths(tree, "");
-    found.extend(inside_vmodule(tree));
-    found.retain(|path| !is_known(path));
-    found
-}
-
-/// Reports whether there are fields below `path`.
-fn is_section(path: &str, leaves: &[String]) -> bool {
-    let is_below = |leaf: &String| {
-        leaf.strip_prefix(path)
-            .is_some_and(|rest| rest.starts_with('.'))
-    };
-    leaves.iter().any(is_below)
-}
-
-/// Returns the unknown fields in `logging.vmodule`, the only list of objects.
-fn inside_vmodule(tree: &Value) -> Vec<String> {
-    const KNOWN: &[&str] = &["filePattern", "verbosity"];
-    let entries = field(tree, "logging.vmodule").and_then(Value::as_array);
-    let objects = entries.into_iter().flatten().filter_map(Value::as_object);
-    objects
-        .flat_map(serde_json::Map::keys)
-        .filter(|key| !KNOWN.contains(&key.as_str()))
-        .map(|key| format!("logging.vmodule[].{key}"))
-        .collect()
-}
-
-fn below(at: &str, name: &str) -> String {
-    if at.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{at}.{name}")
     }
 }
 

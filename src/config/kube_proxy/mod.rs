@@ -12,7 +12,7 @@ mod sections;
 mod text;
 
 pub(super) use fields::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
-pub(super) use fields::{change, differing, field, field_mut, leaves, quoted};
+pub(super) use fields::{change, differing, field, field_mut, quoted};
 pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};
 pub(crate) use text::ConfigFile;

@@ -8,16 +8,15 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.37)
 
-use std::marker::PhantomData;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::KubeProxyConfiguration;
-use super::fields::{mistyped, tree, unknown};
-use crate::ingest::yaml::DocumentText;
+use super::fields::tree;
+use crate::ingest::yaml::{DocumentText, RepeatedKey, SyntaxError};
+use crate::ingest::{UnknownField, decode_replacing};
 
 /// API version of the file, of kube-proxy and of this program.
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -35,93 +34,72 @@ pub struct ConfigFile {
 }
 
 /// Error for a text that is not a configuration.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(in crate::config) enum Unreadable {
     /// The text is not YAML or JSON, or another kind of object.
-    Text {
-        /// Line of the error, from 1, if it is known.
-        line: Option<u64>,
-        /// Error on one line.
-        reason: String,
-    },
+    Text(SyntaxError),
     /// Fields of the wrong type: their paths and errors.
     Fields(Vec<(String, String)>),
+}
+
+impl From<SyntaxError> for Unreadable {
+    fn from(error: SyntaxError) -> Self {
+        Self::Text(error)
+    }
 }
 
 /// Parts of a file that have no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::config) struct IgnoredFields {
-    /// Paths of unknown fields.
-    pub unknown: Vec<String>,
-    /// Line and name of the first repeated field, whose last value is used.
-    pub repeated: Option<String>,
+    pub unknown: Vec<UnknownField>,
+    /// First repeated field, whose last value is used.
+    pub repeated: Option<RepeatedKey>,
 }
 
 /// Decodes a file. Returns its configuration without defaults, and its unknown and repeated fields.
 pub(in crate::config) fn read(
     text: &str,
 ) -> Result<(KubeProxyConfiguration, IgnoredFields), Unreadable> {
-    let tree: Value = decode(text)?;
-    check_header(&tree)?;
-    let mistyped = mistyped(&tree);
-    if !mistyped.is_empty() {
-        return Err(Unreadable::Fields(mistyped));
+    let (mut tree, repeated) = read_tree(text)?;
+    take_header(&mut tree)?;
+    let mut mistyped = Vec::new();
+    let decoded = decode_replacing(tree, |path, error, _| {
+        mistyped.push((path.to_owned(), error.to_string()));
+        Value::Null
+    });
+    match decoded {
+        Some((configuration, unknown)) if mistyped.is_empty() => {
+            Ok((configuration, IgnoredFields { unknown, repeated }))
+        }
+        _ => Err(Unreadable::Fields(mistyped)),
     }
-    let ignored = IgnoredFields {
-        unknown: unknown(&tree),
-        repeated: repeated(text),
-    };
-    // Each field was decoded alone above, so this fails for none.
-    let configuration = serde_json::from_value(tree).map_err(|error| json_error(&error))?;
-    Ok((configuration, ignored))
 }
 
-/// Decodes the first document of a text, as kube-proxy does. `T` gets all fields of one name.
-fn decode<T: DeserializeOwned + Default>(text: &str) -> Result<T, Unreadable> {
+/// Reads the first document of a text, as kube-proxy does, and finds its first repeated field.
+fn read_tree(text: &str) -> Result<(Value, Option<RepeatedKey>), SyntaxError> {
+    let read = DocumentText::new(1, text).read(false);
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| json_error(&error));
+        let repeated = read.ok().flatten().and_then(|document| document.repeated);
+        return Ok((serde_json::from_str(text)?, repeated));
     }
-    let read = DocumentText::whole(text).read(|_| PhantomData::<T>);
-    read.map(Option::unwrap_or_default)
-        .map_err(|error| Unreadable::Text {
-            line: error.line,
-            reason: error.reason,
-        })
+    let document = read?.map(|document| (document.value, document.repeated));
+    Ok(document.unwrap_or_default())
 }
 
-/// Returns line and name of the first repeated field: it is an error of the configuration's type,
-/// but not of a tree.
-fn repeated(text: &str) -> Option<String> {
-    let Err(Unreadable::Text { line, reason }) = decode::<KubeProxyConfiguration>(text) else {
-        return None;
-    };
-    let line = line.map_or_else(String::new, |line| format!("line {line}: "));
-    Some(format!("{line}{reason}, last value used"))
-}
-
-fn check_header(tree: &Value) -> Result<(), Unreadable> {
+/// Removes `apiVersion` and `kind`, which must be those of a configuration.
+fn take_header(tree: &mut Value) -> Result<(), SyntaxError> {
     for (field, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        let found = match tree.get(field) {
+        let fields = tree.as_object_mut();
+        let found = match fields.and_then(|fields| fields.remove(field)) {
             Some(Value::String(found)) if found == expected => continue,
             Some(Value::String(found)) => format!("got `{found}`"),
             Some(_) => "got a value that is not a string".to_owned(),
             None => "but is missing".to_owned(),
         };
         let reason = format!("{field} must be `{expected}`, {found}");
-        return Err(Unreadable::Text { line: None, reason });
+        return Err(SyntaxError::new(None, reason));
     }
     Ok(())
-}
-
-/// Returns the error of JSON without its position, which is a field of its own.
-fn json_error(error: &serde_json::Error) -> Unreadable {
-    let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
-    let reason = error.to_string();
-    let reason = reason
-        .rsplit_once(" at line ")
-        .map_or(&*reason, |(reason, _)| reason)
-        .to_owned();
-    Unreadable::Text { line, reason }
 }
 
 /// Content of `/configz`: a configuration by its API group, with fields in the order of upstream's

@@ -221,11 +221,15 @@ fn wrong_types_are_fatal_and_named() {
             "sequence",
         ),
         ("enableProfiling: maybe", "enableProfiling", "boolean"),
-        ("featureGates: {AllAlpha: 1}", "featureGates", "boolean"),
+        (
+            "featureGates: {AllAlpha: 1}",
+            "featureGates.AllAlpha",
+            "boolean",
+        ),
         ("logging: {verbosity: -1}", "logging.verbosity", "u32"),
         (
             "logging: {vmodule: [{verbosity: x}]}",
-            "logging.vmodule",
+            "logging.vmodule[0].verbosity",
             "u32",
         ),
         (
@@ -277,7 +281,7 @@ fn unknown_and_repeated_fields_are_ignored_and_noted() {
     assert_eq!(
         noted(&loaded(fields))[0],
         "lenient decoding of `c.yaml`: unknown fields `foo`, `iptables.bar`, \
-         `logging.vmodule[].x` ignored"
+         `logging.vmodule[0].x` ignored"
     );
     let config =
         loaded("oomScoreAdj: -999\nconntrack: {min: 131072}\noomScoreAdj: 1\noomScoreAdj: 2\n");

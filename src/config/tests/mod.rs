@@ -76,3 +76,32 @@ fn field_of(config: &Config, path: &str) -> Value {
         .cloned();
     field.unwrap_or_default()
 }
+
+/// Fields that are written only if they are set.
+const WHEN_SET: &[&str] = &[
+    "featureGates",
+    "logging.vmodule",
+    "logging.options.text.splitStream",
+    "logging.options.json.splitStream",
+    "windowsRunAsService",
+    "deltaproxy.serviceDispatch",
+];
+
+/// Returns the paths of all fields that are not sections.
+fn leaves() -> Vec<String> {
+    let mut all = Vec::new();
+    let configuration = kube_proxy::KubeProxyConfiguration::default();
+    add_leaves(&serde_json::to_value(configuration).unwrap(), "", &mut all);
+    all.extend(WHEN_SET.iter().map(|&path| path.to_owned()));
+    all
+}
+
+fn add_leaves(tree: &Value, at: &str, all: &mut Vec<String>) {
+    let Some(fields) = tree.as_object() else {
+        return all.push(at.to_owned());
+    };
+    for (name, value) in fields {
+        let path = format!("{at}.{name}");
+        add_leaves(value, path.trim_start_matches('.'), all);
+    }
+}

@@ -1,7 +1,6 @@
 //! The list of settings against the fields of a configuration and the flags of `run`.
 
 use super::*;
-use crate::config::kube_proxy::leaves;
 use crate::config::settings;
 use crate::host::BackendChoice;
 use crate::inspect::explain::ClientKind;

@@ -79,7 +79,7 @@ fn written_and_read(given: &KubeProxyConfiguration, what: &str) {
 
 #[test]
 fn every_field_is_read_as_it_is_written_whatever_its_value() {
-    let (values, paths) = (values(), kube_proxy::leaves());
+    let (values, paths) = (values(), leaves());
     let defaults = || {
         let mut configuration = KubeProxyConfiguration::defaults();
         configuration.choose_modes();

@@ -11,9 +11,7 @@
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeSeed;
-
-use super::reader::{CurrentLine, YamlError, YamlReader};
+use super::reader::{SyntaxError, YamlDocument, YamlReader};
 
 /// Maximum bytes that are read to repair one document: for each line that is indented, the whole
 /// document, which grows, is read again. Enough for about 500 lines in a file of 20 kB; to read it
@@ -27,8 +25,8 @@ const MORE_INDENTATION: &str = "                                                
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentText<'t> {
     /// First line of the document in the file, counted from 1.
-    pub(crate) first_line: u64,
-    pub(crate) text: Cow<'t, str>,
+    first_line: u64,
+    text: Cow<'t, str>,
 }
 
 /// Decodes the text of a file: UTF-8, or UTF-16 with a byte order mark, as `>` of PowerShell
@@ -52,37 +50,22 @@ pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Divides YAML at lines of `---`, which may end in a comment.
-pub(crate) fn divide(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
-    let mut rest = Some(text);
-    let mut line = 1;
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let (document, lines, after) = first_document(text);
-        let first_line = line;
-        line += lines;
-        rest = after;
-        Some(DocumentText {
-            first_line,
-            text: Cow::Borrowed(document),
-        })
-    })
-}
-
-/// Returns the first document, the number of lines until the next one, and the rest.
-fn first_document(text: &str) -> (&str, u64, Option<&str>) {
-    let mut end = 0;
-    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
-        let next = end + line.len();
+pub(crate) fn divide(text: &str) -> Vec<DocumentText<'_>> {
+    let mut documents = Vec::new();
+    let (mut start, mut end, mut first_line) = (0, 0, 1);
+    let mut add = |first_line, start, end| {
+        let text = text.get(start..end).unwrap_or_default();
+        documents.push(DocumentText::new(first_line, text));
+    };
+    for (line, next_line) in text.split_inclusive('\n').zip(2..) {
         if is_separator(line) {
-            return (
-                text.get(..end).unwrap_or_default(),
-                number,
-                text.get(next..),
-            );
+            add(first_line, start, end);
+            (start, first_line) = (end + line.len(), next_line);
         }
-        end = next;
+        end += line.len();
     }
-    (text, 0, None)
+    add(first_line, start, end);
+    documents
 }
 
 fn is_separator(line: &str) -> bool {
@@ -93,56 +76,37 @@ fn is_separator(line: &str) -> bool {
 }
 
 impl<'t> DocumentText<'t> {
-    /// Returns a text that is not divided: only its first document is read.
-    pub(crate) fn whole(text: &'t str) -> Self {
+    /// Returns a document that begins at this line of a file.
+    pub(crate) fn new(first_line: u64, text: &'t str) -> Self {
         Self {
-            first_line: 1,
+            first_line,
             text: Cow::Borrowed(text),
         }
     }
 
-    /// Reads the document; `None` if it is empty. `seed` returns a decoder, which may ask for
-    /// the number of the current line. It is called again after a line was indented.
+    /// Reads the document; `None` if it is empty.
     ///
     /// Text after the end marker `...` is ignored, as kubectl does.
-    ///
-    /// # Errors
-    ///
-    /// Syntax errors, and those of the decoder.
-    pub(crate) fn read<'de, S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: impl Fn(CurrentLine) -> S,
-    ) -> Result<Option<S::Value>, YamlError> {
+    pub(crate) fn read(mut self, records_lines: bool) -> Result<Option<YamlDocument>, SyntaxError> {
+        let lines_before = self.first_line - 1;
         let mut reread = 0;
         while reread < MAX_REPAIR_BYTES {
             reread += self.text.len();
-            let mut reader = YamlReader::new(&self.text);
-            let seed = seed(reader.line());
-            match reader.next_document(seed) {
+            match YamlReader::new(&self.text, lines_before, records_lines).read() {
                 Err(error) if error.lacks_indentation => self.indent_line(error.line),
-                result => return result.map_err(|error| self.in_file(error)),
+                result => return result,
             }
         }
-        Err(self.in_file(YamlError {
-            line: None,
-            reason: "too many lines of quoted text lack indentation".to_owned(),
-            lacks_indentation: false,
-        }))
+        let reason = "too many lines of quoted text lack indentation";
+        Err(SyntaxError::new(None, reason))
     }
 
     /// Adds spaces at the beginning of a line, which does not change the meaning of quoted text.
     fn indent_line(&mut self, line: Option<u64>) {
-        let before = line.unwrap_or(1).saturating_sub(1);
+        let before = line.unwrap_or(1).saturating_sub(self.first_line);
         let lines = self.text.split_inclusive('\n').zip(0..before);
         let start = lines.map(|(line, _)| line.len()).sum();
         self.text.to_mut().insert_str(start, MORE_INDENTATION);
-    }
-
-    fn in_file(&self, error: YamlError) -> YamlError {
-        YamlError {
-            line: error.line.map(|line| line + self.first_line - 1),
-            ..error
-        }
     }
 }
 

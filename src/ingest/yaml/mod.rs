@@ -11,7 +11,7 @@ mod reader;
 mod scalar;
 
 pub(crate) use divide::{DocumentText, decode, divide};
-pub(crate) use reader::{CurrentLine, YamlError};
+pub(crate) use reader::{RepeatedKey, SyntaxError};
 
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,6 @@ mod load;
 mod merge;
 mod parse;
 mod pools;
-mod schema;
 mod store;
 mod validation;
 

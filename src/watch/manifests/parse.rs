@@ -3,21 +3,39 @@
 //! Sets the namespaces and port names that manifests leave out, as an API server does before it
 //! stores an object: [`ingest`](crate::ingest) expects stored objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::de::DeserializeSeed;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
-use super::document::{
-    DecodedObject, DocumentSeed, ManifestDocument, ManifestObject, ParseOptions,
-};
+use super::document::{DocumentKind, InvalidField, object_name, take_items};
 use super::files::ManifestError;
-use super::schema::{FieldProblem, FieldSegment, RENDER_FIRST, is_helm_template};
-use crate::ingest::yaml::{self, YamlError};
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject};
+use super::validation::{
+    self, FieldProblem, FieldProblemKind, RENDER_FIRST, Validation, is_helm_template,
+};
+use crate::ingest::yaml::{self, DocumentText, SyntaxError};
+use crate::ingest::{
+    EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject, decode, shortened,
+};
 use crate::model::Kind;
+
+/// Way in which documents are decoded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ParseOptions {
+    pub(super) validation: Validation,
+    /// Keep Services and EndpointSlices with all of their fields.
+    pub(super) keeps_written: bool,
+}
+
+impl ParseOptions {
+    /// Options of the daemon.
+    pub(super) const LENIENT: Self = Self {
+        validation: Validation::Lenient,
+        keeps_written: false,
+    };
+}
 
 /// Objects of one file, in its order.
 #[derive(Debug, Default)]
@@ -57,9 +75,21 @@ pub(super) struct FaultyObject {
 #[derive(Debug, Clone, Default)]
 pub(super) struct FieldPlace {
     /// Number of the document, counted from 0.
-    pub(super) document: usize,
-    /// Path below the document: empty, or of an item of a list for an object.
-    pub(super) path: Vec<FieldSegment>,
+    document: usize,
+    /// Path below the document, as in `items[3].kind`; empty for the document itself.
+    path: String,
+}
+
+impl FieldPlace {
+    /// Returns the place of a field, or of what is at an empty path, within this one.
+    pub(super) fn within(&self, path: &str) -> Self {
+        let parts = [self.path.as_str(), path];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Self {
+            document: self.document,
+            path: parts.join("."),
+        }
+    }
 }
 
 /// Format of a text.
@@ -86,42 +116,51 @@ pub(super) fn parse(
                        read it with --from-save";
         return Err(ManifestError::new(path, &problem));
     }
-    if is_json(&text) {
-        let content = parse_json(&text, options);
-        return content.or_else(|error| {
-            // Text in braces may still be YAML, with comments or a trailing comma.
-            parse_yaml(path, &text, options).map_err(|_| json_error(path, &error))
-        });
+    if !is_json(&text) {
+        return parse_as(TextFormat::Yaml, path, &text, options);
     }
-    parse_yaml(path, &text, options)
+    let content = parse_as(TextFormat::Json, path, &text, options);
+    // Text in braces may still be YAML, with comments or a trailing comma.
+    content.or_else(|error| parse_as(TextFormat::Yaml, path, &text, options).map_err(|_| error))
 }
 
-fn parse_json(text: &str, options: ParseOptions) -> serde_json::Result<FileContent> {
-    let mut content = FileContent::new(TextFormat::Json);
-    let mut json = serde_json::Deserializer::from_str(text);
-    for number in 0.. {
-        // The stream of `serde_json` takes no seed, so the end is checked here.
-        if json.end().is_ok() {
-            break;
-        }
-        content.add_document(number, DocumentSeed(options).deserialize(&mut json)?);
-    }
-    Ok(content)
-}
-
-fn parse_yaml(
+fn parse_as(
+    format: TextFormat,
     path: &Path,
     text: &str,
     options: ParseOptions,
 ) -> Result<FileContent, ManifestError> {
-    let mut content = FileContent::new(TextFormat::Yaml);
-    for (number, mut document) in yaml::divide(text).enumerate() {
-        let read = document.read(|_| DocumentSeed(options));
-        if let Some(document) = read.map_err(|error| yaml_error(path, &error, text))? {
-            content.add_document(number, document);
+    let mut content = FileContent {
+        format,
+        ..FileContent::default()
+    };
+    let mut add = |document, value| {
+        let path = String::new();
+        content.add(value, None, &FieldPlace { document, path }, options)
+    };
+    let added = match format {
+        TextFormat::Json => {
+            let documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+            documents.enumerate().try_for_each(|(number, document)| {
+                add(number, document.map_err(SyntaxError::from)?)
+            })
         }
+        TextFormat::Yaml => {
+            let mut documents = yaml::divide(text).into_iter().enumerate();
+            documents.try_for_each(|(number, document)| match document.read(false)? {
+                Some(document) => add(number, document.value),
+                None => Ok(()),
+            })
+        }
+    };
+    match added {
+        Ok(()) => Ok(content),
+        Err(UnusableText::Syntax(error)) => Err(syntax_error(path, text, &error)),
+        Err(UnusableText::Field(place, reason)) => Err(ManifestError {
+            line: lines(text, format, &[place]).pop().flatten(),
+            ..ManifestError::new(path, &reason)
+        }),
     }
-    Ok(content)
 }
 
 /// Reports whether to parse `text` as JSON, which is much faster. JSON is also YAML, and may then
@@ -150,73 +189,108 @@ impl FileContent {
         known + self.faulty.len() + self.ignored == 0
     }
 
-    fn new(format: TextFormat) -> Self {
-        Self {
-            format,
-            ..Self::default()
-        }
-    }
-
-    fn add_document(&mut self, number: usize, document: ManifestDocument) {
-        let mut place = FieldPlace {
-            document: number,
-            path: Vec::new(),
-        };
-        self.add(document, &mut place);
-    }
-
-    fn add(&mut self, document: ManifestDocument, place: &mut FieldPlace) {
-        match document {
-            ManifestDocument::Object(object) => self.add_object(object, place),
-            ManifestDocument::List(documents) => {
-                place.path.push(FieldSegment::Name("items".to_owned()));
-                for (index, document) in documents.into_iter().enumerate() {
-                    place.path.push(FieldSegment::Index(index));
-                    self.add(document, place);
-                    place.path.pop();
+    /// Adds an object, or those of a list. `implied` is the kind of an object without one.
+    fn add(
+        &mut self,
+        mut document: Value,
+        implied: Option<Kind>,
+        place: &FieldPlace,
+        options: ParseOptions,
+    ) -> Result<(), UnusableText> {
+        let at = |field: InvalidField| UnusableText::Field(place.within(field.name), field.reason);
+        match DocumentKind::read(&document, implied).map_err(at)? {
+            DocumentKind::Ingested(kind) => self.add_object(kind, document, place, options),
+            DocumentKind::List(item_kind) => {
+                let items = take_items(&mut document).map_err(at)?;
+                for (index, item) in items.into_iter().enumerate() {
+                    let place = place.within(&format!("items[{index}]"));
+                    self.add(item, item_kind, &place, options)?;
                 }
-                place.path.pop();
             }
-            ManifestDocument::Endpoints => {
+            DocumentKind::Unserved { kind, version }
+                if options.validation == Validation::Strict =>
+            {
+                let problem = format!("no matches for kind {kind:?} in version {version:?}");
+                self.faulty.push(FaultyObject {
+                    name: object_name(&kind, &document),
+                    kind,
+                    place: place.clone(),
+                    is_used: false,
+                    problems: vec![FieldProblem::new(
+                        FieldProblemKind::InvalidValue,
+                        "kind",
+                        problem,
+                    )],
+                });
+            }
+            DocumentKind::Endpoints => {
                 self.endpoints_objects += 1;
                 self.ignored += 1;
             }
-            ManifestDocument::Kindless(_) | ManifestDocument::Other => self.ignored += 1,
+            DocumentKind::Unserved { .. } | DocumentKind::Other => self.ignored += 1,
+        }
+        Ok(())
+    }
+
+    /// Adds an object from which rules follow. One with a field of a wrong type does not affect
+    /// other objects.
+    fn add_object(&mut self, kind: Kind, object: Value, place: &FieldPlace, options: ParseOptions) {
+        let mut problems = match options.validation {
+            Validation::Strict => validation::problems(kind, &object),
+            Validation::Lenient => Vec::new(),
+        };
+        if problems.is_empty()
+            && let Err(error) = self.add_decoded(kind, &object)
+        {
+            problems.push(FieldProblem::new(FieldProblemKind::WrongType, "", error));
+        }
+        let is_used = problems.is_empty();
+        if is_used && options.validation == Validation::Lenient {
+            problems = validation::ignored_fields(kind, &object);
+        }
+        let name = object_name(kind.as_str(), &object);
+        if !problems.is_empty() {
+            self.faulty.push(FaultyObject {
+                kind: kind.as_str().to_owned(),
+                name: name.clone(),
+                place: place.clone(),
+                is_used,
+                problems,
+            });
+        }
+        if is_used && options.keeps_written && kind != Kind::Node {
+            self.written.insert((kind, name), object);
         }
     }
 
-    fn add_object(&mut self, object: ManifestObject, place: &FieldPlace) {
-        if !object.problems.is_empty() {
-            self.faulty.push(FaultyObject {
-                kind: object.kind,
-                name: object.name.clone(),
-                place: place.clone(),
-                is_used: object.decoded.is_some(),
-                problems: object.problems,
-            });
+    fn add_decoded(&mut self, kind: Kind, object: &Value) -> Result<(), String> {
+        match kind {
+            Kind::Service => {
+                let mut service: ServiceObject = decode_used(object)?;
+                default_namespace(&mut service.metadata);
+                self.services.push(Arc::new(service));
+            }
+            Kind::EndpointSlice => {
+                let mut slice: EndpointSliceObject = decode_used(object)?;
+                default_namespace(&mut slice.metadata);
+                for port in &mut slice.ports {
+                    port.name.get_or_insert_default();
+                }
+                self.endpoint_slices.push(Arc::new(slice));
+            }
+            Kind::Node => self.nodes.push(Arc::new(decode_used(object)?)),
         }
-        let kind = match object.decoded {
-            Some(DecodedObject::Service(mut object)) => {
-                default_namespace(&mut object.metadata);
-                self.services.push(Arc::from(object));
-                Kind::Service
-            }
-            Some(DecodedObject::EndpointSlice(mut object)) => {
-                default_namespace(&mut object.metadata);
-                default_port_names(&mut object);
-                self.endpoint_slices.push(Arc::from(object));
-                Kind::EndpointSlice
-            }
-            Some(DecodedObject::Node(object)) => {
-                self.nodes.push(Arc::from(object));
-                return;
-            }
-            None => return,
-        };
-        if let Some(written) = object.written {
-            self.written.insert((kind, object.name), written);
-        }
+        Ok(())
     }
+}
+
+/// Decodes the fields that the proxy reads; the error names the field.
+fn decode_used<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
+    T::deserialize(object).map_err(|error| {
+        // Only errors need the path, and recording it takes time.
+        let with_path = decode::<T>(object).err();
+        with_path.map_or_else(|| error.to_string(), |error| error.to_string())
+    })
 }
 
 /// Sets the namespace `default` if the object has none.
@@ -226,28 +300,69 @@ fn default_namespace(metadata: &mut Metadata) {
     }
 }
 
-/// Sets the empty name of ports without a name.
-fn default_port_names(object: &mut EndpointSliceObject) {
-    for port in &mut object.ports {
-        port.name.get_or_insert_default();
+/// Returns the line of each field, or of the innermost node around it that is in the text. Parsing
+/// does not record lines: the documents of the fields are read once more.
+pub(super) fn lines(text: &str, format: TextFormat, fields: &[FieldPlace]) -> Vec<Option<u64>> {
+    let mut lines = vec![None; fields.len()];
+    let documents = match format {
+        TextFormat::Yaml => yaml::divide(text),
+        TextFormat::Json => json_documents(text),
+    };
+    for (number, document) in documents.into_iter().enumerate() {
+        let wanted = lines.iter_mut().zip(fields);
+        let mut wanted = wanted
+            .filter(|(_, field)| field.document == number)
+            .peekable();
+        if wanted.peek().is_none() {
+            continue;
+        }
+        // JSON with escapes that are invalid in YAML is an error here, and has no lines.
+        if let Ok(Some(document)) = document.read(true) {
+            wanted.for_each(|(line, field)| *line = innermost(&document.lines, &field.path));
+        }
+    }
+    lines
+}
+
+fn innermost(lines: &HashMap<String, u64>, path: &str) -> Option<u64> {
+    if let Some(line) = lines.get(path) {
+        return Some(*line);
+    }
+    let outer = path.rfind(['.', '[']).and_then(|end| path.get(..end));
+    (!path.is_empty()).then(|| innermost(lines, outer.unwrap_or_default()))?
+}
+
+/// Divides JSON documents in a row.
+fn json_documents(text: &str) -> Vec<DocumentText<'_>> {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let (mut documents, mut start) = (Vec::new(), 0);
+    while let Some(Ok(_)) = stream.next() {
+        let end = stream.byte_offset();
+        let [before, document] =
+            [0..start, start..end].map(|range| text.get(range).unwrap_or_default());
+        let lines = memchr::memchr_iter(b'\n', before.as_bytes()).count();
+        documents.push(DocumentText::new(1 + lines as u64, document));
+        start = end;
+    }
+    documents
+}
+
+/// Reason for which no object of a file is used.
+enum UnusableText {
+    Syntax(SyntaxError),
+    Field(FieldPlace, String),
+}
+
+impl From<SyntaxError> for UnusableText {
+    fn from(error: SyntaxError) -> Self {
+        Self::Syntax(error)
     }
 }
 
-fn json_error(path: &Path, error: &serde_json::Error) -> ManifestError {
-    let line = u64::try_from(error.line()).ok().filter(|&line| line > 0);
-    let reason = error.to_string();
-    let reason = reason
-        .rsplit_once(" at line ")
-        .map_or(&*reason, |(reason, _)| reason);
-    ManifestError {
-        line,
-        ..ManifestError::new(path, &one_line(reason))
-    }
-}
-
-/// Describes an error of YAML; names a Helm template, which is the usual reason for one.
-fn yaml_error(path: &Path, error: &YamlError, text: &str) -> ManifestError {
-    let mut reason = one_line(&error.reason);
+/// Describes a syntax error; names a Helm template, which is the usual reason for one.
+fn syntax_error(path: &Path, text: &str, error: &SyntaxError) -> ManifestError {
+    let line = error.reason.lines().next().unwrap_or_default();
+    let mut reason = shortened(line.trim_end_matches(':'), MAX_QUOTED_CHARS).into_owned();
     if is_helm_template(text) {
         reason = format!("{reason}; this is a Helm template: {RENDER_FIRST}");
     }
@@ -257,18 +372,8 @@ fn yaml_error(path: &Path, error: &YamlError, text: &str) -> ManifestError {
     }
 }
 
-/// Maximum characters of a message, which may quote a text of any length.
-const MAX_MESSAGE: usize = 300;
-
-/// Returns the first line of a message, or the beginning of that if it is long.
-fn one_line(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
-    let line = line.trim_end_matches(':');
-    match line.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
-        None => line.to_owned(),
-    }
-}
+/// Maximum characters of a reason, which may quote a text of any length.
+const MAX_QUOTED_CHARS: usize = 300;
 
 #[cfg(test)]
 #[path = "../tests/hostile.rs"]

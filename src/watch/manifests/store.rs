@@ -12,10 +12,9 @@ use std::{fs, io};
 
 use tokio::time::Instant;
 
-use super::document::ParseOptions;
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
-use super::parse::{FileContent, parse};
+use super::parse::{FileContent, ParseOptions, parse};
 use super::{ManifestOptions, Validation};
 use crate::watch::bounded;
 

@@ -2,23 +2,25 @@
 //! unknown fields, values of wrong types, and values that no rule can come from (unsupported words,
 //! ports, addresses and networks).
 //!
-//! Other rules of the API server, such as those about fields that exclude each other, are left to
+//! Fields and types are those of `k8s_openapi`, which are generated from the API. Other rules of
+//! the API server, such as those about fields that exclude each other, are left to
 //! `kubectl apply --dry-run=server`.
 //!
 //! # Source
 //!
 //! Upstream: pkg/apis/core/validation/validation.go, `validateService`, `validateServicePort`;
-//! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice` (v1.37)
+//! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice`;
+//! k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.37)
+
+use std::fmt::{self, Display};
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::schema::{
-    self, FieldPath, FieldProblem, FieldProblemKind, FieldSegment, Problems, is_helm_template,
-};
+use crate::ingest::{UnknownField, decode_replacing, shortened};
 use crate::model::Kind;
 use crate::net::{IpFamily, parse_cidr, parse_ip};
 
@@ -30,6 +32,71 @@ pub enum Validation {
     /// Uses every object that can be decoded, without its ignored fields, which are reported. The
     /// daemon always does.
     Lenient,
+}
+
+/// Error about one field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FieldProblem {
+    /// Path of the field, as in `spec.ports[0].port`, to find its line; empty for the object.
+    pub(super) path: String,
+    /// Path and error, on one line.
+    pub(super) text: String,
+    kind: FieldProblemKind,
+}
+
+/// Kind of an error about a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FieldProblemKind {
+    /// The API has no such field.
+    UnknownField,
+    /// The value is of another type than the field.
+    WrongType,
+    /// The field has a fixed set of values, which lacks this one.
+    UnsupportedValue,
+    /// Any other value that rules cannot come from, such as a port above 65535.
+    InvalidValue,
+}
+
+impl FieldProblem {
+    pub(super) fn new(kind: FieldProblemKind, path: &str, error: impl Display) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: match path {
+                "" => error.to_string(),
+                path => format!("{path}: {error}"),
+            },
+            kind,
+        }
+    }
+
+    fn unknown(field: UnknownField) -> Self {
+        let hint = match field.nearest {
+            _ if field.name.starts_with('$') => {
+                ": this is a patch, as kustomize uses, and not a manifest".to_owned()
+            }
+            Some(nearest) => format!(" (did you mean \"{nearest}\"?)"),
+            None => String::new(),
+        };
+        Self {
+            text: format!("unknown field \"{}\"{hint}", field.path),
+            path: field.path,
+            kind: FieldProblemKind::UnknownField,
+        }
+    }
+
+    /// Reports whether the problem is about a value at this path, or a value in that.
+    fn is_within(&self, path: &str) -> bool {
+        let rest = self.path.strip_prefix(path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    }
+}
+
+/// Hint for a Helm template.
+pub(super) const RENDER_FIRST: &str = "render it first with `helm template`";
+
+/// Reports whether a text has an expression of a Helm template.
+pub(super) fn is_helm_template(text: &str) -> bool {
+    text.contains("{{") && text.contains("}}")
 }
 
 /// Returns the fields of an object that cannot be used. Nodes have none here: kubelets write them,
@@ -48,10 +115,7 @@ pub(super) fn problems(kind: Kind, object: &Value) -> Vec<FieldProblem> {
 /// [`ingest`](crate::ingest).
 pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     // `ingest` reports these, with the port or slice that is skipped because of them.
-    let is_reported = |path: &FieldPath| {
-        let last = path.0.last();
-        matches!(last, Some(FieldSegment::Name(name)) if name == "protocol" || name == "addressType")
-    };
+    let is_reported = |path: &str| path.ends_with(".protocol") || path == "addressType";
     let mut problems = problems(kind, object);
     problems.retain(|problem| match problem.kind {
         FieldProblemKind::UnknownField | FieldProblemKind::WrongType => true,
@@ -67,19 +131,114 @@ fn check<T: DeserializeOwned>(
     validate: impl Fn(&T, &mut Problems),
 ) -> Vec<FieldProblem> {
     let mut problems = Problems::default();
-    let Some(decoded) = schema::decode(object, &mut problems) else {
+    let decoded = decode_replacing(object.clone(), |path, error, value| {
+        let (expected, empty) = expected(error);
+        let wrong = match path {
+            "" => error.to_string(),
+            _ => wrong_type(expected, value),
+        };
+        problems.add_of(FieldProblemKind::WrongType, path, wrong);
+        empty
+    });
+    let Some((decoded, unknown)) = decoded else {
         return problems.0;
     };
+    let unknown = unknown.into_iter().map(FieldProblem::unknown);
+    problems.0.extend(unknown);
     let mut of_values = Problems::default();
     validate(&decoded, &mut of_values);
     // A value of a wrong type was replaced by an empty one, and would be reported as missing.
     let is_replaced = |problem: &FieldProblem| {
-        let mut wrong = problems.0.iter().map(|wrong| &wrong.path.0);
-        wrong.any(|path| problem.path.0.starts_with(path))
+        problems
+            .0
+            .iter()
+            .any(|wrong| problem.is_within(&wrong.path))
     };
     of_values.0.retain(|problem| !is_replaced(problem));
     problems.0.extend(of_values.0);
     problems.0
+}
+
+/// Maximum characters of a value that an error quotes.
+const MAX_QUOTED_CHARS: usize = 80;
+
+/// Returns the type that serde expected, and its empty value.
+fn expected(error: &serde_json::Error) -> (&'static str, Value) {
+    let error = error.to_string();
+    let names_type = error.starts_with("invalid type: ") || error.starts_with("invalid value: ");
+    let expected = error.rsplit_once("expected ").filter(|_| names_type);
+    match expected.map(|(_, expected)| expected) {
+        Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
+        Some("a string") => ("a string", Value::from("")),
+        Some("a boolean") => ("true or false", Value::from(false)),
+        Some("a sequence") => ("an array", Value::Array(Vec::new())),
+        Some("a map") => ("a map", Value::Object(Map::new())),
+        Some("IntOrString") => ("an integer or a string", Value::from(0)),
+        Some("a 32-bit integer") => ("a 32-bit integer", Value::from(0)),
+        None if error.starts_with("must be an object") => ("an object", Value::Object(Map::new())),
+        None if error.starts_with("missing field ") => (
+            "an object with all required fields",
+            Value::Object(Map::new()),
+        ),
+        // `None`: text that is not a time, the only value whose error names no type.
+        Some("a timestamp string") | None => (
+            "a time in the format of RFC 3339",
+            Value::from("1970-01-01T00:00:00Z"),
+        ),
+        // For an object, the error has the name of its type in the API.
+        Some(_) => ("an object", Value::Object(Map::new())),
+    }
+}
+
+/// Describes a value of a wrong type.
+pub(super) fn wrong_type(expected: &str, value: &Value) -> String {
+    match value {
+        Value::Array(_) => format!("expected {expected}, got an array"),
+        Value::Object(_) => format!("expected {expected}, got an object"),
+        other => {
+            let shown = other.to_string();
+            format!(
+                "expected {expected}, got {}",
+                shortened(&shown, MAX_QUOTED_CHARS)
+            )
+        }
+    }
+}
+
+/// Problems of one object: values of wrong types, then unknown fields, then other invalid values.
+#[derive(Debug, Default)]
+struct Problems(Vec<FieldProblem>);
+
+impl Problems {
+    fn add(&mut self, path: &str, error: impl Display) {
+        self.add_of(FieldProblemKind::InvalidValue, path, error);
+    }
+
+    fn add_of(&mut self, kind: FieldProblemKind, path: &str, error: impl Display) {
+        self.0.push(FieldProblem::new(kind, path, error));
+    }
+
+    fn add_invalid(&mut self, path: &str, value: impl fmt::Debug, detail: &str) {
+        self.add(path, format_args!("Invalid value: {value:?}: {detail}"));
+    }
+
+    /// Adds a problem unless `value` is absent, empty, or one of the `supported` ones.
+    fn check_supported(&mut self, path: &str, value: Option<&str>, supported: &[&str]) {
+        let Some(value) = value.filter(|one| !one.is_empty() && !supported.contains(one)) else {
+            return;
+        };
+        let supported: Vec<String> = supported.iter().map(|one| format!("{one:?}")).collect();
+        let supported = supported.join(", ");
+        let error = format_args!("Unsupported value: {value:?}: supported values: {supported}");
+        self.add_of(FieldProblemKind::UnsupportedValue, path, error);
+    }
+
+    /// Adds a problem unless `number` is a port.
+    fn check_port(&mut self, path: &str, number: i32) {
+        if !(1..=65535).contains(&number) {
+            self.add_invalid(path, number, "must be between 1 and 65535, inclusive");
+        }
+    }
 }
 
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
@@ -245,3 +404,7 @@ fn check_endpoints(slice: &EndpointSlice, family: IpFamily, problems: &mut Probl
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tests/validation.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use super::*;
 
 fn lines(text: &str) -> Vec<(u64, String)> {
-    let documents = divide(text);
+    let documents = divide(text).into_iter();
     documents
         .map(|one| (one.first_line, one.text.into_owned()))
         .collect()

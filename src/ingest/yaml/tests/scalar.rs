@@ -3,8 +3,8 @@
 use super::*;
 
 #[track_caller]
-fn check(text: &str, expected: &Scalar) {
-    assert_eq!(&Scalar::plain(text.to_owned()), expected, "{text}");
+fn check(text: &str, expected: impl Into<Value>) {
+    assert_eq!(plain(text.to_owned()), expected.into(), "{text}");
 }
 
 #[test]
@@ -20,14 +20,14 @@ fn numbers_are_those_of_yaml_1_1() {
         "80.0",
         "8e1",
     ] {
-        check(text, &Scalar::Integer(80));
+        check(text, 80);
     }
-    check("0", &Scalar::Integer(0));
-    check("-0x10", &Scalar::Integer(-16));
-    check("18446744073709551615", &Scalar::Integer(u64::MAX.into()));
-    check("1.5", &Scalar::Float(1.5));
-    check(".5", &Scalar::Float(0.5));
-    check("-.5", &Scalar::Float(-0.5));
+    check("0", 0);
+    check("-0x10", -16);
+    check("18446744073709551615", u64::MAX);
+    check("1.5", 1.5);
+    check(".5", 0.5);
+    check("-.5", -0.5);
 }
 
 #[test]
@@ -53,23 +53,23 @@ fn text_that_resembles_a_number_is_text() {
     ] {
         let expected = match text {
             // Not octal, but a float.
-            "08" => Scalar::Integer(8),
-            _ => Scalar::Text(text.to_owned()),
+            "08" => Value::from(8),
+            _ => Value::from(text),
         };
-        check(text, &expected);
+        check(text, expected);
     }
 }
 
 #[test]
 fn words_are_booleans_and_null() {
     for (text, expected) in [
-        ("yes", Scalar::Bool(true)),
-        ("Off", Scalar::Bool(false)),
-        ("n", Scalar::Bool(false)),
-        ("~", Scalar::Null),
-        ("", Scalar::Null),
-        ("nope", Scalar::Text("nope".to_owned())),
+        ("yes", Value::Bool(true)),
+        ("Off", Value::Bool(false)),
+        ("n", Value::Bool(false)),
+        ("~", Value::Null),
+        ("", Value::Null),
+        ("nope", Value::from("nope")),
     ] {
-        check(text, &expected);
+        check(text, expected);
     }
 }

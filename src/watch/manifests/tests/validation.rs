@@ -1,15 +1,13 @@
-//! Tests of `schema`.
+//! Tests of unknown fields and values of wrong types.
 
-use k8s_openapi::api::core::v1::Service;
 use serde_json::json;
 
 use super::*;
 
-/// Returns the sorted texts of the problems of a Service that can be decoded.
-fn problems_of_decoded(object: &Value) -> Vec<String> {
-    let mut problems = Problems::default();
-    assert!(decode::<Service>(object, &mut problems).is_some());
-    let mut texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
+/// Returns the sorted texts of the problems of a Service.
+fn sorted_problems(object: &Value) -> Vec<String> {
+    let problems = problems(Kind::Service, object);
+    let mut texts: Vec<_> = problems.into_iter().map(|one| one.text).collect();
     texts.sort();
     texts
 }
@@ -27,7 +25,7 @@ fn unknown_fields_and_wrong_types_are_found_together() {
         },
     });
     assert_eq!(
-        problems_of_decoded(&object),
+        sorted_problems(&object),
         [
             "metadata.labels.a: expected a string, got 5",
             "spec.externalIPs: expected an array, got \"10.0.0.1\"",
@@ -51,7 +49,7 @@ fn times_and_values_of_two_types_are_reported_once() {
         ]},
     });
     assert_eq!(
-        problems_of_decoded(&object),
+        sorted_problems(&object),
         [
             "metadata.creationTimestamp: expected a time in the format of RFC 3339, got \
              \"yesterday\"",
@@ -66,11 +64,8 @@ fn times_and_values_of_two_types_are_reported_once() {
 #[test]
 fn an_object_without_a_required_field_is_reported_once() {
     let object = json!({"metadata": {"name": "web"}, "status": {"conditions": [{}]}});
-    let mut problems = Problems::default();
-    assert!(decode::<Service>(&object, &mut problems).is_none());
-    let texts: Vec<_> = problems.0.into_iter().map(|one| one.text).collect();
     assert_eq!(
-        texts,
+        sorted_problems(&object),
         ["status.conditions[0]: expected an object with all required fields, got an object"]
     );
 }
@@ -78,9 +73,7 @@ fn an_object_without_a_required_field_is_reported_once() {
 #[test]
 fn a_patch_is_named() {
     let object = json!({"metadata": {"name": "web"}, "spec": {"$patch": "delete"}});
-    let mut problems = Problems::default();
-    decode::<Service>(&object, &mut problems);
-    let text = &problems.0[0].text;
+    let text = &sorted_problems(&object)[0];
     assert!(
         text.starts_with("unknown field \"spec.$patch\": this is a patch"),
         "{text}"

@@ -1,4 +1,4 @@
-//! Tests of `document_kind`.
+//! Tests of kinds of documents.
 
 use super::*;
 
