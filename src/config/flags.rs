@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args};
 
-use super::kube_proxy::{HEALTHZ_PORT, KubeProxyConfiguration, METRICS_PORT, OFF, add_port};
+use super::kube_proxy::{METRICS_PORT, complete_address};
 use super::settings::{
     BACKENDS, FlagValues, LOG_STYLES, LogStyle, RULES, SECTIONS, SOURCE, choices,
 };
@@ -82,7 +82,7 @@ impl SourceArgs {
 /// Settings that decide the content of rules.
 #[derive(Debug, Clone)]
 pub struct RulesArgs {
-    flags: FlagValues,
+    pub(super) flags: FlagValues,
 }
 
 group_of_settings!(RulesArgs, &[&RULES]);
@@ -96,15 +96,6 @@ impl RulesArgs {
 
     pub(super) const fn new(flags: FlagValues) -> Self {
         Self { flags }
-    }
-
-    pub(super) fn apply(&self, to: &mut KubeProxyConfiguration) {
-        self.flags.apply(to);
-    }
-
-    /// Sets the fields whose flags override a file.
-    pub(super) fn apply_over_file(&self, to: &mut KubeProxyConfiguration) {
-        self.flags.apply_over_file(to);
     }
 
     /// Returns the variant of the iptables binaries.
@@ -162,31 +153,10 @@ impl RunArgs {
         format.as_deref() == Some("json")
     }
 
-    /// Returns kube-proxy's defaults with every flag applied that was given.
-    pub(super) fn configuration(&self) -> KubeProxyConfiguration {
-        let mut configuration = KubeProxyConfiguration::defaults();
-        self.apply(&mut configuration);
-        configuration
-    }
-
-    /// Sets the fields whose flags were given.
-    pub(super) fn apply(&self, to: &mut KubeProxyConfiguration) {
-        self.flags.apply(to);
-        let port = |flag, default| self.flags.get(flag).unwrap_or(default);
-        complete(
-            &mut to.metrics_bind_address,
-            port("metrics-port", METRICS_PORT),
-        );
-        complete(
-            &mut to.healthz_bind_address,
-            port("healthz-port", HEALTHZ_PORT),
-        );
-    }
-
     /// Returns the metrics address that overrides that of a file.
     pub(super) fn metrics_override(&self) -> Option<String> {
         let mut address: String = self.flags.get(METRICS_OVERRIDE)?;
-        complete(&mut address, METRICS_PORT);
+        complete_address(&mut address, METRICS_PORT);
         Some(address)
     }
 
@@ -219,23 +189,6 @@ impl RunArgs {
 
 /// Flag that overrides the metrics address of a file.
 pub(super) const METRICS_OVERRIDE: &str = "metrics-bind-address-override";
-
-/// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
-/// the server; any other port only completes an address that has none. A disabled server is
-/// written as `off`, because an empty address in a file means the default.
-///
-/// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.37)
-///
-/// Differs from upstream: its help says that an empty address disables the server, but there it
-/// means the default, and without metrics it ends with an error. A file that upstream writes lacks
-/// the deprecated ports.
-pub(in crate::config) fn complete(address: &mut String, port: u16) {
-    if port == 0 || address.is_empty() {
-        OFF.clone_into(address);
-    } else {
-        add_port(address, port);
-    }
-}
 
 /// Action that `run` performs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -180,9 +180,9 @@ impl ConfigProblems {
 
     /// Returns the name of a field where it was written: its path in a file, otherwise its flag.
     pub(super) fn name(&self, path: &str) -> String {
-        match settings::of_path(path).map_or("", |setting| setting.flag) {
-            flag if self.file.is_none() && !flag.is_empty() => format!("--{flag}"),
-            _ => path.to_owned(),
+        match self.file {
+            Some(_) => path.to_owned(),
+            None => settings::flag_or_path(path),
         }
     }
 

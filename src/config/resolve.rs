@@ -13,19 +13,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-#[cfg(feature = "tools")]
-use super::flags::complete;
 use super::flags::{Action, METRICS_OVERRIDE, RulesArgs, RunArgs, SourceArgs};
 use super::go::GoDuration;
-#[cfg(feature = "tools")]
-use super::kube_proxy::METRICS_PORT;
 use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
 };
+#[cfg(feature = "tools")]
+use super::kube_proxy::{METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, shortened};
 use super::render_config::{RenderConfig, render_config};
-use super::settings::{self, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting};
+use super::settings::{
+    self, FlagValues, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting,
+};
 use super::validate::{self, NodeSettings};
 use super::{FULL_SYNC_PERIOD, feature_gates};
 use crate::ingest::yaml::RepeatedKey;
@@ -99,18 +99,14 @@ pub struct Config {
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     problems.extend(args.flags.problems());
-    let flags = ConfigFlags {
-        apply: &|to| args.apply(to),
-        apply_over_file: &|to| args.flags.apply_over_file(to),
-    };
-    let (mut configuration, ignored) = flags.read(file, &mut problems)?;
+    let (mut configuration, ignored) = read(file, &args.flags, &mut problems)?;
     override_metrics(args, &mut configuration, &mut problems);
     let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
     let gates = &configuration.feature_gates;
-    let mut notes = flags.notes(file, &configuration, &ignored);
+    let mut notes = notes(file, &args.flags, &configuration, &ignored);
     notes.extend(deprecated(args));
-    notes.extend(without_effect(args, &configuration, file.is_some()));
+    notes.extend(without_effect(args, &configuration, &problems));
     let unknown = UnknownSettings {
         feature_gates: feature_gates::unknown(gates)
             .map(|name| shortened(name))
@@ -149,14 +145,10 @@ pub(crate) fn rendering(
     host_name: &str,
 ) -> Result<(RenderConfig, Vec<ConfigNote>), Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
-    let flags = ConfigFlags {
-        apply: &|to| rules.apply(to),
-        apply_over_file: &|to| rules.apply_over_file(to),
-    };
-    let (mut configuration, ignored) = flags.read(file, &mut problems)?;
+    let (mut configuration, ignored) = read(file, &rules.flags, &mut problems)?;
     source.flags.apply(&mut configuration);
     configuration.choose_modes();
-    let notes = flags.notes(file, &configuration, &ignored);
+    let notes = notes(file, &rules.flags, &configuration, &ignored);
     let config = render_config(&configuration, (source, rules), host_name, &mut problems);
     Ok((problems.unless_any(config)?, notes))
 }
@@ -174,72 +166,65 @@ pub(crate) fn metrics_address(
 ) -> Result<Option<SocketAddr>, Unusable> {
     let file = file.filter(|_| flag.is_none());
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
-    let flags = ConfigFlags {
-        apply: &|to| {
-            if let Some(address) = flag {
-                address.clone_into(&mut to.metrics_bind_address);
-                complete(&mut to.metrics_bind_address, METRICS_PORT);
-            }
-        },
-        apply_over_file: &|_| {},
+    let mut text = match file {
+        Some(file) => read_file(file, &mut problems)?.0.metrics_bind_address,
+        None => KubeProxyConfiguration::defaults().metrics_bind_address,
     };
-    let (configuration, _) = flags.read(file, &mut problems)?;
-    let address = match configuration.metrics_bind_address.as_str() {
+    if let Some(address) = flag {
+        address.clone_into(&mut text);
+        complete_address(&mut text, METRICS_PORT);
+    }
+    let address = match text.as_str() {
         OFF => Some(None),
         text => validate::serving_address("metricsBindAddress", text, &mut problems).map(Some),
     };
     problems.unless_any(address)
 }
 
-/// Flags of a command that set fields of a configuration.
-struct ConfigFlags<'a> {
-    /// Sets the fields whose flags were given.
-    apply: &'a dyn Fn(&mut KubeProxyConfiguration),
-    /// Sets the fields whose flags override a file.
-    apply_over_file: &'a dyn Fn(&mut KubeProxyConfiguration),
+/// Reads the file, and sets the fields whose flags override it; without a file, reads the flags.
+/// Modes may still be empty.
+fn read(
+    file: Option<&ConfigFile>,
+    flags: &FlagValues,
+    problems: &mut ConfigProblems,
+) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
+    let Some(file) = file else {
+        return Ok((flags.configuration(), IgnoredFields::default()));
+    };
+    let (mut configuration, ignored) = read_file(file, problems)?;
+    flags.apply_over_file(&mut configuration);
+    Ok((configuration, ignored))
 }
 
-impl ConfigFlags<'_> {
-    /// Reads the file, or the flags if there is none. Modes may still be empty.
-    fn read(
-        &self,
-        file: Option<&ConfigFile>,
-        problems: &mut ConfigProblems,
-    ) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
-        let Some(file) = file else {
-            let mut configuration = KubeProxyConfiguration::defaults();
-            (self.apply)(&mut configuration);
-            return Ok((configuration, IgnoredFields::default()));
-        };
-        match kube_proxy::read(&file.text) {
-            Ok((configuration, ignored)) => {
-                let mut configuration = configuration.with_defaults();
-                (self.apply_over_file)(&mut configuration);
-                Ok((configuration, ignored))
-            }
-            Err(unreadable) => {
-                problems.add_file(unreadable);
-                std::mem::take(problems).unless_any(None)
-            }
+/// Reads a file, and sets the defaults of its fields.
+fn read_file(
+    file: &ConfigFile,
+    problems: &mut ConfigProblems,
+) -> Result<(KubeProxyConfiguration, IgnoredFields), Unusable> {
+    match kube_proxy::read(&file.text) {
+        Ok((configuration, ignored)) => Ok((configuration.with_defaults(), ignored)),
+        Err(unreadable) => {
+            problems.add_file(unreadable);
+            std::mem::take(problems).unless_any(None)
         }
     }
+}
 
-    /// Returns notes on flags that a file replaces, on fields of the file that are unknown or
-    /// repeated, and on feature gates.
-    fn notes(
-        &self,
-        file: Option<&ConfigFile>,
-        configuration: &KubeProxyConfiguration,
-        ignored: &IgnoredFields,
-    ) -> Vec<ConfigNote> {
-        let mut notes = Vec::new();
-        if let Some(file) = file {
-            notes.extend(lenient_decoding(&file.path, ignored));
-            notes.extend(ignored_flags(configuration, self.apply));
-        }
-        notes.extend(feature_gates::notes(&configuration.feature_gates));
-        notes
+/// Returns notes on flags that a file replaces, on fields of the file that are unknown or repeated,
+/// and on feature gates.
+fn notes(
+    file: Option<&ConfigFile>,
+    flags: &FlagValues,
+    configuration: &KubeProxyConfiguration,
+    ignored: &IgnoredFields,
+) -> Vec<ConfigNote> {
+    let mut notes = Vec::new();
+    if let Some(file) = file {
+        notes.extend(lenient_decoding(&file.path, ignored));
+        notes.extend(ignored_flags(configuration, flags));
     }
+    notes.extend(feature_gates::notes(&configuration.feature_gates));
+    notes
 }
 
 /// Replaces the metrics address of the file or of its flag.
@@ -314,7 +299,7 @@ fn check(
         file: None,
         reload: reload?,
         configuration,
-        flags: args.flags.flagz(&args.configuration()),
+        flags: args.flags.flagz(),
         notes: Vec::new(),
         empty_mode: None,
         unknown: UnknownSettings::default(),
@@ -351,18 +336,15 @@ fn duration(args: &RunArgs, flag: &str, problems: &mut ConfigProblems) -> Option
 
 /// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
 /// not in it.
-fn ignored_flags(
-    file: &KubeProxyConfiguration,
-    apply: impl FnOnce(&mut KubeProxyConfiguration),
-) -> Option<ConfigNote> {
+fn ignored_flags(file: &KubeProxyConfiguration, flags: &FlagValues) -> Option<ConfigNote> {
     let mut with_flags = file.clone();
-    apply(&mut with_flags);
+    flags.apply(&mut with_flags);
     with_flags.choose_modes();
     let overrides = |path: &&String| settings::of_path(path).is_some_and(Setting::overrides_file);
     let flags: Vec<String> = differing(file, &with_flags)
         .iter()
         .filter(|path| !overrides(path))
-        .map(|path| flag_or_path(path))
+        .map(|path| settings::flag_or_path(path))
         .collect();
     let list = quoted(&flags);
     (!flags.is_empty())
@@ -427,31 +409,18 @@ fn deprecated(args: &RunArgs) -> impl Iterator<Item = ConfigNote> {
 fn without_effect(
     args: &RunArgs,
     configuration: &KubeProxyConfiguration,
-    has_file: bool,
+    problems: &ConfigProblems,
 ) -> Option<ConfigNote> {
     let mut defaults = KubeProxyConfiguration::defaults();
     defaults.choose_modes();
     let set = differing(configuration, &defaults);
     let unused = settings::without_effect();
     let has_none = |path: &&String| unused.iter().any(|setting| setting.path == **path);
-    let name = |path: &String| {
-        if has_file {
-            path.clone()
-        } else {
-            flag_or_path(path)
-        }
-    };
-    let mut names: Vec<String> = set.iter().filter(has_none).map(name).collect();
+    let set = set.iter().filter(has_none);
+    let mut names: Vec<String> = set.map(|path| problems.name(path)).collect();
     let flags = args.flags.different(unused);
     names.extend(flags.map(|flag| format!("--{flag}")));
     let list = quoted(&names);
     (!names.is_empty())
         .then(|| ConfigNote::Note(format!("set, but without effect in this version: {list}")))
-}
-
-fn flag_or_path(path: &str) -> String {
-    match settings::of_path(path).map_or("", |setting| setting.flag) {
-        "" => path.to_owned(),
-        flag => format!("--{flag}"),
-    }
 }

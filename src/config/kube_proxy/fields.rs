@@ -71,7 +71,7 @@ pub(in crate::config) fn quoted(names: &[String]) -> String {
 }
 
 /// Port of the health server if its address has none.
-pub(in crate::config) const HEALTHZ_PORT: u16 = 10256;
+const HEALTHZ_PORT: u16 = 10256;
 
 /// Address that disables a server.
 pub(in crate::config) const OFF: &str = "off";
@@ -122,8 +122,25 @@ impl KubeProxyConfiguration {
     }
 }
 
+/// Completes an address by the deprecated flag of its port. Port 0 and an empty address disable
+/// the server; any other port only completes an address that has none. A disabled server is
+/// written as `off`, because an empty address in a file means the default.
+///
+/// Upstream: `cmd/kube-proxy/app/options.go`, `addressFromDeprecatedFlags` (v1.37)
+///
+/// Differs from upstream: its help says that an empty address disables the server, but there it
+/// means the default, and without metrics it ends with an error. A file that upstream writes lacks
+/// the deprecated ports.
+pub(in crate::config) fn complete_address(address: &mut String, port: u16) {
+    if port == 0 || address.is_empty() {
+        OFF.clone_into(address);
+    } else {
+        add_port(address, port);
+    }
+}
+
 /// Adds a port to an address that has none. Any other text is unchanged, even if invalid.
-pub(in crate::config) fn add_port(address: &mut String, port: u16) {
+fn add_port(address: &mut String, port: u16) {
     if let Some(ip) = parse_ip(address) {
         *address = SocketAddr::new(ip, port).to_string();
     }

@@ -11,8 +11,9 @@ mod fields;
 mod sections;
 mod text;
 
-pub(super) use fields::{HEALTHZ_PORT, METRICS_PORT, OFF, add_port};
-pub(super) use fields::{change, differing, field, field_mut, quoted};
+pub(super) use fields::{
+    METRICS_PORT, OFF, change, complete_address, differing, field, field_mut, quoted,
+};
 pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};
 pub(crate) use text::ConfigFile;

@@ -48,6 +48,14 @@ pub(super) fn of_path(path: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.path == path)
 }
 
+/// Returns the flag of a field, with its dashes; the path of one that has no flag.
+pub(super) fn flag_or_path(path: &str) -> String {
+    match of_path(path).map_or("", |setting| setting.flag) {
+        "" => path.to_owned(),
+        flag => format!("--{flag}"),
+    }
+}
+
 /// Returns the settings that are accepted without effect.
 pub(super) fn without_effect() -> &'static [Setting] {
     WITHOUT_EFFECT.settings

@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::kind::SettingKind;
 use super::setting::{Setting, SettingSection};
 use super::words::{FlagWord, choice};
-use crate::config::kube_proxy::{KubeProxyConfiguration, change, field, field_mut};
+use crate::config::kube_proxy::{
+    KubeProxyConfiguration, change, complete_address, field, field_mut,
+};
 use crate::config::problems::ConfigProblem;
 
 /// Flags of a command line that are in the tables, with their values.
@@ -71,6 +73,11 @@ impl FlagValues {
     /// Returns the value of a flag, or its default; `None` if it has none.
     pub(in crate::config) fn get<T: DeserializeOwned>(&self, flag: &str) -> Option<T> {
         debug_assert!(self.known.contains_key(flag), "unknown flag --{flag}");
+        self.get_known(flag)
+    }
+
+    /// Returns the value of a flag like [`Self::get`]; `None` if the command does not have it.
+    fn get_known<T: DeserializeOwned>(&self, flag: &str) -> Option<T> {
         let default = || self.known.get(flag)?.flag_default_value();
         let value = self.given.get(flag).cloned().or_else(default)?;
         serde_json::from_value(value).ok()
@@ -86,9 +93,24 @@ impl FlagValues {
         choice(words, &word)
     }
 
-    /// Sets the fields whose flags were given.
+    /// Sets the fields whose flags were given, and completes addresses.
     pub(in crate::config) fn apply(&self, to: &mut KubeProxyConfiguration) {
         self.assign(to, |_| true);
+        for (flag, address) in [
+            ("metrics-port", &mut to.metrics_bind_address),
+            ("healthz-port", &mut to.healthz_bind_address),
+        ] {
+            if let Some(port) = self.get_known(flag) {
+                complete_address(address, port);
+            }
+        }
+    }
+
+    /// Returns kube-proxy's defaults with every flag applied that was given.
+    pub(in crate::config) fn configuration(&self) -> KubeProxyConfiguration {
+        let mut configuration = KubeProxyConfiguration::defaults();
+        self.apply(&mut configuration);
+        configuration
     }
 
     /// Sets the fields whose flags override a configuration file.
@@ -127,11 +149,8 @@ impl FlagValues {
 
     /// Returns the values of all flags in the format of Go, with those of fields that were not
     /// given from a configuration of the flags alone.
-    pub(in crate::config) fn flagz(
-        &self,
-        configuration: &KubeProxyConfiguration,
-    ) -> BTreeMap<String, String> {
-        let fields = configuration.to_json();
+    pub(in crate::config) fn flagz(&self) -> BTreeMap<String, String> {
+        let fields = self.configuration().to_json();
         let shown = |setting: &Setting| {
             let given = self.given.get(setting.flag).cloned();
             let value = given.or_else(|| setting.flag_default_value());

@@ -28,7 +28,7 @@ fn every_flag_sets_its_field() {
     let fields = |flags: &str| {
         let args = typed(flags).unwrap();
         assert_eq!(args.flags.problems(), [], "{flags}");
-        args.configuration().to_json()
+        args.flags.configuration().to_json()
     };
     let usual = fields("");
     let has_field = |setting: &&settings::Setting| ![setting.flag, setting.path].contains(&"");
