@@ -44,11 +44,11 @@ enum FlagVisibility {
 }
 
 impl Setting {
-    /// Creates a row for a flag with a field.
-    pub(super) const fn new(path: &'static str, flag: &'static str, kind: SettingKind) -> Self {
+    /// Creates a row for a field, without a flag.
+    pub(super) const fn field(path: &'static str, kind: SettingKind) -> Self {
         Self {
             path,
-            flag,
+            flag: "",
             kind,
             short: None,
             help: "",
@@ -62,13 +62,13 @@ impl Setting {
     }
 
     /// Creates a row for a flag without a field.
-    pub(super) const fn flag(flag: &'static str, kind: SettingKind) -> Self {
-        Self::new("", flag, kind)
+    pub(super) const fn without_field(flag: &'static str, kind: SettingKind) -> Self {
+        Self::field("", kind).flag(flag)
     }
 
-    /// Creates a row for a field without a flag.
-    pub(super) const fn field(path: &'static str, kind: SettingKind) -> Self {
-        Self::new(path, "", kind)
+    /// Sets the flag of the field.
+    pub(super) const fn flag(self, flag: &'static str) -> Self {
+        Self { flag, ..self }
     }
 
     /// Sets the first line of help, without a period.

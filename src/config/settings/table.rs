@@ -16,7 +16,8 @@ use crate::config::kube_proxy::DEFAULT_SERVICE_DISPATCH;
 pub(in crate::config) const SOURCE: SettingSection = SettingSection {
     heading: Some("Source"),
     settings: &[
-        Setting::new("clientConnection.kubeconfig", "kubeconfig", Text("FILE"))
+        Setting::field("clientConnection.kubeconfig", Text("FILE"))
+            .flag("kubeconfig")
             .help("Kubeconfig for the API server")
             .more(
                 "Without a source, the service account of the Pod is used; commands other than \
@@ -24,44 +25,44 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
             )
             .conflicts_with("manifests")
             .in_short_help(),
-        Setting::flag("master", Text("URL"))
+        Setting::without_field("master", Text("URL"))
             .help("URL of the API server; overrides the kubeconfig")
             .conflicts_with("manifests"),
         Setting::field("clientConnection.acceptContentTypes", Text("TYPE")),
-        Setting::new(
-            "clientConnection.contentType",
-            "kube-api-content-type",
-            Text("TYPE"),
-        )
-        .default("application/vnd.kubernetes.protobuf")
-        .help(
-            "Content type of API responses, application/json or \
-             application/vnd.kubernetes.protobuf",
-        ),
-        Setting::new("clientConnection.qps", "kube-api-qps", Number)
+        Setting::field("clientConnection.contentType", Text("TYPE"))
+            .flag("kube-api-content-type")
+            .default("application/vnd.kubernetes.protobuf")
+            .help(
+                "Content type of API responses, application/json or \
+                 application/vnd.kubernetes.protobuf",
+            ),
+        Setting::field("clientConnection.qps", Number)
+            .flag("kube-api-qps")
             .default("5")
             .help("API requests per second; no limit if negative"),
-        Setting::new("clientConnection.burst", "kube-api-burst", Int("COUNT"))
+        Setting::field("clientConnection.burst", Int("COUNT"))
+            .flag("kube-api-burst")
             .default("10")
             .help("API requests in a burst"),
-        Setting::flag("manifests", OnePath("PATH"))
+        Setting::without_field("manifests", OnePath("PATH"))
             .help("Manifests to use instead of a cluster")
             .more("PATH is a file, a folder or `-` for stdin.")
             .in_short_help(),
-        Setting::flag("manifests-service-cidr", Text("CIDR[,CIDR]"))
+        Setting::without_field("manifests-service-cidr", Text("CIDR[,CIDR]"))
             .default("10.96.0.0/12,fd00:10:96::/112")
             .help(
                 "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
                  IP family",
             ),
-        Setting::flag("manifests-node-port-range", Text("FIRST-LAST"))
+        Setting::without_field("manifests-node-port-range", Text("FIRST-LAST"))
             .default("30000-32767")
             .help("Node ports of Services without one in manifests"),
-        Setting::flag("lenient", Switch)
+        Setting::without_field("lenient", Switch)
             .requires("manifests")
             .help("Use the valid parts of invalid objects in manifests")
             .more("`run` always does. Other commands report them as errors."),
-        Setting::new("hostnameOverride", "hostname-override", NodeName)
+        Setting::field("hostnameOverride", NodeName)
+            .flag("hostname-override")
             .help("Name of this node [default: the host name]")
             .more("Overrides the name in the file of --config.")
             .in_short_help(),
@@ -80,64 +81,50 @@ pub(in crate::config) const LOCAL_MODES: &[&str] = &[
 pub(in crate::config) const RULES: SettingSection = SettingSection {
     heading: Some("Rules"),
     settings: &[
-        Setting::new("mode", "proxy-mode", Text("MODE"))
+        Setting::field("mode", Text("MODE"))
+            .flag("proxy-mode")
             .help("Proxy mode; only iptables is supported"),
-        Setting::new("clusterCIDR", "cluster-cidr", Text("CIDR[,CIDR]"))
+        Setting::field("clusterCIDR", Text("CIDR[,CIDR]"))
+            .flag("cluster-cidr")
             .help("Pod networks; other traffic to cluster IPs is masqueraded")
             .in_short_help(),
-        Setting::new(
-            "detectLocalMode",
-            "detect-local-mode",
-            OneOf("MODE", LOCAL_MODES),
-        )
-        .help("Detection of traffic from local Pods [default: ClusterCIDR]")
-        .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
-        .in_short_help(),
-        Setting::new(
-            "detectLocal.bridgeInterface",
-            "pod-bridge-interface",
-            Text("NAME"),
-        )
-        .help("Bridge interface of the Pods, for --detect-local-mode=BridgeInterface"),
-        Setting::new(
-            "detectLocal.interfaceNamePrefix",
-            "pod-interface-name-prefix",
-            Text("PREFIX"),
-        )
-        .help("Prefix of Pod interface names, for --detect-local-mode=InterfaceNamePrefix"),
-        Setting::new("iptables.masqueradeAll", "masquerade-all", Bool)
+        Setting::field("detectLocalMode", OneOf("MODE", LOCAL_MODES))
+            .flag("detect-local-mode")
+            .help("Detection of traffic from local Pods [default: ClusterCIDR]")
+            .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
+            .in_short_help(),
+        Setting::field("detectLocal.bridgeInterface", Text("NAME"))
+            .flag("pod-bridge-interface")
+            .help("Bridge interface of the Pods, for --detect-local-mode=BridgeInterface"),
+        Setting::field("detectLocal.interfaceNamePrefix", Text("PREFIX"))
+            .flag("pod-interface-name-prefix")
+            .help("Prefix of Pod interface names, for --detect-local-mode=InterfaceNamePrefix"),
+        Setting::field("iptables.masqueradeAll", Bool)
+            .flag("masquerade-all")
             .default("false")
             .help("Masquerade all traffic to cluster IPs")
             .in_short_help(),
-        Setting::new(
-            "iptables.masqueradeBit",
-            "iptables-masquerade-bit",
-            Int("BIT"),
-        )
-        .default("14")
-        .help("Bit of the packet mark that requests masquerading (0-31)"),
-        Setting::new(
-            "nodePortAddresses",
-            "nodeport-addresses",
-            List("CIDR|WORD,..."),
-        )
-        .help("Node addresses with NodePorts: CIDRs, primary, localhost, all")
-        .more(
-            "NodePorts accept connections only on node addresses in these networks. The word \
-             `primary` selects one address of each family: --bind-address, or the first one of \
-             the Node. The word `localhost` means 127.0.0.0/8 and ::1/128, where only IPv4 has \
-             NodePorts, and `all` means 0.0.0.0/0 and ::/0. A family without an item has NodePorts \
-             on all addresses. [default: all]",
-        )
-        .in_short_help(),
-        Setting::new(
-            "iptables.localhostNodePorts",
-            "iptables-localhost-nodeports",
-            Bool,
-        )
-        .default("true")
-        .help("Accept connections to NodePorts on 127.0.0.1"),
-        Setting::new("bindAddress", "bind-address", FilledText("IP"))
+        Setting::field("iptables.masqueradeBit", Int("BIT"))
+            .flag("iptables-masquerade-bit")
+            .default("14")
+            .help("Bit of the packet mark that requests masquerading (0-31)"),
+        Setting::field("nodePortAddresses", List("CIDR|WORD,..."))
+            .flag("nodeport-addresses")
+            .help("Node addresses with NodePorts: CIDRs, primary, localhost, all")
+            .more(
+                "NodePorts accept connections only on node addresses in these networks. The word \
+                 `primary` selects one address of each family: --bind-address, or the first one of \
+                 the Node. The word `localhost` means 127.0.0.0/8 and ::1/128, where only IPv4 has \
+                 NodePorts, and `all` means 0.0.0.0/0 and ::/0. A family without an item has \
+                 NodePorts on all addresses. [default: all]",
+            )
+            .in_short_help(),
+        Setting::field("iptables.localhostNodePorts", Bool)
+            .flag("iptables-localhost-nodeports")
+            .default("true")
+            .help("Accept connections to NodePorts on 127.0.0.1"),
+        Setting::field("bindAddress", FilledText("IP"))
+            .flag("bind-address")
             .default("0.0.0.0")
             .help("Primary address of this node; 0.0.0.0 uses that in the Node object")
             .more(
@@ -145,16 +132,17 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
                  that hold it admit the node itself. If it is IPv6, metrics and health addresses \
                  default to IPv6.",
             ),
-        Setting::new("featureGates", "feature-gates", Gates)
+        Setting::field("featureGates", Gates)
+            .flag("feature-gates")
             .help("Feature gates; only AllowServiceExternalIPs has an effect on rules"),
-        Setting::flag("iptables-backend", Word("BACKEND", || texts(BACKENDS)))
+        Setting::without_field("iptables-backend", Word("BACKEND", || texts(BACKENDS)))
             .default("auto")
             .help("Variant of the iptables binaries"),
-        Setting::new(
+        Setting::field(
             "deltaproxy.serviceDispatch",
-            "service-dispatch",
             Word("MODE", || texts(SERVICE_DISPATCHES)),
         )
+        .flag("service-dispatch")
         .default(DEFAULT_SERVICE_DISPATCH)
         .flag_default(DEFAULT_SERVICE_DISPATCH)
         .help("Arrangement of the rules that send packets to Services")
@@ -165,7 +153,7 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
 /// Flags that every command has. `run` takes a value for its version flag.
 pub(in crate::config) const PROGRAM: SettingSection = SettingSection {
     heading: None,
-    settings: &[Setting::flag("version", Version)
+    settings: &[Setting::without_field("version", Version)
         .short('V')
         .help("Print version")
         .flag_default("false")
@@ -176,7 +164,7 @@ pub(in crate::config) const PROGRAM: SettingSection = SettingSection {
 pub(in crate::config) const FILE: SettingSection = SettingSection {
     heading: Some("File"),
     settings: &[
-        Setting::flag("config", Path("FILE"))
+        Setting::without_field("config", Path("FILE"))
             .help("KubeProxyConfiguration to use instead of flags")
             .more(
                 "The file replaces all flags that have a field in it, except --hostname-override \
@@ -185,17 +173,17 @@ pub(in crate::config) const FILE: SettingSection = SettingSection {
                  every change.",
             )
             .in_short_help(),
-        Setting::flag("config-reload", Word("WHEN", || texts(RELOAD_TRIGGERS)))
+        Setting::without_field("config-reload", Word("WHEN", || texts(RELOAD_TRIGGERS)))
             .default("in-place")
             .help("Changes of the file that end the process")
             .more(
                 "A ConfigMap volume replaces the file. The random delay keeps the nodes of a \
                  cluster from restarting all at once.",
             ),
-        Setting::flag("config-reload-window", Duration)
+        Setting::without_field("config-reload-window", Duration)
             .flag_default("5m")
             .help("Longest delay of --config-reload=exit"),
-        Setting::flag("write-config-to", Path("FILE"))
+        Setting::without_field("write-config-to", Path("FILE"))
             .help("Write the configuration to a file and exit"),
     ],
 };
@@ -204,17 +192,17 @@ pub(in crate::config) const FILE: SettingSection = SettingSection {
 pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
     heading: Some("One-shot actions"),
     settings: &[
-        Setting::flag("init-only", Bool)
+        Setting::without_field("init-only", Bool)
             .default("false")
             .help("Do the privileged setup and exit")
             .more("The setup consists of kernel settings and kernel modules.")
             .in_short_help(),
-        Setting::flag("cleanup", Bool)
+        Setting::without_field("cleanup", Bool)
             .default("false")
             .help("Remove the Service rules and exit")
             .more("The rules of every proxy are removed; see `deltaproxy cleanup`.")
             .in_short_help(),
-        Setting::flag("check-config", Bool)
+        Setting::without_field("check-config", Bool)
             .default("false")
             .help("Print all problems of flags and file, and exit")
             .more(
@@ -222,7 +210,7 @@ pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
                  rollout. The exit code is 64 if the daemon would reject it.",
             )
             .in_short_help(),
-        Setting::flag("strict", Switch)
+        Setting::without_field("strict", Switch)
             .help("With --check-config, exit with 1 if there are warnings")
             .requires("check-config"),
     ],
@@ -232,31 +220,29 @@ pub(in crate::config) const ONE_SHOT: SettingSection = SettingSection {
 pub(super) const SYNC: SettingSection = SettingSection {
     heading: Some("Sync"),
     settings: &[
-        Setting::flag("dry-run", Switch)
+        Setting::without_field("dry-run", Switch)
             .help("Print restore input instead of applying it")
             .more(
                 "The source of objects is followed as usual. No port is opened and no Event is \
                  written, so that it can run alongside the proxy of the node.",
             )
             .in_short_help(),
-        Setting::new("iptables.syncPeriod", "iptables-sync-period", Duration)
+        Setting::field("iptables.syncPeriod", Duration)
+            .flag("iptables-sync-period")
             .default("30s")
             .help("Interval of checks for lost rules; maximum retry delay")
             .more(
                 "A check detects rules that were flushed or edited. Health turns red when a change \
                  waits for more than twice this interval.",
             ),
-        Setting::new(
-            "iptables.minSyncPeriod",
-            "iptables-min-sync-period",
-            Duration,
-        )
-        // The zero of the field would be read as the flag's zero, which means no interval.
-        .flag_default("")
-        .help("Minimum interval between syncs [default: by CPU budget]")
-        .more("Without this flag, and with 0 in a file, --sync-cpu-budget decides.")
-        .in_short_help(),
-        Setting::flag("sync-cpu-budget", Percent)
+        Setting::field("iptables.minSyncPeriod", Duration)
+            .flag("iptables-min-sync-period")
+            // The zero of the field would be read as the flag's zero, which means no interval.
+            .flag_default("")
+            .help("Minimum interval between syncs [default: by CPU budget]")
+            .more("Without this flag, and with 0 in a file, --sync-cpu-budget decides.")
+            .in_short_help(),
+        Setting::without_field("sync-cpu-budget", Percent)
             .help("CPU limit of syncs, 1-100 % [default: nft 50, legacy 1]")
             .more(
                 "The limit is in percent of one CPU for each family. It holds under lasting \
@@ -265,17 +251,17 @@ pub(super) const SYNC: SettingSection = SettingSection {
             )
             .in_short_help(),
         // The longest time for which a rule stays wrong that was changed without an event.
-        Setting::flag("verify-interval", Duration)
+        Setting::without_field("verify-interval", Duration)
             .default("5m")
             .help("Interval of full rule verification; 0 disables it")
             .more(
                 "A verification compares all rules in the kernel with the applied ones, whether or \
                  not the kernel reported a change. Verifications take at most 0.5 % of one CPU.",
             ),
-        Setting::flag("state-dir", Path("DIR"))
+        Setting::without_field("state-dir", Path("DIR"))
             .help("Existing directory for the last failed restore input [default: none]")
             .more("There is one file for each IP family."),
-        Setting::flag("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))
+        Setting::without_field("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))
             .default("changed-chains")
             .help("Chains that a partial restore contains"),
     ],
@@ -287,52 +273,44 @@ const UNCHANGED: &str = "0 leaves the kernel setting unchanged.";
 pub(super) const NODE: SettingSection = SettingSection {
     heading: Some("Node"),
     settings: &[
-        Setting::new(
-            "conntrack.maxPerCore",
-            "conntrack-max-per-core",
-            Int("COUNT"),
-        )
-        .default("32768")
-        .help("Maximum tracked connections per CPU")
-        .more("0 leaves nf_conntrack_max unchanged.")
-        .in_short_help(),
-        Setting::new("conntrack.min", "conntrack-min", Int("COUNT"))
+        Setting::field("conntrack.maxPerCore", Int("COUNT"))
+            .flag("conntrack-max-per-core")
+            .default("32768")
+            .help("Maximum tracked connections per CPU")
+            .more("0 leaves nf_conntrack_max unchanged.")
+            .in_short_help(),
+        Setting::field("conntrack.min", Int("COUNT"))
+            .flag("conntrack-min")
             .default("131072")
             .help("Minimum of nf_conntrack_max")
             .more("Without effect if --conntrack-max-per-core is 0.")
             .in_short_help(),
-        Setting::new(
-            "conntrack.tcpEstablishedTimeout",
-            "conntrack-tcp-timeout-established",
-            Duration,
-        )
-        .default("24h")
-        .help("Conntrack timeout of idle TCP connections")
-        .more(UNCHANGED),
-        Setting::new(
-            "conntrack.tcpCloseWaitTimeout",
-            "conntrack-tcp-timeout-close-wait",
-            Duration,
-        )
-        .default("1h")
-        .help("Conntrack timeout of TCP connections in CLOSE_WAIT")
-        .more(UNCHANGED),
-        Setting::new("conntrack.tcpBeLiberal", "conntrack-tcp-be-liberal", Bool)
+        Setting::field("conntrack.tcpEstablishedTimeout", Duration)
+            .flag("conntrack-tcp-timeout-established")
+            .default("24h")
+            .help("Conntrack timeout of idle TCP connections")
+            .more(UNCHANGED),
+        Setting::field("conntrack.tcpCloseWaitTimeout", Duration)
+            .flag("conntrack-tcp-timeout-close-wait")
+            .default("1h")
+            .help("Conntrack timeout of TCP connections in CLOSE_WAIT")
+            .more(UNCHANGED),
+        Setting::field("conntrack.tcpBeLiberal", Bool)
+            .flag("conntrack-tcp-be-liberal")
             .default("false")
             .help("Set nf_conntrack_tcp_be_liberal: accept packets outside of the TCP window"),
-        Setting::new("conntrack.udpTimeout", "conntrack-udp-timeout", Duration)
+        Setting::field("conntrack.udpTimeout", Duration)
+            .flag("conntrack-udp-timeout")
             .default("0")
             .help("Conntrack timeout of UDP without a reply")
             .more(UNCHANGED),
-        Setting::new(
-            "conntrack.udpStreamTimeout",
-            "conntrack-udp-timeout-stream",
-            Duration,
-        )
-        .default("0")
-        .help("Conntrack timeout of UDP with replies")
-        .more(UNCHANGED),
-        Setting::new("oomScoreAdj", "oom-score-adj", Int("SCORE"))
+        Setting::field("conntrack.udpStreamTimeout", Duration)
+            .flag("conntrack-udp-timeout-stream")
+            .default("0")
+            .help("Conntrack timeout of UDP with replies")
+            .more(UNCHANGED),
+        Setting::field("oomScoreAdj", Int("SCORE"))
+            .flag("oom-score-adj")
             .default("-999")
             .help("Value for oom_score_adj of this process, -1000 to 1000"),
     ],
@@ -343,65 +321,61 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
     heading: Some("Observability"),
     settings: &[
         // In a file, the defaults of both addresses depend on the bind address.
-        Setting::new(
-            "metricsBindAddress",
-            "metrics-bind-address",
-            Text("IP[:PORT]"),
-        )
-        .help("Metrics address, or off [default: 127.0.0.1:10249]")
-        .more("Serves /metrics for Prometheus. An empty address means `off`.")
-        .in_short_help(),
-        Setting::flag("metrics-bind-address-override", Text("IP[:PORT]"))
+        Setting::field("metricsBindAddress", Text("IP[:PORT]"))
+            .flag("metrics-bind-address")
+            .help("Metrics address, or off [default: 127.0.0.1:10249]")
+            .more("Serves /metrics for Prometheus. An empty address means `off`.")
+            .in_short_help(),
+        Setting::without_field("metrics-bind-address-override", Text("IP[:PORT]"))
             .help("Metrics address, or off, also with --config")
             .more(
-                "A file replaces --metrics-bind-address, as for kube-proxy, but not this flag. It is \
-                 for a ConfigMap that must stay as it is.",
+                "A file replaces --metrics-bind-address, as for kube-proxy, but not this flag. It \
+                 is for a ConfigMap that must stay as it is.",
             ),
-        Setting::new(
-            "healthzBindAddress",
-            "healthz-bind-address",
-            Text("IP[:PORT]"),
-        )
-        .help("Health address, or off [default: 0.0.0.0:10256]")
-        .more(
-            "Serves /healthz and /livez for load balancers and probes. An empty address means \
-             `off`.",
-        )
-        .in_short_help(),
-        Setting::new("enableProfiling", "profiling", Bool)
+        Setting::field("healthzBindAddress", Text("IP[:PORT]"))
+            .flag("healthz-bind-address")
+            .help("Health address, or off [default: 0.0.0.0:10256]")
+            .more(
+                "Serves /healthz and /livez for load balancers and probes. An empty address means \
+                 `off`.",
+            )
+            .in_short_help(),
+        Setting::field("enableProfiling", Bool)
+            .flag("profiling")
             .default("false")
             .help("Debugging pages on the metrics address")
-            .more(
-                "Serves /debug/flags/v, which changes -v at run time.",
-            ),
-        Setting::flag("status-page", Bool)
+            .more("Serves /debug/flags/v, which changes -v at run time."),
+        Setting::without_field("status-page", Bool)
             .default("true")
             .help("Pages for a browser on the metrics address")
             .more(
                 "Serves / with the state of the node, and /services. Clients that are not on the \
                  node get no names and addresses of Services.",
             ),
-        Setting::new("bindAddressHardFail", "bind-address-hard-fail", Bool)
+        Setting::field("bindAddressHardFail", Bool)
+            .flag("bind-address-hard-fail")
             .default("false")
             .help("Exit if a metrics or health address is not available")
             .more("Otherwise, listening is retried."),
-        Setting::flag("metrics-port", Port)
+        Setting::without_field("metrics-port", Port)
             .flag_default("10249")
             .help("Deprecated: default port of --metrics-bind-address; 0 disables it"),
-        Setting::flag("healthz-port", Port)
+        Setting::without_field("healthz-port", Port)
             .flag_default("10256")
             .help("Deprecated: default port of --healthz-bind-address; 0 disables it"),
-        Setting::new("logging.verbosity", "v", Verbosity)
+        Setting::field("logging.verbosity", Verbosity)
+            .flag("v")
             .short('v')
             .default("0")
             .help("Log verbosity")
             .more("From 2 on, partial restores are logged; from 4 on, their input.")
             .in_short_help(),
-        Setting::new("logging.format", "logging-format", Text("FORMAT"))
+        Setting::field("logging.format", Text("FORMAT"))
+            .flag("logging-format")
             .default("text")
             .help("Log format, text or json")
             .in_short_help(),
-        Setting::flag("log-style", Word("STYLE", || texts(LOG_STYLES)))
+        Setting::without_field("log-style", Word("STYLE", || texts(LOG_STYLES)))
             .default("auto")
             .help("Style of both log formats"),
     ],
@@ -411,74 +385,70 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
 pub(super) const WITHOUT_EFFECT: SettingSection = SettingSection {
     heading: Some("Accepted without effect"),
     settings: &[
-        Setting::new("logging.vmodule", "vmodule", VModules)
+        Setting::field("logging.vmodule", VModules)
+            .flag("vmodule")
             .help("Log verbosity for source files of kube-proxy"),
-        Setting::new("logging.flushFrequency", "log-flush-frequency", Duration)
+        Setting::field("logging.flushFrequency", Duration)
+            .flag("log-flush-frequency")
             .default("5s")
             .help("Interval of log flushes; every line is written at once"),
-        Setting::new(
-            "logging.options.text.splitStream",
-            "log-text-split-stream",
-            Bool,
-        )
-        .default("false")
-        .help("Split of text logs; all of them are on stderr"),
-        Setting::new(
-            "logging.options.json.splitStream",
-            "log-json-split-stream",
-            Bool,
-        )
-        .default("false")
-        .help("Split of JSON logs; all of them are on stderr"),
-        Setting::new(
-            "logging.options.text.infoBufferSize",
-            "log-text-info-buffer-size",
-            Quantity,
-        )
-        .default("0")
-        .help("Buffer size for text logs on stdout"),
-        Setting::new(
-            "logging.options.json.infoBufferSize",
-            "log-json-info-buffer-size",
-            Quantity,
-        )
-        .default("0")
-        .help("Buffer size for JSON logs on stdout"),
+        Setting::field("logging.options.text.splitStream", Bool)
+            .flag("log-text-split-stream")
+            .default("false")
+            .help("Split of text logs; all of them are on stderr"),
+        Setting::field("logging.options.json.splitStream", Bool)
+            .flag("log-json-split-stream")
+            .default("false")
+            .help("Split of JSON logs; all of them are on stderr"),
+        Setting::field("logging.options.text.infoBufferSize", Quantity)
+            .flag("log-text-info-buffer-size")
+            .default("0")
+            .help("Buffer size for text logs on stdout"),
+        Setting::field("logging.options.json.infoBufferSize", Quantity)
+            .flag("log-json-info-buffer-size")
+            .default("0")
+            .help("Buffer size for JSON logs on stdout"),
         // kube-proxy has these two defaults in flags, but not in its configuration.
-        Setting::new("ipvs.syncPeriod", "ipvs-sync-period", Duration)
+        Setting::field("ipvs.syncPeriod", Duration)
+            .flag("ipvs-sync-period")
             .flag_default("30s")
             .help("Mode ipvs: interval of full syncs"),
-        Setting::new("ipvs.minSyncPeriod", "ipvs-min-sync-period", Duration)
+        Setting::field("ipvs.minSyncPeriod", Duration)
+            .flag("ipvs-min-sync-period")
             .flag_default("1s")
             .help("Mode ipvs: minimum interval between syncs"),
-        Setting::new("ipvs.scheduler", "ipvs-scheduler", Text("NAME"))
+        Setting::field("ipvs.scheduler", Text("NAME"))
+            .flag("ipvs-scheduler")
             .help("Mode ipvs: scheduler of virtual servers"),
-        Setting::new("ipvs.excludeCIDRs", "ipvs-exclude-cidrs", List("CIDR,..."))
+        Setting::field("ipvs.excludeCIDRs", List("CIDR,..."))
+            .flag("ipvs-exclude-cidrs")
             .help("Mode ipvs: networks that are not cleaned up"),
-        Setting::new("ipvs.strictARP", "ipvs-strict-arp", Bool)
+        Setting::field("ipvs.strictARP", Bool)
+            .flag("ipvs-strict-arp")
             .help("Mode ipvs: arp_ignore 1 and arp_announce 2"),
-        Setting::new("ipvs.tcpTimeout", "ipvs-tcp-timeout", Duration)
+        Setting::field("ipvs.tcpTimeout", Duration)
+            .flag("ipvs-tcp-timeout")
             .help("Mode ipvs: timeout of idle TCP connections"),
-        Setting::new("ipvs.tcpFinTimeout", "ipvs-tcpfin-timeout", Duration)
+        Setting::field("ipvs.tcpFinTimeout", Duration)
+            .flag("ipvs-tcpfin-timeout")
             .help("Mode ipvs: timeout of TCP connections after a FIN"),
-        Setting::new("ipvs.udpTimeout", "ipvs-udp-timeout", Duration)
+        Setting::field("ipvs.udpTimeout", Duration)
+            .flag("ipvs-udp-timeout")
             .help("Mode ipvs: timeout of UDP"),
-        Setting::new("configSyncPeriod", "config-sync-period", Duration)
+        Setting::field("configSyncPeriod", Duration)
+            .flag("config-sync-period")
             .default("15m")
             .help("Interval of notifications about unchanged objects"),
-        Setting::new(
-            "showHiddenMetricsForVersion",
-            "show-hidden-metrics-for-version",
-            Text("VERSION"),
-        )
-        .help("Previous version whose hidden metrics are shown; there are none"),
+        Setting::field("showHiddenMetricsForVersion", Text("VERSION"))
+            .flag("show-hidden-metrics-for-version")
+            .help("Previous version whose hidden metrics are shown; there are none"),
         // Flags of a library that kube-proxy was linked with until 1.36: the manifest of an older
         // DaemonSet may still have them.
-        Setting::flag("boot-id-file", Text("FILE,..."))
+        Setting::without_field("boot-id-file", Text("FILE,..."))
             .flag_default("/proc/sys/kernel/random/boot_id")
             .help("Files with the boot ID")
             .hidden(),
-        Setting::flag("machine-id-file", Text("FILE,..."))
+        Setting::without_field("machine-id-file", Text("FILE,..."))
             .flag_default("/etc/machine-id,/var/lib/dbus/machine-id")
             .help("Files with the machine ID")
             .hidden(),
