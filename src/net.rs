@@ -1,5 +1,5 @@
-//! Addresses, IP families, protocols and ports: the bottom layer, which knows neither Kubernetes
-//! objects nor iptables.
+//! Addresses, IP families, protocols and ports, and the delay of retries: the bottom layer, which
+//! knows neither Kubernetes objects nor iptables.
 //!
 //! Stored objects can hold spellings of addresses that today's API server rejects: octets with
 //! leading zeros, which count as decimal, and IPv4-mapped IPv6 addresses. Rules and comparisons
@@ -12,6 +12,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 pub use ipnet::IpNet;
 
@@ -256,6 +257,29 @@ impl Protocol {
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// Delay that doubles with each repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DoublingDelay {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl DoublingDelay {
+    /// Returns a delay of one second at first, as for most retries.
+    pub(crate) const fn of_retries(longest: Duration) -> Self {
+        Self {
+            first: Duration::from_secs(1),
+            longest,
+        }
+    }
+
+    /// Returns the delay after this many failures in a row, at least one.
+    pub(crate) fn after(self, failures: u32) -> Duration {
+        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+        self.first.saturating_mul(doubled).min(self.longest)
     }
 }
 

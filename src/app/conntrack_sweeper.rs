@@ -26,9 +26,9 @@ use tracing::{debug, warn};
 
 use crate::conntrack::{Flow, StaleCandidates, SweepRequest};
 use crate::host::{FlowError, FlowTable, local_addresses};
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{DoublingDelay, IpFamily, PerFamily};
 use crate::render::NodePortAddresses;
-use crate::sync::{Clock, DoublingDelay};
+use crate::sync::Clock;
 use crate::telemetry::SyncMetrics;
 
 /// Delay after sweeps that failed.

@@ -39,7 +39,7 @@ use super::pages::Health;
 use super::state::ServiceSummary;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
-use crate::net::{IpFamily, Port};
+use crate::net::{DoublingDelay, IpFamily, Port};
 use crate::telemetry::{
     ConnectionLimit, HealthMetrics, ListenError, listen_in_family, serve_within,
 };
@@ -221,9 +221,11 @@ impl CheckServers {
     /// not help, and all rules are up to date.
     fn report(&self) {
         let services = ServiceSummary::new(self.over_limit.iter());
-        self.shared
-            .metrics
-            .checks_over_limit(self.family, services.count);
+        let over_limit = &self.shared.metrics.checks_over_limit;
+        let count = i64::try_from(services.count).unwrap_or(i64::MAX);
+        over_limit
+            .with_label_values(&[self.family.as_str()])
+            .set(count);
         self.shared
             .health
             .update(|health| health.findings(self.family).checks_over_limit = services);
@@ -258,13 +260,13 @@ impl CheckServers {
         };
         let now = Instant::now();
         let was_over_limit = self.over_limit.remove(&name);
-        let has_failed = if let Some(retry) = self.failing.get_mut(&name) {
-            retry.failed(now);
-            true
-        } else {
-            self.failing.insert(name.clone(), ListenRetry::new(now));
-            false
+        let first = ListenRetry {
+            failures: 0,
+            due: now,
         };
+        let retry = self.failing.entry(name.clone()).or_insert(first);
+        let has_failed = retry.failures > 0;
+        retry.failed(now);
         match error {
             CheckListenError::NoSocketLeft => {
                 if !was_over_limit {
@@ -351,11 +353,9 @@ impl CheckServers {
     }
 }
 
-/// First delay: a port is often in use for a moment only, by a connection or by a program that is
-/// ending.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longest delay: another program listens on the port.
-const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// Retry delay: a port is often in use for a moment only, by a connection or by a program that is
+/// ending, and sometimes by a program that listens on it.
+const RETRY_DELAY: DoublingDelay = DoublingDelay::of_retries(Duration::from_secs(60));
 
 /// Failure to open a socket of a health check node port.
 #[derive(Debug, thiserror::Error)]
@@ -479,25 +479,17 @@ impl OpenCheck {
 /// Port that could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListenRetry {
-    wait: Duration,
+    failures: u32,
     /// Time of the next attempt.
     pub due: Instant,
 }
 
 impl ListenRetry {
-    /// Returns the state after the first failure.
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            wait: FIRST_RETRY,
-            due: now + FIRST_RETRY,
-        }
-    }
-
-    /// Notes another failure. An attempt before it was due does not make the delay longer.
+    /// Notes a failure. An attempt before it was due does not make the delay longer.
     pub(super) fn failed(&mut self, now: Instant) {
         if now >= self.due {
-            self.wait = (self.wait * 2).min(LONGEST_RETRY);
-            self.due = now + self.wait;
+            self.failures += 1;
+            self.due = now + RETRY_DELAY.after(self.failures);
         }
     }
 }

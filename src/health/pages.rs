@@ -5,20 +5,20 @@
 //! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `healthzHandler` (v1.37)
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::telemetry::{
     HealthMetrics, ManifestMetrics, Reply, UnknownSettings, WatchAges, not_found, reply,
 };
 
-use super::{FrontendConflicts, HealthReport, HealthState, ServiceSummary};
+use super::state::{FamilyReport, FrontendConflicts, HealthReport, HealthState, ServiceSummary};
 use crate::model::ServiceName;
 
 /// Zero time, as Go prints it.
@@ -98,141 +98,148 @@ impl HealthPages {
         } else {
             StatusCode::SERVICE_UNAVAILABLE
         };
-        match probe {
-            Probe::Healthz => self.metrics.healthz(status.as_str()),
-            Probe::Livez => self.metrics.livez(status.as_str()),
-        }
-        let body = body(probe, healthy, &report, SystemTime::now());
-        let body = with_stale_kinds(body, &self.watches.ages());
-        let body = with_unusable_manifests(body, &self.manifests);
-        let body = with_unknown_settings(body, &self.unknown_settings);
-        let body = with(body, !stalled.is_empty(), "stalledThreads", &json!(stalled));
-        reply(status, "application/json", body)
+        let answers = match probe {
+            Probe::Healthz => &self.metrics.healthz,
+            Probe::Livez => &self.metrics.livez,
+        };
+        answers.with_label_values(&[status.as_str()]).inc();
+        let body = HealthBody {
+            stale_seconds: stale_kinds(&self.watches.ages()),
+            unusable_manifests: unusable_manifests(&self.manifests),
+            unknown_settings: unknown_settings(&self.unknown_settings),
+            stalled_threads: stalled.to_vec(),
+            ..HealthBody::new(probe, healthy, &report, SystemTime::now())
+        };
+        reply(status, "application/json", body.to_json())
     }
 }
 
-/// Returns JSON on one line, with upstream's order of keys.
-fn body(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> String {
-    let families = report.families.clone().into_pairs();
-    let newest = families
-        .iter()
-        .filter_map(|(_, family)| family.as_ref()?.last_updated)
-        .max();
-    let last_updated = time(if healthy { Some(now) } else { newest });
-    let current = time(Some(now));
-    let mut text = format!(r#"{{"lastUpdated":"{last_updated}","currentTime":"{current}","#);
-    if probe == Probe::Healthz {
-        push(
-            &mut text,
-            format_args!(r#""nodeEligible":{},"#, report.node_eligible),
-        );
+/// Body of both pages, with upstream's order of keys. Keys that upstream does not have come last,
+/// and only if there is something to report. The status depends on none but the last of them: a
+/// restart of the process, or another node, would not help.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HealthBody<'a> {
+    last_updated: String,
+    current_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_eligible: Option<bool>,
+    healthy: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    status: BTreeMap<&'static str, FamilyBody<'a>>,
+    /// Ages of the kinds of objects that are stale.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stale_seconds: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unusable_manifests: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_settings: Option<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stalled_threads: Vec<&'a str>,
+}
+
+/// Health of a family. Findings come after upstream's keys.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FamilyBody<'a> {
+    last_updated: String,
+    healthy: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable_tables: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantined_services: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frontend_conflicts: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health_check_ports_over_limit: Option<Value>,
+}
+
+impl<'a> HealthBody<'a> {
+    fn new(probe: Probe, healthy: bool, report: &'a HealthReport, now: SystemTime) -> Self {
+        let families = report.families.as_ref().into_pairs();
+        let families = families.into_iter();
+        let families =
+            families.filter_map(|(family, report)| Some((family.as_str(), report.as_ref()?)));
+        let newest = families
+            .clone()
+            .filter_map(|(_, family)| family.last_updated)
+            .max();
+        Self {
+            last_updated: time(if healthy { Some(now) } else { newest }),
+            current_time: time(Some(now)),
+            node_eligible: (probe == Probe::Healthz).then_some(report.node_eligible),
+            healthy: report.healthy,
+            status: families
+                .map(|(name, family)| (name, FamilyBody::new(family)))
+                .collect(),
+            ..Self::default()
+        }
     }
-    push(&mut text, format_args!(r#""healthy":{}"#, report.healthy));
-    let mut lead = r#","status":{"#;
-    for (family, report) in families {
-        let Some(report) = report else { continue };
-        let updated = time(report.last_updated);
-        let healthy = report.healthy;
-        push(
-            &mut text,
-            format_args!(r#"{lead}"{family}":{{"lastUpdated":"{updated}","healthy":{healthy}"#),
-        );
+
+    fn to_json(&self) -> String {
+        // Cannot fail: every key is a string.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl<'a> FamilyBody<'a> {
+    fn new(report: &'a FamilyReport) -> Self {
         let found = &report.findings;
-        let tables: Vec<&str> = found.unreadable.into_iter().flatten().collect();
-        if !tables.is_empty() {
-            push(
-                &mut text,
-                format_args!(r#","unreadableTables":{}"#, json!(tables)),
-            );
+        Self {
+            last_updated: time(report.last_updated),
+            healthy: report.healthy,
+            unreadable_tables: found.unreadable.into_iter().flatten().collect(),
+            quarantined_services: services(&found.quarantined),
+            frontend_conflicts: conflicts(&found.conflicts),
+            health_check_ports_over_limit: services(&found.checks_over_limit),
         }
-        push_services(&mut text, "quarantinedServices", &found.quarantined);
-        push_conflicts(&mut text, &found.conflicts);
-        push_services(
-            &mut text,
-            "healthCheckPortsOverLimit",
-            &found.checks_over_limit,
-        );
-        text.push('}');
-        lead = ",";
-    }
-    // The lead has changed exactly if `status` was opened.
-    text.push_str(if lead == "," { "}}" } else { "}" });
-    text
-}
-
-/// Adds a key with Services; nothing without any.
-fn push_services(text: &mut String, key: &str, services: &ServiceSummary) {
-    if services.count > 0 {
-        let names: Vec<&str> = services.names.iter().map(ServiceName::as_str).collect();
-        let value = json!({"count": services.count, "names": names});
-        push(text, format_args!(r#","{key}":{value}"#));
     }
 }
 
-/// Adds a key with the frontends that several Services ask for; nothing without any.
-fn push_conflicts(text: &mut String, conflicts: &FrontendConflicts) {
-    if conflicts.count == 0 {
-        return;
-    }
+fn conflicts(conflicts: &FrontendConflicts) -> Option<Value> {
     let lost = conflicts.lost.iter().map(|lost| {
-        let (service, port, owner) = (&lost.service, &lost.port, &lost.owner);
-        // Names that rules may hold need no escape.
-        let (ip, kind) = (json!(lost.frontend.ip()), lost.kind());
-        let (number, protocol) = (lost.frontend.port().get(), lost.frontend.protocol());
-        format!(
-            r#"{{"service":"{service}","portName":"{port}","kind":"{kind}","ip":{ip},"port":{number},"protocol":"{protocol}","owner":"{owner}"}}"#
-        )
+        json!({
+            "service": lost.service.as_str(),
+            "portName": lost.port,
+            "kind": lost.kind(),
+            "ip": lost.frontend.ip(),
+            "port": lost.frontend.port().get(),
+            "protocol": lost.frontend.protocol().to_string(),
+            "owner": lost.owner.as_str(),
+        })
     });
-    let (count, lost) = (conflicts.count, lost.collect::<Vec<_>>().join(","));
-    push(
-        text,
-        format_args!(r#","frontendConflicts":{{"count":{count},"lost":[{lost}]}}"#),
-    );
+    let lost: Vec<Value> = lost.collect();
+    (conflicts.count > 0).then(|| json!({"count": conflicts.count, "lost": lost}))
 }
 
-/// Adds the kinds of objects that are stale, with their ages in seconds; nothing without any, as
-/// upstream. The status does not depend on them: the rules in the kernel still work, and neither a
-/// restart nor another node would help.
-fn with_stale_kinds(body: String, ages: &[(&'static str, Duration)]) -> String {
+fn services(services: &ServiceSummary) -> Option<Value> {
+    let names: Vec<&str> = services.names.iter().map(ServiceName::as_str).collect();
+    (services.count > 0).then(|| json!({"count": services.count, "names": names}))
+}
+
+/// Returns the ages in seconds of the kinds of objects that are stale.
+fn stale_kinds(ages: &[(&'static str, Duration)]) -> BTreeMap<&'static str, u64> {
     let stale = ages.iter().filter(|(_, age)| *age >= STALE);
-    let stale: BTreeMap<_, _> = stale.map(|(kind, age)| (*kind, age.as_secs())).collect();
-    with(body, !stale.is_empty(), "staleSeconds", &json!(stale))
+    stale.map(|(kind, age)| (*kind, age.as_secs())).collect()
 }
 
-/// Adds the number of manifests that cannot be used; nothing without any, as upstream. The status
-/// does not depend on them: all other rules are up to date.
-fn with_unusable_manifests(body: String, manifests: &ManifestMetrics) -> String {
-    let (files, objects) = (manifests.unusable_files(), manifests.skipped_objects());
-    let value = json!({"files": files, "objects": objects});
-    with(body, files > 0 || objects > 0, "unusableManifests", &value)
+fn unusable_manifests(manifests: &ManifestMetrics) -> Option<Value> {
+    let (files, objects) = (
+        manifests.unusable_files.get(),
+        manifests.skipped_objects.get(),
+    );
+    (files > 0 || objects > 0).then(|| json!({"files": files, "objects": objects}))
 }
 
-/// Adds the number of settings that are unknown, and the paths of the first of them; nothing
-/// without any, as upstream. The status does not depend on them: all other settings have an effect.
-fn with_unknown_settings(body: String, unknown: &UnknownSettings) -> String {
+/// Returns the number of settings that are unknown, and the paths of the first of them.
+fn unknown_settings(unknown: &UnknownSettings) -> Option<Value> {
     /// Paths that fit on a screen.
     const MOST_NAMES: usize = 10;
 
     let mut paths = unknown.paths();
     let count = paths.len();
     paths.truncate(MOST_NAMES);
-    let value = json!({"count": count, "names": paths});
-    with(body, count > 0, "unknownSettings", &value)
-}
-
-/// Adds a key to a JSON object if the condition holds.
-fn with(mut body: String, is_shown: bool, key: &str, value: &Value) -> String {
-    if is_shown {
-        // The brace that ends the object.
-        body.pop();
-        push(&mut body, format_args!(r#","{key}":{value}}}"#));
-    }
-    body
-}
-
-fn push(text: &mut String, part: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = text.write_fmt(part);
+    (count > 0).then(|| json!({"count": count, "names": paths}))
 }
 
 /// Returns a time as RFC 3339 with as many decimals as needed.

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use super::guarded_chain_monitor::GuardedChainMonitor;
 use super::kernel::guarded;
 use super::kernel::{ComparisonTrigger, Drift, RepairKey};
-use super::pacer::{DoublingDelay, RunTimes};
+use super::pacer::RunTimes;
 use crate::host::{ChangeDetection, ForeignChange, RunError};
+use crate::net::DoublingDelay;
 use crate::rules::ChainSet;
 
 /// Delay of another read of rules that could not be read, for example while another program held

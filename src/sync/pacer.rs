@@ -15,10 +15,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::net::DoublingDelay;
 use crate::rules::Backend;
-
-/// First retry delay.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// Minimum gap between two syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +100,9 @@ impl Pacer {
         // without a gap, before the retry is due.
         let gap = match result {
             SyncResult::Applied => gap,
-            SyncResult::Failed => gap.max(FIRST_RETRY.min(self.options.longest_retry)),
+            SyncResult::Failed => {
+                gap.max(DoublingDelay::of_retries(self.options.longest_retry).after(1))
+            }
         };
         self.requested = None;
         self.not_before = ended.checked_add(gap);
@@ -143,29 +143,6 @@ impl Pacer {
             self.not_before
                 .map_or(wanted, |gap_ends| wanted.max(gap_ends)),
         )
-    }
-}
-
-/// Delay that doubles with each repetition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DoublingDelay {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
-}
-
-impl DoublingDelay {
-    /// Returns the delay of retries of syncs and sweeps, at most `longest`.
-    pub(crate) const fn of_retries(longest: Duration) -> Self {
-        Self {
-            first: FIRST_RETRY,
-            longest,
-        }
-    }
-
-    /// Returns the delay after this many failures in a row, at least one.
-    pub(crate) fn after(self, failures: u32) -> Duration {
-        let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        self.first.saturating_mul(doubled).min(self.longest)
     }
 }
 

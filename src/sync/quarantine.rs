@@ -22,9 +22,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::pacer::DoublingDelay;
 use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
+use crate::net::DoublingDelay;
 
 /// Delay of retries.
 const RETRY_DELAY: DoublingDelay = DoublingDelay {

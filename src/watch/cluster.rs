@@ -115,9 +115,12 @@ impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
         match event {
             ReflectorEvent::Connected => self.shared.connected.notify_one(),
             ReflectorEvent::Current => self.shared.metrics.ages.current(kind),
-            ReflectorEvent::Failed { .. } => self.shared.metrics.failed(kind),
+            ReflectorEvent::Failed { .. } => {
+                self.shared.metrics.errors.with_label_values(&[kind]).inc();
+            }
             ReflectorEvent::Undecodable(undecodable) => {
-                self.shared.metrics.undecodable(kind);
+                let counters = &self.shared.metrics.undecodable;
+                counters.with_label_values(&[kind]).inc();
                 let name = &undecodable.name;
                 self.ingester().keep(self.kind, &name.namespace, &name.name);
             }

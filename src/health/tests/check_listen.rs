@@ -1,11 +1,20 @@
-//! Tests of `check_listen`.
+//! Tests of retry delays.
 
 use super::*;
+
+fn failed_once(start: Instant) -> ListenRetry {
+    let mut retry = ListenRetry {
+        failures: 0,
+        due: start,
+    };
+    retry.failed(start);
+    retry
+}
 
 #[tokio::test(start_paused = true)]
 async fn waits_double_up_to_a_minute() {
     let start = Instant::now();
-    let mut retry = ListenRetry::new(start);
+    let mut retry = failed_once(start);
     let mut waits = vec![(retry.due - start).as_secs()];
     for _ in 0..8 {
         let now = retry.due;
@@ -18,8 +27,8 @@ async fn waits_double_up_to_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn tries_between_do_not_count() {
     let start = Instant::now();
-    let mut retry = ListenRetry::new(start);
+    let mut retry = failed_once(start);
     let before = retry;
-    retry.failed(start + FIRST_RETRY / 2);
+    retry.failed(start + RETRY_DELAY.first / 2);
     assert_eq!(retry, before);
 }

@@ -10,8 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Health, HealthPages, Probe, body, with_stale_kinds, with_unknown_settings,
-    with_unusable_manifests,
+    Health, HealthBody, HealthPages, Probe, stale_kinds, unknown_settings, unusable_manifests,
 };
 use crate::health::{FamilyReport, HealthReport, NodeState, recorded};
 use crate::net::{IpFamily, PerFamily, Port, Protocol};
@@ -38,6 +37,10 @@ fn report(healthy: bool) -> HealthReport {
             v6: Some(family(889_785_054)),
         },
     }
+}
+
+fn body(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> String {
+    HealthBody::new(probe, healthy, report, now).to_json()
 }
 
 #[test]
@@ -114,7 +117,7 @@ fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
         family.findings.conflicts = FrontendConflicts::new(11, all.take(11));
     }
     let text = body(Probe::Livez, true, &report, at(START, 0));
-    let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"service":"shop/thief-0","portName":"http","kind":"ExternalIP","ip":"10.96.0.1","port":80,"protocol":"tcp","owner":"shop/web"},{"service":"shop/thief-1","portName":"http","kind":"NodePort","ip":null,"port":80,"protocol":"udp","owner":"shop/web"},"#;
+    let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"ip":"10.96.0.1","kind":"ExternalIP","owner":"shop/web","port":80,"portName":"http","protocol":"tcp","service":"shop/thief-0"},{"ip":null,"kind":"NodePort","owner":"shop/web","port":80,"portName":"http","protocol":"udp","service":"shop/thief-1"},"#;
     assert!(text.contains(expected), "{text}");
     assert_eq!(text.matches("thief").count(), 10, "{text}");
     serde_json::from_str::<serde_json::Value>(&text).unwrap();
@@ -143,49 +146,41 @@ fn what_never_was_is_left_out_or_year_one() {
 }
 
 #[test]
-fn stale_kinds_are_shown_beside_the_rest() {
-    let body = || r#"{"healthy":true,"status":{"IPv4":{"healthy":true}}}"#.to_owned();
+fn findings_on_inputs_are_shown_after_the_rest() {
+    let mut report = report(true);
+    report.families = PerFamily::default();
+    let manifests = Metrics::new().unwrap().manifests;
+    let mut unknown = UnknownSettings::default();
+    let shown = |ages: &[_], unknown: &_, stalled_threads| {
+        let body = HealthBody {
+            stale_seconds: stale_kinds(ages),
+            unusable_manifests: unusable_manifests(&manifests),
+            unknown_settings: unknown_settings(unknown),
+            stalled_threads,
+            ..HealthBody::new(Probe::Livez, true, &report, at(START, 0))
+        };
+        let text = body.to_json();
+        let (_, found) = text.split_once(r#""healthy":true"#).unwrap();
+        found.to_owned()
+    };
     let age = Duration::from_secs;
     let fresh = [("Node", age(149)), ("Service", age(0))];
-    assert_eq!(with_stale_kinds(body(), &[]), body());
-    assert_eq!(with_stale_kinds(body(), &fresh), body());
+    assert_eq!(shown(&fresh, &unknown, vec![]), "}");
+    manifests.set_objects(3, 0);
+    manifests.set_files(1);
+    unknown.feature_gates = vec!["Foo".to_owned(), "a\"\n".to_owned()];
+    unknown.fields = vec!["iptables.bar".to_owned()];
     let stale = [
         ("EndpointSlice", age(3)),
         ("Node", Duration::from_millis(150_999)),
         ("Service", age(7200)),
     ];
     assert_eq!(
-        with_stale_kinds(body(), &stale),
-        r#"{"healthy":true,"status":{"IPv4":{"healthy":true}},"staleSeconds":{"Node":150,"Service":7200}}"#
-    );
-}
-
-#[test]
-fn unusable_manifests_are_counted() {
-    let body = || r#"{"healthy":true}"#.to_owned();
-    let manifests = Metrics::new().unwrap().manifests;
-    assert_eq!(with_unusable_manifests(body(), &manifests), body());
-    manifests.set_skipped_objects(3);
-    manifests.set_unusable_files(1);
-    assert_eq!(
-        with_unusable_manifests(body(), &manifests),
-        r#"{"healthy":true,"unusableManifests":{"files":1,"objects":3}}"#
-    );
-}
-
-#[test]
-fn unknown_settings_are_counted_and_the_first_ones_named() {
-    let body = || r#"{"healthy":true}"#.to_owned();
-    let mut unknown = UnknownSettings::default();
-    assert_eq!(with_unknown_settings(body(), &unknown), body());
-    unknown.feature_gates = vec!["Foo".to_owned(), "a\"\n".to_owned()];
-    unknown.fields = vec!["iptables.bar".to_owned()];
-    assert_eq!(
-        with_unknown_settings(body(), &unknown),
-        r#"{"healthy":true,"unknownSettings":{"count":3,"names":["featureGates.Foo","featureGates.a\"\n","iptables.bar"]}}"#
+        shown(&stale, &unknown, vec!["main"]),
+        r#","staleSeconds":{"Node":150,"Service":7200},"unusableManifests":{"files":1,"objects":3},"unknownSettings":{"count":3,"names":["featureGates.Foo","featureGates.a\"\n","iptables.bar"]},"stalledThreads":["main"]}"#
     );
     unknown.fields = (0..30).map(|index| format!("field{index}")).collect();
-    let text = with_unknown_settings(body(), &unknown);
+    let text = shown(&[], &unknown, vec![]);
     assert!(
         text.contains(r#""count":32,"#) && text.contains("field7"),
         "{text}"

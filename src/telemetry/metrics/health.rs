@@ -1,16 +1,19 @@
-//! Metrics of health: responses of its server, and health check node ports that are not served.
+//! Metrics of health: responses of its server, health check node ports that are not served, and
+//! files that cannot be used, as the configuration file and manifests.
 
-use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, count, set};
-use crate::net::IpFamily;
+use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, gauge, set};
 
-/// Metrics of health. Clones share their values.
+/// Metrics of the health server, and of health check node ports. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthMetrics {
-    healthz: IntCounterVec,
-    livez: IntCounterVec,
-    checks_over_limit: IntGaugeVec,
+    /// By status code.
+    pub(crate) healthz: IntCounterVec,
+    /// By status code.
+    pub(crate) livez: IntCounterVec,
+    /// By IP family.
+    pub(crate) checks_over_limit: IntGaugeVec,
 }
 
 impl HealthMetrics {
@@ -39,19 +42,131 @@ impl HealthMetrics {
             )?,
         })
     }
+}
 
-    /// Counts a response of `/healthz` with this status code.
-    pub(crate) fn healthz(&self, code: &str) {
-        count(&self.healthz, &[code]);
+/// Content of the configuration file, compared with the configuration of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigFileState {
+    /// The running configuration.
+    Running,
+    /// Another valid configuration, which a restart would use.
+    Stale,
+    /// A configuration that no process can start with.
+    Invalid,
+}
+
+/// Settings of the running configuration that this version does not know.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct UnknownSettings {
+    /// Names of feature gates.
+    pub feature_gates: Vec<String>,
+    /// Paths of fields in the file.
+    pub fields: Vec<String>,
+}
+
+impl UnknownSettings {
+    /// Returns the paths of all of them in the file.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let gates = self.feature_gates.iter();
+        let gates = gates.map(|name| format!("featureGates.{name}"));
+        gates.chain(self.fields.iter().cloned()).collect()
+    }
+}
+
+/// Metrics of the configuration file. Clones share their values.
+#[derive(Debug, Clone)]
+pub(crate) struct ConfigMetrics {
+    stale: IntGauge,
+    invalid: IntGauge,
+    unknown: IntGaugeVec,
+}
+
+impl ConfigMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::new(registry, OWN);
+        Ok(Self {
+            stale: own.gauge(
+                "config_stale",
+                "1 if the configuration file holds another valid configuration than the running \
+                 one",
+            )?,
+            invalid: own.gauge(
+                "config_invalid",
+                "1 if the configuration file holds a configuration that no process can start with",
+            )?,
+            unknown: own.gauges(
+                "config_unknown_settings",
+                "Number of feature gates and fields of the running configuration that are \
+                 ignored: this version does not know them",
+                &["kind"],
+            )?,
+        })
     }
 
-    /// Counts a response of `/livez` with this status code.
-    pub(crate) fn livez(&self, code: &str) {
-        count(&self.livez, &[code]);
+    /// Records the unknown settings of the running configuration.
+    pub(crate) fn set_unknown(&self, unknown: &UnknownSettings) {
+        let UnknownSettings {
+            feature_gates,
+            fields,
+        } = unknown;
+        for (kind, names) in [("feature_gate", feature_gates), ("field", fields)] {
+            set(&self.unknown, &[kind], names.len());
+        }
     }
 
-    /// Sets the number of Services whose health check node port is not served for want of a socket.
-    pub(crate) fn checks_over_limit(&self, family: IpFamily, services: usize) {
-        set(&self.checks_over_limit, &[family.as_str()], services);
+    /// Reports whether the file has another valid configuration than the one in use.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale.get() != 0
+    }
+
+    /// Reports whether the configuration in the file cannot be used.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.invalid.get() != 0
+    }
+
+    /// Records what the file holds.
+    pub(crate) fn set(&self, state: ConfigFileState) {
+        self.stale.set((state == ConfigFileState::Stale).into());
+        self.invalid.set((state == ConfigFileState::Invalid).into());
+    }
+}
+
+/// Metrics of manifests. Clones share their values.
+#[derive(Debug, Clone)]
+pub(crate) struct ManifestMetrics {
+    pub(crate) unusable_files: IntGauge,
+    pub(crate) skipped_objects: IntGauge,
+    pub(crate) ignored_fields: IntGauge,
+}
+
+impl ManifestMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::new(registry, OWN);
+        Ok(Self {
+            unusable_files: own.gauge(
+                "unusable_manifest_files",
+                "Number of manifest files that cannot be read or parsed now",
+            )?,
+            skipped_objects: own.gauge(
+                "skipped_manifest_objects",
+                "Number of objects of manifests that are skipped: fields have wrong types",
+            )?,
+            ignored_fields: own.gauge(
+                "ignored_manifest_fields",
+                "Number of fields of manifests that are ignored: unknown, of a wrong type, or \
+                 without a supported value",
+            )?,
+        })
+    }
+
+    /// Records the number of files that cannot be used now.
+    pub(crate) fn set_files(&self, unusable: usize) {
+        self.unusable_files.set(gauge(unusable));
+    }
+
+    /// Records the numbers of objects that are skipped, and of fields that are ignored in others.
+    pub(crate) fn set_objects(&self, skipped: usize, ignored_fields: usize) {
+        self.skipped_objects.set(gauge(skipped));
+        self.ignored_fields.set(gauge(ignored_fields));
     }
 }

@@ -5,7 +5,6 @@
 
 mod build;
 mod factory;
-mod files;
 mod health;
 mod process;
 mod restores;
@@ -17,8 +16,9 @@ use prometheus::{Registry, Result};
 pub(super) use build::KUBE_PROXY_MINOR_VERSION;
 pub(crate) use build::KUBE_PROXY_VERSION;
 pub(crate) use build::{KubernetesBuild, KubernetesVersion};
-pub(crate) use files::{ConfigFileState, ConfigMetrics, ManifestMetrics, UnknownSettings};
-pub(crate) use health::HealthMetrics;
+pub(crate) use health::{
+    ConfigFileState, ConfigMetrics, HealthMetrics, ManifestMetrics, UnknownSettings,
+};
 use process::ReadCount;
 pub(super) use process::{START, register_scraped, start_time};
 pub(crate) use restores::SyncKind;
@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
     /// Metrics of the health server.
     pub health: HealthMetrics,
     /// Metrics of the configuration file.
-    pub config: files::ConfigMetrics,
+    pub config: ConfigMetrics,
     /// Metrics of manifests.
     pub manifests: ManifestMetrics,
     /// Metrics of watches.
@@ -57,7 +57,7 @@ impl Metrics {
             build: KubernetesBuild::register(&registry)?,
             sync: SyncMetrics::register(&registry)?,
             health: HealthMetrics::register(&registry)?,
-            config: files::ConfigMetrics::register(&registry)?,
+            config: ConfigMetrics::register(&registry)?,
             manifests: ManifestMetrics::register(&registry)?,
             watch: WatchMetrics::register(&registry)?,
             registry,

@@ -30,8 +30,10 @@ pub(crate) struct WatchMetrics {
     pub requests: RequestMetrics,
     /// Time since each kind was last known to be current, or began to be watched.
     pub ages: WatchAges,
-    errors: IntCounterVec,
-    undecodable: IntCounterVec,
+    /// Lists and watches that ended with an error, by kind.
+    pub errors: IntCounterVec,
+    /// Objects that could not be decoded, by kind.
+    pub undecodable: IntCounterVec,
 }
 
 impl WatchMetrics {
@@ -57,16 +59,6 @@ impl WatchMetrics {
                 "Number of objects that could not be decoded; their last known state stays in use",
             )?,
         })
-    }
-
-    /// Counts a list or watch that ended with an error.
-    pub(crate) fn failed(&self, kind: &str) {
-        count(&self.errors, &[kind]);
-    }
-
-    /// Counts an object that could not be decoded.
-    pub(crate) fn undecodable(&self, kind: &str) {
-        count(&self.undecodable, &[kind]);
     }
 }
 

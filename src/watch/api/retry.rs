@@ -48,6 +48,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::error::ApiError;
+use crate::net::DoublingDelay;
 
 /// Failures after which another kind of request is tried: WatchList instead of a watch that
 /// resumes, LIST instead of WatchList, and WatchList instead of LIST. Without a limit, one event
@@ -273,6 +274,12 @@ const MIN_DELAY: Duration = Duration::from_millis(800);
 /// 30 s more.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
+/// Delay without jitter, which may double it.
+const DELAY: DoublingDelay = DoublingDelay {
+    first: MIN_DELAY,
+    longest: Duration::from_secs(15),
+};
+
 /// Time without a failure that resets the backoff, counted from the first success (a complete list
 /// or an accepted watch). Not less than the maximum delay, so that a server which fails again after
 /// just this time gets no more requests than one that always fails.
@@ -302,16 +309,12 @@ impl RetryBackoff {
             *self = Self::default();
         }
         let short_delays = u32::from(self.has_used_short_delay);
-        let doublings = self.failures.saturating_sub(short_delays).min(10);
         self.failures = self.failures.saturating_add(1);
         if delay == RetryDelay::ShortOnce && !self.has_used_short_delay {
             self.has_used_short_delay = true;
             return with_jitter(MIN_DELAY, jitter);
         }
-        with_jitter(
-            (MIN_DELAY * 2_u32.pow(doublings)).min(MAX_DELAY / 2),
-            jitter,
-        )
+        with_jitter(DELAY.after(self.failures - short_delays), jitter)
     }
 }
 

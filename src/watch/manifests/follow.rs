@@ -42,8 +42,7 @@ pub(crate) async fn follow(
     let mut send = |manifests: &Manifests| {
         log_notes(&manifests.notes, &mut logged);
         counts.listed(manifests);
-        metrics.set_skipped_objects(manifests.undecodable);
-        metrics.set_ignored_fields(manifests.ignored_fields);
+        metrics.set_objects(manifests.undecodable, manifests.ignored_fields);
         manifests.send(&mut ingester);
     };
     if path == Path::new(STDIN) {
@@ -68,7 +67,7 @@ pub(crate) async fn follow(
         if let Some(manifests) = watched.store.changed(&options) {
             send(manifests);
         }
-        metrics.set_unusable_files(watched.unusable());
+        metrics.set_files(watched.unusable());
         watched.wait().await;
         // Limits the looks in a directory where programs write all the time.
         sleep_until(start + SETTLE_TIME).await;

@@ -45,7 +45,7 @@ impl Followed {
     async fn expect_unusable(&self, files: i64, objects: i64) {
         let found = || {
             let metrics = &self.metrics;
-            (metrics.unusable_files(), metrics.skipped_objects())
+            (metrics.unusable_files.get(), metrics.skipped_objects.get())
         };
         let wait = async {
             while found() != (files, objects) {
@@ -59,12 +59,12 @@ impl Followed {
     /// Waits until this many fields are ignored.
     async fn expect_ignored(&self, fields: i64) {
         let wait = async {
-            while self.metrics.ignored_fields() != fields {
+            while self.metrics.ignored_fields.get() != fields {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let outcome = timeout(Duration::from_secs(20), wait).await;
-        assert!(outcome.is_ok(), "{}", self.metrics.ignored_fields());
+        assert!(outcome.is_ok(), "{}", self.metrics.ignored_fields.get());
     }
 
     /// Waits until these are all Services.

@@ -58,11 +58,12 @@ fn used() -> Metrics {
         feature_gates: vec!["Later".to_owned()],
         fields: Vec::new(),
     });
-    metrics.health.healthz("200");
-    metrics.health.livez("503");
-    metrics.health.checks_over_limit(v4, 600);
-    metrics.watch.failed("Service");
-    metrics.watch.undecodable("Node");
+    metrics.health.healthz.with_label_values(&["200"]).inc();
+    metrics.health.livez.with_label_values(&["503"]).inc();
+    let over_limit = &metrics.health.checks_over_limit;
+    over_limit.with_label_values(&[v4.as_str()]).set(600);
+    metrics.watch.errors.with_label_values(&["Service"]).inc();
+    metrics.watch.undecodable.with_label_values(&["Node"]).inc();
     metrics.watch.ages.current("Service");
     let request = http::Request::post("https://10.0.0.1/api/v1/events");
     let sent = metrics.watch.requests.sent(&request.body(()).unwrap());
