@@ -87,7 +87,6 @@ pub(super) fn unknown(set: &BTreeMap<String, bool>) -> impl Iterator<Item = &Str
     set.keys().filter(move |name| !is_known(name))
 }
 
-/// Returns notes on unknown gates.
 pub(super) fn notes(set: &BTreeMap<String, bool>) -> Vec<ConfigNote> {
     let all: Vec<_> = unknown(set).collect();
     let mut notes: Vec<ConfigNote> = all

@@ -98,7 +98,6 @@ impl RulesArgs {
         Self { flags }
     }
 
-    /// Returns the variant of the iptables binaries.
     pub(super) fn backend(&self) -> BackendChoice {
         self.flags
             .choice("iptables-backend", BACKENDS)
@@ -140,7 +139,6 @@ impl RunArgs {
         })
     }
 
-    /// Returns the style of log lines.
     pub(crate) fn log_style(&self) -> LogStyle {
         self.flags
             .choice("log-style", LOG_STYLES)

@@ -36,7 +36,6 @@ pub enum BindFailure {
     Exit,
 }
 
-/// Checks the addresses of the servers.
 pub(super) fn serving(
     configuration: &KubeProxyConfiguration,
     has_status_page: bool,

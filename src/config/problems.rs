@@ -32,7 +32,6 @@ impl ConfigProblem {
         }
     }
 
-    /// Creates a problem of a flag.
     pub(super) fn of_flag(flag: &str, problem: impl Into<String>) -> Self {
         Self::new(format!("--{flag}"), problem)
     }
@@ -112,7 +111,6 @@ pub enum ConfigNote {
 }
 
 impl ConfigNote {
-    /// Returns the text.
     pub fn text(&self) -> &str {
         match self {
             Self::Warning(text) | Self::Note(text) => text,
@@ -142,7 +140,6 @@ impl ConfigProblems {
         self.file.is_some()
     }
 
-    /// Records a problem of a field.
     pub(super) fn add(&mut self, path: &str, problem: impl Into<String>) {
         let place = match &self.file {
             Some(file) => format!("`{}`: {path}", file.display()),
@@ -151,7 +148,6 @@ impl ConfigProblems {
         self.found.push(ConfigProblem::new(place, problem));
     }
 
-    /// Records a problem of a field with a hint.
     pub(super) fn add_with_hint(&mut self, path: &str, problem: String, hint: &str) {
         self.add(path, problem);
         if let Some(last) = self.found.last_mut() {
@@ -164,7 +160,6 @@ impl ConfigProblems {
         self.found.push(ConfigProblem::of_flag(flag, problem));
     }
 
-    /// Records problems of flags.
     pub(super) fn extend(&mut self, problems: &[ConfigProblem]) {
         self.found.extend_from_slice(problems);
     }
@@ -228,11 +223,7 @@ impl ConfigProblems {
         is_within
     }
 
-    /// Returns the value if no problem was recorded.
-    ///
-    /// # Errors
-    ///
-    /// All recorded problems.
+    /// Returns the value, or all recorded problems.
     pub(super) fn unless_any<T>(self, value: Option<T>) -> Result<T, Unusable> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),

@@ -91,11 +91,8 @@ pub struct Config {
     pub(crate) unknown: UnknownSettings,
 }
 
-/// Resolves the configuration of `run` from its flags and the file that they name.
-///
-/// # Errors
-///
-/// All problems of flags and file, with the notes on them.
+/// Resolves the configuration of `run` from its flags and the file that they name, or returns all
+/// problems.
 pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result<Config, Unusable> {
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     problems.extend(args.flags.problems());
@@ -133,10 +130,6 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
 /// Resolves the configuration of commands that render and do not run, with notes on it. A file
 /// replaces the flags that decide the content of rules. Flags for the source of objects and for
 /// the node override the file, because it may be from another node.
-///
-/// # Errors
-///
-/// All problems of flags and file.
 #[cfg(feature = "tools")]
 pub(crate) fn rendering(
     file: Option<&ConfigFile>,
@@ -155,10 +148,6 @@ pub(crate) fn rendering(
 
 /// Returns the metrics address of a daemon, for commands that ask it; `None` if it serves none. A
 /// flag overrides the file.
-///
-/// # Errors
-///
-/// The file cannot be read, or the address is not valid.
 #[cfg(feature = "tools")]
 pub(crate) fn metrics_address(
     file: Option<&ConfigFile>,

@@ -33,7 +33,6 @@ pub(super) fn service_dispatch(
     problems.keep("deltaproxy.serviceDispatch", chosen)
 }
 
-/// Checks that the proxy mode is `iptables`.
 pub(super) fn mode(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
     match configuration.mode.as_str() {
         "iptables" => {}
@@ -94,7 +93,6 @@ pub struct NodeSettings {
     pub oom_score_adj: i16,
 }
 
-/// Checks the kernel settings.
 pub(super) fn node(
     configuration: &KubeProxyConfiguration,
     problems: &mut ConfigProblems,
@@ -155,7 +153,6 @@ fn oom_score_adj(
     i16::try_from(score).ok()
 }
 
-/// Checks the burst of requests to the API server.
 pub(super) fn burst(configuration: &KubeProxyConfiguration, problems: &mut ConfigProblems) {
     let burst = configuration.client_connection.burst;
     problems.within("clientConnection.burst", burst, 0..=i32::MAX);
@@ -190,7 +187,6 @@ fn not_negative(
     )
 }
 
-/// Returns a duration that is greater than zero.
 pub(super) fn positive(
     path: &str,
     duration: GoDuration,
@@ -324,7 +320,6 @@ pub(super) fn node_ports(
     items
 }
 
-/// Parses a keyword or a CIDR.
 fn node_port_items(text: &str) -> Result<Vec<NodePortAddressItem>, String> {
     const LOCALHOST: [&str; 2] = ["127.0.0.0/8", "::1/128"];
     const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
@@ -358,7 +353,6 @@ pub(super) fn bind_address(
     problems.keep("bindAddress", ip)
 }
 
-/// Checks the address and port of a server.
 pub(super) fn serving_address(
     path: &str,
     text: &str,

@@ -95,7 +95,6 @@ impl CheckPage {
         }
     }
 
-    /// Sets the number of ready endpoints on this node.
     pub(super) fn set_endpoints(&self, endpoints: usize) {
         self.endpoints.store(endpoints, Ordering::Relaxed);
     }

@@ -97,10 +97,6 @@ impl CheckServers {
 
     /// Runs the servers on a thread of their own until there are no further syncs, then closes
     /// them.
-    ///
-    /// # Errors
-    ///
-    /// The system cannot start a thread.
     pub(crate) async fn run(self, changes: UnboundedReceiver<CheckChanges>) -> io::Result<()> {
         let (closed_sender, closed) = oneshot::channel();
         let runtime = Builder::new_current_thread().enable_all().build()?;

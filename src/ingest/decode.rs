@@ -19,11 +19,8 @@ pub(crate) struct UnknownField {
 }
 
 /// Decodes a tree as `T`. Returns the unknown fields as well, which `T` ignores.
-///
-/// # Errors
-///
-/// The path and the error of the first value of a wrong type. Where a struct is expected, that is
-/// everything but an object: serde would read an array as one.
+/// Fails with the path and the error of the first value of a wrong type. Where a struct is expected,
+/// that is everything but an object: serde would read an array as one.
 pub(crate) fn decode<T: DeserializeOwned>(
     tree: &Value,
 ) -> Result<(T, Vec<UnknownField>), serde_path_to_error::Error<Error>> {

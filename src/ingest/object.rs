@@ -392,7 +392,6 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Returns namespace and name.
     pub(crate) fn object_name(&self) -> ObjectName {
         ObjectName {
             namespace: self.namespace.clone(),

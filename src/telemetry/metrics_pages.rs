@@ -63,11 +63,6 @@ pub(crate) struct MetricsPages {
 }
 
 impl MetricsPages {
-    /// Returns pages that show the metrics of `registry`.
-    ///
-    /// # Errors
-    ///
-    /// Only if two metrics had the same name, which a test excludes.
     pub(crate) fn new(registry: Registry, settings: PageSettings) -> Result<Self> {
         let started = start_time();
         Ok(Self {

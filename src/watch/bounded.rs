@@ -20,11 +20,7 @@ pub(crate) const MAX_MANIFEST_BYTES: u64 = 512 << 20;
 pub(crate) const MAX_DUMP_BYTES: u64 = 1 << 30;
 
 /// Reads a file or a pipe of at most `max_bytes` bytes. Blocks until a program writes to the pipe.
-///
-/// # Errors
-///
-/// Errors of the system, and [`io::ErrorKind::FileTooLarge`]: for a regular file before it is read,
-/// for a pipe or a device after `max_bytes` bytes.
+/// A larger regular file is an error before it is read, a pipe or a device after `max_bytes` bytes.
 pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     if file.metadata()?.len() > max_bytes {
@@ -35,10 +31,6 @@ pub(crate) fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a regular file of at most `max_bytes` bytes. Never blocks: a pipe or a device, which may
 /// have replaced the file meanwhile, is an error.
-///
-/// # Errors
-///
-/// Errors of [`read`], and [`io::ErrorKind::InvalidInput`] for anything but a regular file.
 pub(crate) fn read_regular_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut options = File::options();
     // Opening a pipe does not wait for a program that writes.
@@ -56,28 +48,16 @@ pub(crate) fn read_regular_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u
 }
 
 /// Reads UTF-8 text from a file or a pipe of at most `max_bytes` bytes.
-///
-/// # Errors
-///
-/// Errors of [`read`], and [`io::ErrorKind::InvalidData`].
 pub(crate) fn read_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     text(read(path, max_bytes)?)
 }
 
 /// Reads UTF-8 text from a regular file. Never blocks, as [`read_regular_file`].
-///
-/// # Errors
-///
-/// Errors of [`read_regular_file`], and [`io::ErrorKind::InvalidData`].
 pub(crate) fn regular_file_to_string(path: &Path, max_bytes: u64) -> io::Result<String> {
     text(read_regular_file(path, max_bytes)?)
 }
 
 /// Reads an input of at most `max_bytes` bytes.
-///
-/// # Errors
-///
-/// Errors of the system, and [`io::ErrorKind::FileTooLarge`] if there is more.
 pub(crate) fn read_all(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes + 1).read_to_end(&mut bytes)?;

@@ -37,14 +37,12 @@ impl ObjectCount {
         deletion
     }
 
-    /// Counts an object that a watch has added.
     pub(crate) fn added(&mut self, now: Instant) {
         self.advance_window(now);
         self.count = self.count.saturating_add(1);
         self.window_max = self.window_max.max(self.count);
     }
 
-    /// Counts an object that a watch has deleted.
     pub(crate) fn deleted(&mut self, now: Instant) -> Option<MassDeletion> {
         self.advance_window(now);
         self.count = self.count.saturating_sub(1);

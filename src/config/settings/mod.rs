@@ -38,7 +38,6 @@ pub(super) const SECTIONS: &[&SettingSection] = &[
     &WITHOUT_EFFECT,
 ];
 
-/// Returns all settings.
 pub(super) fn all() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.iter().flat_map(|section| section.settings)
 }

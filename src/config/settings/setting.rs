@@ -66,7 +66,6 @@ impl Setting {
         Self::field("", kind).flag(flag)
     }
 
-    /// Sets the flag of the field.
     pub(super) const fn flag(self, flag: &'static str) -> Self {
         Self { flag, ..self }
     }
@@ -110,7 +109,6 @@ impl Setting {
         }
     }
 
-    /// Reports whether the flag is hidden.
     pub(super) fn is_hidden(&self) -> bool {
         self.visibility == FlagVisibility::Hidden
     }

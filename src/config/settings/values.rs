@@ -52,11 +52,7 @@ impl FlagValues {
         &self.problems
     }
 
-    /// Checks the values, for commands that may not resolve a configuration.
-    ///
-    /// # Errors
-    ///
-    /// All problems of values.
+    /// Returns all problems as an error, for commands that may not resolve a configuration.
     pub(in crate::config) fn check(&self) -> Result<(), clap::Error> {
         let problems = self.problems.iter().map(ToString::to_string);
         match problems.collect::<Vec<_>>().join("\nerror: ") {

@@ -84,14 +84,12 @@ impl<'a> MetricFactory<'a> {
     }
 }
 
-/// Records a duration in seconds.
 pub(super) fn observe(histogram: &HistogramVec, family: IpFamily, value: Duration) {
     histogram
         .with_label_values(&[family.as_str()])
         .observe(value.as_secs_f64());
 }
 
-/// Sets a Unix time.
 pub(super) fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime) {
     // A clock before 1970 counts as 1970.
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -100,17 +98,14 @@ pub(super) fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime)
         .set(since.as_secs_f64());
 }
 
-/// Counts one.
 pub(super) fn count(counters: &IntCounterVec, labels: &[&str]) {
     counters.with_label_values(labels).inc();
 }
 
-/// Sets a gauge to a number of things.
 pub(super) fn set(gauges: &IntGaugeVec, labels: &[&str], value: usize) {
     gauges.with_label_values(labels).set(gauge(value));
 }
 
-/// Returns the value of a gauge.
 pub(super) fn gauge(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -103,7 +103,6 @@ impl ConfigMetrics {
         })
     }
 
-    /// Records the unknown settings of the running configuration.
     pub(crate) fn set_unknown(&self, unknown: &UnknownSettings) {
         let UnknownSettings {
             feature_gates,
@@ -124,7 +123,6 @@ impl ConfigMetrics {
         self.invalid.get() != 0
     }
 
-    /// Records what the file holds.
     pub(crate) fn set(&self, state: ConfigFileState) {
         self.stale.set((state == ConfigFileState::Stale).into());
         self.invalid.set((state == ConfigFileState::Invalid).into());
@@ -159,7 +157,6 @@ impl ManifestMetrics {
         })
     }
 
-    /// Records the number of files that cannot be used now.
     pub(crate) fn set_files(&self, unusable: usize) {
         self.unusable_files.set(gauge(unusable));
     }

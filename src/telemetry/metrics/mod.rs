@@ -45,11 +45,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Registers all metrics, each name once.
-    ///
-    /// # Errors
-    ///
-    /// Only if two metrics had the same name, which a test excludes.
+    /// Registers all metrics. Fails only if two had the same name, which a test excludes.
     pub(crate) fn new() -> Result<Self> {
         let registry = Registry::new();
         process::register(&registry)?;

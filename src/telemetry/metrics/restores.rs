@@ -107,12 +107,10 @@ impl RestoreMetrics {
         }
     }
 
-    /// Counts a full sync, successful or not, by the reason for which it was full.
     pub fn full_sync(&self, family: IpFamily, reason: &str) {
         count(&self.full_syncs, &[family.as_str(), reason]);
     }
 
-    /// Sets the number of Services over this limit.
     pub fn over_limit(&self, family: IpFamily, limit: &str, services: usize) {
         set(&self.over_limit, &[family.as_str(), limit], services);
     }
@@ -122,7 +120,6 @@ impl RestoreMetrics {
         set(&self.conflicts, &[family.as_str()], conflicts);
     }
 
-    /// Counts a failed restore.
     pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
         let label = [family.as_str()];
         count(&self.failures, &label);
@@ -131,7 +128,6 @@ impl RestoreMetrics {
         }
     }
 
-    /// Records the payload size of a successful restore.
     pub fn restored(&self, kind: SyncKind, bytes: u64) {
         #[expect(clippy::cast_precision_loss, reason = "exact up to petabytes")]
         let bytes = bytes as f64;
@@ -191,12 +187,10 @@ impl QuarantineMetrics {
         self.in_quarantine(family, 0);
     }
 
-    /// Counts a Service that is put into quarantine, by the cause of its failed restore.
     pub fn quarantined(&self, family: IpFamily, cause: &str) {
         count(&self.services, &[family.as_str(), cause]);
     }
 
-    /// Sets the number of Services in quarantine.
     pub fn in_quarantine(&self, family: IpFamily, services: usize) {
         set(&self.now, &[family.as_str()], services);
     }
@@ -310,7 +304,6 @@ impl DriftMetrics {
         count(&self.failed, &[family.as_str()]);
     }
 
-    /// Sets the time of the last comparison of all rules.
     pub fn verified(&self, family: IpFamily, at: SystemTime) {
         set_timestamp(&self.verified, family, at);
     }
@@ -328,7 +321,6 @@ impl DriftMetrics {
         self.is_clean.with_label_values(&[family.as_str()]).set(1);
     }
 
-    /// Sets the number of chains that another program changes repeatedly.
     pub fn contested(&self, family: IpFamily, chains: usize) {
         set(&self.contested, &[family.as_str()], chains);
     }

@@ -139,7 +139,6 @@ impl SyncMetrics {
         })
     }
 
-    /// Records the duration of a sync, successful or not.
     pub fn synced(&self, family: IpFamily, kind: SyncKind, took: Duration) {
         let of_kind = match kind {
             SyncKind::Full => &self.full_durations,
@@ -150,17 +149,14 @@ impl SyncMetrics {
         }
     }
 
-    /// Sets the time of the last successful sync.
     pub fn succeeded(&self, family: IpFamily, at: SystemTime) {
         set_timestamp(&self.last_synced, family, at);
     }
 
-    /// Sets the time at which a sync was last queued.
     pub fn queued(&self, family: IpFamily, at: SystemTime) {
         set_timestamp(&self.last_queued, family, at);
     }
 
-    /// Sets the number of tree chains.
     pub fn tree_chains(&self, family: IpFamily, chains: usize) {
         set(&self.tree_chains, &[family.as_str()], chains);
     }
@@ -170,7 +166,6 @@ impl SyncMetrics {
         observe(&self.programming, family, latency);
     }
 
-    /// Records the duration of a conntrack cleanup and the number of entries it deleted.
     pub fn conntrack_cleaned(&self, family: IpFamily, took: Duration, deleted: u64) {
         observe(&self.conntrack, family, took);
         self.conntrack_deleted
@@ -183,12 +178,10 @@ impl SyncMetrics {
         self.conntrack_deleted.with_label_values(&[family.as_str()]);
     }
 
-    /// Counts a change of an `EndpointSlice`.
     pub fn endpoint_change(&self) {
         self.endpoint_changes.inc();
     }
 
-    /// Counts a change of a Service.
     pub fn service_change(&self) {
         self.service_changes.inc();
     }

@@ -212,12 +212,8 @@ pub(super) enum EncodedObject<'a> {
 }
 
 impl EncodedObject<'_> {
-    /// Decodes the object.
-    ///
-    /// # Errors
-    ///
-    /// The error of the decoder, with the fields before the invalid one: in protobuf the metadata
-    /// comes first, so that an invalid object still has a name. Of invalid JSON there are none.
+    /// Decodes the object. An error comes with the fields before the invalid one: in protobuf the
+    /// metadata is first, so that an invalid object still has a name. Invalid JSON has no fields.
     pub(super) fn decode<T: Decodable>(&self) -> Result<T, (T, BoxError)> {
         match self {
             Self::Json(raw) => {
@@ -295,7 +291,6 @@ impl<K: Resource> ReceivedObject<K> {
         }
     }
 
-    /// Reports whether the name of the object is known.
     pub(super) fn is_named(&self) -> bool {
         match &self.decoded {
             Ok(_) => true,

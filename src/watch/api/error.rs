@@ -174,7 +174,6 @@ pub(super) fn protocol_error(problem: impl Into<String>) -> ApiError {
     ApiError::ProtocolError(problem.into())
 }
 
-/// Returns the error of a response that cannot be decoded.
 pub(super) fn not_decodable(cause: impl Display) -> ApiError {
     ApiError::ProtocolError(format!("the response cannot be decoded: {cause}"))
 }

@@ -105,7 +105,6 @@ impl Proxy {
         })
     }
 
-    /// Reports whether connections to the proxy use TLS.
     pub(super) fn uses_tls(&self) -> bool {
         self.0.uri().scheme() == Some(&Scheme::HTTPS)
     }

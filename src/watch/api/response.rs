@@ -108,17 +108,11 @@ impl ApiResponse {
         Err(status.into_error(retry_after(&parts.headers)))
     }
 
-    /// Returns the encoding of the body.
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
     }
 
     /// Returns the next piece of the body, or `None` if it ended cleanly.
-    ///
-    /// # Errors
-    ///
-    /// [`ApiError::TimedOut`] if none came before `deadline`, [`ApiError::BodyAborted`] if the
-    /// connection failed.
     pub(super) async fn piece(&mut self, deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         let began = Instant::now();
         loop {
@@ -136,13 +130,8 @@ impl ApiResponse {
         }
     }
 
-    /// Appends the body to `body` up to its end. Each piece may take [`RESPONSE_TIMEOUT`], and
-    /// `count` is called with the size of each.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`Self::piece`] and of `count`, or the body is not complete at `deadline`. The
-    /// part that was read before the error is in `body`.
+    /// Appends the body to `body` up to its end, or to an error. Each piece may take
+    /// [`RESPONSE_TIMEOUT`], and `count` is called with the size of each.
     pub(super) async fn read_to_end(
         &mut self,
         body: &mut Vec<u8>,
@@ -285,7 +274,6 @@ impl Status {
         status
     }
 
-    /// Returns the error that the status stands for.
     pub(super) fn into_error(self, retry_after: Option<Duration>) -> ApiError {
         let message = String::from_utf8_lossy(&self.message);
         let message: String = message.chars().take(MAX_QUOTED_CHARS).collect();

@@ -107,7 +107,6 @@ impl NextRequest {
         Self::WatchList { failures: 0 }
     }
 
-    /// Returns the kind of the request for logs.
     pub(super) fn as_str(&self) -> &'static str {
         match self {
             Self::WatchList { .. } => "watchlist",
@@ -127,11 +126,8 @@ impl NextRequest {
     }
 
     /// Records that a watch has sent everything up to `version`. Ignores a version from which no
-    /// watch can resume: an object that cannot be decoded may have none.
-    ///
-    /// # Errors
-    ///
-    /// [`ApiError::VersionWentBack`] if the version is older than the known one.
+    /// watch can resume: an object that cannot be decoded may have none. Fails if it is older than
+    /// the known one.
     pub(super) fn advance(&mut self, version: &str) -> Result<(), ApiError> {
         self.expect_not_older(version)?;
         if let Self::WatchFrom {

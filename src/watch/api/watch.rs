@@ -56,7 +56,6 @@ impl Watch {
         })
     }
 
-    /// Returns the bytes of the messages since the last call.
     pub(super) fn take_received_bytes(&mut self) -> usize {
         std::mem::take(&mut self.received_bytes)
     }
@@ -66,12 +65,8 @@ impl Watch {
         self.opened.elapsed()
     }
 
-    /// Returns the next event, or `None` if the watch ended cleanly.
-    ///
-    /// # Errors
-    ///
-    /// [`ApiError::TimedOut`] if no event came before `idle_deadline`, or if the server has not
-    /// ended the watch [`WATCH_TIMEOUT_GRACE`] after `timeoutSeconds`.
+    /// Returns the next event, or `None` if the watch ended cleanly. Fails if none came
+    /// before `idle_deadline`, or if the server has not ended the watch in time.
     pub(super) async fn next<K: Resource>(
         &mut self,
         idle_deadline: Instant,
@@ -130,10 +125,6 @@ impl Messages {
     }
 
     /// Returns the next message, or `None` if the body ended cleanly.
-    ///
-    /// # Errors
-    ///
-    /// [`ApiError::TimedOut`] if none began before `idle_deadline`.
     async fn next(&mut self, idle_deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(message) = self.take_message()? {

@@ -16,10 +16,6 @@ pub(super) const STDIN: &str = "-";
 
 /// Checks that there is a regular file or a directory at `path`, or that it is standard input.
 /// Reads no file.
-///
-/// # Errors
-///
-/// The path does not exist, is a pipe, socket or device, or a directory cannot be listed.
 pub(crate) fn check_path(path: &Path) -> Result<(), ManifestError> {
     if path == Path::new(STDIN) {
         return Ok(());
@@ -150,7 +146,6 @@ impl ManifestFiles {
         }
     }
 
-    /// Adds a file that may be a link.
     fn add_link(&mut self, file: PathBuf) {
         // A write in place to the target of a link is seen only in the directory of the target.
         if let Ok(target) = fs::canonicalize(&file) {

@@ -200,7 +200,6 @@ fn families(spec: &ServiceSpec, ips: &[String]) -> Vec<String> {
     families
 }
 
-/// Reports whether service ports without a node port get one.
 fn allocates_node_ports(spec: &ServiceSpec) -> bool {
     match spec.type_.as_str() {
         "NodePort" => true,

@@ -27,11 +27,8 @@ use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 /// If a file cannot be used, its last valid content, if any, stays in use. It is logged once, with
 /// line and reason, and counted as long as it cannot be used. Nothing is sent while there are files
 /// and none was ever valid, so that the rules of an earlier process stay; a directory without files
-/// is an empty list.
-///
-/// # Errors
-///
-/// Only at the start: the path does not exist or cannot be listed, or standard input is unusable.
+/// is an empty list. Fails only at the start: if the path does not exist or cannot be listed, or if
+/// standard input is unusable.
 pub(crate) async fn follow(
     path: PathBuf,
     options: ManifestOptions,

@@ -37,12 +37,7 @@ impl From<ManifestError> for ManifestErrors {
 }
 
 /// Reads the manifests at `path` once. The errors of files and objects that are not used are in the
-/// result.
-///
-/// # Errors
-///
-/// The path does not exist or cannot be listed, no file can be used, or standard input has no
-/// objects.
+/// result, unless nothing at all can be used.
 pub(crate) fn load(
     path: &Path,
     options: &ManifestOptions,
@@ -55,11 +50,8 @@ pub(crate) fn load(
     Ok(loaded.merged(options))
 }
 
-/// Reads the manifests at `path` once, for a comparison: a missing object would be a difference.
-///
-/// # Errors
-///
-/// As [`load`], and for every file and object that cannot be used.
+/// Reads the manifests at `path` once, for a comparison: a missing object would be a difference, so
+/// every file and object that cannot be used is an error.
 pub(crate) fn load_complete(
     path: &Path,
     options: &ManifestOptions,
@@ -70,10 +62,6 @@ pub(crate) fn load_complete(
 
 /// Reads manifests that are compared with others, and returns the objects as written as well.
 /// Assumes two endpoints for each selector without EndpointSlices.
-///
-/// # Errors
-///
-/// As [`load_complete`].
 pub(crate) fn load_compared(
     path: &Path,
     options: &ManifestOptions,
@@ -104,11 +92,6 @@ struct LoadedFile {
 }
 
 impl LoadedManifests {
-    /// Reads the files at `path`.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`].
     fn read(
         path: &Path,
         validation: Validation,
@@ -212,11 +195,7 @@ impl LoadedManifests {
         manifests
     }
 
-    /// Returns the merged manifests.
-    ///
-    /// # Errors
-    ///
-    /// A file or an object cannot be used.
+    /// Returns the merged manifests, if every file and object can be used.
     fn complete(mut self, options: &ManifestOptions) -> Result<Manifests, ManifestErrors> {
         self.report_faulty();
         let manifests = self.merged(options);

@@ -27,7 +27,6 @@ pub(crate) struct ManifestOptions {
 
 #[cfg(test)]
 impl ManifestOptions {
-    /// Returns settings with the default ranges.
     pub(crate) fn new(node_name: Arc<str>) -> Self {
         Self {
             node_name,
@@ -67,7 +66,6 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
-    /// Sends a complete list of each kind.
     pub(crate) fn send(&self, ingester: &mut Ingester) {
         ingester.node(SourceEvent::<&NodeObject>::Listing);
         if let Some(node) = &self.node {
@@ -219,7 +217,6 @@ pub(super) fn merge<'a>(
     manifests.fill_in(options)
 }
 
-/// Reports whether kube-proxy selects a Service.
 fn is_selected(service: &ServiceObject) -> bool {
     !service.spec.is_headless()
         && !has_label(

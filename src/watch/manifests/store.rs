@@ -153,7 +153,6 @@ impl Store {
         self.files.values().any(|file| file.pending.is_some())
     }
 
-    /// Reports whether objects of any file are in use.
     pub(super) fn has_content(&self) -> bool {
         self.returned.is_some() && self.files.values().any(|file| file.valid.is_some())
     }

@@ -233,7 +233,6 @@ impl Problems {
         self.add_of(FieldProblemKind::UnsupportedValue, path, error);
     }
 
-    /// Adds a problem unless `number` is a port.
     fn check_port(&mut self, path: &str, number: i32) {
         if !(1..=65535).contains(&number) {
             self.add_invalid(path, number, "must be between 1 and 65535, inclusive");
@@ -244,7 +243,6 @@ impl Problems {
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 
-/// Adds the problems of a Service.
 fn check_service(service: &Service, problems: &mut Problems) {
     check_name(service.metadata.name.as_deref(), problems);
     if let Some(spec) = &service.spec {
@@ -372,7 +370,6 @@ fn check_ip(at: &str, text: &str, problems: &mut Problems) {
     }
 }
 
-/// Adds the problems of an EndpointSlice.
 fn check_slice(slice: &EndpointSlice, problems: &mut Problems) {
     check_name(slice.metadata.name.as_deref(), problems);
     let type_ = slice.address_type.as_str();
