@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::IntErrorKind;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ingest::yaml::integer;
 
 /// Parses a boolean. Upstream: Go's `strconv.ParseBool`.
 pub(super) fn bool(text: &str) -> Result<bool, String> {
@@ -41,32 +42,16 @@ pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
 }
 
 /// Parses an integer of 32 bits as in Go source code: `0x1f`, `0b1`, `1_000`, and `010`, which is
-/// 8.
+/// 8. An underscore may be between digits, and between a prefix and digits.
 ///
 /// Upstream: Go's `strconv.ParseInt` with base 0, which spf13/pflag calls.
 pub(super) fn int(text: &str) -> Result<i32, String> {
-    let invalid = || format!("`{text}` is not a valid integer");
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let sign = if text.starts_with('-') { "-" } else { "" };
-    let lower = unsigned.to_ascii_lowercase();
-    let prefixes = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
-    let based = prefixes.iter().find_map(|(prefix, base)| {
-        let digits = lower.strip_prefix(prefix).filter(|rest| !rest.is_empty())?;
-        // Go allows an underscore between a prefix and the digits.
-        Some((digits.strip_prefix('_').unwrap_or(digits), *base))
-    });
-    let (digits, base) = based.unwrap_or((&lower, 10));
-    let is_odd = digits.starts_with(['_', '+', '-']) || digits.ends_with('_');
-    if is_odd || digits.contains("__") {
-        return Err(invalid());
-    }
-    let digits = digits.replace('_', "");
-    i32::from_str_radix(&format!("{sign}{digits}"), base).map_err(|error| match error.kind() {
-        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => {
-            format!("must be from {} to {}, got {text}", i32::MIN, i32::MAX)
-        }
-        _ => invalid(),
-    })
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let is_odd = unsigned.starts_with('_') || unsigned.ends_with('_') || unsigned.contains("__");
+    let number = integer(&text.replace('_', "")).filter(|_| !is_odd);
+    let number = number.ok_or_else(|| format!("`{text}` is not a valid integer"))?;
+    i32::try_from(number)
+        .map_err(|_| format!("must be from {} to {}, got {text}", i32::MIN, i32::MAX))
 }
 
 /// Parses a port number; 0 means that the port is disabled.

@@ -12,6 +12,7 @@ mod scalar;
 
 pub(crate) use divide::{DocumentText, decode, divide};
 pub(crate) use reader::{RepeatedKey, SyntaxError};
+pub(crate) use scalar::integer;
 
 #[cfg(test)]
 mod tests;

@@ -23,7 +23,9 @@ pub(super) fn plain(text: String) -> Value {
     let number = match text.as_bytes().first() {
         Some(b'0'..=b'9' | b'+' | b'-') => {
             let digits = text.replace('_', "");
-            integer(&digits).or_else(|| float(&digits))
+            // From -2^63 to 2^64 - 1; others are floats.
+            let integer = integer(&digits).and_then(Number::from_i128);
+            integer.or_else(|| float(&digits))
         }
         Some(b'.') => float(&text),
         _ => None,
@@ -32,32 +34,23 @@ pub(super) fn plain(text: String) -> Value {
 }
 
 /// Parses an integer as Go does: `0x` is hexadecimal, `0o` or only `0` is octal, `0b` is binary.
-fn integer(text: &str) -> Option<Number> {
+pub(crate) fn integer(text: &str) -> Option<i128> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1, text.get(1..)?),
         b'+' => (1, text.get(1..)?),
         _ => (1, text),
     };
-    let prefixes = [
-        ("0x", 16),
-        ("0X", 16),
-        ("0o", 8),
-        ("0O", 8),
-        ("0b", 2),
-        ("0B", 2),
-        ("0", 8),
-    ];
+    let lower = digits.to_ascii_lowercase();
+    let prefixes = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
     let number = prefixes.into_iter().find_map(|(prefix, radix)| {
-        let rest = digits.strip_prefix(prefix)?;
+        let rest = lower.strip_prefix(prefix)?;
         (!rest.is_empty()).then_some((rest, radix))
     });
-    let (digits, radix) = number.unwrap_or((digits, 10));
+    let (digits, radix) = number.unwrap_or((&lower, 10));
     // `from_str_radix` takes a second sign.
-    if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
-        return None;
-    }
-    // From -2^63 to 2^64 - 1; others may be floats.
-    Number::from_i128(sign * i128::from_str_radix(digits, radix).ok()?)
+    let is_signed = !digits.starts_with(|first: char| first.is_ascii_alphanumeric());
+    let value = i128::from_str_radix(digits, radix).ok();
+    value.filter(|_| !is_signed).map(|value| sign * value)
 }
 
 /// Parses a decimal number. Without a fractional part it is an integer, as Go writes it in JSON.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::pools::{IpPool, ManifestRanges, PortPool};
+use super::pools::{ManifestRanges, allocate_ip, allocate_port};
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, PerFamily, parse_ip};
 
@@ -34,12 +34,13 @@ fn name(service: &ServiceObject) -> String {
     format!("{}/{}", metadata.namespace, metadata.name)
 }
 
-/// Allocator of missing values. Records the assumed ones, and the problems.
+/// Allocator of missing values, which knows those that are taken. Records the assumed ones, and the
+/// problems.
 struct ValueAllocator {
-    cluster_ips: IpPool,
-    node_ports: PortPool,
-    /// `None`: load balancer IPs are not assumed.
-    load_balancers: Option<IpPool>,
+    cluster_ips: HashSet<IpAddr>,
+    /// Also health check node ports.
+    node_ports: HashSet<u16>,
+    load_balancer_ips: HashSet<IpAddr>,
     assumptions: Vec<Assumption>,
     problems: Vec<String>,
     ranges: ManifestRanges,
@@ -55,14 +56,12 @@ impl ValueAllocator {
             let ports = spec.ports.iter().map(|port| port.node_port);
             ports.chain([spec.health_check_node_port])
         });
-        let ingress = services.iter().flat_map(|one| ingress_ips(one));
-        let load_balancer_ips: HashSet<IpAddr> = ingress.collect();
+        let balancers = services.iter().map(|one| &one.status.load_balancer);
+        let ingress = balancers.flat_map(|balancer| &balancer.ingress);
         Self {
-            cluster_ips: IpPool::new(ranges.services, cluster_ips.collect()),
-            node_ports: PortPool::new(ranges.node_ports, ports.filter_map(port_number).collect()),
-            load_balancers: ranges
-                .load_balancers
-                .map(|ranges| IpPool::new(ranges, load_balancer_ips)),
+            cluster_ips: cluster_ips.collect(),
+            node_ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
+            load_balancer_ips: ingress.filter_map(|one| parse_ip(&one.ip)).collect(),
             assumptions: Vec::new(),
             problems: Vec::new(),
             ranges: *ranges,
@@ -79,14 +78,18 @@ impl ValueAllocator {
         }
         if has_health_check(&service.spec) && service.spec.health_check_node_port == 0 {
             let name = name(service);
-            let number = self.node_ports.allocate(&format!("{name} health"));
+            let number = self.allocate_port(&format!("{name} health"));
             let number = self.assume(AssumedValueKind::HealthCheckNodePort, &name, number);
             if let Some(number) = number {
                 Arc::make_mut(service).spec.health_check_node_port = number.into();
             }
         }
-        if self.load_balancers.is_some() && lacks_ingress(service) {
-            self.set_load_balancer_ips(service);
+        let has_ingress = !service.status.load_balancer.ingress.is_empty();
+        if let Some(ranges) = self.ranges.load_balancers
+            && service.spec.type_ == "LoadBalancer"
+            && !has_ingress
+        {
+            self.set_load_balancer_ips(service, ranges);
         }
     }
 
@@ -101,7 +104,8 @@ impl ValueAllocator {
         let families = families(spec, &ips);
         for text in families.iter().skip(ips.len()) {
             let known = IpFamily::ALL.into_iter().find(|one| one.as_str() == text);
-            let ip = known.and_then(|family| self.cluster_ips.allocate(&name, family));
+            let range = known.map(|family| *self.ranges.services.get(family));
+            let ip = range.and_then(|range| allocate_ip(&mut self.cluster_ips, &name, range));
             let ip = self.assume(AssumedValueKind::ClusterIp, &name, ip);
             ips.push(ip.map(|ip| ip.to_string()).unwrap_or_default());
         }
@@ -127,7 +131,7 @@ impl ValueAllocator {
             let number = ports.iter().find(same).map(|same| same.node_port);
             let number = number.or_else(|| {
                 let key = format!("{name}:{}", port.port);
-                let number = self.node_ports.allocate(&key);
+                let number = self.allocate_port(&key);
                 let number = self.assume(AssumedValueKind::NodePort, &key, number);
                 number.map(Into::into)
             });
@@ -138,14 +142,23 @@ impl ValueAllocator {
         }
     }
 
-    fn set_load_balancer_ips(&mut self, service: &mut Arc<ServiceObject>) {
+    fn allocate_port(&mut self, key: &str) -> Option<u16> {
+        allocate_port(&mut self.node_ports, key, self.ranges.node_ports)
+    }
+
+    /// Sets the addresses that a controller would report.
+    fn set_load_balancer_ips(
+        &mut self,
+        service: &mut Arc<ServiceObject>,
+        ranges: PerFamily<IpNet>,
+    ) {
         let name = name(service);
         let mut ingress = Vec::new();
         let families = service.spec.ip_families.clone();
         let known = IpFamily::ALL.into_iter();
         for family in known.filter(|one| families.iter().any(|text| one.as_str() == text)) {
-            let pool = self.load_balancers.as_mut();
-            let ip = pool.and_then(|pool| pool.allocate(&name, family));
+            let range = *ranges.get(family);
+            let ip = allocate_ip(&mut self.load_balancer_ips, &name, range);
             let ip = self.assume(AssumedValueKind::LoadBalancerIp, &name, ip);
             ingress.extend(ip.map(|ip| Ingress {
                 ip: ip.to_string(),
@@ -211,20 +224,6 @@ fn allocates_node_ports(spec: &ServiceSpec) -> bool {
 /// Upstream: pkg/api/service/util.go, `NeedsHealthCheck` (v1.37)
 fn has_health_check(spec: &ServiceSpec) -> bool {
     spec.type_ == "LoadBalancer" && spec.external_traffic_policy == "Local"
-}
-
-/// Reports whether a controller would report load balancer IPs that the manifest lacks.
-fn lacks_ingress(service: &ServiceObject) -> bool {
-    service.spec.type_ == "LoadBalancer" && service.status.load_balancer.ingress.is_empty()
-}
-
-fn ingress_ips(service: &ServiceObject) -> impl Iterator<Item = IpAddr> {
-    let ingress = service.status.load_balancer.ingress.iter();
-    ingress.filter_map(|one| parse_ip(&one.ip))
-}
-
-fn port_number(number: i64) -> Option<u16> {
-    u16::try_from(number).ok().filter(|number| *number != 0)
 }
 
 /// Assumed value of one Service. Ordered by kind.

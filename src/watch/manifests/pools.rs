@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-use crate::net::{IpFamily, IpNet, PerFamily};
+use crate::net::{IpNet, PerFamily};
 
 /// Ranges from which Services get the values that their manifests do not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,51 +84,24 @@ impl FromStr for NodePortRange {
     }
 }
 
-/// Addresses that are taken, and the ranges for allocations.
-#[derive(Debug)]
-pub(super) struct IpPool {
-    ranges: PerFamily<IpNet>,
-    taken: HashSet<IpAddr>,
+/// Allocates the address that the hash of `name` selects in a range, or the next one that is not
+/// taken. `None` if the range is full.
+pub(super) fn allocate_ip(taken: &mut HashSet<IpAddr>, name: &str, range: IpNet) -> Option<IpAddr> {
+    let slots = Slots::of(range);
+    allocate(taken, name, slots.count, |slot| slots.address(slot))
 }
 
-impl IpPool {
-    /// Returns a pool that does not allocate the addresses in `taken`.
-    pub(super) fn new(ranges: PerFamily<IpNet>, taken: HashSet<IpAddr>) -> Self {
-        Self { ranges, taken }
-    }
-
-    /// Allocates the address that the hash of `name` selects, or the next free one. `None` if the
-    /// range is full.
-    pub(super) fn allocate(&mut self, name: &str, family: IpFamily) -> Option<IpAddr> {
-        let slots = Slots::of(*self.ranges.get(family));
-        let address = |slot| slots.address(slot);
-        allocate(&mut self.taken, name, slots.count, address)
-    }
-}
-
-/// Node ports that are taken, of Services and of health checks, and the range for allocations.
-#[derive(Debug)]
-pub(super) struct PortPool {
-    range: NodePortRange,
-    taken: HashSet<u16>,
-}
-
-impl PortPool {
-    /// Returns a pool that never allocates the ports in `taken`. As in the API server, a port that
-    /// is taken for one protocol is not allocated for another.
-    pub(super) fn new(range: NodePortRange, taken: HashSet<u16>) -> Self {
-        Self { range, taken }
-    }
-
-    /// Allocates the port that the hash of `name` selects, or the next free one. `None` if the
-    /// range is full.
-    pub(super) fn allocate(&mut self, name: &str) -> Option<u16> {
-        let NodePortRange { first, last } = self.range;
-        let count = u128::from(last - first) + 1;
-        // Within the range, hence within 16 bits.
-        let port = |slot: u128| first + u16::try_from(slot).unwrap_or_default();
-        allocate(&mut self.taken, name, count, port)
-    }
+/// Allocates a port like [`allocate_ip`]. As in the API server, a port that is taken for one
+/// protocol is not allocated for another.
+pub(super) fn allocate_port(
+    taken: &mut HashSet<u16>,
+    name: &str,
+    NodePortRange { first, last }: NodePortRange,
+) -> Option<u16> {
+    let count = u128::from(last - first) + 1;
+    // Within the range, hence within 16 bits.
+    let port = |slot: u128| first + u16::try_from(slot).unwrap_or_default();
+    allocate(taken, name, count, port)
 }
 
 /// Takes the value in the slot that the hash of `name` selects, or in the next free one.
@@ -155,7 +128,9 @@ fn allocate<T: Copy + Eq + Hash>(
 /// Differs from upstream: the last address of IPv6 is left out as well, so that both families have
 /// one rule.
 pub(super) struct Slots {
-    first: IpAddr,
+    network: IpAddr,
+    /// Number of addresses before the first slot.
+    skipped: u128,
     /// At least 1.
     pub(super) count: u128,
 }
@@ -165,31 +140,23 @@ impl Slots {
         let bits = range.max_prefix_len() - range.prefix_len();
         // One bit less than `u128` has, so that the shift cannot overflow for a /0 of IPv6.
         let size = 1_u128 << bits.min(127);
-        if size <= 2 {
-            return Self {
-                first: range.network(),
-                count: size,
-            };
-        }
-        let count = size - 2;
-        let network = Self {
-            first: range.network(),
-            count,
-        };
+        let (skipped, count) = if size > 2 { (1, size - 2) } else { (0, size) };
         Self {
-            first: network.address(1),
+            network: range.network(),
+            skipped,
             count,
         }
     }
 
     pub(super) fn address(&self, slot: u128) -> IpAddr {
-        match self.first {
+        let offset = self.skipped + slot;
+        match self.network {
             // Within the range, hence within 32 bits.
             IpAddr::V4(first) => {
-                let slot = u32::try_from(slot).unwrap_or_default();
-                Ipv4Addr::from_bits(first.to_bits().wrapping_add(slot)).into()
+                let offset = u32::try_from(offset).unwrap_or_default();
+                Ipv4Addr::from_bits(first.to_bits().wrapping_add(offset)).into()
             }
-            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().wrapping_add(slot)).into(),
+            IpAddr::V6(first) => Ipv6Addr::from_bits(first.to_bits().wrapping_add(offset)).into(),
         }
     }
 }
