@@ -205,7 +205,10 @@ impl CheckServers {
 
     fn open_all(&mut self, names: BTreeSet<ServiceName>) {
         for name in names {
-            match self.open_missing(&name) {
+            let open = self.open.get_mut(&name);
+            match open.map_or(Ok(()), |open| {
+                open.open_missing(&self.addresses, &self.shared)
+            }) {
                 Ok(()) => self.opened(&name),
                 Err(error) => self.failed(name, &error),
             }
@@ -225,15 +228,6 @@ impl CheckServers {
         self.shared
             .health
             .update(|health| health.findings(self.family).checks_over_limit = services);
-    }
-
-    /// Opens the addresses that a Service lacks; returns the first failure.
-    fn open_missing(&mut self, name: &ServiceName) -> Result<(), CheckListenError> {
-        let (sockets, limit) = (&self.shared.sockets, &self.shared.connection_limit);
-        match self.open.get_mut(name) {
-            Some(open) => open.open_missing(&self.addresses, sockets, limit),
-            None => Ok(()),
-        }
     }
 
     fn opened(&mut self, name: &ServiceName) {
@@ -404,8 +398,7 @@ impl OpenCheck {
     pub(super) fn open_missing(
         &mut self,
         addresses: &watch::Sender<BTreeSet<IpAddr>>,
-        sockets: &Arc<Semaphore>,
-        limit: &ConnectionLimit,
+        shared: &CheckServerContext,
     ) -> Result<(), CheckListenError> {
         let wanted = addresses.borrow().clone();
         if self.servers.keys().any(IpAddr::is_unspecified) {
@@ -419,7 +412,7 @@ impl OpenCheck {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
-            match self.listen(all, addresses, sockets, limit) {
+            match self.listen(all, addresses, shared) {
                 // The program in the way may use an address that is not wanted.
                 Err(CheckListenError::Listen(_)) => {}
                 result => return result,
@@ -428,7 +421,7 @@ impl OpenCheck {
         let mut result = Ok(());
         for ip in wanted {
             if !self.servers.contains_key(&ip) {
-                result = result.and(self.listen(ip, addresses, sockets, limit));
+                result = result.and(self.listen(ip, addresses, shared));
             }
         }
         result
@@ -442,13 +435,12 @@ impl OpenCheck {
         &mut self,
         ip: IpAddr,
         addresses: &watch::Sender<BTreeSet<IpAddr>>,
-        sockets: &Arc<Semaphore>,
-        limit: &ConnectionLimit,
+        shared: &CheckServerContext,
     ) -> Result<(), CheckListenError> {
-        let permit = Arc::clone(sockets).try_acquire_owned();
+        let permit = Arc::clone(&shared.sockets).try_acquire_owned();
         let permit = permit.map_err(|_| CheckListenError::NoSocketLeft)?;
         let listener = listen_in_family(SocketAddr::new(ip, self.port.get()))?;
-        let (page, limit, addresses) = (self.page.clone(), limit.clone(), addresses.subscribe());
+        let (page, addresses) = (self.page.clone(), addresses.subscribe());
         let answers_on = move |local: IpAddr| {
             let addresses = addresses.borrow();
             addresses.contains(&local) || addresses.iter().any(IpAddr::is_unspecified)
@@ -456,7 +448,7 @@ impl OpenCheck {
         // The server ends when its handle is dropped.
         let never = CancellationToken::new();
         let server = serve_within(
-            limit,
+            shared.connection_limit.clone(),
             listener,
             answers_on,
             move |_| ready(page.answer()),

@@ -289,22 +289,15 @@ where
     reason = "serde passes every field by reference"
 )]
 fn whole_if_it_is<S: Serializer>(number: &f32, serializer: S) -> Result<S::Ok, S::Error> {
-    // Lossless below 2^24; larger rates do not occur.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "only taken if it is the same number"
-    )]
-    let whole = *number as i64;
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::float_cmp,
-        reason = "asks whether anything was lost"
-    )]
-    if whole as f32 == *number {
-        whole.serialize(serializer)
-    } else {
-        number.serialize(serializer)
+    /// Larger rates do not occur, except the largest number in place of infinity.
+    const MOST_WHOLE: f32 = 1e15;
+
+    if number.fract() != 0.0 || number.abs() > MOST_WHOLE {
+        return number.serialize(serializer);
     }
+    #[expect(clippy::cast_possible_truncation, reason = "whole, and not too large")]
+    let whole = *number as i64;
+    whole.serialize(serializer)
 }
 
 #[expect(

@@ -19,12 +19,10 @@ pub(in crate::config) enum SettingKind {
     Switch,
     /// Integer of 32 bits as in Go.
     Int(&'static str),
-    /// Log verbosity.
-    Verbosity,
+    /// Integer within these limits.
+    Within(&'static str, [u32; 2]),
     /// Number with a fraction.
     Number,
-    /// Percentage, from 1 to 100.
-    Percent,
     /// Port, or 0.
     Port,
     /// Duration as in Go.
@@ -67,7 +65,7 @@ impl SettingKind {
         let text = texts.last().copied().unwrap_or_default();
         match self {
             Self::Int(_) => parsed(text, go::int(text)),
-            Self::Verbosity => within(text, 0..=u32::MAX.into()),
+            Self::Within(_, [from, to]) => within(text, from.into()..=to.into()),
             // Infinity becomes the largest number, because JSON has none.
             Self::Number => parsed(
                 text,
@@ -75,7 +73,6 @@ impl SettingKind {
                     .map(|number: f32| number.clamp(f32::MIN, f32::MAX))
                     .map_err(|_| format!("`{text}` is not a valid number")),
             ),
-            Self::Percent => within(text, 1..=100),
             Self::Port => parsed(text, go::port(text)),
             Self::Duration => parsed(text, text.parse::<GoDuration>()),
             Self::Quantity => parsed(text, text.parse::<Quantity>()),

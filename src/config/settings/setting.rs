@@ -232,9 +232,7 @@ impl Setting {
     fn value_name(&self) -> &'static str {
         match self.kind {
             SettingKind::Bool | SettingKind::Switch | SettingKind::Version => "BOOL",
-            SettingKind::Verbosity => "LEVEL",
             SettingKind::Number => "NUMBER",
-            SettingKind::Percent => "PERCENT",
             SettingKind::Port => "PORT",
             SettingKind::Duration => "DURATION",
             SettingKind::Quantity => "QUANTITY",
@@ -242,6 +240,7 @@ impl Setting {
             SettingKind::Gates => "NAME=BOOL,...",
             SettingKind::VModules => "PATTERN=N,...",
             SettingKind::Int(name)
+            | SettingKind::Within(name, _)
             | SettingKind::Text(name)
             | SettingKind::FilledText(name)
             | SettingKind::Path(name)

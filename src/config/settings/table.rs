@@ -3,8 +3,8 @@
 //! kernel of the node, servers and logging, and settings of kube-proxy without effect.
 
 use super::kind::SettingKind::{
-    Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Path, Percent,
-    Port, Quantity, Switch, Text, VModules, Verbosity, Version, Word,
+    Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Path, Port,
+    Quantity, Switch, Text, VModules, Version, Within, Word,
 };
 use super::setting::{Setting, SettingSection};
 use super::words::{
@@ -242,7 +242,7 @@ pub(super) const SYNC: SettingSection = SettingSection {
             .help("Minimum interval between syncs [default: by CPU budget]")
             .more("Without this flag, and with 0 in a file, --sync-cpu-budget decides.")
             .in_short_help(),
-        Setting::without_field("sync-cpu-budget", Percent)
+        Setting::without_field("sync-cpu-budget", Within("PERCENT", [1, 100]))
             .help("CPU limit of syncs, 1-100 % [default: nft 50, legacy 1]")
             .more(
                 "The limit is in percent of one CPU for each family. It holds under lasting \
@@ -363,7 +363,7 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
         Setting::without_field("healthz-port", Port)
             .flag_default("10256")
             .help("Deprecated: default port of --healthz-bind-address; 0 disables it"),
-        Setting::field("logging.verbosity", Verbosity)
+        Setting::field("logging.verbosity", Within("LEVEL", [0, u32::MAX]))
             .flag("v")
             .short('v')
             .default("0")

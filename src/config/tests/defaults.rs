@@ -42,7 +42,7 @@ const VALID: &[(&str, &str)] = &[
 fn values(kind: SettingKind) -> [Value; 2] {
     let [zero, other] = match kind {
         SettingKind::Bool => ["false", "true"],
-        SettingKind::Int(_) | SettingKind::Verbosity | SettingKind::Number => ["0", "7"],
+        SettingKind::Int(_) | SettingKind::Within(..) | SettingKind::Number => ["0", "7"],
         SettingKind::Duration => [r#""0s""#, r#""1s""#],
         SettingKind::Quantity => [r#""0""#, r#""64Ki""#],
         SettingKind::OneOf(..) => [r#""""#, r#""NodeCIDR""#],

@@ -8,7 +8,7 @@ use crate::config::settings::{self, SettingKind};
 fn sample(kind: SettingKind) -> (&'static str, &'static str) {
     match kind {
         SettingKind::Int(_) => ("0x10", "16"),
-        SettingKind::Verbosity => ("4", "4"),
+        SettingKind::Within(..) => ("4", "4"),
         SettingKind::Number => ("7.5", "7.5"),
         SettingKind::Duration => ("90s", r#""1m30s""#),
         SettingKind::Quantity => ("64Ki", r#""64Ki""#),

@@ -148,12 +148,7 @@ impl ApiError {
         match self {
             Self::Status { code, .. } => Some(*code),
             Self::Expired { .. } | Self::VersionWentBack { .. } => Some(GONE),
-            Self::TimedOut(_)
-            | Self::DeadlineExceeded(_)
-            | Self::Connection(_)
-            | Self::BodyAborted(_)
-            | Self::VeryShortWatch
-            | Self::ProtocolError(_) => None,
+            _ => None,
         }
     }
 
