@@ -59,11 +59,13 @@ impl Shell {
 
     /// Runs a command line on a node, and returns what it printed, errors last.
     pub fn run(&self, node: &Netns, line: &str) -> String {
-        let path = std::env::var("PATH").unwrap();
-        let path = format!("{}:{path}", self.0.path().display());
+        let line = format!("PATH={}:$PATH\n{line}", self.0.path().display());
         let mut bash = node.command("bash");
-        bash.args(["-c", line]).env("PATH", path);
-        let output = bash.env_remove("RUST_LOG").output().unwrap();
+        let output = bash
+            .args(["-c", &line])
+            .env_remove("RUST_LOG")
+            .output()
+            .unwrap();
         let texts = [output.stdout, output.stderr];
         String::from_utf8_lossy(&texts.concat()).into_owned()
     }

@@ -295,8 +295,8 @@ fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
 
 #[test]
 fn undetected_pods_are_in_the_status_while_there_are_any() {
-    let reported = ReportedMetrics::new();
-    let reporter = &reported.reporters[0];
+    let metrics = ReportedMetrics::new();
+    let reporter = &metrics.reporters[0];
     let found = |detector: &LocalDetector, ports| {
         reporter.undetected_pods(ports, detector);
         let undetected = reporter.status().undetected_pods;
@@ -310,8 +310,8 @@ fn undetected_pods_are_in_the_status_while_there_are_any() {
 
 #[test]
 fn a_node_that_is_not_in_the_list_is_missing() {
-    let mut reported = ReportedMetrics::new();
-    let [reporter, _] = &mut reported.reporters;
+    let mut metrics = ReportedMetrics::new();
+    let [reporter, _] = &mut metrics.reporters;
     assert!(!reporter.status().is_node_missing, "not listed yet");
     reporter.change(&Change::Node(None));
     assert!(reporter.status().is_node_missing);
