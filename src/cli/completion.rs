@@ -3,7 +3,7 @@
 //! kubectl runs this program with the words after `kubectl deltaproxy`, the last of which is to be
 //! completed, and reads a candidate for each line, and a directive.
 //!
-//! Upstream: k8s.io/kubectl/pkg/cmd/plugin.go, `SetupPluginCompletion` (v1.37)
+//! Upstream: k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, `getPluginCompletions` (v1.37)
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
