@@ -18,9 +18,9 @@ pub(crate) struct UnknownField {
     pub(crate) nearest: Option<&'static str>,
 }
 
-/// Decodes a tree as `T`. Returns the unknown fields as well, which `T` ignores.
-/// Fails with the path and the error of the first value of a wrong type. Where a struct is expected,
-/// that is everything but an object: serde would read an array as one.
+/// Decodes a tree as `T`. Returns the unknown fields as well, which `T` ignores. Fails with the
+/// path and the error of the first value of a wrong type. Where a struct is expected, that is
+/// everything but an object: serde would read an array as one.
 pub(crate) fn decode<T: DeserializeOwned>(
     tree: &Value,
 ) -> Result<(T, Vec<UnknownField>), serde_path_to_error::Error<Error>> {
