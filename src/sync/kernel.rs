@@ -26,8 +26,8 @@ use crate::tracker::Tracker;
 /// Maximum number of names in one log line.
 const MOST_NAMES: usize = 5;
 
-/// Maximum number of processes that could not list all of their chains, in one reading of a table:
-/// enough to find one chain among thousands. More are rewritten without being listed.
+/// Number of processes that could not list all of their chains, in one reading of a table, after
+/// which groups are not halved anymore: enough to find one chain among thousands.
 const MOST_FAILED_LISTINGS: usize = 16;
 
 /// Knowledge of the rules in the kernel.
@@ -655,7 +655,7 @@ pub(super) async fn read_chains(
         }
     }
     let of_services = of_services.into_iter().collect();
-    // Chains that are not listed count as missing, and are rewritten.
+    // They count as missing until they are listed; those that are not are rewritten.
     let _ = list_chains(&mut reading.rules, iptables, Table::Nat, of_services).await;
 }
 
@@ -690,7 +690,8 @@ async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, exte
 }
 
 /// Lists chains by name, in one process if none is missing or unprintable: otherwise by halves, so
-/// that one chain does not hide the others. Those that are not listed count as missing.
+/// that one chain does not hide the others. With many such chains, groups remain of which nothing
+/// is noted: a later reading lists them, after the repair of those that were found.
 ///
 /// # Errors
 ///
@@ -711,13 +712,11 @@ async fn list_chains(
             ListedChains::Whole(text) => rules.read_listing(table, &text),
             ListedChains::Missing | ListedChains::Truncated { .. } => {
                 failed += 1;
-                if group.len() > 1 && failed < MOST_FAILED_LISTINGS {
+                if let [chain] = *group {
+                    rules.note_missing(table, chain);
+                } else if failed < MOST_FAILED_LISTINGS {
                     let rest = group.split_off(group.len() / 2);
                     groups.extend([rest, group]);
-                } else {
-                    for chain in group {
-                        rules.note_missing(table, chain);
-                    }
                 }
             }
         }

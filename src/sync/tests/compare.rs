@@ -563,6 +563,39 @@ async fn a_missing_chain_does_not_hide_other_chains() {
     assert_eq!(sorted(&syncer), before);
 }
 
+/// More than the listings of one reading can find.
+#[tokio::test]
+async fn many_unprintable_chains_do_not_make_others_drift() {
+    let mut syncer = node_with(TREE).await;
+    for number in 7..=250 {
+        syncer.tracker.apply(service(number, true));
+        syncer.tracker.apply(endpoint(number, 9));
+    }
+    syncer.once(&[]).await;
+    let applied = syncer.kernel.record().unwrap();
+    let chains: Vec<_> = applied
+        .dispatch_and_tree_chains()
+        .filter(|(table, chain)| *table == Table::Nat && chain.contains('.'))
+        .collect();
+    assert!(chains.len() > 20, "{chains:?}");
+    let unprintable = || {
+        chains
+            .iter()
+            .map(|(table, chain)| (*table, &**chain))
+            .step_by(2)
+    };
+    let mut all: Vec<_> = unprintable().collect();
+    all.push((Table::Nat, "DOCKER"));
+    syncer.iptables().set_unprintable(&all);
+    let (drift, _) = syncer
+        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .await;
+    assert!(!drift.is_empty());
+    for (table, chain) in &drift.chains {
+        assert!(all.contains(&(*table, &**chain)), "{table} {chain}");
+    }
+}
+
 #[tokio::test]
 async fn a_chain_that_another_program_repaired_is_no_drift() {
     let mut syncer = node().await;
