@@ -13,6 +13,7 @@ mod scene;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::ops::Range;
 
 use serde_json::{Value, json};
 
@@ -34,68 +35,64 @@ const DNAT: &str = "--to-destination 10.4.0.11:8080";
 const DELETE_JUMP: &str = "iptables -t nat -D PREROUTING -m comment \
                            --comment 'kubernetes service portals' -j KUBE-SERVICES";
 
-fn scene() -> Option<(Scene, Page)> {
-    machine_has(Need::Kernel).then(|| (Scene::new(), Page::read()))
+fn scene() -> Option<Scene> {
+    machine_has(Need::Kernel).then(Scene::new)
 }
 
 #[test]
 fn no_endpoints() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let _daemon = scene.start(&web("", ""), "has no endpoints", &[]);
     assert_eq!(scene.ask(), Reply::Refused);
-    scene.leads_to(&page, "No endpoints", &[]);
-    scene.check(&page, "No endpoints");
+    scene.finds("No endpoints", &[]);
     scene.node.write(&web("", HERE));
     answers(|| scene.ask());
 }
 
 #[test]
 fn no_local_endpoint() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let local = "type: LoadBalancer, externalTrafficPolicy: Local";
     let elsewhere = HERE.replace("node1", "node2");
     let _daemon = scene.start(&web(local, &elsewhere), DNAT, &[]);
     assert_eq!(scene.ask_from_outside(), Reply::TimedOut);
-    scene.leads_to(&page, "No local endpoint", &[]);
-    scene.check(&page, "No local endpoint");
+    scene.finds("No local endpoint", &[]);
     scene.node.write(&web(local, HERE));
     answers(|| scene.ask_from_outside());
 }
 
 #[test]
 fn a_lost_rule() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let heading = "A lost rule";
     let mut daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
     scene.run(DELETE_JUMP);
-    scene.leads_to(&page, heading, &[]);
-    let (while_it_runs, without_it) = page.samples(heading).split_first().unwrap();
-    while_it_runs.check(|line| scene.run(line));
+    scene.leads_to(heading, &[]);
+    let (while_it_runs, without_it) = scene.page.samples(heading).split_at(1);
+    scene.check(while_it_runs);
     answers(|| scene.ask());
 
     assert!(daemon.terminate().success());
     scene.run(DELETE_JUMP);
     is_silent(&scene.ask());
-    scene.leads_to(&page, heading, &[]);
+    scene.leads_to(heading, &[]);
     // On a node with kube-proxy, the status of deltaproxy says nothing.
-    scene.leads_to(&page, heading, &[("deltaproxy status", "true")]);
-    for sample in without_it {
-        sample.check(|line| scene.run(line));
-    }
+    scene.leads_to(heading, &[("deltaproxy status", "true")]);
+    scene.check(without_it);
     let _daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
 }
 
 #[test]
 fn rules_of_an_old_proxy() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let heading = "Rules of an old proxy";
@@ -112,24 +109,22 @@ fn rules_of_an_old_proxy() {
     ));
     assert_eq!(scene.ask(), Reply::TimedOut);
     // The daemon looks for such rules at its start and every ten minutes.
-    scene.leads_to(&page, heading, &[]);
+    scene.leads_to(heading, &[]);
     assert!(daemon.terminate().success());
     let _daemon = scene.start(&web("", HERE), DNAT, &[]);
-    scene.leads_to(&page, heading, &[]);
-    scene.check(&page, heading);
+    scene.finds(heading, &[]);
     answers(|| scene.ask());
 }
 
 #[test]
 fn source_ranges() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let limited = "type: LoadBalancer, loadBalancerSourceRanges: [198.51.100.0/24]";
     let _daemon = scene.start(&web(limited, HERE), "198.51.100.0/24", &[]);
     assert_eq!(scene.ask_from_outside(), Reply::TimedOut);
-    scene.leads_to(&page, "Source ranges", &[("10.4.0.20", OUTSIDE)]);
-    scene.check(&page, "Source ranges");
+    scene.finds("Source ranges", &[("10.4.0.20", OUTSIDE)]);
     scene
         .node
         .write(&web(&limited.replace("198.51.100", "10.200.0"), HERE));
@@ -138,7 +133,7 @@ fn source_ranges() {
 
 #[test]
 fn a_stale_udp_flow() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let dns = web("", HERE)
@@ -159,14 +154,13 @@ fn a_stale_udp_flow() {
     ask(&client).unwrap_err();
 
     let words = [("shop/web", "kube-system/kube-dns")];
-    scene.leads_to(&page, "A stale UDP flow", &words);
-    scene.check(&page, "A stale UDP flow");
+    scene.finds("A stale UDP flow", &words);
     assert_eq!(ask(&client).unwrap(), "a");
 }
 
 #[test]
 fn wrong_cluster_cidr() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let wrong = ["--cluster-cidr=10.244.0.0/16"];
@@ -178,8 +172,7 @@ fn wrong_cluster_cidr() {
     assert_eq!(scene.ask(), Reply::TimedOut);
     let direct = tcp_request(&scene.client.netns, "10.4.0.11:8080".parse().unwrap());
     assert_eq!(direct.server(), Ok("a"));
-    scene.leads_to(&page, "Wrong cluster CIDR", &[]);
-    scene.check(&page, "Wrong cluster CIDR");
+    scene.finds("Wrong cluster CIDR", &[]);
     assert!(daemon.terminate().success());
     let _daemon = scene.start(&web("", HERE), "! -s 10.4.0.0/14", &[]);
     answers(|| scene.ask());
@@ -229,31 +222,32 @@ fn wrong_node_name() {
 
 #[test]
 fn connection_tracking_is_full() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     let _daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
     let heading = "Connection tracking is full";
-    let (nearly, full) = page.samples(heading).split_first().unwrap();
-    fill_conntrack(&scene, 95);
-    scene.leads_to(&page, heading, &[]);
-    nearly.check(|line| scene.run(line));
-    fill_conntrack(&scene, 101);
+    let (nearly, full) = scene.page.samples(heading).split_at(1);
+    fill_conntrack(&scene, 0..95);
+    scene.leads_to(heading, &[]);
+    scene.check(nearly);
+    // Entries of closed connections would expire meanwhile, and make room for others.
+    scene.run("conntrack -D -p tcp");
+    fill_conntrack(&scene, 95..101);
     assert_eq!(scene.ask(), Reply::TimedOut);
-    scene.leads_to(&page, heading, &[]);
-    for sample in full {
-        sample.check(|line| scene.run(line));
-    }
+    scene.leads_to(heading, &[]);
+    scene.check(full);
     answers(|| scene.ask());
 }
 
-/// Adds flows of one client outside, this percentage of the maximum.
-fn fill_conntrack(scene: &Scene, percentage: u32) {
+/// Adds flows of one client outside, these percentages of the maximum.
+fn fill_conntrack(scene: &Scene, percentages: Range<u32>) {
     let max = fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").unwrap();
     let max: u32 = max.trim().parse().unwrap();
     let mut flows = String::new();
-    for number in 0..max / 100 * percentage {
+    let numbers = max / 100 * percentages.start..max / 100 * percentages.end;
+    for number in numbers {
         let [_, x, y, z] = number.to_be_bytes();
         let (to, port) = (format!("198.18.{x}.{y}"), 1000 + u32::from(z));
         writeln!(
@@ -265,14 +259,14 @@ fn fill_conntrack(scene: &Scene, percentage: u32) {
     }
     let file = scene.node.manifests.path().join(".flows");
     fs::write(&file, flows).unwrap();
-    // Those that are there, and the last ones of a full table, are rejected.
+    // The last ones of a full table are rejected.
     let mut restore = scene.node.netns.command("conntrack");
     restore.arg("-R").arg(&file).output().unwrap();
 }
 
 #[test]
 fn quarantine() {
-    let Some((scene, page)) = scene() else {
+    let Some(scene) = scene() else {
         return;
     };
     // The node lacks an extension of iptables that one port needs.
@@ -289,9 +283,9 @@ fn quarantine() {
     let with_sctp = web("", HERE).replace(http, &[sctp, http].concat());
     scene.node.write(&with_sctp);
     let _daemon = scene.node.start(with_restore(Backend::Nft, &script));
-    scene.leads_to(&page, "Quarantine", &[]);
+    scene.leads_to("Quarantine", &[]);
     is_silent(&scene.ask());
-    scene.check(&page, "Quarantine");
+    scene.check(scene.page.samples("Quarantine"));
     scene.node.write(&web("", HERE));
     answers(|| scene.ask());
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
-use super::page::Page;
+use super::page::{Page, Sample};
 use crate::support::daemon::{Backend, Daemon, backend_programs};
 use crate::support::lab::{Pod, pod};
 use crate::support::netns::Netns;
@@ -61,11 +61,8 @@ impl Shell {
     pub fn run(&self, node: &Netns, line: &str) -> String {
         let line = format!("PATH={}:$PATH\n{line}", self.0.path().display());
         let mut bash = node.command("bash");
-        let output = bash
-            .args(["-c", &line])
-            .env_remove("RUST_LOG")
-            .output()
-            .unwrap();
+        bash.args(["-c", &line]).env_remove("RUST_LOG");
+        let output = bash.output().unwrap();
         let texts = [output.stdout, output.stderr];
         String::from_utf8_lossy(&texts.concat()).into_owned()
     }
@@ -78,6 +75,7 @@ pub struct Scene {
     pub client: Pod,
     pub servers: [Pod; 2],
     pub shell: Shell,
+    pub page: Page,
 }
 
 impl Scene {
@@ -98,6 +96,7 @@ impl Scene {
             client,
             servers,
             shell: Shell::new(),
+            page: Page::read(),
         }
     }
 
@@ -117,19 +116,26 @@ impl Scene {
 
     /// Follows the page, with these words replaced, to a section.
     #[track_caller]
-    pub fn leads_to(&self, page: &Page, heading: &str, replaced: &[(&str, &str)]) {
+    pub fn leads_to(&self, heading: &str, replaced: &[(&str, &str)]) {
         eventually(PATIENCE, || {
-            let found = page.follow(replaced, |line| self.run(line))?;
+            let found = self.page.follow(replaced, |line| self.run(line))?;
             ensure(found == heading, || format!("leads to `{found}`"))
         });
     }
 
-    /// Runs the commands of a section, and compares their outputs.
+    /// Runs commands of the page, and compares their outputs.
     #[track_caller]
-    pub fn check(&self, page: &Page, heading: &str) {
-        for sample in page.samples(heading) {
+    pub fn check(&self, samples: &[Sample]) {
+        for sample in samples {
             sample.check(|line| self.run(line));
         }
+    }
+
+    /// Follows the page to a section, and runs its commands.
+    #[track_caller]
+    pub fn finds(&self, heading: &str, replaced: &[(&str, &str)]) {
+        self.leads_to(heading, replaced);
+        self.check(self.page.samples(heading));
     }
 
     /// Connects from the client.
