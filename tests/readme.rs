@@ -96,7 +96,7 @@ fn fits(shown: &str, printed: &str) -> bool {
     fits_by(shown, printed, |shown, printed| shown == printed)
 }
 
-/// The same with another comparison of a shown line and a printed one.
+/// Like [`fits`], with another comparison of a shown line and a printed one.
 pub(crate) fn fits_by(shown: &str, printed: &str, is_same: impl Fn(&str, &str) -> bool) -> bool {
     let mut rest = printed.lines();
     let mut is_gap = false;

@@ -65,7 +65,7 @@ pub(super) fn install_quiet_log() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a note on stderr; without stderr it is lost, which is no reason to fail.
+/// Prints a note on stderr. A closed stderr is no error.
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "note: {text}");
 }

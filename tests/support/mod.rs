@@ -48,15 +48,15 @@ use left_out::{Part, skips};
 pub enum Need {
     /// Root, to make network namespaces and rules in them.
     Kernel,
-    /// The same, and the programs etcd and kube-apiserver.
+    /// What [`Need::Kernel`] has, etcd and kube-apiserver.
     Cluster,
-    /// The same, and the streaming server of the kubelet.
+    /// What [`Need::Cluster`] has, and the streaming server of the kubelet.
     Nodes,
-    /// The same as [`Need::Cluster`], and kube-proxy.
+    /// What [`Need::Cluster`] has, and kube-proxy.
     Upstream,
-    /// The same as [`Need::Cluster`], and kubectl, kubeadm and helm.
+    /// What [`Need::Cluster`] has, kubectl, kubeadm and helm.
     Clients,
-    /// The same as [`Need::Kernel`], chromium, and the script axe-core.
+    /// What [`Need::Kernel`] has, Chromium, and the script axe-core.
     Browser,
     /// Root, and static binaries of both architectures.
     StaticBinaries,

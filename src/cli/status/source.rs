@@ -53,7 +53,8 @@ pub(super) fn read(page: &str) -> Result<StatusDocument, &'static str> {
     document.ok_or("the page is not of deltaproxy")
 }
 
-/// Returns the error that there is no state. Connections to the daemon are tracked as well.
+/// Returns the error of a daemon that does not answer: a full connection tracking table drops
+/// connections to it as well.
 fn no_state(address: SocketAddr, reason: impl std::fmt::Display) -> anyhow::Error {
     if let Some(Problem { summary, hint, .. }) =
         ConntrackStatus::read().and_then(|conntrack| conntrack.problem())

@@ -540,8 +540,8 @@ pub(super) fn conflicts(conflicts: &[FrontendConflict]) -> Vec<String> {
     shown.chain(more).collect()
 }
 
-/// Returns a line for each address to which conntrack entries lead though it is no endpoint, and
-/// one with the command that deletes these entries.
+/// Returns a line for each address of a conntrack entry that is not an endpoint, and one with the
+/// command that deletes these entries.
 pub(super) fn stale_flows(explanation: &Explanation<'_>) -> Vec<String> {
     let to = &explanation.to;
     let family = match IpFamily::of(to.ip) {
