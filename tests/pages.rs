@@ -186,10 +186,18 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
         return;
     }
     let script = r#"ulimit -n 64; exec "$0" "$@""#;
-    let scene = Scene::through(script, "", &[]);
+    let scene = Scene::through(script, "# Nothing to serve.\n", &[]);
+    // A start needs files of its own for threads and for the programs of the first sync.
     eventually(PATIENCE, || {
-        let connected = scene.connect(Daemon::HEALTH);
-        connected.map_err(|error| error.to_string())
+        scene
+            .connect(Daemon::METRICS)
+            .map_err(|error| error.to_string())?;
+        let metrics = scene.get("/metrics");
+        let ended = ["IPv4", "IPv6"].map(|family| {
+            format!("kubeproxy_sync_proxy_rules_last_timestamp_seconds{{ip_family=\"{family}\"}}")
+        });
+        let ended = ended.iter().all(|metric| metrics.contains(metric));
+        ensure(ended, || metrics)
     });
     let flood: Vec<_> = (0..300).map(|_| scene.connect(Daemon::HEALTH)).collect();
     eventually(PATIENCE, || {
