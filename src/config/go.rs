@@ -47,7 +47,11 @@ pub(super) fn gates(text: &str) -> Result<BTreeMap<String, bool>, String> {
 /// Upstream: Go's `strconv.ParseInt` with base 0, which spf13/pflag calls.
 pub(super) fn int(text: &str) -> Result<i32, String> {
     let unsigned = text.trim_start_matches(['+', '-']);
-    let is_odd = unsigned.starts_with('_') || unsigned.ends_with('_') || unsigned.contains("__");
+    let is_in_prefix = |rest: &str| rest.starts_with(['b', 'B', 'o', 'O', 'x', 'X']);
+    let is_odd = unsigned.starts_with('_')
+        || unsigned.ends_with('_')
+        || unsigned.contains("__")
+        || unsigned.strip_prefix("0_").is_some_and(is_in_prefix);
     let number = integer(&text.replace('_', "")).filter(|_| !is_odd);
     let number = number.ok_or_else(|| format!("`{text}` is not a valid integer"))?;
     i32::try_from(number)

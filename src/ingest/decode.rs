@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde_json::{Error, Value};
+use serde_json::{Error, Map, Value};
 use serde_path_to_error::{Path, Segment};
 
 /// Field that a type does not have.
@@ -38,29 +38,38 @@ pub(crate) fn decode<T: DeserializeOwned>(
 /// again.
 const MAX_WRONG_TYPES: usize = 20;
 
-/// Decodes a tree as `T`, with other values in place of those of wrong types: `replace` gets the
+/// Decodes a tree as `T`, with empty values in place of those of wrong types: `report` gets the
 /// path, the error and the value of each. Returns the unknown fields as well; `None` if there are
-/// too many wrong values, if the place of one is unknown, or if a replacement is wrong as well.
+/// too many wrong values, if the place of one is unknown, or if no empty value can replace it.
 pub(crate) fn decode_replacing<T: DeserializeOwned>(
-    mut tree: Value,
-    mut replace: impl FnMut(&str, &Error, &Value) -> Value,
+    mut tree: Cow<'_, Value>,
+    mut report: impl FnMut(&str, &Error, &Value),
 ) -> Option<(T, Vec<UnknownField>)> {
-    let mut replaced = String::new();
+    let (mut replaced, mut is_null) = (String::new(), false);
     for _ in 0..MAX_WRONG_TYPES {
         let error = match decode(&tree) {
             Ok(decoded) => return Some(decoded),
             Err(error) => error,
         };
         let path = error.path().to_string();
-        if path == replaced {
-            return None;
-        }
-        let Some(value) = value_at(&mut tree, error.path()) else {
-            replace("", error.inner(), &tree);
+        let Some(value) = value_at(tree.to_mut(), error.path()) else {
+            report("", error.inner(), &tree);
             return None;
         };
-        *value = replace(&path, error.inner(), value);
-        replaced = path;
+        // Of some types the error does not tell the empty value.
+        let is_again = path == replaced;
+        if is_again && is_null {
+            return None;
+        }
+        if !is_again {
+            report(&path, error.inner(), value);
+        }
+        *value = if is_again {
+            Value::Null
+        } else {
+            expected(error.inner()).1
+        };
+        (replaced, is_null) = (path, is_again);
     }
     None
 }
@@ -75,7 +84,38 @@ fn value_at<'v>(tree: &'v mut Value, path: &Path) -> Option<&'v mut Value> {
     })
 }
 
-/// TreeNode of a tree.
+/// Maximum characters of a value that an error quotes.
+pub(crate) const MAX_QUOTED_CHARS: usize = 80;
+
+/// Returns the type that serde expected, and its empty value.
+pub(crate) fn expected(error: &Error) -> (&'static str, Value) {
+    let error = error.to_string();
+    let names_type = error.starts_with("invalid type: ") || error.starts_with("invalid value: ");
+    let expected = error.rsplit_once("expected ").filter(|_| names_type);
+    match expected.map(|(_, expected)| expected) {
+        Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
+        Some("a string") => ("a string", Value::from("")),
+        Some("a boolean") => ("true or false", Value::from(false)),
+        Some("a sequence") => ("an array", Value::Array(Vec::new())),
+        Some("a map") => ("a map", Value::Object(Map::new())),
+        Some("IntOrString") => ("an integer or a string", Value::from(0)),
+        Some("a 32-bit integer") => ("a 32-bit integer", Value::from(0)),
+        None if error.starts_with("must be an object") => ("an object", Value::Object(Map::new())),
+        None if error.starts_with("missing field ") => (
+            "an object with all required fields",
+            Value::Object(Map::new()),
+        ),
+        // `None`: text that is not a time, the only value whose error names no type.
+        Some("a timestamp string") | None => (
+            "a time in the format of RFC 3339",
+            Value::from("1970-01-01T00:00:00Z"),
+        ),
+        // For an object, the error has the name of its type in the API.
+        Some(_) => ("an object", Value::Object(Map::new())),
+    }
+}
+
+/// Node of a tree.
 struct TreeNode<'a> {
     value: &'a Value,
     path: String,
@@ -136,10 +176,9 @@ impl<'de> Deserializer<'de> for TreeNode<'de> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         let Value::Object(entries) = self.value else {
-            return Err(Error::custom(format!(
-                "must be an object, got {}",
-                self.value
-            )));
+            let value = self.value.to_string();
+            let value = shortened(&value, MAX_QUOTED_CHARS);
+            return Err(Error::custom(format!("must be an object, got {value}")));
         };
         let names = entries.keys().map(String::as_str);
         let unknown = names.filter(|name| !fields.contains(name));

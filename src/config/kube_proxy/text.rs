@@ -8,6 +8,7 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.37)
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -63,9 +64,8 @@ pub(in crate::config) fn read(
     let (mut tree, repeated) = read_tree(text)?;
     take_header(&mut tree)?;
     let mut mistyped = Vec::new();
-    let decoded = decode_replacing(tree, |path, error, _| {
+    let decoded = decode_replacing(Cow::Owned(tree), |path, error, _| {
         mistyped.push((path.to_owned(), error.to_string()));
-        Value::Null
     });
     match decoded {
         Some((configuration, unknown)) if mistyped.is_empty() => {

@@ -103,7 +103,7 @@ fn numbers_are_those_of_go() {
         assert_eq!(bit(text), Ok::<_, String>(expected), "{text}");
     }
     for text in [
-        "", "-", "08", "0x", "_1", "1_", "1__0", "0x+1", "--1", "1.0", "1e1", "٣",
+        "", "-", "08", "0x", "_1", "1_", "1__0", "0_x1", "0_B1", "0x+1", "--1", "1.0", "1e1", "٣",
     ] {
         let error = bit(text).expect_err(text);
         assert!(error.contains("is not a valid integer"), "{error}");

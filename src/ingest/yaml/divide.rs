@@ -50,22 +50,21 @@ pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// Divides YAML at lines of `---`, which may end in a comment.
-pub(crate) fn divide(text: &str) -> Vec<DocumentText<'_>> {
-    let mut documents = Vec::new();
-    let (mut start, mut end, mut first_line) = (0, 0, 1);
-    let mut add = |first_line, start, end| {
-        let text = text.get(start..end).unwrap_or_default();
-        documents.push(DocumentText::new(first_line, text));
-    };
-    for (line, next_line) in text.split_inclusive('\n').zip(2..) {
-        if is_separator(line) {
-            add(first_line, start, end);
-            (start, first_line) = (end + line.len(), next_line);
+pub(crate) fn divide(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
+    let mut rest = Some((1, text));
+    std::iter::from_fn(move || {
+        let (first_line, text) = rest.take()?;
+        let mut end = 0;
+        for (line, next_line) in text.split_inclusive('\n').zip(first_line + 1..) {
+            if is_separator(line) {
+                rest = text.get(end + line.len()..).map(|rest| (next_line, rest));
+                break;
+            }
+            end += line.len();
         }
-        end += line.len();
-    }
-    add(first_line, start, end);
-    documents
+        let document = text.get(..end).unwrap_or_default();
+        Some(DocumentText::new(first_line, document))
+    })
 }
 
 fn is_separator(line: &str) -> bool {

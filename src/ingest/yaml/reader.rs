@@ -190,7 +190,7 @@ impl<'t> YamlReader<'t> {
         // 0 stands for no anchor.
         if anchor != 0 {
             // Counted, because anchors within anchors take memory for each level.
-            self.count_copy(&value)?;
+            self.count_copies(nodes(&value))?;
             self.anchors.insert(anchor, value.clone());
         }
         Ok(value)
@@ -276,17 +276,18 @@ impl<'t> YamlReader<'t> {
 
     /// Returns the node that an alias repeats.
     fn repeat(&mut self, anchor: usize) -> Result<Value, SyntaxError> {
-        let Some(value) = self.anchors.get(&anchor).cloned() else {
+        let Some(value) = self.anchors.get(&anchor) else {
             return Err(self.error("an anchor contains itself"));
         };
-        self.count_copy(&value)?;
+        let (nodes, depth) = (nodes(value), depth(value));
+        self.count_copies(nodes)?;
         // Each alias may add levels to a node that another anchor stores.
-        self.ensure_depth(self.open.len() + depth(&value) - 1)?;
-        Ok(value)
+        self.ensure_depth(self.open.len() + depth - 1)?;
+        Ok(self.anchors.get(&anchor).cloned().unwrap_or_default())
     }
 
-    fn count_copy(&mut self, value: &Value) -> Result<(), SyntaxError> {
-        self.copied_nodes += nodes(value);
+    fn count_copies(&mut self, nodes: usize) -> Result<(), SyntaxError> {
+        self.copied_nodes += nodes;
         if self.copied_nodes > MAX_COPIED_NODES {
             return Err(self.error("anchors and aliases repeat too many nodes"));
         }

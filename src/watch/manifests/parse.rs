@@ -146,7 +146,7 @@ fn parse_as(
             })
         }
         TextFormat::Yaml => {
-            let mut documents = yaml::divide(text).into_iter().enumerate();
+            let mut documents = yaml::divide(text).enumerate();
             documents.try_for_each(|(number, document)| match document.read(false)? {
                 Some(document) => add(number, document.value),
                 None => Ok(()),
@@ -234,7 +234,18 @@ impl FileContent {
 
     /// Adds an object from which rules follow. One with a field of a wrong type does not affect
     /// other objects.
-    fn add_object(&mut self, kind: Kind, object: Value, place: &FieldPlace, options: ParseOptions) {
+    fn add_object(
+        &mut self,
+        kind: Kind,
+        mut object: Value,
+        place: &FieldPlace,
+        options: ParseOptions,
+    ) {
+        // Items of a list may be without them.
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("apiVersion");
+            fields.remove("kind");
+        }
         let mut problems = match options.validation {
             Validation::Strict => validation::problems(kind, &object),
             Validation::Lenient => Vec::new(),
@@ -304,11 +315,11 @@ fn default_namespace(metadata: &mut Metadata) {
 /// does not record lines: the documents of the fields are read once more.
 pub(super) fn lines(text: &str, format: TextFormat, fields: &[FieldPlace]) -> Vec<Option<u64>> {
     let mut lines = vec![None; fields.len()];
-    let documents = match format {
-        TextFormat::Yaml => yaml::divide(text),
-        TextFormat::Json => json_documents(text),
+    let documents: Box<dyn Iterator<Item = DocumentText<'_>>> = match format {
+        TextFormat::Yaml => Box::new(yaml::divide(text)),
+        TextFormat::Json => Box::new(json_documents(text).into_iter()),
     };
-    for (number, document) in documents.into_iter().enumerate() {
+    for (number, document) in documents.enumerate() {
         let wanted = lines.iter_mut().zip(fields);
         let mut wanted = wanted
             .filter(|(_, field)| field.document == number)

@@ -12,15 +12,16 @@
 //! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice`;
 //! k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.37)
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::ingest::{UnknownField, decode_replacing, shortened};
+use crate::ingest::{MAX_QUOTED_CHARS, UnknownField, decode_replacing, expected, shortened};
 use crate::model::Kind;
 use crate::net::{IpFamily, parse_cidr, parse_ip};
 
@@ -131,14 +132,12 @@ fn check<T: DeserializeOwned>(
     validate: impl Fn(&T, &mut Problems),
 ) -> Vec<FieldProblem> {
     let mut problems = Problems::default();
-    let decoded = decode_replacing(object.clone(), |path, error, value| {
-        let (expected, empty) = expected(error);
+    let decoded = decode_replacing(Cow::Borrowed(object), |path, error, value| {
         let wrong = match path {
             "" => error.to_string(),
-            _ => wrong_type(expected, value),
+            _ => wrong_type(expected(error).0, value),
         };
         problems.add_of(FieldProblemKind::WrongType, path, wrong);
-        empty
     });
     let Some((decoded, unknown)) = decoded else {
         return problems.0;
@@ -157,37 +156,6 @@ fn check<T: DeserializeOwned>(
     of_values.0.retain(|problem| !is_replaced(problem));
     problems.0.extend(of_values.0);
     problems.0
-}
-
-/// Maximum characters of a value that an error quotes.
-const MAX_QUOTED_CHARS: usize = 80;
-
-/// Returns the type that serde expected, and its empty value.
-fn expected(error: &serde_json::Error) -> (&'static str, Value) {
-    let error = error.to_string();
-    let names_type = error.starts_with("invalid type: ") || error.starts_with("invalid value: ");
-    let expected = error.rsplit_once("expected ").filter(|_| names_type);
-    match expected.map(|(_, expected)| expected) {
-        Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
-        Some("a string") => ("a string", Value::from("")),
-        Some("a boolean") => ("true or false", Value::from(false)),
-        Some("a sequence") => ("an array", Value::Array(Vec::new())),
-        Some("a map") => ("a map", Value::Object(Map::new())),
-        Some("IntOrString") => ("an integer or a string", Value::from(0)),
-        Some("a 32-bit integer") => ("a 32-bit integer", Value::from(0)),
-        None if error.starts_with("must be an object") => ("an object", Value::Object(Map::new())),
-        None if error.starts_with("missing field ") => (
-            "an object with all required fields",
-            Value::Object(Map::new()),
-        ),
-        // `None`: text that is not a time, the only value whose error names no type.
-        Some("a timestamp string") | None => (
-            "a time in the format of RFC 3339",
-            Value::from("1970-01-01T00:00:00Z"),
-        ),
-        // For an object, the error has the name of its type in the API.
-        Some(_) => ("an object", Value::Object(Map::new())),
-    }
 }
 
 /// Describes a value of a wrong type.

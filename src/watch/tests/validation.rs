@@ -378,3 +378,22 @@ fn services_that_are_not_served_are_counted() {
         assert_eq!(manifests.notes, [format!("{expected} {ignored}")]);
     }
 }
+
+#[test]
+fn items_of_a_list_may_be_without_version_and_kind() {
+    let item = |header: &str| format!("- {header}\n  metadata: {{name: web}}\n");
+    for header in [
+        "spec: {ports: [{port: 80}]}",
+        "kind: null",
+        "apiVersion: null",
+    ] {
+        let text = format!(
+            "apiVersion: v1\nkind: ServiceList\nitems:\n{}",
+            item(header)
+        );
+        let directory = directory(&[("a.yaml", &text)]);
+        let manifests = load_as(directory.path(), STRICT);
+        assert_eq!(errors(directory.path(), &manifests), [""; 0], "{header}");
+        assert_eq!(names(&manifests), ["web"], "{header}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::*;
 
 fn lines(text: &str) -> Vec<(u64, String)> {
-    let documents = divide(text).into_iter();
+    let documents = divide(text);
     documents
         .map(|one| (one.first_line, one.text.into_owned()))
         .collect()
