@@ -19,7 +19,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | words | [`net`] |
+//! | words | [`net`], [`linux`] |
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
 //! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
@@ -32,6 +32,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`net`], [`model`] | addresses and families; Services, slices and the Node, reduced for rules |
+//! | [`linux`] | netlink sockets and inotify, which fail on other systems |
 //! | [`rules`] | the language of iptables-restore as data: read, apply, compare, trace |
 //! | [`ruleset`] | names and roles of the chains and jumps of a kube-proxy |
 //! | [`ingest`] | Kubernetes objects to model: parse, don't validate |
@@ -188,6 +189,7 @@
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 
+mod linux;
 mod net;
 
 mod model;

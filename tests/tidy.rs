@@ -13,6 +13,7 @@ use crate::source::{File, Part, all_files};
 
 /// A module may name only the modules listed beside it. Add to a line in a commit of its own.
 const MAY_NAME: &[(&str, &[&str])] = &[
+    ("linux", &[]),
     ("net", &[]),
     ("model", &["net"]),
     ("rules", &["net"]),
@@ -26,13 +27,16 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "conntrack",
         &["model", "net", "render", "ruleset", "select"],
     ),
-    ("host", &["conntrack", "net", "rules"]),
-    ("telemetry", &["net"]),
+    ("host", &["conntrack", "linux", "net", "rules"]),
+    ("telemetry", &["linux", "net"]),
     (
         "status",
         &["host", "model", "net", "render", "select", "telemetry"],
     ),
-    ("watch", &["ingest", "model", "net", "telemetry", "tracker"]),
+    (
+        "watch",
+        &["ingest", "linux", "model", "net", "telemetry", "tracker"],
+    ),
     ("events", &["model", "watch"]),
     ("health", &["events", "model", "net", "select", "telemetry"]),
     (

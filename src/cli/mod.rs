@@ -54,6 +54,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     terminal::choose_color(cli.command.color());
     let report = ErrorReport::default();
     let result = match cli.command {
+        Command::Run(_) | Command::Cleanup(_) if !cfg!(target_os = "linux") => Err(
+            anyhow::anyhow!("run and cleanup change the rules of a node: they work on Linux only"),
+        ),
         Command::Run(args) => run::run(&args),
         #[cfg(feature = "tools")]
         Command::Render(args) => render::render(&args, &report),

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::os::unix::net;
 
 use nix::errno::Errno;
-use nix::sys::socket::SockProtocol;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
 use super::netlink::socket::{receive, subscribe};
+use crate::linux::NetlinkProtocol;
 use crate::net::IpFamily;
 
 /// One address of one interface.
@@ -75,7 +75,7 @@ impl AddressWatch {
             IpFamily::V4 => RTNLGRP_IPV4_IFADDR,
             IpFamily::V6 => RTNLGRP_IPV6_IFADDR,
         };
-        let socket = subscribe(SockProtocol::NetlinkRoute, group, BUFFER_BYTES)?;
+        let socket = subscribe(NetlinkProtocol::Route, group, BUFFER_BYTES)?;
         let socket = UnixDatagram::from_std(net::UnixDatagram::from(socket))?;
         Ok(Self { socket })
     }

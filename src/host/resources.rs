@@ -20,6 +20,7 @@ use nix::sys::time::TimeVal;
 use tokio::process::Child;
 
 use super::sysctl::Changed;
+use crate::linux;
 
 /// Sets `oom_score_adj` of this process: from -1000, never killed, to 1000, killed first. Programs
 /// started later inherit the score.
@@ -90,7 +91,7 @@ thread_local! {
 ///
 /// CPU time and not wall clock: a restore that waits for the lock costs nothing.
 pub(crate) fn thread_cpu() -> Duration {
-    cpu_time(UsageWho::RUSAGE_THREAD) + CHILDREN.get()
+    cpu_time(linux::THREAD) + CHILDREN.get()
 }
 
 /// Waits for a program and adds its CPU time to that of this thread.

@@ -34,6 +34,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use crate::linux::set_tcp_user_timeout;
+
 /// Maximum connections of a server; one more evicts the oldest. Probes and scrapes are a handful
 /// per second, so only a flood reaches this, and then costs no more than a few megabytes.
 const MAX_CONNECTIONS: usize = 256;
@@ -152,7 +154,7 @@ async fn connection<H, F>(
     F: Future<Output = Reply>,
 {
     // If this fails, the limit of connections still holds.
-    let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &UNREAD_TIMEOUT);
+    let _ = set_tcp_user_timeout(&stream, UNREAD_TIMEOUT);
     let client = stream
         .peer_addr()
         .map(|address| ClientAddress(address.ip()))

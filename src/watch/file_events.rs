@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
+
+use crate::linux::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 
 /// Interval of polling, for file systems without notifications, like NFS.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
+
+use crate::linux;
+use crate::linux::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 /// Path of the lock, unless the environment names another one.
 ///
@@ -64,7 +65,7 @@ impl LockWait {
 /// Reports whether a line of `/proc/PID/syscall` is that of a process sleeping in `flock`.
 fn is_flock(line: &str) -> bool {
     let number = line.split(' ').next().and_then(|word| word.parse().ok());
-    number == Some(libc::SYS_flock)
+    number == Some(linux::SYS_FLOCK)
 }
 
 /// Time without an opening of the lock after which a change of rules shows that a program does not

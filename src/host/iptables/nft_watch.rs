@@ -13,7 +13,6 @@ use std::os::unix::net;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
-use nix::sys::socket::SockProtocol;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::Notify;
@@ -21,6 +20,7 @@ use tokio::sync::Notify;
 use super::super::netlink::nftables::{NftEvent, NftEventKind, events, generation};
 use super::super::netlink::socket::{receive, subscribe};
 use super::interface::{ChangeSource, ForeignChange};
+use crate::linux::NetlinkProtocol;
 use crate::net::IpFamily;
 use crate::rules::Table;
 
@@ -213,7 +213,7 @@ impl NftWatch {
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
     pub(super) fn start(family: IpFamily, own: &Arc<OwnTransactions>) -> std::io::Result<Self> {
         let seen = own.restores().mark();
-        let protocol = SockProtocol::NetlinkNetFilter;
+        let protocol = NetlinkProtocol::Netfilter;
         let socket = subscribe(protocol, NFNLGRP_NFTABLES, BUFFER_BYTES)?;
         let socket = net::UnixDatagram::from(socket);
         Ok(Self {

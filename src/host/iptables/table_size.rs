@@ -13,8 +13,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::sys::socket::{AddressFamily, SockType, socket};
 
+use crate::linux::CLOEXEC;
 use crate::net::IpFamily;
 use crate::rules::Table;
 
@@ -48,7 +49,7 @@ pub(super) fn open(family: IpFamily) -> Result<OwnedFd, Errno> {
         IpFamily::V6 => AddressFamily::Inet6,
     };
     // Any socket of the family works: the option is netfilter's.
-    socket(domain, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+    socket(domain, SockType::Datagram, CLOEXEC, None)
 }
 
 /// Reads the size of a table; `None` if the kernel has no such table.

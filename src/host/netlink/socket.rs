@@ -9,12 +9,10 @@ use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto,
-    setsockopt, socket,
-};
+use nix::sys::socket::{MsgFlags, recv};
 
+pub(in crate::host) use crate::linux::netlink::{send, subscribe};
+use crate::linux::{NetlinkProtocol, netlink};
 use crate::net::IpFamily;
 
 pub(in crate::host) const NLMSG_ERROR: u16 = 2;
@@ -48,36 +46,7 @@ pub(in crate::host) const fn family_number(family: IpFamily) -> u8 {
 
 /// Opens a socket for requests to netfilter.
 pub(in crate::host) fn open() -> Result<OwnedFd, Errno> {
-    open_with(SockProtocol::NetlinkNetFilter, SockFlag::empty())
-}
-
-fn open_with(protocol: SockProtocol, flags: SockFlag) -> Result<OwnedFd, Errno> {
-    socket(
-        AddressFamily::Netlink,
-        SockType::Raw,
-        SockFlag::SOCK_CLOEXEC | flags,
-        protocol,
-    )
-}
-
-/// Opens a non-blocking socket that receives the notifications of a multicast group of a protocol.
-///
-/// # Errors
-///
-/// For netfilter mostly `EPERM`: the capability `NET_ADMIN` is missing.
-pub(in crate::host) fn subscribe(
-    protocol: SockProtocol,
-    group: u32,
-    buffer_bytes: usize,
-) -> Result<OwnedFd, Errno> {
-    let socket = open_with(protocol, SockFlag::SOCK_NONBLOCK)?;
-    // Without the right to exceed the system's limit, the buffer is as large as that allows.
-    if setsockopt(&socket, RcvBufForce, &buffer_bytes).is_err() {
-        setsockopt(&socket, RcvBuf, &buffer_bytes)?;
-    }
-    let groups = 1_u32.checked_shl(group - 1).ok_or(Errno::EINVAL)?;
-    bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
-    Ok(socket)
+    netlink::open(NetlinkProtocol::Netfilter)
 }
 
 thread_local! {
@@ -115,12 +84,6 @@ pub(in crate::host) fn query<T>(
         let mut datagram = [0; REPLY_BYTES];
         read(receive(socket, &mut datagram)?).ok_or(Errno::EBADMSG)
     })
-}
-
-/// Sends messages to the kernel.
-pub(in crate::host) fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
-    let kernel = NetlinkAddr::new(0, 0);
-    sendto(socket.as_raw_fd(), bytes, &kernel, MsgFlags::empty()).map(drop)
 }
 
 /// Receives the next datagram, which is already queued: the kernel replies before `send` returns.

@@ -133,7 +133,7 @@ async fn a_change_of_rules_long_after_the_last_opening_bypasses_the_lock() {
 fn only_flock_counts_as_waiting_for_the_lock() {
     let flock = format!(
         "{} 0x3 0x2 0x0 0x0 0x0 0x0 0x7ffd 0x7f00\n",
-        libc::SYS_flock
+        linux::SYS_FLOCK
     );
     assert!(is_flock(&flock));
     for other in ["running\n", "-1 0x7ffd 0x7f00\n", "0 0x3 0x2\n", ""] {
