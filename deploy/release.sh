@@ -132,6 +132,8 @@ write_share
 for arch in "${arches[@]}"; do
     write_archive "$arch"
 done
+deploy/release/krew.sh "$set" "v$version" "${SOURCE_URL:-https://example.com/deltaproxy}" \
+    >"$set/deltaproxy-v$version-krew.yaml"
 write_image
 (cd "$set" && sha256sum -- * >"$work/SHA256SUMS")
 mv "$work/SHA256SUMS" "$set"

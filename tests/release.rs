@@ -17,7 +17,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::artifacts::{self, ARCH};
 use support::process::run;
 use support::{Need, machine_has};
@@ -42,6 +42,12 @@ fn make(folder: &Path, before: &str) {
     // Debian's mirrors may have deleted a package, and tests/run.sh has taken a newer one.
     command.env("ALLOW_NEWER_PACKAGES", "yes");
     run(command.env("STATIC_BINARIES", artifacts::path("bin")));
+}
+
+/// Returns the manifest for krew of the archives in a folder.
+fn krew(folder: &Path, source: &str) -> String {
+    let mut command = Command::new(Path::new(ROOT).join("deploy/release/krew.sh"));
+    run(command.arg(folder).args([VERSION, source]))
 }
 
 fn verify(folder: &Path) -> Output {
@@ -85,7 +91,8 @@ impl Damaged {
             .join(format!("deltaproxy-{VERSION}-{suffix}"))
     }
 
-    /// Runs a shell command in the unpacked tar file, and packs it again.
+    /// Runs a shell command in the unpacked tar file, and packs it again. The manifest for krew is
+    /// that of the result.
     fn repack(&self, suffix: &str, edit: &str) {
         let mut command = Command::new("sh");
         let script = "set -eu; work=$(mktemp -d); trap 'rm -rf \"$work\"' EXIT; export TOP=$PWD
@@ -102,6 +109,10 @@ impl Damaged {
             .arg(self.path(suffix))
             .arg(edit);
         run(&mut command);
+        if suffix != "image.tar" {
+            let manifest = krew(self.folder.path(), "https://example.com/deltaproxy");
+            fs::write(self.path("krew.yaml"), manifest).unwrap();
+        }
     }
 
     /// Writes the checksums again, so that damage is found by what is in the files.
@@ -138,6 +149,13 @@ fn files_are_checked(set: &ReleaseFiles) {
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     damaged.expect(&["checksum differs: @linux-arm64.tar.gz"]);
+
+    let damaged = Damaged::of(set);
+    let path = damaged.path("krew.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("sha256: ", "sha256: 0", 1)).unwrap();
+    damaged.sum();
+    damaged.expect(&["@krew.yaml: is not that of the archives"]);
 
     let damaged = Damaged::of(set);
     fs::remove_file(damaged.path("linux-amd64.cdx.json")).unwrap();
@@ -241,8 +259,9 @@ fn releases_are_repeatable_and_verified() {
     for (name, bytes) in contents(&second) {
         assert!(set.get(&name) == Some(&bytes), "{name} differs");
     }
-    // For each architecture an archive and a bill of materials, two files for the image, checksums.
-    assert_eq!(set.len(), 7);
+    // For each architecture an archive and a bill of materials, two files for the image, one for
+    // krew, checksums.
+    assert_eq!(set.len(), 8);
     let output = verify(&first);
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
@@ -295,6 +314,51 @@ fn rebuilding_is_part_of_verifying() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(text, "release.sh: --rebuild requires --verify\n");
+}
+
+/// Krew itself is not run: this has what it reads.
+#[test]
+fn the_manifest_for_krew_installs_what_the_archives_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sums = BTreeMap::new();
+    for arch in ["amd64", "arm64"] {
+        let name = format!("deltaproxy-{VERSION}-linux-{arch}.tar.gz");
+        fs::write(folder.path().join(&name), arch).unwrap();
+        let mut sum = Command::new("sha256sum");
+        let printed = run(sum.arg(&name).current_dir(folder.path()));
+        sums.insert(arch, printed.split(' ').next().unwrap().to_owned());
+    }
+    let manifest = krew(folder.path(), "https://example.com/x");
+    let manifest: Value = serde_saphyr::from_str(&manifest).unwrap();
+    assert_eq!(manifest["metadata"]["name"], "deltaproxy");
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], VERSION);
+    // The index of krew has a line of this length for it.
+    assert!(spec["shortDescription"].as_str().unwrap().len() <= 50);
+    let platforms = spec["platforms"].as_array().unwrap();
+    assert_eq!(platforms.len(), sums.len());
+    for platform in platforms {
+        let labels = &platform["selector"]["matchLabels"];
+        let arch = labels["arch"].as_str().unwrap();
+        assert_eq!(
+            (&labels["os"], &platform["sha256"]),
+            (&"linux".into(), &sums[arch].clone().into())
+        );
+        let name = format!("deltaproxy-{VERSION}-linux-{arch}");
+        assert_eq!(
+            platform["uri"],
+            format!("https://example.com/x/releases/download/{VERSION}/{name}.tar.gz")
+        );
+        assert_eq!(platform["bin"], "deltaproxy");
+        // A file is moved into an existing folder, or else renamed.
+        assert_eq!(
+            platform["files"],
+            json!([
+                {"from": format!("{name}/bin/deltaproxy"), "to": "."},
+                {"from": format!("{name}/share/doc/deltaproxy/*"), "to": "doc"},
+            ])
+        );
+    }
 }
 
 #[test]

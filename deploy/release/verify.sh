@@ -28,7 +28,7 @@ complain_of() {
 expected_files() {
     local arch
     for arch in "${arches[@]}"; do printf '%s\n' "$prefix-linux-$arch".{cdx.json,tar.gz}; done
-    printf '%s\n' "$prefix-image".{digest,tar} SHA256SUMS
+    printf '%s\n' "$prefix-image".{digest,tar} "$prefix-krew.yaml" SHA256SUMS
 }
 
 check_files() {
@@ -123,6 +123,14 @@ check_sbom() {
 
 sha256() { sha256sum "$1" | cut -d ' ' -f 1; }
 
+# Its only value that the archives do not have is the address that they are downloaded from.
+check_krew() {
+    local manifest=$prefix-krew.yaml source
+    source=$(sed -n 's/^  homepage: //p' "$set/$manifest")
+    cmp -s <(deploy/release/krew.sh "$set" "$version" "${source:-none}") "$set/$manifest" ||
+        complain "$manifest: is not that of the archives"
+}
+
 check_image() {
     local image=$prefix-image.tar layout=$work/image blobs=$work/image/blobs/sha256 blob digest arch
     mkdir "$layout"
@@ -164,6 +172,7 @@ if check_files; then
         check_archive "$arch"
         check_sbom "$arch"
     done
+    check_krew
     check_image
 fi
 ((mistakes == 0)) || fail "release.sh: $set has mistakes: $mistakes"
