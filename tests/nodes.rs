@@ -17,9 +17,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::Instant;
 use std::{fs, thread};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use support::daemon::{Backend, Daemon};
 use support::kube::{ControlPlane, binary};
@@ -401,22 +404,29 @@ const NODES: u16 = 200;
 /// Port of the first of them; each has one of its own, as they are in one network.
 const FIRST_PORT: u16 = 20_000;
 
-/// Serves a page for each path, at one port.
-fn serve(listener: TcpListener, pages: [(&'static str, String); 2]) {
+/// Serves a page for each path, at one port, compressed as those of a daemon.
+fn serve(listener: TcpListener, pages: [(&'static str, Arc<[u8]>); 2]) {
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut head = String::new();
             let _ = BufReader::new(&stream).read_line(&mut head);
             let page = pages.iter().find(|(path, _)| head.contains(path));
-            let body = page.map_or("", |(_, body)| body);
+            let body = page.map_or(&[][..], |(_, body)| body);
             let _ = write!(
                 stream,
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
                 body.len()
             );
+            let _ = stream.write_all(body);
         }
     });
+}
+
+fn compressed(text: &str) -> Arc<[u8]> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap().into()
 }
 
 #[test]
@@ -437,6 +447,8 @@ fn two_hundred_nodes_are_compared() {
     let fewer = fewer.join("\n") + "\n";
     let mut failing: Value = serde_json::from_str(&status).unwrap();
     failing["problems"] = json!([{"summary": "IPv4: 3 syncs in a row failed", "isFailure": true}]);
+    let usual = [compressed(&rules), compressed(&status)];
+    let odd = [compressed(&fewer), compressed(&failing.to_string())];
     let mut objects = Vec::new();
     let mut names = Vec::new();
     for number in 0..NODES {
@@ -445,13 +457,12 @@ fn two_hundred_nodes_are_compared() {
             .node
             .enter(|| TcpListener::bind(("127.0.0.1", FIRST_PORT + number)).unwrap());
         let is_odd = [17, 41].contains(&number);
-        let own = if is_odd { &fewer } else { &rules };
-        let state = if is_odd {
-            failing.to_string()
-        } else {
-            status.clone()
-        };
-        serve(listener, [("/rules", own.clone()), ("/status", state)]);
+        let [rules, status] = if is_odd { &odd } else { &usual };
+        let pages = [
+            ("/rules", Arc::clone(rules)),
+            ("/status", Arc::clone(status)),
+        ];
+        serve(listener, pages);
         objects.push(node(&name, KUBELET));
         objects.push(pod(&name, "deltaproxy", FIRST_PORT + number, "Running"));
         names.push(format!("deltaproxy-{name}"));

@@ -21,16 +21,15 @@ pub(super) fn compare_nodes(
     terminal::install_quiet_log()?;
     let clients = args.client_selection();
     let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
-    let mut agreement = Agreement::default();
     let mut not_found = None;
-    snapshot::of_all_nodes(options, report, |node, snapshot| {
+    let agreement = snapshot::compare_rules(options, report, |snapshot| {
         let nodes = snapshot.node_rules(&[]);
         match explain::explain(&query, &nodes, &clients) {
-            Ok(explained) => agreement.add(node, explain::outcomes(&query, &explained)),
+            Ok(explained) => explain::outcomes(&query, &explained),
             Err(problem) => {
                 // Other nodes may have rules for it.
-                agreement.add(node, []);
                 not_found = Some(problem);
+                Vec::new()
             }
         }
     })?;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use super::query;
 use super::rows::{self, Row};
 use crate::cli::arguments::RuleSettings;
-use crate::cli::cluster::{self, Agreement, Held, MAX_NAMES};
+use crate::cli::cluster::{self, Held, MAX_NAMES};
 use crate::cli::exit::{ComparisonResult, ErrorReport};
 use crate::cli::snapshot;
 use crate::cli::terminal;
@@ -29,15 +29,15 @@ pub(super) fn compare_nodes(
     terminal::install_quiet_log()?;
     let query = &query::read(args)?;
     let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
-    let mut agreement = Agreement::default();
     let mut named = None;
-    snapshot::of_all_nodes(options, report, |node, snapshot| {
-        let (rows, findings) = rows::rows(&snapshot);
+    let agreement = snapshot::compare_rules(options, report, |snapshot| {
+        let (rows, findings) = rows::rows(snapshot);
         if !matches!(named, Some(Ok(()))) {
             named = Some(rows::check(query, &rows, &findings));
         }
         let rows = rows::selected(rows, query).into_iter();
-        agreement.add(node, rows.map(|row| (row.name.to_string(), of_row(&row))));
+        rows.map(|row| (row.name.to_string(), of_row(&row)))
+            .collect()
     })?;
     // Names that are unknown to all nodes.
     named.transpose()?;

@@ -46,48 +46,76 @@ impl HostSources {
 fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, NoPage> {
     let text = daemon::get(address, "/rules")?;
     let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
-    read(&escaped(&text), choice, addresses).ok_or_else(|| NoPage::Absent("no rules".to_owned()))
+    let page = UnparsedRules::read(&text, choice);
+    let snapshot = page.and_then(|page| page.parse(addresses));
+    snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))
 }
 
-/// Reads the page; `None` if it has another form, or not the rules that the kernel would show.
-pub(super) fn read(
-    page: &str,
-    choice: BackendChoice,
-    node_addresses: BTreeSet<IpAddr>,
-) -> Option<RuleSnapshot> {
-    let (head, mut rest) = page.split_once('\n')?;
-    let head: RulesHead = document(head)?;
-    let mut snapshot = RuleSnapshot {
-        node_addresses,
-        observed_at: Some(head.observed_at),
-        ..RuleSnapshot::default()
-    };
-    let mut families: Vec<FamilyStatus> = Vec::new();
-    while !rest.is_empty() {
-        let (title, after) = rest.split_once('\n')?;
-        let family = family_of(title)?;
-        let end = after.find(TITLE).map_or(after.len(), |at| at + 1);
-        let (section, after) = after.split_at_checked(end)?;
-        let (status, text) = section.split_once('\n')?;
-        let status: FamilyStatus = document(status)?;
-        let is_first = snapshot.families.insert(family);
-        let is_complete = status.unknown.is_empty() && status.other_backend.is_empty();
-        if !is_first || !is_complete {
-            return None;
+/// Page of a daemon whose rules are those that the kernel would show. They are not parsed yet.
+pub(super) struct UnparsedRules<'p> {
+    head: RulesHead,
+    families: Vec<FamilyStatus>,
+    backend: Backend,
+    texts: Vec<(IpFamily, &'p str)>,
+}
+
+impl<'p> UnparsedRules<'p> {
+    /// Reads the page; `None` if it has another form, or not the rules that the kernel would show.
+    pub(super) fn read(page: &'p str, choice: BackendChoice) -> Option<Self> {
+        let (head, mut rest) = page.split_once('\n')?;
+        let head: RulesHead = document(head)?;
+        let mut texts: Vec<(IpFamily, &str)> = Vec::new();
+        let mut families: Vec<FamilyStatus> = Vec::new();
+        while !rest.is_empty() {
+            let (title, after) = rest.split_once('\n')?;
+            let family = family_of(title)?;
+            let end = after.find(TITLE).map_or(after.len(), |at| at + 1);
+            let (section, after) = after.split_at_checked(end)?;
+            let (status, text) = section.split_once('\n')?;
+            let status: FamilyStatus = document(status)?;
+            let is_first = texts.iter().all(|(known, _)| *known != family);
+            let is_complete = status.unknown.is_empty() && status.other_backend.is_empty();
+            if !is_first || !is_complete {
+                return None;
+            }
+            texts.push((family, text));
+            families.push(status);
+            rest = after;
         }
-        *snapshot.rules.get_mut(family) = RuleSet::parse(text).ok()?;
-        *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
-        families.push(status);
-        rest = after;
+        let backend = common_backend(&families).filter(|backend| fits(choice, *backend))?;
+        Some(Self {
+            head,
+            families,
+            backend,
+            texts,
+        })
     }
-    let backend = common_backend(&families).filter(|backend| fits(choice, *backend))?;
-    snapshot.origin = RuleOrigin::Daemon(WrittenRules {
-        node: head.node,
-        version: head.version,
-        backend,
-        verified: Verified::of(&families, head.observed_at),
-    });
-    Some(snapshot)
+
+    /// Returns the rules of each family.
+    pub(super) fn texts(&self) -> &[(IpFamily, &'p str)] {
+        &self.texts
+    }
+
+    /// Parses the rules; `None` if they are invalid.
+    pub(super) fn parse(self, node_addresses: BTreeSet<IpAddr>) -> Option<RuleSnapshot> {
+        let mut snapshot = RuleSnapshot {
+            node_addresses,
+            observed_at: Some(self.head.observed_at),
+            ..RuleSnapshot::default()
+        };
+        for (family, text) in self.texts {
+            snapshot.families.insert(family);
+            *snapshot.rules.get_mut(family) = RuleSet::parse(&escaped(text)).ok()?;
+            *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
+        }
+        snapshot.origin = RuleOrigin::Daemon(WrittenRules {
+            node: self.head.node,
+            version: self.head.version,
+            backend: self.backend,
+            verified: Verified::of(&self.families, self.head.observed_at),
+        });
+        Some(snapshot)
+    }
 }
 
 /// Beginning of the line before the rules of a family, after a line end.

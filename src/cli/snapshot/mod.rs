@@ -4,6 +4,7 @@
 //! The one place where commands obtain rules: a flag means the same in `diff`, `explain` and
 //! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
 
+mod all_nodes;
 mod daemon;
 mod desired;
 mod dump;
@@ -20,9 +21,9 @@ use super::arguments::RuleSettings;
 use super::exit::{ErrorReport, NotANode};
 use crate::config::{OriginArgs, Unusable};
 
+pub(super) use all_nodes::compare_rules;
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use node::of_all_nodes;
 pub(super) use objects::{list_error, manifest_trackers, names_with_labels, read as read_objects};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};

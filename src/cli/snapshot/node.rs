@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::daemon::UnparsedRules;
 use super::recorded;
-use super::{RuleOrigin, RuleSnapshot, daemon};
+use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::cluster::{self, NodeAnswer};
 use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
@@ -30,50 +31,8 @@ pub(super) fn snapshot(
     of_answer(&pod, answer, report)
 }
 
-/// Reads the rules of all nodes, each as it answers. A node that does not, or whose proxy has
-/// another mode, is an error in the report.
-///
-/// # Errors
-///
-/// The API server does not list nodes, or none of them has answered.
-pub(in crate::cli) fn of_all_nodes(
-    options: ApiOptions,
-    report: &ErrorReport,
-    mut take: impl FnMut(&str, RuleSnapshot),
-) -> anyhow::Result<()> {
-    let mut failed = Vec::new();
-    let asked = cluster::block_on(options, async |cluster| {
-        let pods = cluster.pods(None).await?;
-        let ask = cluster.ask_all(&pods, "/rules", |pod, answer| {
-            let read = answer
-                .map_err(|problem| anyhow::anyhow!("node `{}`: {problem}", pod.node))
-                .and_then(|answer| of_answer(pod, answer, report));
-            match read.map(|snapshot| (snapshot.absence(), snapshot)) {
-                Ok((None, snapshot)) => take(&pod.node, snapshot),
-                Ok((Some(absence), _)) => failed.push(format!("node `{}`: {absence}", pod.node)),
-                Err(problem) => failed.push(problem.to_string()),
-            }
-        });
-        ask.await;
-        Ok(pods.len())
-    })?;
-    failed.sort();
-    for problem in failed.iter().take(MAX_FAILED) {
-        report.print_one(problem);
-    }
-    if failed.len() > MAX_FAILED {
-        let more = failed.len() - MAX_FAILED;
-        report.print_one(&format_args!("{more} more nodes were not read"));
-    }
-    anyhow::ensure!(failed.len() < asked, "no node was read");
-    Ok(())
-}
-
-/// Maximum failures that are printed: a network that is down is the same one for all nodes.
-const MAX_FAILED: usize = 10;
-
 /// Reads the rules in the answer of a node.
-fn of_answer(
+pub(super) fn of_answer(
     pod: &ProxyPod,
     answer: NodeAnswer,
     report: &ErrorReport,
@@ -81,8 +40,9 @@ fn of_answer(
     let node = &pod.node;
     match answer {
         NodeAnswer::Page(page) => {
-            let read = daemon::read(&escaped(&page), BackendChoice::Auto, BTreeSet::new());
-            read.ok_or_else(|| {
+            let snapshot = UnparsedRules::read(&page, BackendChoice::Auto)
+                .and_then(|page| page.parse(BTreeSet::new()));
+            snapshot.ok_or_else(|| {
                 anyhow::anyhow!(
                     "node `{node}`: deltaproxy does not know all rules there, or has not written \
                      them yet\n\

@@ -1,6 +1,7 @@
 //! Lines of service ports that nodes disagree on.
 
 use super::*;
+use crate::cli::cluster::Agreement;
 
 fn endpoints(last: &[u8]) -> Endpoints {
     let addresses = last.iter().map(|last| ([10, 0, 0, *last], 80).into());

@@ -44,8 +44,12 @@ fn of_v4(change: impl FnOnce(&mut FamilyStatus)) -> String {
     page(&[("iptables-save", family(change))])
 }
 
+fn read(page: &str, choice: BackendChoice) -> Option<RuleSnapshot> {
+    UnparsedRules::read(page, choice)?.parse(BTreeSet::new())
+}
+
 fn origin(page: &str) -> String {
-    let snapshot = read(page, BackendChoice::Auto, BTreeSet::new()).unwrap();
+    let snapshot = read(page, BackendChoice::Auto).unwrap();
     snapshot.origin.to_string()
 }
 
@@ -53,7 +57,7 @@ fn origin(page: &str) -> String {
 fn both_families_are_read() {
     let families = ["iptables-save", "ip6tables-save"];
     let page = page(&families.map(|program| (program, family(|_| {}))));
-    let snapshot = read(&page, BackendChoice::Auto, BTreeSet::new()).unwrap();
+    let snapshot = read(&page, BackendChoice::Auto).unwrap();
     assert_eq!(snapshot.families, IpFamily::ALL.into());
     for rules in [&snapshot.rules.v4, &snapshot.rules.v6] {
         assert_eq!(rules.rules_of(Table::Nat, "KUBE-SERVICES").len(), 1);
@@ -113,14 +117,11 @@ fn a_page_without_the_rules_of_the_kernel_is_none() {
         "",
         "# HELP metrics\nfoo 1\n",
     ] {
-        assert!(
-            read(page, BackendChoice::Auto, BTreeSet::new()).is_none(),
-            "{page}"
-        );
+        assert!(read(page, BackendChoice::Auto).is_none(), "{page}");
     }
     let nft = of_v4(|_| {});
-    assert!(read(&nft, BackendChoice::Nft, BTreeSet::new()).is_some());
-    assert!(read(&nft, BackendChoice::Legacy, BTreeSet::new()).is_none());
+    assert!(read(&nft, BackendChoice::Nft).is_some());
+    assert!(read(&nft, BackendChoice::Legacy).is_none());
 }
 
 #[test]

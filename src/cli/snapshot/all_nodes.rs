@@ -1,0 +1,115 @@
+//! Reads the rules of all nodes of a cluster, and what a command compares of them.
+//!
+//! Most nodes have the same rules, byte for byte, and parsing them takes far longer than comparing
+//! their text: what was found in some rules is found in the same ones again.
+
+use super::RuleSnapshot;
+use super::daemon::UnparsedRules;
+use super::node::of_answer;
+use crate::cli::cluster::{self, Agreement, NodeAnswer, NodeProblem};
+use crate::cli::exit::ErrorReport;
+use crate::host::BackendChoice;
+use crate::net::IpFamily;
+use crate::watch::api::{ApiOptions, ProxyPod};
+
+/// Compares the rules of all nodes by what `read` finds in them. A node that does not answer, or
+/// whose proxy has another mode, is an error in the report.
+///
+/// # Errors
+///
+/// The API server does not list nodes, or none of them has answered.
+pub(in crate::cli) fn compare_rules<K: Ord + Clone, V: PartialEq + Clone>(
+    options: ApiOptions,
+    report: &ErrorReport,
+    mut read: impl FnMut(&RuleSnapshot) -> Vec<(K, V)>,
+) -> anyhow::Result<Agreement<K, V>> {
+    let mut agreement = Agreement::default();
+    let mut failed = Vec::new();
+    let mut found = KnownRules::default();
+    cluster::block_on(options, async |cluster| {
+        let pods = cluster.pods(None).await?;
+        let asked = cluster.ask_all(&pods, "/rules", |pod, answer| {
+            match found.read(pod, answer, report, &mut read) {
+                Ok(things) => agreement.add(&pod.node, things),
+                Err(problem) => failed.push(problem.to_string()),
+            }
+        });
+        asked.await;
+        Ok(())
+    })?;
+    failed.sort();
+    for problem in failed.iter().take(MAX_FAILED) {
+        report.print_one(problem);
+    }
+    if failed.len() > MAX_FAILED {
+        let more = failed.len() - MAX_FAILED;
+        report.print_one(&format_args!("{more} more nodes were not read"));
+    }
+    anyhow::ensure!(agreement.nodes() > 0, "no node was read");
+    Ok(agreement)
+}
+
+/// Maximum failures that are printed: a network that is down is the same one for all nodes.
+const MAX_FAILED: usize = 10;
+
+/// Maximum rulesets that are kept: one for each zone of a cluster, as hints make rules differ by
+/// zone, and one of a node that is behind.
+const MAX_KNOWN: usize = 4;
+
+/// Rulesets that daemons have, and what was found in them. The last one is first.
+struct KnownRules<T>(Vec<(Vec<(IpFamily, String)>, T)>);
+
+impl<T> Default for KnownRules<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Clone> KnownRules<T> {
+    /// Returns what is found in the rules of a node.
+    fn read(
+        &mut self,
+        pod: &ProxyPod,
+        answer: Result<NodeAnswer, NodeProblem>,
+        report: &ErrorReport,
+        read: impl FnOnce(&RuleSnapshot) -> T,
+    ) -> anyhow::Result<T> {
+        let node = &pod.node;
+        let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
+        let texts = texts(&answer);
+        if let Some(texts) = &texts
+            && let Some((_, found)) = self.0.iter().find(|(known, _)| known == texts)
+        {
+            return Ok(found.clone());
+        }
+        let snapshot = of_answer(pod, answer, report)?;
+        if let Some(absence) = snapshot.absence() {
+            anyhow::bail!("node `{node}`: {absence}");
+        }
+        let found = read(&snapshot);
+        if let Some(texts) = texts {
+            self.0.insert(0, (texts, found.clone()));
+            self.0.truncate(MAX_KNOWN);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the rules on the page of a daemon. Those that other programs print have the time, and
+/// counters.
+fn texts(answer: &NodeAnswer) -> Option<Vec<(IpFamily, String)>> {
+    let NodeAnswer::Page(page) = answer else {
+        return None;
+    };
+    let page = UnparsedRules::read(page, BackendChoice::Auto)?;
+    let texts = page.texts().iter();
+    Some(
+        texts
+            .map(|(family, text)| (*family, (*text).to_owned()))
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+#[path = "tests/all_nodes.rs"]
+mod tests;
