@@ -36,6 +36,7 @@ mod browser;
 mod bursts;
 mod bytes;
 mod charts;
+mod check;
 mod cleanup;
 mod cli;
 mod config_file;

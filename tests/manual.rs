@@ -12,10 +12,11 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Need, machine_has};
 
-const COMMANDS: [&str; 9] = [
+const COMMANDS: [&str; 10] = [
     "run",
     "render",
     "status",
+    "check",
     "diff",
     "services",
     "explain",

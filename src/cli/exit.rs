@@ -1,4 +1,9 @@
 //! Exit codes of commands, and the only place that prints errors.
+//!
+//! 0: done. 1: failed, or a source is missing, or nothing is selected. 2: a part of the source
+//! cannot be used. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
+//! comparison failed, or a manifest or live rule cannot be used. `status`: 0: well. 1: degraded. 2:
+//! no daemon answers. `check`: 0: nothing failed. 1: something did.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

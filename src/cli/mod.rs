@@ -1,13 +1,8 @@
 //! Command line of the program: one module for each subcommand, and what they share.
-//!
-//! # Exit codes
-//!
-//! 0: done. 1: failed, or a source is missing, or nothing is selected. 2: a part of the source
-//! cannot be used. 64: unusable flags. Commands that compare: 0: equal. 1: different. 2: the
-//! comparison failed, or a manifest or live rule cannot be used. `status`: 0: well. 1: degraded. 2:
-//! no daemon answers.
 
 mod arguments;
+#[cfg(feature = "tools")]
+mod check;
 mod cleanup;
 #[cfg(feature = "tools")]
 mod cluster;
@@ -68,6 +63,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Services(args) => return services::services(&args, &report),
         #[cfg(feature = "tools")]
         Command::Explain(args) => return explain::explain(&args, &report),
+        #[cfg(feature = "tools")]
+        Command::Check(args) => return exit::judged(check::check(&args), &report),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         #[cfg(feature = "tools")]
         Command::Completions { shell } => manual::script(shell),

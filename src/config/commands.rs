@@ -15,7 +15,9 @@ use super::flags::{CleanupArgs, RunArgs};
 use super::help;
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
-use super::tool_flags::{ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, StatusArgs};
+use super::tool_flags::{
+    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, StatusArgs,
+};
 #[cfg(feature = "tools")]
 use super::tool_help;
 
@@ -77,6 +79,16 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::STATUS.after_flags(), args_override_self = true)]
     Status(Box<StatusArgs>),
+    /// Check whether this node and its cluster suit the daemon
+    #[cfg(feature = "tools")]
+    #[command(
+        after_help = "Takes all flags of run; examples and exit codes: deltaproxy check --help",
+        after_long_help = tool_help::CHECK.after_flags(),
+        args_override_self = true,
+        disable_version_flag = true,
+        mut_args(of_check)
+    )]
+    Check(Box<CheckArgs>),
     /// Compare the live Service rules with the desired ones
     #[cfg(feature = "tools")]
     #[command(
@@ -120,7 +132,7 @@ pub enum Command {
     #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "status", "diff", "services", "explain", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "status", "check", "diff", "services", "explain", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -139,6 +151,17 @@ impl Command {
             _ => ColorWhen::Auto,
         }
     }
+}
+
+/// Hides most flags of `run` in the help of `check`, which takes all of them.
+#[cfg(feature = "tools")]
+fn of_check(flag: clap::Arg) -> clap::Arg {
+    let is_shown = match flag.get_help_heading() {
+        Some("Check") => true,
+        Some("File" | "Source") => !flag.is_hide_short_help_set(),
+        _ => false,
+    };
+    flag.hide(!is_shown)
 }
 
 /// Adds to the help of `render` that a selection of Services cannot be restored.
@@ -203,12 +226,12 @@ fn put_command_first(args: &mut [OsString]) {
 }
 
 /// Reports whether the value of a flag is the next word: it has one, which does not follow in the
-/// same word. The flags are those of the plugin, which has no `run`.
+/// same word. The flags are those of the plugin, which has no `run`; `check` has the same flags.
 #[cfg(feature = "tools")]
 fn takes_next_word(program: &clap::Command, word: &str) -> bool {
     let commands = program.get_subcommands();
     let mut flags = commands
-        .filter(|command| command.get_name() != "run")
+        .filter(|command| !["run", "check"].contains(&command.get_name()))
         .flat_map(clap::Command::get_arguments);
     let is_named = |flag: &&clap::Arg| {
         let long = flag.get_long().map(|long| format!("--{long}"));

@@ -54,8 +54,8 @@ pub(crate) use resolve::{metrics_address, rendering};
 pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
-    ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs, GraphArg,
-    OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, StatusArgs,
+    CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,
+    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

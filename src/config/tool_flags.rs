@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::flags::{RulesArgs, SourceArgs};
+use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::go::{GoDuration, InvalidDuration};
 use super::problems::Unusable;
 use super::settings::{FlagWord, PARTIAL_RESTORES, choices};
@@ -528,6 +528,28 @@ pub struct StatusArgs {
     /// Cluster of --node and --all-nodes.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+}
+
+/// Flags of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Leave out the daemon, before an installation
+    #[arg(long, help_heading = "Check")]
+    pub pre: bool,
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true,
+        help_heading = "Check"
+    )]
+    pub output: OutputArg,
+    /// Configuration that the daemon has, or will have.
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
 impl ExplainArgs {

@@ -8,10 +8,11 @@ pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 9] = [
+const COMMANDS: [&CommandHelp; 10] = [
     &RUN,
     &RENDER,
     &STATUS,
+    &CHECK,
     &DIFF,
     &SERVICES,
     &EXPLAIN,
@@ -144,6 +145,31 @@ Services in quarantine:
 0  the daemon has no problem
 1  it has one, which is shown first
 2  no daemon answers; with --all-nodes, some do not",
+};
+
+pub(super) const CHECK: CommandHelp = CommandHelp {
+    name: "check",
+    description: "\
+Takes the flags of run, so that the configuration which the daemon will have is
+examined. Changes no rules: what rules need is tried in a network namespace of
+its own, for which root is needed, and for which the kernel may load modules.
+
+FAIL is what keeps the daemon or a part of its rules from working. WARN is what
+may get in its way. A check that is not possible here is skipped.",
+    examples: "\
+Before an installation, with the configuration file of kube-proxy:
+  deltaproxy check --pre --config /var/lib/kube-proxy/config.conf
+On a node that runs deltaproxy, with its flags:
+  deltaproxy check --kubeconfig /var/lib/kube-proxy/kubeconfig.conf \\
+    --cluster-cidr 10.244.0.0/16
+In its Pod:
+  kubectl -n kube-system exec ds/deltaproxy -- deltaproxy check
+What failed, in a pipeline:
+  deltaproxy check -o json |
+    jq -r '.groups[].checks[] | select(.status == \"failed\") | .found'",
+    exit_status: "\
+0  nothing failed; there may be warnings
+1  something failed",
 };
 
 pub(super) const DIFF: CommandHelp = CommandHelp {

@@ -6,6 +6,8 @@
 mod interfaces;
 mod iptables;
 mod netlink;
+#[cfg(feature = "tools")]
+mod own_network;
 mod resources;
 mod sysctl;
 #[cfg(test)]
@@ -21,8 +23,8 @@ pub use iptables::{
 };
 pub(crate) use iptables::{
     ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange, OwnTransactions,
-    ProgramExit, UnsharedLock, all_binaries, excerpt, is_untouched, kubelet_backend, other_backend,
-    other_rules,
+    ProgramExit, UnsharedLock, all_binaries, excerpt, has_table, is_untouched, kubelet_backend,
+    other_backend, other_rules,
 };
 #[cfg(feature = "testing")]
 pub use iptables::{Fake, Fault};
@@ -30,6 +32,8 @@ pub use iptables::{Fake, Fault};
 pub(crate) use iptables::{Poison, Version};
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
+#[cfg(feature = "tools")]
+pub(crate) use own_network::in_own_network;
 pub(crate) use resources::{max_open_files, raise_open_files, set_oom_score_adj, thread_cpu};
 pub(crate) use sysctl::{Changed, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};
 pub(crate) use sysctl::{ConntrackSettings, processors};

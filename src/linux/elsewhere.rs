@@ -19,6 +19,10 @@ pub(crate) fn set_tcp_user_timeout(_: &impl AsFd, _: u32) -> Result<(), Errno> {
     Err(Errno::ENOSYS)
 }
 
+pub(crate) fn unshare_network() -> Result<(), Errno> {
+    Err(Errno::ENOSYS)
+}
+
 /// Netlink sockets.
 pub(crate) mod netlink {
     use std::os::fd::OwnedFd;

@@ -22,6 +22,11 @@ pub(crate) fn set_tcp_user_timeout(socket: &impl AsFd, milliseconds: u32) -> Res
     setsockopt(socket, sockopt::TcpUserTimeout, &milliseconds)
 }
 
+/// Moves this thread into a network namespace of its own, which ends with the thread.
+pub(crate) fn unshare_network() -> Result<(), Errno> {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+}
+
 /// Netlink sockets.
 pub(crate) mod netlink {
     use std::os::fd::{AsRawFd, OwnedFd};

@@ -9,6 +9,8 @@ mod kernel;
 #[cfg(target_os = "linux")]
 mod kernel;
 
+#[cfg(feature = "tools")]
+pub(crate) use kernel::unshare_network;
 pub(crate) use kernel::{CLOEXEC, SYS_FLOCK, THREAD, inotify, netlink, set_tcp_user_timeout};
 
 /// Protocol of a netlink socket.

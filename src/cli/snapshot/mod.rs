@@ -24,7 +24,9 @@ use crate::config::{OriginArgs, Unusable};
 pub(super) use all_nodes::compare_rules;
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use objects::{list_error, manifest_trackers, names_with_labels, read as read_objects};
+pub(super) use objects::{
+    ask, list_error, manifest_trackers, names_with_labels, read as read_objects,
+};
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 

@@ -182,7 +182,7 @@ pub(in crate::cli) fn names_with_labels(
 }
 
 /// Connects to the API server, and asks it.
-fn ask<T>(
+pub(in crate::cli) fn ask<T>(
     options: &ApiOptions,
     question: impl AsyncFnOnce(&ApiClient) -> Result<T, ApiError>,
 ) -> anyhow::Result<T> {

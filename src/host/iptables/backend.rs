@@ -136,6 +136,15 @@ async fn other_binaries(used: Backend, family: IpFamily) -> Option<Binaries> {
     (binaries.backend() != used).then_some(binaries)
 }
 
+/// Reports whether a table exists; to list one of legacy would create it. Tables of nft that do
+/// not exist are listed as empty ones.
+pub(crate) fn has_table(backend: Backend, table: Table, family: IpFamily) -> bool {
+    match backend {
+        Backend::Nft => true,
+        Backend::Legacy => BinarySearch::new(None, family).has_legacy_table(table.as_str(), family),
+    }
+}
+
 /// Returns the backend that kubelet uses; `None` if it has no hint.
 pub(crate) async fn kubelet_backend(family: IpFamily) -> Option<Backend> {
     BinarySearch::new(None, family).kubelet_backend().await

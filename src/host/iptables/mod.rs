@@ -18,7 +18,7 @@ mod table_size;
 mod table_watch;
 
 pub use backend::BackendChoice;
-pub(crate) use backend::{all_binaries, kubelet_backend, other_backend, other_rules};
+pub(crate) use backend::{all_binaries, has_table, kubelet_backend, other_backend, other_rules};
 pub use binaries::Binaries;
 #[cfg(test)]
 pub(crate) use binaries::Version;

@@ -53,6 +53,8 @@ mod reflector;
 mod resource;
 mod response;
 mod retry;
+#[cfg(feature = "tools")]
+mod review;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -65,7 +67,7 @@ pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http}
 pub(crate) use kubeconfig::ContextChoice;
 pub use list::snapshot;
 #[cfg(feature = "tools")]
-pub(crate) use list::{list, within};
+pub(crate) use list::{ClusterSnapshot, list, within};
 #[cfg(feature = "tools")]
 pub(crate) use pods::{ProxyPod, ProxyProgram, StreamError, exec, port_forward, proxy_pods};
 pub use proxy::ProxyEnvironment;
@@ -74,3 +76,5 @@ pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub(crate) use resource::Resource;
 pub use resource::{Decodable, Selector};
 pub(crate) use response::{send_object, server_version};
+#[cfg(feature = "tools")]
+pub(crate) use review::{Permission, is_allowed, server_time};

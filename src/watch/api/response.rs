@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -41,6 +41,8 @@ const ACCEPTED_COMPRESSION: HeaderValue = HeaderValue::from_static("identity");
 pub(super) struct ApiResponse {
     body: Body,
     encoding: Encoding,
+    /// Header `Date`.
+    date: Option<HeaderValue>,
 }
 
 impl ApiResponse {
@@ -80,7 +82,10 @@ impl ApiResponse {
     }
 
     /// Sends any request, which accepts [`ACCEPTED_COMPRESSION`], and waits for the headers.
-    async fn send(server: &ApiClient, mut request: Request<Body>) -> Result<Self, ApiError> {
+    pub(super) async fn send(
+        server: &ApiClient,
+        mut request: Request<Body>,
+    ) -> Result<Self, ApiError> {
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, ACCEPTED_COMPRESSION);
         let guard = server.wait_to_send().await;
@@ -92,16 +97,28 @@ impl ApiResponse {
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
         let uncompressed = expect_uncompressed(&parts.headers);
+        let date = parts.headers.get(DATE).cloned();
         if parts.status.is_success() {
             uncompressed.map_err(protocol_error)?;
             let encoding = encoding.map_err(protocol_error)?;
-            return Ok(Self { body, encoding });
+            return Ok(Self {
+                body,
+                encoding,
+                date,
+            });
         }
         // An error page of a proxy or of another server may have any media type. It fails to decode
         // as JSON, and is then quoted.
         let encoding = encoding.unwrap_or(Encoding::Json);
         let body = match uncompressed {
-            Ok(()) => Self { body, encoding }.short_body().await,
+            Ok(()) => {
+                let response = Self {
+                    body,
+                    encoding,
+                    date,
+                };
+                response.short_body().await
+            }
             Err(unsupported) => unsupported.into_bytes(),
         };
         let status = Status::of_body(parts.status.as_u16(), encoding, body);
@@ -110,6 +127,10 @@ impl ApiResponse {
 
     pub(super) fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    pub(super) const fn date(&self) -> Option<&HeaderValue> {
+        self.date.as_ref()
     }
 
     /// Returns the next piece of the body, or `None` if it ended cleanly.

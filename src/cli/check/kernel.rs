@@ -1,0 +1,253 @@
+//! The matches and targets that rules need, tried in a network namespace of their own.
+//!
+//! A rule that the kernel does not know makes each restore with it fail.
+
+use tokio::runtime::Builder;
+
+use super::report::{CheckGroup, CheckResult};
+use crate::host::{Binaries, Exec, ExecOptions, Iptables, RestoreError, in_own_network};
+use crate::net::IpFamily;
+use crate::rules::{Backend, Table, Text};
+
+const NODE_SETUP: &str = "deploy/docs/node-setup.md";
+
+const WITHOUT: &str = "rules are written without it, with the same effect on connections";
+
+/// A match or target, and the rules that need it.
+struct Feature {
+    name: &'static str,
+    /// Parameters after `iptables -m NAME`, or with `-j` after it.
+    rule: &'static str,
+    table: Table,
+    needed_for: &'static str,
+    is_needed: IsNeeded,
+}
+
+/// Effect of a missing feature.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsNeeded {
+    /// All restores fail without it.
+    Always,
+    /// Services with this feature are put into quarantine.
+    ByServices,
+    /// The daemon leaves it out if the kernel does not have it.
+    Never,
+}
+
+const fn feature(
+    name: &'static str,
+    rule: &'static str,
+    table: Table,
+    needed_for: &'static str,
+    is_needed: IsNeeded,
+) -> Feature {
+    Feature {
+        name,
+        rule,
+        table,
+        needed_for,
+        is_needed,
+    }
+}
+
+/// Matches and targets of rendered rules.
+const FEATURES: [Feature; 13] = {
+    use IsNeeded::{Always, ByServices, Never};
+    use Table::{Filter, Nat};
+    [
+        feature(
+            "comment",
+            "-m comment --comment x",
+            Nat,
+            "all rules",
+            Always,
+        ),
+        feature(
+            "mark",
+            "-m mark --mark 0x4000/0x4000",
+            Nat,
+            "masquerading",
+            Always,
+        ),
+        feature(
+            "MARK",
+            "-j MARK --or-mark 0x4000",
+            Nat,
+            "masquerading",
+            Always,
+        ),
+        feature("MASQUERADE", "-j MASQUERADE", Nat, "masquerading", Always),
+        feature(
+            "MASQUERADE --random-fully",
+            "-j MASQUERADE --random-fully",
+            Nat,
+            "masquerading, without collisions of ports",
+            Never,
+        ),
+        feature(
+            "conntrack",
+            "-m conntrack --ctstate NEW",
+            Filter,
+            "chains of filter",
+            Always,
+        ),
+        feature(
+            "addrtype",
+            "-m addrtype --dst-type LOCAL",
+            Nat,
+            "NodePorts",
+            Always,
+        ),
+        feature(
+            "statistic",
+            "-m statistic --mode random --probability 0.5",
+            Nat,
+            "Services with several endpoints",
+            ByServices,
+        ),
+        feature(
+            "recent",
+            "-m recent --name x --rcheck --seconds 10 --reap",
+            Nat,
+            "session affinity",
+            ByServices,
+        ),
+        feature(
+            "tcp",
+            "-p tcp -m tcp --dport 80",
+            Nat,
+            "TCP ports",
+            ByServices,
+        ),
+        feature(
+            "udp",
+            "-p udp -m udp --dport 80",
+            Nat,
+            "UDP ports",
+            ByServices,
+        ),
+        feature(
+            "sctp",
+            "-p sctp -m sctp --dport 80",
+            Nat,
+            "SCTP ports",
+            ByServices,
+        ),
+        feature(
+            "REJECT",
+            "-j REJECT",
+            Filter,
+            "Services without endpoints",
+            ByServices,
+        ),
+    ]
+};
+
+/// Tries all features with these binaries.
+pub(super) fn examine(binaries: &[Binaries]) -> CheckGroup {
+    let mut checks = Vec::new();
+    for binaries in binaries {
+        match in_own_network(|| try_all(binaries)) {
+            Ok(tried) => checks.extend(tried),
+            Err(error) => checks.push(CheckResult::skipped(
+                format!(
+                    "{}: no network namespace to try matches and targets in: {error}",
+                    binaries.family
+                ),
+                "run as root, or in a container with CAP_SYS_ADMIN",
+            )),
+        }
+    }
+    if checks.is_empty() {
+        checks.push(CheckResult::skipped(
+            "without iptables, no match can be tried",
+            "see the group `programs`",
+        ));
+    }
+    CheckGroup::new("kernel", checks)
+}
+
+/// Tries the features in the network namespace of this thread.
+fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
+    let (family, backend) = (binaries.family, binaries.backend());
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return vec![CheckResult::error(&error, NODE_SETUP)],
+    };
+    let exec = Exec::new(binaries.clone(), ExecOptions::default());
+    runtime.block_on(async {
+        let mut checks = vec![try_tables(&exec, family, backend).await];
+        let mut known = Vec::new();
+        for feature in &FEATURES {
+            match feature.try_in(&exec, family).await {
+                Ok(()) => known.push(feature.name),
+                Err(error) => checks.push(feature.missing(family, &error)),
+            }
+        }
+        match exec.make_counter("deltaproxy_check").await {
+            Ok(()) => known.push("nfacct"),
+            Err(error) => checks.push(CheckResult::warning(
+                format!("{family}: nfacct, for counters of dropped packets: {error}"),
+                WITHOUT,
+                NODE_SETUP,
+            )),
+        }
+        checks.push(CheckResult::ok(format!("{family}: {}", known.join(", "))));
+        checks
+    })
+}
+
+/// Tries to write into the tables that rules are in.
+async fn try_tables(exec: &Exec, family: IpFamily, backend: Backend) -> CheckResult {
+    let payload = "*filter\n:KUBE-CHECK - [0:0]\nCOMMIT\n*nat\n:KUBE-CHECK - [0:0]\nCOMMIT\n";
+    match exec.restore(&mut Text::new(payload)).await {
+        Ok(_) => CheckResult::ok(format!("{family}: tables filter and nat of {backend}")),
+        Err(error) => CheckResult::failed(
+            format!(
+                "{family}: cannot write to filter and nat of {backend}: {}",
+                reason(&error)
+            ),
+            &format!("load the modules of the {backend} backend, or use the other one"),
+            NODE_SETUP,
+        ),
+    }
+}
+
+impl Feature {
+    async fn try_in(&self, exec: &Exec, family: IpFamily) -> Result<(), RestoreError> {
+        let (table, rule) = (self.table, self.rule);
+        let rule = match (self.name, family) {
+            ("REJECT", IpFamily::V6) => "-j REJECT --reject-with icmp6-port-unreachable",
+            _ => rule,
+        };
+        let payload = format!("*{table}\n:KUBE-CHECK - [0:0]\n-A KUBE-CHECK {rule}\nCOMMIT\n");
+        exec.restore(&mut Text::new(payload)).await?;
+        Ok(())
+    }
+
+    fn missing(&self, family: IpFamily, error: &RestoreError) -> CheckResult {
+        let Self {
+            name, needed_for, ..
+        } = self;
+        let found = format!("{family}: {name}, for {needed_for}: {}", reason(error));
+        let hint = "load the kernel module, or build a kernel with it";
+        match self.is_needed {
+            IsNeeded::Always => CheckResult::failed(found, hint, NODE_SETUP),
+            IsNeeded::ByServices => CheckResult::warning(
+                found,
+                &format!("{hint}; until then such Services are put into quarantine"),
+                NODE_SETUP,
+            ),
+            IsNeeded::Never => CheckResult::warning(found, WITHOUT, NODE_SETUP),
+        }
+    }
+}
+
+/// Returns an error of a restore on one line.
+fn reason(error: &RestoreError) -> String {
+    let text = error.to_string();
+    text.split("\nhint: ")
+        .next()
+        .unwrap_or_default()
+        .replace('\n', " ")
+}

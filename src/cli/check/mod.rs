@@ -1,0 +1,57 @@
+//! `check`: examines whether this node and its cluster have what the daemon needs, and what would
+//! get in its way.
+
+mod cluster;
+mod configuration;
+mod daemon;
+mod kernel;
+mod network;
+mod programs;
+mod report;
+
+use tokio::runtime::Builder;
+
+use self::report::{CheckGroup, CheckReport};
+use super::terminal::{self, Progress};
+use crate::config::{CheckArgs, OutputArg};
+use crate::host::Binaries;
+
+/// Examines all, and prints the results. Returns whether nothing failed.
+///
+/// # Errors
+///
+/// Flags or output. What is wrong with the node or the cluster is a result.
+pub(super) fn check(args: &CheckArgs) -> anyhow::Result<bool> {
+    terminal::install_quiet_log()?;
+    let report = examine(args)?;
+    let text = match args.output {
+        OutputArg::Json => report.json(),
+        OutputArg::Text => report.text(),
+    };
+    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
+    Ok(report.is_passed())
+}
+
+fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
+    let (configuration, config) = configuration::examine(args);
+    let mut groups = vec![configuration];
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let choice = config.as_ref().map(|config| config.rules.backend);
+    let (programs, binaries) = runtime.block_on(programs::examine(choice.unwrap_or_default()));
+    groups.push(programs);
+    groups.push(kernel_group(&binaries));
+    groups.push(runtime.block_on(network::examine(&binaries)));
+    drop(runtime);
+    if let Some(config) = config {
+        groups.push(cluster::examine(&config));
+        if !args.pre {
+            groups.push(daemon::examine(config.serving.metrics));
+        }
+    }
+    Ok(CheckReport::new(groups))
+}
+
+fn kernel_group(binaries: &[Binaries]) -> CheckGroup {
+    let _progress = Progress::start("trying matches and targets in a network namespace");
+    kernel::examine(binaries)
+}

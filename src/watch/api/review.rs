@@ -1,0 +1,86 @@
+//! Asks the API server what this user may do, and what time it is there.
+
+use std::time::SystemTime;
+
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request};
+use jiff::fmt::rfc2822;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::client::ApiClient;
+use super::encoding::JSON;
+use super::error::{ApiError, not_decodable};
+use super::response::ApiResponse;
+
+/// Verb on a resource that the daemon needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Permission {
+    /// `list`, `watch` or another verb of the API.
+    pub verb: &'static str,
+    /// Group of the API; empty for that of Services and Nodes.
+    pub group: &'static str,
+    /// Plural name of the kind.
+    pub resource: &'static str,
+}
+
+/// Answer to a `SelfSubjectAccessReview`, trimmed.
+///
+/// Upstream: k8s.io/api/authorization/v1/types.go, `SubjectAccessReviewStatus` (v1.37)
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReviewResponse {
+    status: ReviewStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReviewStatus {
+    allowed: bool,
+}
+
+/// Reports whether this user has a permission in all namespaces. Every user may ask.
+pub(crate) async fn is_allowed(
+    server: &ApiClient,
+    permission: Permission,
+) -> Result<bool, ApiError> {
+    let Permission {
+        verb,
+        group,
+        resource,
+    } = permission;
+    let question = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
+    });
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        .header(ACCEPT, JSON)
+        .header(CONTENT_TYPE, JSON)
+        .body(Body::from(question.to_string().into_bytes()))
+        .map_err(|error| ApiError::Connection(error.into()))?;
+    let body = ApiResponse::send(server, request).await?.short_body().await;
+    let review: ReviewResponse = serde_json::from_slice(&body).map_err(not_decodable)?;
+    Ok(review.status.allowed)
+}
+
+/// Returns the clock of the API server, to a second; `None` if its response has no valid `Date`.
+pub(crate) async fn server_time(server: &ApiClient) -> Result<Option<SystemTime>, ApiError> {
+    let response = ApiResponse::get_as(server, JSON, "/version").await?;
+    Ok(response.date().and_then(time))
+}
+
+/// Parses a header `Date`.
+fn time(date: &HeaderValue) -> Option<SystemTime> {
+    let text = date.to_str().ok()?;
+    // HTTP writes GMT where mail has an offset.
+    let time = rfc2822::parse(&text.replace("GMT", "+0000")).ok()?;
+    Some(time.timestamp().into())
+}
+
+#[cfg(test)]
+#[path = "tests/review.rs"]
+mod tests;
