@@ -14,17 +14,16 @@
 //! Upstream: k8s.io/client-go/transport/token_source.go, `NewCachedFileTokenSource` (v1.37)
 //! Upstream: k8s.io/client-go/transport/cert_rotation.go, `dynamicClientCert` (v1.37)
 //!
-//! Differs from upstream: certificate files are read again before the first request after 50 s,
-//! after a failed request and after the status 401; upstream reads them every 5 min and, if they
-//! have changed, closes all connections, open watches included. A token file is read again before
-//! the first request after 50 s and after a 401.
+//! Differs from upstream: files are read again before the first request after 50 s, after a failed
+//! request and after the status 401. Upstream reads those of a certificate every 5 min and, if they
+//! have changed, closes all connections, open watches included.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use http::header::HeaderValue;
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use kube::Config;
 use tokio::time::Instant;
@@ -35,91 +34,6 @@ use crate::watch::bounded;
 /// Maximum time between two reads of a file while requests are sent: a minute less ten seconds, as
 /// for tokens in client-go.
 pub(super) const REREAD_INTERVAL: Duration = Duration::from_secs(50);
-
-/// Time of the next read of a file.
-#[derive(Debug)]
-struct NextRead(Instant);
-
-impl NextRead {
-    /// Returns the time of the second read, after a first one that has succeeded.
-    fn new() -> Self {
-        Self(Instant::now() + REREAD_INTERVAL)
-    }
-
-    /// Reports whether to read the file now. If so, the next read is due after [`REREAD_INTERVAL`].
-    fn take_due(&mut self) -> bool {
-        let is_due = Instant::now() >= self.0;
-        if is_due {
-            *self = Self::new();
-        }
-        is_due
-    }
-
-    fn mark_due(&mut self) {
-        self.0 = Instant::now();
-    }
-}
-
-/// File with a token, and the last valid token that was read from it.
-#[derive(Debug)]
-pub(super) struct TokenFile {
-    path: PathBuf,
-    token: Mutex<CachedToken>,
-}
-
-#[derive(Debug)]
-struct CachedToken {
-    /// Value of `Authorization`, from the last read that succeeded.
-    header: HeaderValue,
-    next_read: NextRead,
-}
-
-impl TokenFile {
-    /// Takes the token file out of a configuration. `None` if its token comes from elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// The file cannot be read, or has no valid token.
-    pub(super) fn take(config: &mut Config) -> Result<Option<Self>, BoxError> {
-        let user = &mut config.auth_info;
-        let is_basic = user.username.is_some() && user.password.is_some();
-        if is_basic || user.token.is_some() || user.auth_provider.is_some() {
-            return Ok(None);
-        }
-        let Some(path) = user.token_file.take().map(PathBuf::from) else {
-            return Ok(None);
-        };
-        let token = Mutex::new(CachedToken {
-            header: read_token(&path)?,
-            next_read: NextRead::new(),
-        });
-        Ok(Some(Self { path, token }))
-    }
-
-    /// Returns the header for a request. If the file cannot be used, the last token stays in use.
-    pub(super) fn header(&self) -> HeaderValue {
-        let mut token = self.token();
-        if token.next_read.take_due() {
-            match read_token(&self.path) {
-                Ok(header) => token.header = header,
-                Err(error) => {
-                    let path = self.path.display();
-                    tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
-                }
-            }
-        }
-        token.header.clone()
-    }
-
-    /// Makes the next request read the file again, after the server has rejected the token.
-    pub(super) fn expire(&self) {
-        self.token().next_read.mark_due();
-    }
-
-    fn token(&self) -> MutexGuard<'_, CachedToken> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 fn read_token(path: &Path) -> Result<HeaderValue, BoxError> {
     let text = read(path, "token file")?;
@@ -142,11 +56,14 @@ fn read(path: &Path, what: &str) -> Result<String, BoxError> {
 /// Builds an HTTP client from a configuration.
 type BuildClient<C> = Box<dyn Fn(&mut Config) -> Result<C, BoxError> + Send + Sync>;
 
-/// HTTP client that is rebuilt when the files of its certificate change.
+/// HTTP client that sends the token of a file, and is rebuilt when the files of its certificate
+/// change.
 pub(super) struct RotatedClient<C> {
     build: BuildClient<C>,
+    /// `None` if the token is not in a file, or if there is none.
+    token_file: Option<PathBuf>,
     /// `None` if there is no client certificate, or one that is not in files.
-    files: Option<CertificateFiles>,
+    certificate_files: Option<CertificateFiles>,
     state: Mutex<RotationState<C>>,
 }
 
@@ -156,21 +73,23 @@ struct RotationState<C> {
     config: Config,
     /// Contents of the files from which `client` was built.
     pair: Option<CertificatePair>,
-    next_read: NextRead,
+    /// Value of `Authorization`, from the last token that was valid.
+    token: Option<HeaderValue>,
+    /// Time of the next read of all files.
+    next_read: Instant,
 }
 
 impl<C: Clone> RotatedClient<C> {
-    /// Builds the first client.
-    ///
-    /// # Errors
-    ///
-    /// A file cannot be read, or certificate and key cannot be used.
+    /// Builds the first client, and takes the token file out of its configuration.
     pub(super) fn new(
-        mut config: Config,
+        config: &mut Config,
         build: impl Fn(&mut Config) -> Result<C, BoxError> + Send + Sync + 'static,
     ) -> Result<Self, BoxError> {
-        let files = CertificateFiles::of(&config);
-        let pair = files.as_ref().map(CertificateFiles::read).transpose()?;
+        let token_file = take_token_file(config);
+        let mut config = config.clone();
+        let certificate_files = CertificateFiles::of(&config);
+        let pair = certificate_files.as_ref();
+        let pair = pair.map(CertificateFiles::read).transpose()?;
         if let Some(pair) = &pair {
             pair.install(&mut config);
         }
@@ -178,44 +97,61 @@ impl<C: Clone> RotatedClient<C> {
             client: build(&mut config)?,
             config,
             pair,
-            next_read: NextRead::new(),
+            token: token_file.as_deref().map(read_token).transpose()?,
+            next_read: Instant::now() + REREAD_INTERVAL,
         };
         Ok(Self {
             build: Box::new(build),
-            files,
+            token_file,
+            certificate_files,
             state: Mutex::new(state),
         })
     }
 
-    /// Sends a request with the present certificate.
-    pub(super) async fn send<A, B>(&self, request: Request<A>) -> Result<Response<B>, BoxError>
+    /// Sends a request with the present token and certificate.
+    pub(super) async fn send<A, B>(&self, mut request: Request<A>) -> Result<Response<B>, BoxError>
     where
         C: Service<Request<A>, Response = Response<B>>,
         C::Error: Into<BoxError>,
     {
-        let client = self.client();
+        let (client, token) = self.current();
+        if let Some(token) = token {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
         let result = client.oneshot(request).await.map_err(Into::into);
         let is_rejected = |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
         if result.as_ref().map_or(true, is_rejected) {
-            // The server may have rejected the certificate: the next request reads the files again.
-            self.state().next_read.mark_due();
+            // The server may have rejected the credentials: the next request reads the files again.
+            self.state().next_read = Instant::now();
         }
         result
     }
 
-    /// Returns the client for a request. If the files cannot be used, the previous certificate
+    /// Returns the client and the token for a request. If a file cannot be used, its last content
     /// stays in use.
-    fn client(&self) -> C {
+    fn current(&self) -> (C, Option<HeaderValue>) {
         let mut state = self.state();
-        if let Some(files) = &self.files
-            && state.next_read.take_due()
-            // The files may be replaced one after the other, so an error may be temporary.
-            && let Err(error) = state.update(files, &self.build)
-        {
-            let path = files.certificate.display();
-            tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
+        let now = Instant::now();
+        if now >= state.next_read {
+            state.next_read = now + REREAD_INTERVAL;
+            if let Some(path) = &self.token_file {
+                match read_token(path) {
+                    Ok(token) => state.token = Some(token),
+                    Err(error) => {
+                        let path = path.display();
+                        tracing::warn!(%path, error, "cannot read the token file: the last token stays in use");
+                    }
+                }
+            }
+            if let Some(files) = &self.certificate_files
+                // The files may be replaced one after the other, so an error may be temporary.
+                && let Err(error) = state.update(files, &self.build)
+            {
+                let path = files.certificate.display();
+                tracing::warn!(%path, error, "cannot use the new client certificate: the previous one stays in use");
+            }
         }
-        state.client.clone()
+        (state.client.clone(), state.token.clone())
     }
 
     fn state(&self) -> MutexGuard<'_, RotationState<C>> {
@@ -237,6 +173,16 @@ impl<C> RotationState<C> {
         tracing::info!(%path, "client certificate replaced");
         Ok(())
     }
+}
+
+/// Takes the token file out of a configuration, unless its token comes from elsewhere.
+fn take_token_file(config: &mut Config) -> Option<PathBuf> {
+    let user = &mut config.auth_info;
+    let is_basic = user.username.is_some() && user.password.is_some();
+    if is_basic || user.token.is_some() || user.auth_provider.is_some() {
+        return None;
+    }
+    user.token_file.take().map(PathBuf::from)
 }
 
 /// Files of a client certificate and its key.

@@ -11,19 +11,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
+use http::header::{HeaderValue, USER_AGENT};
 use http::uri::Scheme;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, ServiceBuilder, service_fn};
 
-use super::credentials::{RotatedClient, TokenFile};
+use super::credentials::RotatedClient;
 use super::proxy::{Proxy, ServerConnector};
 use crate::telemetry::RequestMetrics;
 
@@ -57,26 +57,32 @@ pub(super) fn client(
     is_http1: bool,
     metrics: Option<&RequestMetrics>,
 ) -> Result<Client, BoxError> {
-    let build = move |config: &mut Config| {
-        let connector = connector(config, proxy.as_ref(), is_http1)?;
-        Ok(http_client(connector))
-    };
-    let http = Arc::new(RotatedClient::new(config.clone(), build)?);
-    let http = service_fn(move |request| {
-        let http = Arc::clone(&http);
-        async move { http.send(request).await }
-    });
-    with_request_layers(http, config, metrics)
+    let connect = move |config: &mut Config| connector(config, proxy.as_ref(), is_http1);
+    client_over(connect, config, metrics)
 }
 
-/// Builds the client with another connector.
-#[cfg(test)]
-pub(super) fn client_over(
-    connector: impl Connect + Clone + Send + Sync + 'static,
-    config: Config,
+/// Builds the client with the connectors that `connect` returns.
+pub(super) fn client_over<C: Connect + Clone + Send + Sync + 'static>(
+    connect: impl Fn(&mut Config) -> Result<C, BoxError> + Send + Sync + 'static,
+    mut config: Config,
     metrics: Option<&RequestMetrics>,
 ) -> Result<Client, BoxError> {
-    with_request_layers(http_client(connector), config, metrics)
+    let build = move |config: &mut Config| connect(config).map(http_client);
+    let http = Arc::new(RotatedClient::new(&mut config, build)?);
+    config.default_retry = false;
+    let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
+    config
+        .headers
+        .push((USER_AGENT, HeaderValue::from_static(agent)));
+    let metrics = metrics.cloned();
+    // Below the layer that adds the address of the server, so that metrics have it.
+    let http = service_fn(move |request| send(Arc::clone(&http), metrics.clone(), request));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
 }
 
 fn http_client<C: Connect + Clone>(connector: C) -> HyperClient<C, Body> {
@@ -92,37 +98,6 @@ fn http_client<C: Connect + Clone>(connector: C) -> HyperClient<C, Body> {
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .build(connector)
-}
-
-/// Adds the layers that give each request its address, credentials and headers, and count it.
-fn with_request_layers<S, B>(
-    http: S,
-    mut config: Config,
-    metrics: Option<&RequestMetrics>,
-) -> Result<Client, BoxError>
-where
-    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: hyper::body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    config.default_retry = false;
-    let agent = concat!("deltaproxy/", env!("CARGO_PKG_VERSION"));
-    config
-        .headers
-        .push((USER_AGENT, HeaderValue::from_static(agent)));
-    let token = TokenFile::take(&mut config)?.map(Arc::new);
-    let metrics = metrics.cloned();
-    // Below the layer that adds the address of the server, so that metrics have it.
-    let http =
-        service_fn(move |request| send(http.clone(), token.clone(), metrics.clone(), request));
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .service(http);
-    Ok(Client::new(service, config.default_namespace))
 }
 
 fn connector(
@@ -165,35 +140,18 @@ fn tcp() -> HttpConnector {
     tcp
 }
 
-/// Sends a request with the token, and counts and times it.
-async fn send<S, A, B>(
-    http: S,
-    token: Option<Arc<TokenFile>>,
+/// Sends a request, and counts and times it.
+async fn send<C: Connect + Clone + Send + Sync + 'static>(
+    http: Arc<RotatedClient<HyperClient<C, Body>>>,
     metrics: Option<RequestMetrics>,
-    mut request: Request<A>,
-) -> Result<Response<B>, BoxError>
-where
-    S: Service<Request<A>, Response = Response<B>>,
-    S::Error: Into<BoxError>,
-{
-    if let Some(token) = &token {
-        request.headers_mut().insert(AUTHORIZATION, token.header());
-    }
+    request: Request<Body>,
+) -> Result<Response<Incoming>, BoxError> {
     // Counts as failed if it is dropped without a response, after a failure or a timeout of the
     // caller.
     let sent = metrics.map(|metrics| metrics.sent(&request));
-    let response = http.oneshot(request).await.map_err(Into::into)?;
+    let response = http.send(request).await?;
     if let Some(sent) = sent {
         sent.answered(response.status());
     }
-    if let Some(token) = token
-        && response.status() == StatusCode::UNAUTHORIZED
-    {
-        token.expire();
-    }
     Ok(response)
 }
-
-#[cfg(test)]
-#[path = "tests/transport.rs"]
-mod tests;

@@ -103,7 +103,7 @@ fn followed(
             std::future::ready(Ok::<_, BoxError>(end))
         });
         let config = Config::new("http://test".parse().unwrap());
-        let client = client_over(connector, config, None).unwrap();
+        let client = client_over(move |_| Ok(connector.clone()), config, None).unwrap();
         let limit = RateLimit::default();
         let server = ApiClient::new(client, "test", Encoding::Json, limit);
         let began = Instant::now();

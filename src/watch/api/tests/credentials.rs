@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use data_encoding::BASE64;
+use http::header::AUTHORIZATION;
 use http::{Request, Response};
 use kube::Config;
 use tempfile::TempDir;
 use tower::{BoxError, Service};
 
-use super::super::credentials::{REREAD_INTERVAL, RotatedClient, TokenFile};
+use super::super::credentials::{REREAD_INTERVAL, RotatedClient};
 
 /// Client that answers every request with its certificate.
 #[derive(Clone)]
@@ -34,11 +35,13 @@ impl Service<Request<()>> for Echo {
     }
 }
 
-/// Builds a client from any certificate but one.
+/// Builds a client from no certificate, or from any but one.
 fn build(config: &mut Config) -> Result<Echo, BoxError> {
     let user = &config.auth_info;
+    let Some(data) = &user.client_certificate_data else {
+        return Ok(Echo(String::new()));
+    };
     assert!(user.client_key_data.is_some());
-    let data = user.client_certificate_data.as_ref().unwrap();
     let text = String::from_utf8(BASE64.decode(data.as_bytes()).unwrap()).unwrap();
     match text.as_str() {
         "broken" => Err("cannot be used".into()),
@@ -51,7 +54,7 @@ fn rotated(folder: &TempDir) -> Result<RotatedClient<Echo>, BoxError> {
     let path = |name| Some(folder.path().join(name).to_str().unwrap().to_owned());
     config.auth_info.client_certificate = path("certificate");
     config.auth_info.client_key = path("key");
-    RotatedClient::new(config, build)
+    RotatedClient::new(&mut config, build)
 }
 
 fn write(folder: &TempDir, certificate: &str) {
@@ -178,7 +181,7 @@ fn a_token_file_without_a_token_is_an_error_at_startup() {
         if let Some(content) = content {
             fs::write(&path, content).unwrap();
         }
-        let error = TokenFile::take(&mut config(&path)).unwrap_err();
+        let error = RotatedClient::new(&mut config(&path), build).err().unwrap();
         assert_eq!(error.to_string(), expected);
     }
 }
@@ -187,5 +190,46 @@ fn a_token_file_without_a_token_is_an_error_at_startup() {
 fn other_credentials_take_precedence_over_the_token_file() {
     let mut config = config(Path::new("/absent"));
     config.auth_info.token = Some("inline".to_owned().into());
-    assert!(TokenFile::take(&mut config).unwrap().is_none());
+    assert!(RotatedClient::new(&mut config, build).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_token_is_used_after_the_next_read_or_after_a_401() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    fs::write(&path, " old\n").unwrap();
+    let accepted = Arc::new(Mutex::new(String::new()));
+    let header = Arc::clone(&accepted);
+    let server = tower::service_fn(move |request: Request<()>| {
+        let is_accepted = request.headers()[AUTHORIZATION] == *header.lock().unwrap();
+        let code = if is_accepted { 200 } else { 401 };
+        let answer = Response::builder().status(code).body(());
+        ready(answer.map_err(BoxError::from))
+    });
+    let client = RotatedClient::new(&mut config(&path), move |_| Ok(server.clone())).unwrap();
+    let status = async |token| {
+        *accepted.lock().unwrap() = format!("Bearer {token}");
+        let answer = client.send(Request::new(())).await;
+        answer.unwrap().status().as_u16()
+    };
+    assert_eq!(status("old").await, 200);
+    fs::write(&path, "new\n").unwrap();
+    assert_eq!(status("old").await, 200);
+    assert_eq!(status("new").await, 401);
+    assert_eq!(status("new").await, 200);
+    fs::write(&path, "next").unwrap();
+    tokio::time::advance(REREAD_INTERVAL).await;
+    assert_eq!(status("next").await, 200);
+    // If the file is missing, empty or invalid, the last token stays in use.
+    for content in [None, Some(""), Some("two\nlines")] {
+        match content {
+            None => fs::remove_file(&path).unwrap(),
+            Some(content) => fs::write(&path, content).unwrap(),
+        }
+        tokio::time::advance(REREAD_INTERVAL).await;
+        assert_eq!(status("next").await, 200, "{content:?}");
+    }
+    fs::write(&path, "last").unwrap();
+    assert_eq!(status("last").await, 401);
+    assert_eq!(status("last").await, 200);
 }

@@ -103,7 +103,7 @@ fn followed(time: Duration, bytes: &[u8], then: Then) -> Vec<String> {
         let token = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&token, "secret\n").unwrap();
         config.auth_info.token_file = Some(token.path().to_str().unwrap().to_owned());
-        let client = client_over(connector, config, None).unwrap();
+        let client = client_over(move |_| Ok(connector.clone()), config, None).unwrap();
         let server = ApiClient::new(client, "test", Encoding::Json, RateLimit::default());
         follow_with(time, (server, transcript)).await
     })
