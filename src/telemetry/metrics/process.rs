@@ -94,29 +94,23 @@ pub(super) fn register_packet_counts(
     invalid_dropped: ReadCount,
     localhost_node_ports: ReadCount,
 ) -> Result<()> {
-    register_packets(
-        registry,
-        (
-            "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
-            "[ALPHA] Number of packets dropped because conntrack classified them as invalid",
-        ),
-        invalid_dropped,
-    )?;
-    register_packets(
-        registry,
-        (
-            "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
-            "[ALPHA] Number of packets accepted to NodePorts on 127.0.0.0/8",
-        ),
-        localhost_node_ports,
-    )
-}
-
-/// Registers a packet counter of the kernel.
-fn register_packets(registry: &Registry, name: (&str, &str), read: ReadCount) -> Result<()> {
-    #[expect(clippy::cast_precision_loss, reason = "exact up to 9 * 10^15 packets")]
-    let read = move || read().map(|count| count as f64);
-    register_scraped(registry, name, MetricType::COUNTER, read)
+    let invalid = (
+        "kubeproxy_iptables_ct_state_invalid_dropped_packets_total",
+        "[ALPHA] Number of packets dropped because conntrack classified them as invalid",
+    );
+    let localhost = (
+        "kubeproxy_iptables_localhost_nodeports_accepted_packets_total",
+        "[ALPHA] Number of packets accepted to NodePorts on 127.0.0.0/8",
+    );
+    for (name, read) in [
+        (invalid, invalid_dropped),
+        (localhost, localhost_node_ports),
+    ] {
+        #[expect(clippy::cast_precision_loss, reason = "exact up to 9 * 10^15 packets")]
+        let read = move || read().map(|count| count as f64);
+        register_scraped(registry, name, MetricType::COUNTER, read)?;
+    }
+    Ok(())
 }
 
 fn cpu_seconds() -> Option<f64> {

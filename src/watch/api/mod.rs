@@ -72,7 +72,6 @@ pub(crate) use list::{ClusterSnapshot, list, within};
 pub(crate) use pods::{ProxyPod, ProxyProgram, StreamError, exec, port_forward, proxy_pods};
 pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
-#[cfg(test)]
 pub(crate) use resource::Resource;
 pub use resource::{Decodable, Selector};
 pub(crate) use response::{send_object, server_version};

@@ -29,13 +29,12 @@ pub(super) fn assume_endpoints(
     written: &WrittenObjects,
     node_name: &str,
 ) {
-    let known = manifests.endpoint_slices.iter().map(|slice| ObjectName {
-        namespace: slice.metadata.namespace.clone(),
-        name: slice
-            .metadata
-            .label(SERVICE_NAME_LABEL)
-            .unwrap_or_default()
-            .into_owned(),
+    let known = manifests.endpoint_slices.iter().map(|slice| {
+        let name = slice.metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
+        ObjectName {
+            namespace: slice.metadata.namespace.clone(),
+            name: name.into_owned(),
+        }
     });
     let known: BTreeSet<ObjectName> = known.collect();
     let mut slices = Vec::new();
@@ -85,7 +84,7 @@ impl SliceBuilder<'_> {
         for (port, target) in self.service.spec.ports.iter().zip(targets) {
             ports.extend(self.number(port, target).map(|number| SlicePortObject {
                 name: Some(port.name.clone()),
-                protocol: Some(protocol(port).to_owned()),
+                protocol: Some(port.protocol.clone()),
                 port: Some(number.into()),
             }));
         }
@@ -153,13 +152,6 @@ fn labels(value: Option<&Value>) -> Labels {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
     let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
     entries.collect()
-}
-
-fn protocol(port: &ServicePortObject) -> &str {
-    match port.protocol.as_str() {
-        "" => "TCP",
-        protocol => protocol,
-    }
 }
 
 /// Returns a number derived from a name, in the dynamic range of RFC 6335, 49152 to 65535, which a

@@ -13,7 +13,7 @@ use super::parse::{FaultyObject, FileContent};
 use super::pools::ManifestRanges;
 use super::validation::Validation;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
-use crate::model::Kind;
+use crate::watch::api::Resource;
 use crate::watch::{Ingester, SourceEvent};
 
 /// Settings for reading manifests.
@@ -168,17 +168,14 @@ pub(super) fn merge<'a>(
     validation: Validation,
     before: Option<&'a Manifests>,
 ) -> Manifests {
-    let mut services = Merged::new(Kind::Service);
-    let mut slices = Merged::new(Kind::EndpointSlice);
-    let mut nodes = Merged::new(Kind::Node);
+    let (mut services, mut slices, mut nodes) =
+        (Merged::default(), Merged::default(), Merged::default());
     let mut manifests = Manifests::default();
     let mut endpoints_objects = 0;
     for (file, content) in files.clone() {
-        let replaced = services.add_all(file, &content.services, |one| &one.metadata);
-        let replaced =
-            replaced.chain(slices.add_all(file, &content.endpoint_slices, |one| &one.metadata));
-        let replaced = replaced.chain(nodes.add_all(file, &content.nodes, |one| &one.metadata));
-        for reason in replaced {
+        let replaced = services.add_all(file, &content.services);
+        let replaced = replaced.chain(slices.add_all(file, &content.endpoint_slices));
+        for reason in replaced.chain(nodes.add_all(file, &content.nodes)) {
             manifests.add_replaced(file, &reason, validation);
         }
         manifests.ignored += content.ignored;
@@ -190,9 +187,9 @@ pub(super) fn merge<'a>(
     if let Some(before) = before {
         let undecodable = files.flat_map(|(_, content)| &content.faulty);
         for object in undecodable.filter(|object| !object.is_used) {
-            services.keep(object, &before.services, |one| &one.metadata);
-            slices.keep(object, &before.endpoint_slices, |one| &one.metadata);
-            nodes.keep(object, before.node.as_slice(), |one| &one.metadata);
+            services.keep(object, &before.services);
+            slices.keep(object, &before.endpoint_slices);
+            nodes.keep(object, before.node.as_slice());
         }
     }
     manifests.services = services.into_objects().collect();
@@ -230,31 +227,29 @@ fn has_label(metadata: &Metadata, label: &str) -> bool {
 }
 
 /// Merged objects of one kind by namespace and name, with the file of each.
-struct Merged<'a, T> {
-    kind: Kind,
-    objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<T>)>,
+struct Merged<'a, K> {
+    objects: BTreeMap<(&'a str, &'a str), (&'a Path, &'a Arc<K>)>,
 }
 
-impl<'a, T> Merged<'a, T> {
-    const fn new(kind: Kind) -> Self {
+impl<K> Default for Merged<'_, K> {
+    fn default() -> Self {
         Self {
-            kind,
             objects: BTreeMap::new(),
         }
     }
+}
+
+impl<'a, K: Resource> Merged<'a, K> {
+    fn key(object: &'a Arc<K>) -> (&'a str, &'a str) {
+        let metadata = object.metadata();
+        (&metadata.namespace, &metadata.name)
+    }
 
     /// Adds the objects of a file. Returns a text for each that replaces another one.
-    fn add_all(
-        &mut self,
-        file: &'a Path,
-        objects: &'a [Arc<T>],
-        metadata: impl Fn(&'a T) -> &'a Metadata,
-    ) -> impl Iterator<Item = String> {
+    fn add_all(&mut self, file: &'a Path, objects: &'a [Arc<K>]) -> impl Iterator<Item = String> {
         objects.iter().filter_map(move |object| {
-            let metadata = metadata(object);
-            let key = (&*metadata.namespace, &*metadata.name);
-            let (earlier, _) = self.objects.insert(key, (file, object))?;
-            let (kind, name) = (self.kind.as_str(), metadata.object_name());
+            let (earlier, _) = self.objects.insert(Self::key(object), (file, object))?;
+            let (kind, name) = (K::KIND, object.metadata().object_name());
             let earlier = earlier.display();
             Some(format!("{kind} `{name}` replaces the one in `{earlier}`"))
         })
@@ -262,27 +257,19 @@ impl<'a, T> Merged<'a, T> {
 
     /// Adds an undecodable object, if it is of this kind, with its state in `before`, which is
     /// sorted.
-    fn keep(
-        &mut self,
-        undecodable: &FaultyObject,
-        before: &'a [Arc<T>],
-        metadata: impl Fn(&'a T) -> &'a Metadata,
-    ) {
+    fn keep(&mut self, undecodable: &FaultyObject, before: &'a [Arc<K>]) {
         let FaultyObject { kind, name, .. } = undecodable;
-        let key = |object: &'a Arc<T>| {
-            let metadata = metadata(object);
-            (&*metadata.namespace, &*metadata.name)
-        };
         let wanted = (&*name.namespace, &*name.name);
-        let found = before.binary_search_by(|object| key(object).cmp(&wanted));
+        let found = before.binary_search_by(|object| Self::key(object).cmp(&wanted));
         let found = found.ok().and_then(|index| before.get(index));
-        if let Some(object) = found.filter(|_| kind == self.kind.as_str()) {
+        if let Some(object) = found.filter(|_| kind == K::KIND) {
             let nowhere = Path::new("");
-            self.objects.entry(key(object)).or_insert((nowhere, object));
+            let key = Self::key(object);
+            self.objects.entry(key).or_insert((nowhere, object));
         }
     }
 
-    fn into_objects(self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {
+    fn into_objects(self) -> impl Iterator<Item = Arc<K>> + use<'a, K> {
         self.objects
             .into_values()
             .map(|(_, object)| Arc::clone(object))
