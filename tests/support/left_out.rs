@@ -13,7 +13,8 @@ const VARIABLE: &str = "TESTS_LEFT_OUT";
 pub enum Part {
     /// Tests that need root, or programs that neither Rust nor this repository has.
     Machine,
-    /// All groups of random histories, except that of the day.
+    /// Everything that takes turns by date, except what is due on the day: groups of random
+    /// histories, kinds of histories, variants of the packets' tables.
     OtherGroups,
     /// Three of four random cases of the properties.
     MoreCases,
@@ -67,8 +68,8 @@ pub fn skips(part: Part) -> bool {
     is_left_out
 }
 
-/// Returns the groups of random histories that belong to the run, of so many.
-pub fn groups(count: u64) -> Range<u64> {
+/// Returns which of so many turns belong to the run: all, or that of the day.
+pub fn turns(count: u64) -> Range<u64> {
     if !is_left_out(Part::OtherGroups) {
         return 0..count;
     }
