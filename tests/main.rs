@@ -1,6 +1,15 @@
 //! All tests of the whole program, in one binary: linking one for each took longer than most run.
 //! `cargo test --test all conformance` runs those of one module.
 
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "shared with the tests of growth"
+)]
+#[path = "growth/callgrind.rs"]
+mod callgrind;
 #[path = "support/cluster.rs"]
 mod cluster;
 #[allow(

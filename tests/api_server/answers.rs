@@ -10,6 +10,7 @@ use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, sta
 use super::node::{followed, listed, restored};
 use super::scripted::{Asked, Piece, Reply};
 use super::{MINUTE, WRITTEN};
+use crate::support::left_out::{Part, is_left_out};
 
 /// Requests for a kind that are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,8 @@ fn changed() -> Cluster {
     cluster
 }
 
-/// Twice each, as a status, as a web page, and with nothing.
+/// Twice each, as a status, as a web page, and with nothing. A run that leaves out cases has one of
+/// the three for each code.
 #[test]
 fn every_status_code_passes() {
     let expected = listed(&changed());
@@ -52,11 +54,11 @@ fn every_status_code_passes() {
             page,
             Reply::Answer(code, Vec::new()),
         ];
-        for (reply, refused) in
-            replies
-                .into_iter()
-                .zip([Refused::Streams, Refused::Pages, Refused::Watches])
-        {
+        let all = [Refused::Streams, Refused::Pages, Refused::Watches];
+        for (number, (reply, refused)) in (0..).zip(replies.into_iter().zip(all)) {
+            if is_left_out(Part::MoreCases) && code % 3 != number {
+                continue;
+            }
             let (before, after) = (Cluster::small(), changed());
             let mut times = 0;
             let found = followed(MINUTE * 4, move |asked| {
