@@ -25,10 +25,9 @@ const UDP_SERVICE: &str = "UDP Service";
 /// All Services ask for one external IP, and the one that has it gives it up.
 const EXTERNAL_IP: &str = "external IP";
 /// Hash tables and trees do not hit the same depth every time: this is what is called flat. Where
-/// dispatch rules change in a tree, the count rises by steps and not with each Service: 3.76
-/// million at 400, 4.34 at 2,000, 5.83 at 5,000, 6.06 at 10,000. A walk through all Services takes
-/// 13,000 for each.
-const TOLERANCES: [(&str, f64); 3] = [(ENDPOINT, 0.10), (UDP_SERVICE, 0.30), (EXTERNAL_IP, 0.20)];
+/// dispatch rules change in a tree, the count rises by steps and not with each Service: 2.95
+/// million at 400, 3.12 at 1,000, 3.46 at 2,000. A walk through all Services takes 13,000 for each.
+const TOLERANCES: [(&str, f64); 3] = [(ENDPOINT, 0.05), (UDP_SERVICE, 0.15), (EXTERNAL_IP, 0.10)];
 
 /// What callgrind counts, and nothing else.
 #[inline(never)]
@@ -105,7 +104,7 @@ fn one_change_costs_the_same_in_every_cluster() {
 
 #[track_caller]
 fn check(change: &str, tolerance: f64) {
-    let sizes = env::var("GROWTH").unwrap_or_else(|_| "400,2000".to_owned());
+    let sizes = env::var("GROWTH").unwrap_or_else(|_| "400,1000".to_owned());
     let counted: Vec<(usize, f64)> = sizes
         .split(',')
         .map(|size| size.parse().unwrap())

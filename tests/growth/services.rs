@@ -16,10 +16,10 @@ use super::node::Node;
 const CASE: &str = "GROWTH_CASE";
 /// Tells the child how large it is.
 const SIZE: &str = "GROWTH_SIZE";
-/// Sorting adds a logarithm to what is in proportion: 1.2 between these sizes. In proportion to the
-/// square it would be 8.
-const SIZES: [usize; 2] = [500, 4_000];
-const TOLERANCE: f64 = 1.5;
+/// Sorting adds a logarithm to what is in proportion: 1.04 between these sizes. In proportion to
+/// the square it would be 4.
+const SIZES: [usize; 2] = [500, 2_000];
+const TOLERANCE: f64 = 1.1;
 
 /// Something that a single Service can have very many of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
