@@ -8,7 +8,6 @@ mod exec;
 #[path = "tests/fake.rs"]
 mod fake;
 mod interface;
-mod listing;
 mod lock;
 mod nft_watch;
 mod outcome;
