@@ -277,7 +277,7 @@ fn restored(choice: BackendChoice, payloads: &[String]) -> RuleSet {
         let programs = Binaries::discover(choice, IpFamily::V4).await.unwrap();
         let exec = Exec::new(programs, deltaproxy::testing::host::ExecOptions::default());
         for payload in payloads {
-            exec.restore(&mut Text::new(payload)).await.unwrap();
+            exec.restore(&mut Text::new(payload), None).await.unwrap();
         }
         exec.saved(Table::Nat).await.unwrap()
     });

@@ -169,9 +169,13 @@ struct Watched {
 }
 
 impl Iptables for Watched {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        _: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         self.given.set(Instant::now());
-        let restored = self.exec.restore(payload).await;
+        let restored = self.exec.restore(payload, None).await;
         self.back.set(Instant::now());
         restored
     }

@@ -217,7 +217,7 @@ async fn guard_and_open_localnet(
         return Ok(());
     }
     if let Some(payload) = missing_guard(exec, &render_settings.fixed).await? {
-        exec.restore(&mut Text::new(payload))
+        exec.restore(&mut Text::new(payload), None)
             .await
             .context("cannot add the rule that protects 127.0.0.0/8 from other hosts")?;
         info!("added a rule to {KUBE_FIREWALL} that protects 127.0.0.0/8 from other hosts");

@@ -168,7 +168,7 @@ impl Cleanup {
 
     async fn restore(&mut self, place: &str, iptables: &Exec, removal: &Removal) {
         let mut payload = Text::new(removal.payload.as_bytes());
-        if let Err(error) = iptables.restore(&mut payload).await {
+        if let Err(error) = iptables.restore(&mut payload, None).await {
             return self.fail(place, &error);
         }
         let (jumps, chains) = (removal.jumps, removal.chains);

@@ -547,7 +547,7 @@ impl<I: Iptables> Syncer<I> {
         let services = self.tracker.rendered();
         let payload = || FullPayload::new(&services, options, live);
         let mut full = payload();
-        let restored = self.iptables.restore(&mut full).await;
+        let restored = self.iptables.restore(&mut full, None).await;
         let (applied, stats) = full.finish();
         let restored =
             restored.map_err(|error| Failure::of_restore(error, payload, applied.services()));
@@ -621,10 +621,7 @@ impl<I: Iptables> Syncer<I> {
         let restored = if partial.text.is_empty() {
             Ok(Restored::default())
         } else {
-            let restored = match deadline {
-                Some(deadline) => self.iptables.restore_within(&mut payload(), deadline).await,
-                None => self.iptables.restore(&mut payload()).await,
-            };
+            let restored = self.iptables.restore(&mut payload(), deadline).await;
             restored.map_err(|error| Failure::of_restore(error, payload, rendered.services()))
         };
         if let KernelState::Known(applied, applied_options) = &mut self.kernel {

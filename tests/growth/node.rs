@@ -19,7 +19,11 @@ use super::cluster::{World, upstream_settings};
 pub(crate) struct Sink;
 
 impl Iptables for Sink {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        _: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         let mut chunk = Vec::new();
         while payload.write_next(&mut chunk) {
             chunk.clear();

@@ -127,7 +127,7 @@ impl Exec {
             return Ok(Changed::No);
         }
         let payload = format!("*{mangle}\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n");
-        self.restore(&mut Text::new(payload))
+        self.restore(&mut Text::new(payload), None)
             .await
             .map(|_| Changed::Yes)
     }
@@ -222,17 +222,13 @@ impl Exec {
 }
 
 impl Iptables for Exec {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
-        self.restore_within(payload, self.options.restore_deadline)
-            .await
-    }
-
-    async fn restore_within(
+    async fn restore(
         &self,
         payload: &mut dyn Payload,
-        deadline: Duration,
+        deadline: Option<Duration>,
     ) -> Result<Restored, RestoreError> {
-        let deadline = deadline.min(self.options.restore_deadline);
+        let usual = self.options.restore_deadline;
+        let deadline = deadline.map_or(usual, |deadline| deadline.min(usual));
         let Some(payloads) = &self.failed_payloads else {
             return self.restore_tables(payload, deadline).await;
         };
@@ -492,7 +488,11 @@ impl<I: Iptables> Iptables for DryRun<I> {
     ///
     /// [`RestoreError::Failed`] if stdout cannot be written. A closed pipe is not an error: it ends
     /// the dry run.
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        _: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         let mut text = format!("# {} restore\n", self.family).into_bytes();
         while payload.write_next(&mut text) {}
         let mut stdout = std::io::stdout().lock();

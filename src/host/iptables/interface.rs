@@ -21,29 +21,18 @@ use crate::rules::{ChainSet, Payload, Table};
     reason = "callers live on one single-threaded runtime, so no future has to be Send"
 )]
 pub trait Iptables {
-    /// Applies a payload without flushing chains that it does not name. Each section up to `COMMIT`
-    /// is applied atomically; if one fails, those before it may be in the kernel. On nft, nat may
-    /// have several.
+    /// Applies a payload without flushing chains that it does not name, within the usual deadline
+    /// or a shorter one. Each section up to `COMMIT` is applied atomically; if one fails, those
+    /// before it may be in the kernel. On nft, nat may have several.
     ///
     /// # Errors
     ///
     /// See [`RestoreError`]: its variants are the actions left to the caller.
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError>;
-
-    /// Applies a payload as [`restore`](Iptables::restore) does, with a shorter deadline.
-    ///
-    /// # Errors
-    ///
-    /// As [`Iptables::restore`].
-    async fn restore_within(
+    async fn restore(
         &self,
         payload: &mut dyn Payload,
-        deadline: Duration,
-    ) -> Result<Restored, RestoreError> {
-        // Test doubles run no program, so there is nothing to time out.
-        let _ = deadline;
-        self.restore(payload).await
-    }
+        deadline: Option<Duration>,
+    ) -> Result<Restored, RestoreError>;
 
     /// Reads a table as `iptables-save` prints it, without counters and comments, line by line: the
     /// rules of a large cluster are tens of megabytes.

@@ -58,7 +58,7 @@ fn both_tables_of_a_payload_are_applied_and_saved() {
         ]);
         block_on(async {
             exec.binaries().probe().await.unwrap();
-            exec.restore(&mut payload).await.unwrap();
+            exec.restore(&mut payload, None).await.unwrap();
             let filter = exec.saved(Table::Filter).await.unwrap();
             assert!(filter.contains("-A KUBE-A -j DROP\n"), "{filter}");
             let nat = exec.saved(Table::Nat).await.unwrap();
@@ -79,7 +79,7 @@ fn rejected_lines_are_found() {
                 bad,
                 "COMMIT",
             ];
-            match block_on(exec.restore(&mut text(&lines))) {
+            match block_on(exec.restore(&mut text(&lines), None)) {
                 Err(RestoreError::Rejected { line, .. }) => {
                     // Either backend may reject the line only at the commit.
                     assert!(line == 4 || line == 5, "line {line} for {bad}");
@@ -106,7 +106,8 @@ fn rejected_lines_are_found() {
 #[test]
 fn a_missing_commit_is_rejected() {
     in_namespace(|exec| {
-        let error = block_on(exec.restore(&mut text(&["*filter", ":KUBE-A - [0:0]"]))).unwrap_err();
+        let error =
+            block_on(exec.restore(&mut text(&["*filter", ":KUBE-A - [0:0]"]), None)).unwrap_err();
         assert!(
             matches!(error, RestoreError::Rejected { line: 3, .. }),
             "{error}"
@@ -125,7 +126,7 @@ fn a_jump_after_an_unprintable_rule_is_found() {
             "-A FORWARD -m comment --comment \"a b\" -j KUBE-A",
             "COMMIT",
         ];
-        block_on(exec.restore(&mut text(&lines))).unwrap();
+        block_on(exec.restore(&mut text(&lines), None)).unwrap();
         let has = |rule| block_on(exec.has(Table::Filter, "FORWARD", rule));
         let is_nft = exec.binaries().backend() == Backend::Nft;
         for is_hidden in [false, is_nft] {
@@ -219,7 +220,7 @@ fn counters_are_created_once_and_rules_can_name_them() {
         let saved = block_on(exec.saved(Table::Mangle)).unwrap();
         assert!(!saved.contains("NFACCT"), "left behind: {saved}");
         let rule = "-A OUTPUT -m nfacct --nfacct-name shop";
-        block_on(exec.restore(&mut text(&["*filter", rule, "COMMIT"]))).unwrap();
+        block_on(exec.restore(&mut text(&["*filter", rule, "COMMIT"]), None)).unwrap();
         let longest = "x".repeat(31);
         block_on(exec.make_counter(&longest)).unwrap();
         let error = block_on(exec.make_counter(&"x".repeat(32))).unwrap_err();
@@ -271,7 +272,7 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
                 ":KUBE-X - [0:0]",
                 "COMMIT",
             ];
-            exec.restore(&mut text(payload)).await.unwrap();
+            exec.restore(&mut text(payload), None).await.unwrap();
             let both = &[
                 "*filter",
                 ":KUBE-F - [0:0]",
@@ -282,12 +283,12 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
                 "-A KUBE-X -j ACCEPT",
                 "COMMIT",
             ];
-            exec.restore(&mut text(both)).await.unwrap();
+            exec.restore(&mut text(both), None).await.unwrap();
             assert_eq!(change(&exec).await, None);
 
             let other = Exec::new(exec.binaries().clone(), ExecOptions::default());
             let rule = &["*nat", "-A KUBE-SERVICES -j RETURN", "COMMIT"];
-            other.restore(&mut text(rule)).await.unwrap();
+            other.restore(&mut text(rule), None).await.unwrap();
             let found = change(&exec).await.unwrap();
             let touched = match exec.binaries().backend() {
                 Backend::Nft => ChainSet::from_iter([(Table::Nat, "KUBE-SERVICES")]),
@@ -301,8 +302,8 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
 
             // Before a restore of ours, detected only after it.
             let flush = &["*nat", "-F KUBE-X", "COMMIT"];
-            other.restore(&mut text(flush)).await.unwrap();
-            exec.restore(&mut text(both)).await.unwrap();
+            other.restore(&mut text(flush), None).await.unwrap();
+            exec.restore(&mut text(both), None).await.unwrap();
             let found = change(&exec).await.unwrap();
             assert!(has_changed(&found, Table::Nat), "{found:?}");
             assert_eq!(change(&exec).await, None);
@@ -336,10 +337,10 @@ fn a_change_by_a_foreign_process_with_our_id_is_reported() {
         block_on(async {
             exec.watch_tables(&Arc::default()).unwrap();
             let payload = &["*nat", ":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT", "COMMIT"];
-            exec.restore(&mut text(payload)).await.unwrap();
+            exec.restore(&mut text(payload), None).await.unwrap();
             assert_eq!(change(&exec).await, None);
             std::fs::write(folder.path().join("armed"), "").unwrap();
-            exec.restore(&mut text(payload)).await.unwrap();
+            exec.restore(&mut text(payload), None).await.unwrap();
             let found = change(&exec).await.expect("the change is reported");
             assert!(has_changed(&found, Table::Nat), "{found:?}");
         });
@@ -378,12 +379,12 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
             exec.watch_tables(&transactions).unwrap();
             other_family.watch_tables(&transactions).unwrap();
             let payload = larger_than_the_buffer();
-            exec.restore(&mut Text::new(&payload)).await.unwrap();
+            exec.restore(&mut Text::new(&payload), None).await.unwrap();
             // Deletes all rules as well.
             let mut large = Text::new(&payload);
             let mut small = text(&["*nat", ":KUBE-X - [0:0]", "COMMIT"]);
-            let (one, other) = tokio::join!(exec.restore(&mut large), async {
-                let restored = other_family.restore(&mut small).await;
+            let (one, other) = tokio::join!(exec.restore(&mut large, None), async {
+                let restored = other_family.restore(&mut small, None).await;
                 (restored, change(&other_family).await)
             });
             one.unwrap();
@@ -394,7 +395,7 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
             }
             // Not watched, so that it counts as another program.
             let other = Exec::new(programs, ExecOptions::default());
-            other.restore(&mut Text::new(&payload)).await.unwrap();
+            other.restore(&mut Text::new(&payload), None).await.unwrap();
             for exec in [&exec, &other_family] {
                 let found = change(exec).await.unwrap();
                 assert_eq!(found.source, ChangeSource::LostEvents);
@@ -404,7 +405,10 @@ fn restores_that_overflow_the_notification_buffer_are_not_reported() {
             assert_eq!(change(&exec).await, None);
             let mut foreign = Text::new(&payload);
             let mut large = Text::new(&payload);
-            let both = tokio::join!(exec.restore(&mut large), other.restore(&mut foreign));
+            let both = tokio::join!(
+                exec.restore(&mut large, None),
+                other.restore(&mut foreign, None)
+            );
             both.0.unwrap();
             both.1.unwrap();
             assert!(change(&exec).await.is_some());

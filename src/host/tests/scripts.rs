@@ -61,7 +61,7 @@ pub(super) const LONG: Duration = Duration::from_secs(60);
 fn restore(body: &str, deadline: Duration) -> Result<crate::host::Restored, RestoreError> {
     let folder = tempfile::tempdir().unwrap();
     script(folder.path(), "iptables-restore", body);
-    block_on(exec(folder.path(), deadline).restore(&mut large()))
+    block_on(exec(folder.path(), deadline).restore(&mut large(), None))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_payload_and_the_arguments_reach_the_program() {
         seen.display()
     );
     script(folder.path(), "iptables-restore", &body);
-    let restored = block_on(exec(folder.path(), LONG).restore(&mut large())).unwrap();
+    let restored = block_on(exec(folder.path(), LONG).restore(&mut large(), None)).unwrap();
     let seen = std::fs::read(seen).unwrap();
     let header = b"-w 5 --noflush --counters C\n";
     assert!(seen.starts_with(header));
@@ -120,7 +120,7 @@ fn a_hanging_program_is_killed_with_its_children() {
     script(folder.path(), "iptables-restore", &body);
     let error = block_on(async {
         let exec = exec(folder.path(), Duration::from_millis(500));
-        exec.restore(&mut large()).await.unwrap_err()
+        exec.restore(&mut large(), None).await.unwrap_err()
     });
     let RestoreError::TimedOut { after, stderr } = error else {
         panic!("{error}");
@@ -144,7 +144,7 @@ fn a_cancelled_restore_leaves_no_process() {
         let exec = exec(folder.path(), LONG);
         let soon = Duration::from_millis(500);
         let mut payload = large();
-        let cancelled = tokio::time::timeout(soon, exec.restore(&mut payload)).await;
+        let cancelled = tokio::time::timeout(soon, exec.restore(&mut payload, None)).await;
         assert!(cancelled.is_err());
     });
     let pid = std::fs::read_to_string(child).unwrap();
@@ -206,7 +206,7 @@ fn a_missing_program_is_reported_with_its_cause_and_a_hint() {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let exec = exec(folder.path(), LONG);
-    let error = block_on(exec.restore(&mut large())).unwrap_err();
+    let error = block_on(exec.restore(&mut large(), None)).unwrap_err();
     assert!(matches!(error, RestoreError::Spawn { .. }));
     assert!(
         error.to_string().contains(
@@ -324,7 +324,9 @@ fn a_wait_for_the_lock_is_measured() {
             tokio::time::sleep(Duration::from_millis(550)).await;
             lock.unlock().unwrap();
         };
-        tokio::join!(exec.restore(&mut payload), held).0.unwrap()
+        tokio::join!(exec.restore(&mut payload, None), held)
+            .0
+            .unwrap()
     });
     let waited = restored.lock_wait.as_millis();
     eprintln!("measured a wait of {waited} ms");

@@ -112,9 +112,13 @@ impl Kernel {
 }
 
 impl Iptables for Kernel {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         self.restores.borrow_mut().push(self.milliseconds());
-        self.fake.restore(payload).await
+        self.fake.restore(payload, deadline).await
     }
 
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::process::Stdio;
+use std::time::Duration;
 
 use deltaproxy::testing::host::{
     CounterError, Exec, Fake, Fault, Iptables, ListedChains, RestoreError, Restored, RunError,
@@ -64,10 +65,17 @@ impl Both {
 }
 
 impl Iptables for Both {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        deadline: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
-        let faked = self.fake.restore(&mut Text::new(bytes.clone())).await;
+        let faked = self
+            .fake
+            .restore(&mut Text::new(bytes.clone()), deadline)
+            .await;
         let Some(real) = &self.real else {
             return faked;
         };
@@ -78,14 +86,14 @@ impl Iptables for Both {
                 let text = String::from_utf8_lossy(&bytes);
                 let tables = text.split_inclusive("COMMIT\n").take(*committed);
                 for table in tables {
-                    real.restore(&mut Text::new(table)).await?;
+                    real.restore(&mut Text::new(table), deadline).await?;
                 }
                 return faked;
             }
             _ => {}
         }
         let tested = dry_run(real, &bytes).await;
-        let restored = real.restore(&mut Text::new(bytes.clone())).await;
+        let restored = real.restore(&mut Text::new(bytes.clone()), deadline).await;
         if restored.is_ok()
             && let Err(error) = tested
         {

@@ -129,7 +129,7 @@ impl World {
             let made = self.syncer.iptables().make_counter(counter.name());
             let _ = self.runtime.block_on(made);
         }
-        let restored = self.syncer.iptables().restore(&mut payload);
+        let restored = self.syncer.iptables().restore(&mut payload, None);
         let restored = self.runtime.block_on(restored);
         restored.map_err(|error| error.to_string())?;
         self.check_kernels()?;

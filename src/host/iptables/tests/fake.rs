@@ -191,7 +191,11 @@ fn unprintable() -> RunError {
 }
 
 impl Iptables for Fake {
-    async fn restore(&self, payload: &mut dyn Payload) -> Result<Restored, RestoreError> {
+    async fn restore(
+        &self,
+        payload: &mut dyn Payload,
+        _: Option<Duration>,
+    ) -> Result<Restored, RestoreError> {
         let mut bytes = Vec::new();
         while payload.write_next(&mut bytes) {}
         let text = String::from_utf8_lossy(&bytes).into_owned();
