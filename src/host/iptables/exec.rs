@@ -22,11 +22,10 @@ use super::super::sysctl::Changed;
 use super::binaries::{Binaries, QUERY_DEADLINE, RESTORE_ARGS, WAIT_ARGS, query, stdout_of};
 use super::interface::{
     ChangeDetection, CounterError, ForeignChange, Iptables, ListedChains, RestoreError, Restored,
-    RunError,
+    RunError, named_line, restore_result,
 };
 use super::lock::UnsharedLock;
 use super::nft_watch::{OwnRestore, OwnTransactions};
-use super::outcome::{named_line, restore_result};
 use super::payload::{CopiedPayload, FailedPayloads, Sections, TruncatedText, tables};
 use super::process::{Finished, Lock, ProgramExit, Run};
 use super::table_watch::TableWatch;

@@ -10,7 +10,6 @@ mod fake;
 mod interface;
 mod lock;
 mod nft_watch;
-mod outcome;
 mod payload;
 mod process;
 mod table_size;
@@ -36,6 +35,6 @@ pub(crate) use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {
     backend::BinarySearch,
-    outcome::{restore_result, unprintable},
+    interface::{restore_result, unprintable},
     process::{Finished, Input},
 };
