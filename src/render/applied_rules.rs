@@ -117,7 +117,8 @@ fn write_dispatch(buf: &mut Vec<u8>, table: Table, applied: &AppliedState) {
         if dispatch.table() != table {
             continue;
         }
-        if let Some((chains, _)) = applied.render_tree(dispatch, PartialRestore::Kep3453) {
+        if let Some(tree) = applied.trees.get(&dispatch) {
+            let (chains, _) = tree.render(PartialRestore::Kep3453, &applied.services);
             for chain in &chains {
                 chain.write(buf);
             }

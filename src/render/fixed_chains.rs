@@ -13,10 +13,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::applied_state::{AppliedState, RuleCounts};
 use super::live::{LiveChains, LiveRules};
 use super::options::{Counter, NodePortAddresses, Options};
-use super::service::{RuleWriter, write_chain_declarations, write_line};
+use super::service::{RuleCounts, RuleWriter, write_chain_declarations, write_line};
 use crate::net::IpFamily;
 use crate::rules::{Rule, Table};
 use crate::ruleset::{
@@ -265,25 +264,22 @@ pub(crate) fn all_fixed_chains(options: &Options) -> BTreeSet<(Table, &'static s
     chains.collect()
 }
 
-/// Makes the next partial payload write all guarded chains, if one of those that were read is
-/// damaged. `KUBE-FIREWALL` stays as it is if the proxy has no rule in it.
-pub(super) fn note_guarded_damage(
-    applied: &mut AppliedState,
+/// Returns the fixed chains and entry jumps to write after a reading of whole tables: all guarded
+/// chains if one of them is damaged, otherwise none. `KUBE-FIREWALL` stays as it is if the proxy
+/// has no rule in it.
+pub(super) fn guarded_damage(
     read: &LiveRules,
     live: &LiveChains,
     options: &Options,
-) {
+) -> (BTreeSet<(Table, &'static str)>, Vec<&'static Jump>) {
     if has_shared_chains(read, options) {
-        return;
+        return (BTreeSet::new(), Vec::new());
     }
     let canaries = Table::ALL.map(|table| (table, KUBE_PROXY_CANARY));
     let firewall = (!live.has_kube_firewall).then_some((Table::Filter, KUBE_FIREWALL));
     let chains = all_fixed_chains(options).into_iter().chain(canaries);
-    for chain in chains.chain(firewall) {
-        applied.add_due_fixed_chain(chain);
-    }
     let missing = JUMPS.iter().filter(|jump| !live.has(jump));
-    applied.set_due_jumps(&Table::ALL.into(), &missing.collect::<Vec<_>>());
+    (chains.chain(firewall).collect(), missing.collect())
 }
 
 /// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of

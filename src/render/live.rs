@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
-use super::applied_state::AppliedState;
 use crate::rules::{Rule, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{
     ChainRole, DispatchChain, DispatchForm, JUMPS, Jump, KUBE_FIREWALL, KUBE_FORWARD,
@@ -37,7 +36,7 @@ pub struct LiveChains {
     referenced: BTreeSet<Box<str>>,
     /// The chain `KUBE-FIREWALL` exists.
     pub(crate) has_kube_firewall: bool,
-    /// Tables whose content is known: read, or assumed by [`Self::with_chains`].
+    /// Tables whose content is known: read, or assumed by [`Self::assumed`].
     read: BTreeSet<Table>,
     /// Rules of built-in chains that may be entry jumps, with table and chain.
     jump_rules: Vec<(Table, Box<str>, Rule)>,
@@ -52,13 +51,17 @@ impl LiveChains {
         self.note_read(table);
     }
 
-    /// Returns the state of a kernel that holds the applied chains, and all entry jumps except
-    /// `missing`, without references of third-party rules, which only a read finds.
-    pub fn with_chains(applied: &AppliedState, missing: &[&'static Jump]) -> Self {
+    /// Returns the state of a kernel with these chains and all entry jumps except `missing`, as if
+    /// it was read.
+    pub(super) fn assumed(
+        service_chains: BTreeSet<ServiceChain>,
+        tree_chains: BTreeSet<(Table, Box<str>)>,
+        missing: &[&'static Jump],
+    ) -> Self {
         let is_there = |jump: &&'static Jump| !missing.contains(jump);
         Self {
-            service_chains: applied.all_service_chains().collect(),
-            tree_chains: applied.all_tree_chains(),
+            service_chains,
+            tree_chains,
             has_kube_firewall: true,
             read: Table::ALL.into(),
             known_jumps: JUMPS.iter().filter(is_there).collect(),
@@ -113,12 +116,11 @@ impl LiveChains {
         names
     }
 
-    /// Returns the tree chains of a table that the applied state does not have, sorted by name.
-    pub(crate) fn unused_tree_chains(&self, table: Table, applied: &AppliedState) -> Vec<Box<str>> {
+    /// Returns the tree chains of a table, sorted by name.
+    pub(super) fn tree_chains(&self, table: Table) -> impl Iterator<Item = &str> {
         let chains = self.tree_chains.iter();
-        let unused =
-            chains.filter(|(of, name)| *of == table && !applied.has_tree_chain(table, name));
-        unused.map(|(_, name)| name.clone()).collect()
+        let chains = chains.filter(move |(of, _)| *of == table);
+        chains.map(|(_, name)| &**name)
     }
 
     /// Returns the Service chains whose names [`ServiceChain`] cannot represent.

@@ -22,7 +22,6 @@ mod applied_rules;
 mod applied_state;
 mod fixed_chains;
 mod live;
-mod observe;
 mod options;
 mod payload;
 mod service;
@@ -33,20 +32,20 @@ mod tests;
 
 pub use crate::ruleset::{JUMPS, is_service_chain};
 pub(crate) use applied_rules::{applied_rules_of, write_applied};
-pub use applied_state::{AppliedState, PayloadStats, RuleCounts};
+pub use applied_state::AppliedState;
+pub(crate) use applied_state::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;
 pub(crate) use fixed_chains::{GuardedChainState, all_fixed_chains, localnet_drop_rule};
 pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
-pub(crate) use observe::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
     Options, PartialRestore, RenderSettings, TreeThresholds,
 };
 pub(crate) use options::{NodePortAddresses, RerenderReason};
-pub use payload::{FullPayload, partial_payload};
+pub use payload::{FullPayload, PayloadStats, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal, service_of_line};
-pub use service::ServiceTotals;
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
 pub(crate) use service::{Disposition, Plan, endpoints_upper_bound};
+pub use service::{RuleCounts, ServiceTotals};

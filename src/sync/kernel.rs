@@ -141,7 +141,7 @@ impl KernelState {
         let applied = self.record()?;
         let (_, jumps_due) = applied.guarded_due();
         let missing: Vec<_> = missing_jumps.iter().chain(jumps_due).copied().collect();
-        Some(LiveChains::with_chains(applied, &missing))
+        Some(applied.live_chains(&missing))
     }
 
     /// Compares chains of Services, dispatch chains and tree chains with the applied state.

@@ -1,4 +1,4 @@
-//! Selects the form of a payload that costs `iptables-restore` the least.
+//! Selects the form of a payload that costs `iptables-restore` the least, and measures its size.
 //!
 //! The figures are times of the iptables binaries and the kernel; `cargo bench --bench emission`
 //! measures them.
@@ -15,8 +15,20 @@
 
 use crate::render::live::LiveChains;
 use crate::render::options::PartialRestore;
-use crate::render::service::{write_chain_declarations, write_line};
+use crate::render::service::{RuleCounts, write_chain_declarations, write_line};
 use crate::rules::{Backend, Table};
+
+/// Size of one payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PayloadStats {
+    /// Rules written, without deletions and entry jumps.
+    pub rules: RuleCounts,
+    /// Chains written or deleted; fixed chains and unused tree chains count in full payloads only,
+    /// canaries and `KUBE-FIREWALL` never.
+    pub chains: u64,
+    /// Length of the text in bytes.
+    pub bytes: u64,
+}
 
 /// Position of the declarations of Service chains in a full payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

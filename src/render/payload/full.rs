@@ -17,12 +17,12 @@
 //! - Services are sorted by name; in nat by cluster IP, unless the options make all dispatch chains
 //!   flat.
 
-use super::cost::{self, Declarations, NatBlocks, write_deleted};
+use super::cost::{self, Declarations, NatBlocks, PayloadStats, write_deleted};
 use crate::model::{ServiceName, ServiceState, Services};
-use crate::render::applied_state::{AppliedState, PayloadStats};
+use crate::render::applied_state::AppliedState;
 use crate::render::fixed_chains;
 use crate::render::live::LiveChains;
-use crate::render::options::{Comments, Options, TreeThresholds};
+use crate::render::options::{Comments, Options, PartialRestore, TreeThresholds};
 use crate::render::service::{
     self, ServiceRules, write_chain_declaration, write_chain_declarations, write_line,
 };
@@ -186,10 +186,17 @@ impl<'a> FullPayload<'a> {
 
     /// Deletes unused tree chains.
     fn write_filter_end(&mut self, buf: &mut Vec<u8>) {
-        let unused = self.live.unused_tree_chains(Table::Filter, &self.applied);
+        let unused = self.unused_tree_chains(Table::Filter);
         write_deleted(buf, &unused, |chain| self.live.can_delete(chain));
         self.stats.chains += unused.len() as u64;
         write_line(buf, &["COMMIT"]);
+    }
+
+    /// Returns the tree chains in the kernel that no tree has, sorted by name.
+    fn unused_tree_chains(&self, table: Table) -> Vec<Box<str>> {
+        let chains = self.live.tree_chains(table);
+        let unused = chains.filter(|name| !self.applied.has_tree_chain(table, name));
+        unused.map(Box::from).collect()
     }
 
     /// Writes the next of these chains; after the last one, the end of the table.
@@ -289,7 +296,7 @@ impl<'a> FullPayload<'a> {
     /// Deletes stale chains, except those that third-party rules reference.
     fn write_nat_end(&mut self, buf: &mut Vec<u8>) {
         let mut stale = self.live.stale_chains(self.applied.chains());
-        stale.extend(self.live.unused_tree_chains(Table::Nat, &self.applied));
+        stale.extend(self.unused_tree_chains(Table::Nat));
         self.nat_blocks
             .delete(buf, &stale, |chain| self.live.can_delete(chain));
         write_line(buf, &["COMMIT"]);
@@ -343,8 +350,14 @@ impl DispatchChains {
         stats: &mut PayloadStats,
     ) -> bool {
         if let Some((dispatch, mut update)) = self.tree.take() {
-            let Some(chain) = applied.next_tree_chain(dispatch, &mut update) else {
-                applied.end_tree_update(dispatch, update);
+            let AppliedState {
+                trees, services, ..
+            } = applied;
+            let Some(tree) = trees.get_mut(&dispatch) else {
+                return true;
+            };
+            let Some(chain) = update.next(tree, services) else {
+                tree.written(update);
                 return true;
             };
             self.tree = Some((dispatch, update));
@@ -360,8 +373,8 @@ impl DispatchChains {
         let Some(dispatch) = self.rest.pop() else {
             return false;
         };
-        let update = applied.begin_tree_update(dispatch);
-        self.tree = update.map(|update| (dispatch, update));
+        let tree = applied.trees.get(&dispatch);
+        self.tree = tree.map(|tree| (dispatch, tree.begin_update(PartialRestore::ChangedChains)));
         if self.tree.is_none() {
             let rules = applied.record_flat_chain(dispatch);
             buf.extend_from_slice(rules.as_bytes());

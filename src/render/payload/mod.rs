@@ -5,6 +5,7 @@ mod full;
 mod partial;
 mod removal;
 
+pub use cost::PayloadStats;
 pub use full::FullPayload;
 pub use partial::partial_payload;
 pub(crate) use partial::{PartialPayload, service_of_line};

@@ -21,9 +21,9 @@
 
 use std::collections::BTreeSet;
 
-use super::cost::{self, NatBlocks, write_deleted};
+use super::cost::{self, NatBlocks, PayloadStats, write_deleted};
 use crate::model::{ServiceName, Services};
-use crate::render::applied_state::{AppliedState, PayloadStats, RenderedChains};
+use crate::render::applied_state::{AppliedState, RenderedChains};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{
@@ -224,8 +224,9 @@ impl PayloadWriter<'_> {
         let tree_extent = cost::tree_extent(self.options.backend, self.partial_restore);
         let chains = DispatchChain::ALL.into_iter();
         for dispatch in chains.filter(|chain| chain.table() == table) {
-            match applied.render_tree(dispatch, tree_extent) {
-                Some((written, update)) => {
+            match applied.trees.get(&dispatch) {
+                Some(tree) => {
+                    let (written, update) = tree.render(tree_extent, &applied.services);
                     for chain in &written {
                         chain.write(body);
                         let rules = chain.rules.lines().count();

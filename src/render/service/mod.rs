@@ -12,11 +12,11 @@ use crate::model::{ServiceName, ServiceState};
 
 pub(crate) use plan::{Disposition, Plan, count_endpoints, endpoints_upper_bound};
 pub(crate) use plan::{count_ports_over_limit, ports};
-pub use service_rules::ServiceTotals;
 pub(crate) use service_rules::{
     AppliedService, DispatchRule, RecordedChain, RuleWriter, ServiceRules, write_chain_declaration,
     write_chain_declarations, write_line,
 };
+pub use service_rules::{RuleCounts, ServiceTotals};
 
 /// Replaces `rules` with those of a Service.
 pub(crate) fn render(

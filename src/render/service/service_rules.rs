@@ -12,7 +12,7 @@ use std::ops::{AddAssign, Range, SubAssign};
 
 use crate::net::{IpNet, Port, Protocol};
 use crate::render::options::LocalDetector;
-use crate::rules::{RulesDigest, RulesHasher, rules_of_lines};
+use crate::rules::{RulesDigest, RulesHasher, Table, rules_of_lines};
 use crate::ruleset::{DispatchChain, DispatchDestination, ServiceChain};
 
 /// Rule of one Service in a dispatch chain. Those of one service port keep their order: if an
@@ -284,6 +284,38 @@ impl SubAssign for ServiceTotals {
         self.internal_dropped -= other.internal_dropped;
         self.external_dropped -= other.external_dropped;
         self.undetected -= other.undetected;
+    }
+}
+
+/// Numbers of rules by table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RuleCounts {
+    /// Rules in the filter table.
+    pub filter: u64,
+    /// Rules in the nat table.
+    pub nat: u64,
+}
+
+impl RuleCounts {
+    /// Returns the sum over both tables.
+    pub const fn total(self) -> u64 {
+        self.filter + self.nat
+    }
+
+    /// Adds rules of one table; those of mangle are not counted.
+    pub(crate) fn add(&mut self, table: Table, count: u64) {
+        match table {
+            Table::Filter => self.filter += count,
+            Table::Nat => self.nat += count,
+            Table::Mangle => {}
+        }
+    }
+}
+
+impl AddAssign for RuleCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.filter += other.filter;
+        self.nat += other.nat;
     }
 }
 

@@ -40,4 +40,4 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use dispatch_tree::{DispatchTree, TreeUpdate, WrittenChain};
+pub(crate) use dispatch_tree::{DispatchTree, TreeUpdate};

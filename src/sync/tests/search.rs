@@ -8,7 +8,6 @@ use super::*;
 use crate::host::{Fake, Fault, Poison};
 use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
-use crate::render::LiveChains;
 use crate::rules::{RuleSet, Table};
 use crate::sync::kernel::KernelState;
 use crate::sync::search::deadline;
@@ -380,7 +379,7 @@ async fn a_table_that_a_search_cannot_read_is_reported_once() {
     let mut syncer = changed(POISON, Poison::Line, changes(&[4])).await;
     let unprintable = (Table::Nat, "KUBE-POSTROUTING");
     syncer.iptables().set_unprintable(&[unprintable]);
-    let outlines = LiveChains::with_chains(syncer.kernel.record().unwrap(), &[]);
+    let outlines = syncer.kernel.record().unwrap().live_chains(&[]);
     syncer.kernel = KernelState::Unknown {
         reason: FullReason::Flushed,
         outlines: Some(outlines),

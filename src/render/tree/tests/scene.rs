@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::super::{DispatchTree, TreeUpdate, WrittenChain};
+use super::super::dispatch_tree::{DispatchTree, TreeUpdate, WrittenChain};
 use crate::model::ServiceName;
 use crate::render::options::PartialRestore;
 use crate::render::service::{AppliedService, DispatchRule};
