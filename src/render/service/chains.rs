@@ -1,5 +1,6 @@
-//! Writes the rules of one service port: the chains `KUBE-SEP`, `KUBE-SVC`, `KUBE-SVL`, `KUBE-EXT`
-//! and `KUBE-FW`, and its rules in the dispatch chains, one or more for each frontend that it owns.
+//! Renders a Service: writes, for each service port, the chains `KUBE-SEP`, `KUBE-SVC`, `KUBE-SVL`,
+//! `KUBE-EXT` and `KUBE-FW`, and its rules in the dispatch chains, one or more for each frontend
+//! that it owns.
 //!
 //! There are as many `KUBE-SEP` chains as endpoints: nearly all of a ruleset is written here. Every
 //! new connection traverses the dispatch chains, and most changes of Services leave them unchanged.
@@ -7,9 +8,9 @@
 
 use std::net::IpAddr;
 
-use super::plan::{Disposition, Plan};
+use super::plan::{Disposition, Plan, for_each_plan};
 use super::service_rules::{RuleWriter, ServiceRules};
-use crate::model::{ExternalIps, Service, TrafficPolicy};
+use crate::model::{ExternalIps, Service, ServiceName, ServiceState, TrafficPolicy};
 use crate::net::Protocol;
 use crate::render::options::{Comments, Counter, LocalDetector, Options};
 use crate::ruleset::{
@@ -17,14 +18,45 @@ use crate::ruleset::{
 };
 use crate::select::Candidate;
 
-/// Writes the chains of a service port, each after those that it jumps to: if libxtables does not
-/// know the target of `-j` as a chain, it searches files for an extension of that name.
-pub(super) fn write(
+/// Replaces `rules` with those of a Service.
+pub(crate) fn render(
     rules: &mut ServiceRules,
-    plan: &Plan<'_>,
+    name: &ServiceName,
+    state: &ServiceState,
     options: &Options,
     comments: Comments,
 ) {
+    rules.clear();
+    for_each_plan(name, state, &options.topology, |plan| {
+        rules.begin_port(plan.totals(options));
+        write_chains(rules, plan, options, comments);
+        write_nat_rules(rules, plan, options);
+        write_filter_rules(rules, plan, options);
+    });
+}
+
+/// Replaces `rules` with those that a Service has in the filter table, which comes before nat in a
+/// full payload.
+///
+/// [`render`] makes the plans of the Service once more. They are not kept in between, because
+/// those of all Services would take more memory than the payload; planning twice costs a ninth of
+/// the instructions of rendering (ten endpoints for each Service).
+pub(crate) fn render_filter(
+    rules: &mut ServiceRules,
+    name: &ServiceName,
+    state: &ServiceState,
+    options: &Options,
+) {
+    rules.clear();
+    for_each_plan(name, state, &options.topology, |plan| {
+        rules.begin_port(plan.totals(options));
+        write_filter_rules(rules, plan, options);
+    });
+}
+
+/// Writes the chains of a service port, each after those that it jumps to: if libxtables does not
+/// know the target of `-j` as a chain, it searches files for an extension of that name.
+fn write_chains(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options, comments: Comments) {
     if !plan.selection.has_any {
         return;
     }
@@ -283,7 +315,7 @@ fn even_share(remaining: usize) -> Option<f64> {
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Capture the clusterIP", "Capture
 /// externalIPs", "Capture load-balancer ingress", "Capture nodeports" (v1.37)
-pub(super) fn write_nat_rules(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
+fn write_nat_rules(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if plan.internal_disposition() == Disposition::Forward && plan.owns_address(service.cluster_ip)
     {
@@ -363,7 +395,7 @@ fn write_node_port(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options)
 /// from outside of the source ranges, and health checks.
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37)
-pub(super) fn write_filter_rules(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
+fn write_filter_rules(rules: &mut ServiceRules, plan: &Plan<'_>, options: &Options) {
     let (name, service, port) = (plan.name, plan.service, plan.port);
     if let Some((reason, target)) = blocking_rule(plan.internal_disposition())
         && plan.owns_address(service.cluster_ip)
