@@ -9,12 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::guarded_chain_monitor::GuardedChainMonitor;
-use super::kernel::guarded;
-use super::kernel::{ComparisonTrigger, Drift, RepairKey};
+use super::kernel::{ComparisonTrigger, Drift, Extent, RepairKey};
 use super::pacer::RunTimes;
 use crate::host::{ChangeDetection, ForeignChange, RunError};
 use crate::net::DoublingDelay;
-use crate::rules::ChainSet;
 
 /// Delay of another read of rules that could not be read, for example while another program held
 /// the xtables lock. A read of very many rules may be abandoned each time for a sync that is due.
@@ -71,7 +69,7 @@ pub(super) struct DriftDetection {
     /// Schedule of verifications.
     pub(super) verifications: VerificationSchedule,
     /// Rules to read again, because an earlier comparison could not read them.
-    pub(super) to_reread: ChainSet,
+    pub(super) to_reread: Extent,
     /// Time of the next attempt to read them.
     pub(super) reread_at: Option<Instant>,
     /// Earliest time of the next check triggered by a change by another program: frequent changes
@@ -101,7 +99,7 @@ impl DriftDetection {
                 Some(_) => VerificationSchedule::new(verify_interval, now),
                 None => VerificationSchedule::disabled(now),
             },
-            to_reread: ChainSet::default(),
+            to_reread: Extent::default(),
             reread_at: None,
             change_check_not_before: None,
             pending_change: None,
@@ -111,7 +109,7 @@ impl DriftDetection {
     }
 
     /// Adds rules to read again, after a [`REREAD_DELAY`] that grows with failed readings.
-    pub(super) fn postpone(&mut self, extent: &ChainSet, now: Instant) {
+    pub(super) fn postpone(&mut self, extent: &Extent, now: Instant) {
         if !extent.is_empty() {
             self.to_reread.merge(extent);
             let delay = REREAD_DELAY.after(self.failed_readings);
@@ -120,7 +118,7 @@ impl DriftDetection {
     }
 
     /// Takes the rules to read again.
-    pub(super) fn take_to_reread(&mut self) -> ChainSet {
+    pub(super) fn take_to_reread(&mut self) -> Extent {
         self.reread_at = None;
         std::mem::take(&mut self.to_reread)
     }
@@ -158,8 +156,8 @@ impl DriftDetection {
     }
 
     /// Returns the extent of the periodic check.
-    pub(super) fn periodic(&self, detection: ChangeDetection) -> ChainSet {
-        guarded(self.guarded_chains.periodic(detection))
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
+        Extent::guarded(self.guarded_chains.periodic(detection))
     }
 }
 

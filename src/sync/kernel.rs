@@ -19,8 +19,8 @@ use crate::model::ServiceName;
 use crate::render::{
     self, AppliedState, JUMPS, LiveChains, LiveRules, Options, guarded_chains, is_service_chain,
 };
-use crate::rules::{ChainSet, Table};
-use crate::ruleset::{Jump, KUBE_FIREWALL, KUBE_PROXY_CANARY, holds_dispatch_rules};
+use crate::rules::Table;
+use crate::ruleset::{Jump, KUBE_FIREWALL, holds_dispatch_rules};
 use crate::tracker::Tracker;
 
 /// Maximum number of names in one log line.
@@ -464,70 +464,90 @@ async fn query_jumps(
     Ok(())
 }
 
-/// Returns the extent of a verification: all rules.
-pub(super) fn whole() -> ChainSet {
-    ChainSet::of_tables(Table::ALL)
+/// What a comparison reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// All of filter and nat, in a verification. Chains that are not known by name are read
+    /// together, so that one unknown chain makes it so.
+    pub(super) is_whole: bool,
+    /// Tables whose guarded chains are checked. They are listed together, so that one stands for
+    /// all.
+    pub(super) guarded: BTreeSet<Table>,
+    /// Dispatch chains and tree chains.
+    pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
+    /// Chains of Services.
+    pub(super) of_services: BTreeSet<Box<str>>,
 }
 
-/// Returns an extent that has all guarded chains of these tables. They are listed together, so that
-/// one stands for all.
-pub(super) fn guarded(tables: impl IntoIterator<Item = Table>) -> ChainSet {
-    let chains = tables.into_iter().map(|table| (table, KUBE_PROXY_CANARY));
-    chains.collect()
-}
-
-/// Returns the kube-proxy chains that another program may have changed, without chains of Services
-/// that are not recorded.
-pub(super) fn touched(
-    change: &ForeignChange,
-    options: &Options,
-    applied: &AppliedState,
-) -> ChainSet {
-    let mut extent = ChainSet::of_tables(change.chains.tables());
-    let of_services: BTreeSet<_> = service_chains(&change.chains).map(Box::from).collect();
-    for (table, chain) in change.chains.named() {
-        if guarded_chains(table, options).contains(&chain) || holds_dispatch_rules(table, chain) {
-            extent.add(table, chain);
+impl Extent {
+    /// Returns the extent of a verification: all rules.
+    pub(super) fn whole() -> Self {
+        Self {
+            is_whole: true,
+            ..Self::guarded(Table::ALL)
         }
     }
-    for chain in applied.recorded_among(&of_services) {
-        extent.add(Table::Nat, &chain);
-    }
-    extent
-}
 
-/// Reports whether an extent has the whole filter or nat table. Both are read then: chains that are
-/// not known by name are read together.
-pub(super) fn is_whole(extent: &ChainSet) -> bool {
-    extent.has_table(Table::Filter) || extent.has_table(Table::Nat)
-}
-
-/// Returns the tables of an extent whose guarded chains are checked.
-fn guarded_tables(extent: &ChainSet, options: &Options) -> BTreeSet<Table> {
-    let named = extent.named();
-    let named = named.filter(|(table, chain)| guarded_chains(*table, options).contains(chain));
-    extent
-        .tables()
-        .chain(named.map(|(table, _)| table))
-        .collect()
-}
-
-fn service_chains(extent: &ChainSet) -> impl Iterator<Item = &str> {
-    let named = extent.named();
-    let named = named.filter(|(table, chain)| *table == Table::Nat && is_service_chain(chain));
-    named.map(|(_, chain)| chain)
-}
-
-/// Returns an extent without chains of Services: if these cannot be read, they are rewritten
-/// instead of read again.
-fn without_service_chains(extent: &ChainSet) -> ChainSet {
-    let mut rest = ChainSet::of_tables(extent.tables());
-    for (table, chain) in extent.named() {
-        if table != Table::Nat || !is_service_chain(chain) {
-            rest.add(table, chain);
+    /// Returns the guarded chains of these tables.
+    pub(super) fn guarded(tables: impl IntoIterator<Item = Table>) -> Self {
+        Self {
+            guarded: tables.into_iter().collect(),
+            ..Self::default()
         }
     }
-    rest
+
+    /// Returns the kube-proxy chains that another program may have changed, without chains of
+    /// Services that are not recorded.
+    pub(super) fn touched(
+        change: &ForeignChange,
+        options: &Options,
+        applied: &AppliedState,
+    ) -> Self {
+        let mut extent = Self::guarded(change.chains.tables());
+        extent.is_whole = change.chains.tables().any(|table| table != Table::Mangle);
+        let mut of_services = BTreeSet::new();
+        for (table, chain) in change.chains.named() {
+            if guarded_chains(table, options).contains(&chain) {
+                extent.guarded.insert(table);
+            } else if holds_dispatch_rules(table, chain) {
+                extent.dispatch.insert((table, chain.into()));
+            } else if table == Table::Nat && is_service_chain(chain) {
+                of_services.insert(chain.into());
+            }
+        }
+        extent.of_services = applied.recorded_among(&of_services);
+        extent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Adds all of another extent.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.is_whole |= other.is_whole;
+        self.guarded.extend(&other.guarded);
+        self.dispatch.extend(other.dispatch.iter().cloned());
+        self.of_services.extend(other.of_services.iter().cloned());
+    }
+
+    /// Returns the extent without chains of Services: if these cannot be read, they are rewritten
+    /// instead of read again.
+    fn without_service_chains(&self) -> Self {
+        Self {
+            of_services: BTreeSet::new(),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a reading of single chains that has none of the chains of Services.
+    fn missing_service_chains(&self) -> LiveRules {
+        let mut rules = LiveRules::default();
+        for chain in &self.of_services {
+            rules.note_missing(Table::Nat, chain);
+        }
+        rules
+    }
 }
 
 /// Rules that were read from the kernel.
@@ -547,7 +567,7 @@ pub(super) struct Reading {
     /// First failure of an iptables binary. Rules that it does not concern were read.
     pub(super) failure: Option<RunError>,
     /// Rules that could not be read, to read again later.
-    pub(super) to_reread: ChainSet,
+    pub(super) to_reread: Extent,
 }
 
 impl Reading {
@@ -555,14 +575,14 @@ impl Reading {
     /// guarded chains, or what `guarded` has of one that did not end.
     pub(super) fn abandoned(
         self,
-        extent: &ChainSet,
+        extent: &Extent,
         guarded: Option<GuardedChainFindings>,
         after: Duration,
     ) -> Self {
         Self {
             guarded: guarded.unwrap_or(self.guarded),
             tables: self.tables,
-            rules: missing_service_chains(extent),
+            rules: extent.missing_service_chains(),
             // No program failed: the reading would have delayed a due sync. Logs show it as a
             // timeout.
             failure: Some(RunError::Failed {
@@ -570,7 +590,7 @@ impl Reading {
                 exit: ProgramExit::TimedOut(after),
                 stderr: String::new(),
             }),
-            to_reread: without_service_chains(extent),
+            to_reread: extent.without_service_chains(),
             ..Self::default()
         }
     }
@@ -588,15 +608,15 @@ impl Reading {
     /// A failed one does, so that its verification counts as failed. One that ended without a
     /// failure before it read whole tables, because of a missing chain or an interruption, does
     /// not.
-    pub(super) fn is_verification(&self, extent: &ChainSet) -> bool {
-        is_whole(extent) && (self.failure.is_some() || self.whole.is_some())
+    pub(super) fn is_verification(&self, extent: &Extent) -> bool {
+        extent.is_whole && (self.failure.is_some() || self.whole.is_some())
     }
 
     /// Notes a failure. After a transient one the rules are read again later; another one, such as
     /// an unprintable rule, would only repeat.
-    fn fail(&mut self, cause: RunError, extent: &ChainSet) {
+    fn fail(&mut self, cause: RunError, extent: &Extent) {
         if cause.is_transient() {
-            self.to_reread.merge(&without_service_chains(extent));
+            self.to_reread.merge(&extent.without_service_chains());
         }
         self.failure.get_or_insert(cause);
     }
@@ -607,14 +627,13 @@ pub(super) async fn check_guarded_chains(
     monitor: &mut GuardedChainMonitor,
     iptables: &impl Iptables,
     options: &Options,
-    extent: &ChainSet,
+    extent: &Extent,
     now: Instant,
 ) -> Reading {
-    let tables = guarded_tables(extent, options);
-    let guarded = monitor.check(iptables, options, &tables, now).await;
+    let guarded = monitor.check(iptables, options, &extent.guarded, now).await;
     let unreadable = monitor.unreadable();
     Reading {
-        tables: tables.difference(unreadable).copied().collect(),
+        tables: extent.guarded.difference(unreadable).copied().collect(),
         guarded,
         ..Reading::default()
     }
@@ -624,20 +643,14 @@ pub(super) async fn check_guarded_chains(
 pub(super) async fn read_chains(
     reading: &mut Reading,
     iptables: &impl Iptables,
-    extent: &ChainSet,
+    extent: &Extent,
     applied: &AppliedState,
 ) {
     if reading.guarded.gone.is_some() {
         return;
     }
-    let of_services: BTreeSet<_> = service_chains(extent).collect();
-    let dispatch_chains = extent.named();
-    let dispatch_chains =
-        dispatch_chains.filter(|(table, name)| holds_dispatch_rules(*table, name));
-    let mut dispatch_chains: BTreeSet<(Table, Box<str>)> = dispatch_chains
-        .map(|(table, name)| (table, name.into()))
-        .collect();
-    if is_whole(extent) {
+    let mut dispatch_chains = extent.dispatch.clone();
+    if extent.is_whole {
         read_whole_tables(reading, iptables, extent).await;
         if reading.whole.is_some() {
             return;
@@ -646,7 +659,7 @@ pub(super) async fn read_chains(
         // another chain does not affect that.
         dispatch_chains.extend(applied.dispatch_and_tree_chains());
     }
-    reading.rules = missing_service_chains(extent);
+    reading.rules = extent.missing_service_chains();
     for table in Table::ALL {
         let chains = dispatch_chains.iter().filter(|(of, _)| *of == table);
         let chains = chains.map(|(_, name)| &**name).collect();
@@ -654,22 +667,13 @@ pub(super) async fn read_chains(
             reading.fail(cause, extent);
         }
     }
-    let of_services = of_services.into_iter().collect();
+    let of_services = extent.of_services.iter().map(|chain| &**chain).collect();
     // They count as missing until they are listed; those that are not are rewritten.
     let _ = list_chains(&mut reading.rules, iptables, Table::Nat, of_services).await;
 }
 
-/// Returns a reading of single chains that has none of the extent's chains of Services.
-fn missing_service_chains(extent: &ChainSet) -> LiveRules {
-    let mut rules = LiveRules::default();
-    for chain in service_chains(extent) {
-        rules.note_missing(Table::Nat, chain);
-    }
-    rules
-}
-
 /// Reads all kube-proxy rules in the filter and nat tables, or notes why they cannot be read.
-async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, extent: &ChainSet) {
+async fn read_whole_tables(reading: &mut Reading, iptables: &impl Iptables, extent: &Extent) {
     let on_transient = OnTransientFailure::Unreadable;
     match read_rules(iptables, Some(LiveRules::of_tables()), on_transient).await {
         Ok(KernelRules {

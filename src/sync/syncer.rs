@@ -14,7 +14,7 @@ use super::attempt::{
 #[cfg(feature = "testing")]
 use super::guarded_chain_monitor::GuardedChainMonitor;
 #[cfg(feature = "testing")]
-use super::kernel::{Drift, RepairKey, check_guarded_chains, read_chains, whole};
+use super::kernel::{Drift, Extent, RepairKey, check_guarded_chains, read_chains};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
@@ -25,8 +25,6 @@ use crate::render::{
     PartialPayload, PartialRestore, PayloadStats, RenderSettings, RuleCounts, ServiceTotals,
     guarded_chains, has_desired_rules,
 };
-#[cfg(feature = "testing")]
-use crate::rules::ChainSet;
 use crate::rules::{Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
 
@@ -673,7 +671,9 @@ impl<I: Iptables> Syncer<I> {
         let (true, Some(now)) = (self.kernel.record().is_some(), self.history.last_full) else {
             return "the rules in the kernel are unknown".to_owned();
         };
-        let (drift, failure) = self.read_and_compare(&whole(), &BTreeSet::new(), now).await;
+        let (drift, failure) = self
+            .read_and_compare(&Extent::whole(), &BTreeSet::new(), now)
+            .await;
         if let Some(failure) = failure {
             return failure.to_string();
         }
@@ -691,7 +691,7 @@ impl<I: Iptables> Syncer<I> {
     /// Reads and compares an extent without a task, and returns the failure to read, for tests.
     pub(super) async fn read_and_compare(
         &mut self,
-        extent: &ChainSet,
+        extent: &Extent,
         contested: &BTreeSet<RepairKey>,
         now: Instant,
     ) -> (Drift, Option<RunError>) {

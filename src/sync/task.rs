@@ -14,11 +14,8 @@ use super::answers::answer;
 use super::attempt::{Attempt, FullReason, Outcome, Scope};
 use super::drift_detection::DriftDetection;
 use super::guarded_chain_monitor::GuardedChainFindings;
-use super::kernel::KernelState;
-use super::kernel::{Compared, ComparisonTrigger};
-use super::kernel::{
-    Reading, check_guarded_chains, guarded, is_whole, read_chains, touched, whole,
-};
+use super::kernel::{Compared, ComparisonTrigger, Extent, KernelState, Reading};
+use super::kernel::{check_guarded_chains, read_chains};
 use super::pacer::{Pacer, RunTimes, SyncResult};
 use super::problems::ServiceProblems;
 use super::report::Reporter;
@@ -29,7 +26,6 @@ use crate::host::{
 };
 use crate::model::Change;
 use crate::render::NodePortAddresses;
-use crate::rules::ChainSet;
 use crate::status::FamilyRequest;
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;
@@ -351,7 +347,7 @@ impl<I: Iptables> Task<I> {
         let KernelState::Known(applied, options) = &self.syncer.kernel else {
             return self.syncer.forget_outlines();
         };
-        let mut extent = touched(change, options, applied);
+        let mut extent = Extent::touched(change, options, applied);
         if extent.is_empty() {
             return;
         }
@@ -359,11 +355,9 @@ impl<I: Iptables> Task<I> {
         let trigger = ComparisonTrigger::Change(change.source);
         // A verification of its own can be interrupted by the next change, this check cannot. With
         // detection by table sizes no change names chains, so all is compared at once.
-        let is_verification_later = is_whole(&extent) && change.source != ChangeSource::TableSizes;
+        let is_verification_later = extent.is_whole && change.source != ChangeSource::TableSizes;
         if is_verification_later {
-            let named = extent.named().collect();
-            extent = guarded(extent.tables());
-            extent.merge(&named);
+            extent.is_whole = false;
         }
         let checked = self
             .compare(detection, trigger, &extent, Some(change))
@@ -392,7 +386,9 @@ impl<I: Iptables> Task<I> {
             return;
         }
         let trigger = detection.verifications.trigger();
-        let compared = self.compare(detection, trigger, &whole(), None).await;
+        let compared = self
+            .compare(detection, trigger, &Extent::whole(), None)
+            .await;
         if compared.err() == Some(ReadingEnd::RulesChanged) {
             // The CPU time of a killed child process is not counted: elapsed time replaces it.
             let took = now().saturating_duration_since(started);
@@ -408,7 +404,7 @@ impl<I: Iptables> Task<I> {
     /// verification, so that interruptions count.
     pub(super) async fn reread(&mut self, detection: &mut DriftDetection) {
         let extent = detection.take_to_reread();
-        if is_whole(&extent) {
+        if extent.is_whole {
             detection.verifications.request(Instant::now().into_std());
         } else {
             let trigger = ComparisonTrigger::FollowUp;
@@ -429,7 +425,7 @@ impl<I: Iptables> Task<I> {
         &mut self,
         detection: &mut DriftDetection,
         trigger: ComparisonTrigger,
-        extent: &ChainSet,
+        extent: &Extent,
         change: Option<&ForeignChange>,
     ) -> Result<GuardedChainFindings, ReadingEnd> {
         let started = Instant::now().into_std();
@@ -440,7 +436,7 @@ impl<I: Iptables> Task<I> {
         }
         let may_be_interrupted = detection.verifications.may_be_interrupted();
         // The check that follows a change is not interrupted by the next change.
-        let is_interruptible = change.is_none() && is_whole(extent) && may_be_interrupted;
+        let is_interruptible = change.is_none() && extent.is_whole && may_be_interrupted;
         let (mut reading, end) = self.read(detection, extent, is_interruptible).await;
         if end == ReadingEnd::Shutdown {
             return Err(end);
@@ -458,7 +454,7 @@ impl<I: Iptables> Task<I> {
         let mut drift = kernel.find_drift(&mut reading, &contested, unreadable_tables, tracker);
         drift.programs = match change {
             Some(change) => change.programs.clone(),
-            None if is_whole(extent) => detection.verifications.programs(),
+            None if extent.is_whole => detection.verifications.programs(),
             None => BTreeSet::new(),
         };
         let failure = reading.failure.as_ref();
@@ -475,7 +471,7 @@ impl<I: Iptables> Task<I> {
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
         detection.has_read_extent =
-            failure.is_none() && is_verified == is_whole(extent) && reading.to_reread.is_empty();
+            failure.is_none() && is_verified == extent.is_whole && reading.to_reread.is_empty();
         detection.postpone(&reading.to_reread, now);
         if end == ReadingEnd::RulesChanged {
             return Err(end);
@@ -513,7 +509,7 @@ impl<I: Iptables> Task<I> {
     async fn read(
         &mut self,
         detection: &mut DriftDetection,
-        extent: &ChainSet,
+        extent: &Extent,
         is_interruptible: bool,
     ) -> (Reading, ReadingEnd) {
         let started = Instant::now();
@@ -548,7 +544,8 @@ impl<I: Iptables> Task<I> {
             pending_change: &mut detection.pending_change,
             is_interruptible,
         };
-        let touches_rules = |change: &ForeignChange| !touched(change, options, applied).is_empty();
+        let touches_rules =
+            |change: &ForeignChange| !Extent::touched(change, options, applied).is_empty();
         let next_change = || changed_after(&checked, iptables, not_before);
         let end = interruptions
             .watch(work, started, next_change, touches_rules)

@@ -7,7 +7,7 @@ use super::*;
 use crate::host::Fake;
 use crate::model::{Change, SliceName};
 use crate::rules::Table;
-use crate::sync::kernel::whole;
+use crate::sync::kernel::Extent;
 
 /// An address between two others gets its jump at the end of the chain, in the kernel as recorded.
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn jumps_of_new_node_addresses_are_no_drift() {
             rules.matches("-j KUBE-NODEPORTS").count(),
             addresses.len() + 1
         );
-        let drift = compare(&mut syncer, &whole()).await;
+        let drift = compare(&mut syncer, &Extent::whole()).await;
         assert!(drift.is_empty(), "{addresses:?}: {drift:?}");
     }
 }
@@ -56,7 +56,7 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
         Table::Nat,
         &[&format!("-A {changed} -j RETURN")],
     );
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(!drift.is_empty());
     syncer.tracker.apply(service(3, false));
     let outcome = syncer.once(&[]).await;
@@ -76,7 +76,7 @@ async fn a_stale_chain_that_is_desired_again_stays() {
     syncer.once(&[]).await;
     let declared = format!(":{stale} - [0:0]");
     edit(syncer.iptables(), Table::Nat, &[&declared]);
-    compare(&mut syncer, &whole()).await;
+    compare(&mut syncer, &Extent::whole()).await;
     syncer.tracker.apply(endpoint(3, 9));
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
@@ -103,7 +103,7 @@ async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adopt
     assert!(after.contains(":KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("-A KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("KUBE-SEP-BBBBBBBBBBBBBBBB"), "{after}");
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
 }
 

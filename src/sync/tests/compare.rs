@@ -10,11 +10,8 @@ use super::*;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
-use crate::rules::ChainSet;
 use crate::rules::{RuleSet, Table};
-use crate::sync::kernel::RepairKey;
-use crate::sync::kernel::{Drift, DriftKind};
-use crate::sync::kernel::{is_whole, touched, whole};
+use crate::sync::kernel::{Drift, DriftKind, Extent, RepairKey};
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {
@@ -47,19 +44,19 @@ pub(super) fn edit(kernel: &Fake, table: Table, commands: &[&str]) -> ForeignCha
 }
 
 /// The extent of the check that a change triggers.
-pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> ChainSet {
+pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> Extent {
     let applied = syncer.kernel.record().unwrap();
-    touched(change, syncer.applied_options().unwrap(), applied)
+    Extent::touched(change, syncer.applied_options().unwrap(), applied)
 }
 
-pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &ChainSet) -> Drift {
+pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     compare_contested(syncer, extent, &BTreeSet::new()).await
 }
 
 /// Compares as if another program kept changing these chains.
 pub(super) async fn compare_contested(
     syncer: &mut Syncer<Fake>,
-    extent: &ChainSet,
+    extent: &Extent,
     contested: &BTreeSet<RepairKey>,
 ) -> Drift {
     let (drift, failure) = syncer.read_and_compare(extent, contested, now()).await;
@@ -139,7 +136,7 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
         for is_verification in [false, true] {
             let change = edit(syncer.iptables(), table, &commands);
             let extent = if is_verification {
-                whole()
+                Extent::whole()
             } else {
                 touched_by(&syncer, &change)
             };
@@ -161,7 +158,7 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
                 sorted_text(&before),
                 "{commands:?} {is_verification}"
             );
-            let again = compare(&mut syncer, &whole()).await;
+            let again = compare(&mut syncer, &Extent::whole()).await;
             assert!(
                 again.is_empty(),
                 "{commands:?} {is_verification}: {again:?}"
@@ -181,7 +178,7 @@ async fn damage_of_most_chains_is_repaired_by_a_full_restore_and_no_flush() {
     let commands: Vec<String> = commands.map(|chain| format!("-F {chain}")).collect();
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     edit(syncer.iptables(), Table::Nat, &commands);
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     let expected = (Table::Nat, DriftKind::UnrepairableServiceChains);
     assert_eq!(drift.counts, [(expected, 1)].into());
     let outcome = syncer.once(&[]).await;
@@ -201,7 +198,7 @@ async fn a_deleted_dispatch_chain_is_written_again() {
             let commands = commands.each_ref().map(String::as_str);
             let change = edit(syncer.iptables(), table, &commands);
             let extent = if is_verification {
-                whole()
+                Extent::whole()
             } else {
                 touched_by(&syncer, &change)
             };
@@ -258,7 +255,7 @@ async fn a_flushed_table_is_restored_whole() {
     edit(syncer.iptables(), Table::Nat, &flushed);
     let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
     let extent = touched_by(&syncer, &change);
-    assert!(is_whole(&extent));
+    assert!(extent.is_whole);
     let drift = compare(&mut syncer, &extent).await;
     let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
     assert_eq!(flushed, Some(&1));
@@ -273,7 +270,7 @@ async fn a_comparison_of_all_rules_finds_the_one_chain_that_differs() {
     let mut syncer = node().await;
     let endpoint = chains(&syncer, "KUBE-SEP-").remove(0);
     edit(syncer.iptables(), Table::Nat, &[&format!("-F {endpoint}")]);
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     assert_eq!(drift.counts.len(), 1, "{drift:?}");
     syncer.once(&[]).await;
     let payload = syncer.iptables().take_payloads().concat();
@@ -300,7 +297,7 @@ async fn third_party_rules_in_other_chains_are_left_alone() {
         ],
     );
     let before = syncer.iptables().rules().to_save_text();
-    for extent in [touched_by(&syncer, &change), whole()] {
+    for extent in [touched_by(&syncer, &change), Extent::whole()] {
         let drift = compare(&mut syncer, &extent).await;
         assert!(drift.is_empty(), "{drift:?}");
         syncer.once(&[]).await;
@@ -319,11 +316,11 @@ async fn changes_of_the_cluster_are_no_drift() {
     syncer.tracker.apply(endpoint(2, 7));
     syncer.tracker.apply(service(3, false));
     syncer.tracker.apply(service(8, true));
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Partial]);
-    let after = compare(&mut syncer, &whole()).await;
+    let after = compare(&mut syncer, &Extent::whole()).await;
     assert!(after.is_empty(), "{after:?}");
     // The same as on a node that has never held anything else.
     let applied = syncer.iptables().rules().to_save_text();
@@ -347,7 +344,7 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let again: Vec<&str> = again.iter().map(String::as_str).collect();
     let change = edit(syncer.iptables(), Table::Nat, &again);
     let extent = touched_by(&syncer, &change);
-    assert_eq!(extent.named().count(), 1);
+    assert_eq!(extent.of_services.len(), 1);
     let drift = compare(&mut syncer, &extent).await;
     assert!(drift.is_empty(), "{drift:?}");
     syncer.once(&[]).await;
@@ -357,7 +354,7 @@ async fn a_chain_rewritten_unchanged_is_no_drift() {
     let both: Vec<&str> = again.iter().copied().chain([&*damage]).collect();
     let change = edit(syncer.iptables(), Table::Nat, &both);
     let extent = touched_by(&syncer, &change);
-    assert_eq!(extent.named().count(), 2);
+    assert_eq!(extent.of_services.len(), 2);
     let drift = compare(&mut syncer, &extent).await;
     let named: Vec<&str> = drift.chains.iter().map(|(_, chain)| &**chain).collect();
     assert_eq!(named, [&*other]);
@@ -413,7 +410,7 @@ async fn a_verification_finds_the_damage_of_any_rule() {
                 syncer
                     .iptables()
                     .set_rules(RuleSet::parse(&kernel).unwrap());
-                let drift = compare(&mut syncer, &whole()).await;
+                let drift = compare(&mut syncer, &Extent::whole()).await;
                 assert!(!drift.is_empty(), "{line}: {damaged}");
                 syncer.iptables().set_rules(RuleSet::parse(&save).unwrap());
                 sync_until_quiet(&mut syncer).await;
@@ -461,7 +458,7 @@ async fn a_missing_jump_is_not_inserted_twice() {
             let delete = format!("-D {}", rule(&syncer, table, &texts));
             edit(syncer.iptables(), table, &[&delete]);
         }
-        compare(&mut syncer, &whole()).await;
+        compare(&mut syncer, &Extent::whole()).await;
         for fault in faults {
             syncer.iptables().inject(*fault);
         }
@@ -479,7 +476,7 @@ async fn dispatch_chains_of_an_unprintable_table_are_listed_at_once() {
     syncer.iptables().set_unprintable(&[(Table::Nat, "DOCKER")]);
     syncer.iptables().take_listings();
     let (drift, failure) = syncer
-        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
         .await;
     assert!(drift.is_empty() && failure.is_some(), "{drift:?}");
     let undamaged = syncer.iptables().take_listings();
@@ -487,7 +484,7 @@ async fn dispatch_chains_of_an_unprintable_table_are_listed_at_once() {
     let chains = applied.dispatch_and_tree_chains().count();
     edit(syncer.iptables(), Table::Nat, &["-F KUBE-SVC-0.0.0.0/4"]);
     let (drift, _) = syncer
-        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
         .await;
     assert_eq!(drift.chains.len(), 1, "{drift:?}");
     assert_eq!(syncer.iptables().take_listings(), undamaged);
@@ -511,7 +508,7 @@ async fn a_change_that_is_taken_back_before_it_is_written_leaves_nothing() {
 
 /// Syncs and compares until nothing differs.
 async fn sync_until_quiet(syncer: &mut Syncer<Fake>) {
-    while !compare(syncer, &whole()).await.is_empty() {
+    while !compare(syncer, &Extent::whole()).await.is_empty() {
         syncer.once(&[]).await;
     }
     syncer.once(&[]).await;
@@ -534,7 +531,7 @@ async fn a_damaged_chain_of_a_changing_service_is_drift() {
     let drift = compare(&mut syncer, &extent).await;
     assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
     syncer.once(&[]).await;
-    let again = compare(&mut syncer, &whole()).await;
+    let again = compare(&mut syncer, &Extent::whole()).await;
     assert!(again.is_empty(), "{again:?}");
 }
 
@@ -588,7 +585,7 @@ async fn many_unprintable_chains_do_not_make_others_drift() {
     all.push((Table::Nat, "DOCKER"));
     syncer.iptables().set_unprintable(&all);
     let (drift, _) = syncer
-        .read_and_compare(&whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
         .await;
     assert!(!drift.is_empty());
     for (table, chain) in &drift.chains {

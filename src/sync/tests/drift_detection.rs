@@ -3,7 +3,7 @@
 use super::*;
 use crate::render::LiveChains;
 use crate::rules::Table;
-use crate::sync::kernel::{DriftKind, Reading, whole};
+use crate::sync::kernel::{DriftKind, Extent, Reading};
 use crate::sync::pacer::RunTimes;
 
 #[expect(
@@ -93,16 +93,16 @@ fn failed_readings_are_counted_until_all_rules_are_read() {
 #[test]
 fn a_reading_that_ended_early_compares_no_whole_tables() {
     let early = Reading::default().interrupted();
-    assert!(!early.is_verification(&whole()));
+    assert!(!early.is_verification(&Extent::whole()));
     let complete = Reading {
         whole: Some(LiveChains::default()),
         ..Reading::default()
     };
-    assert!(complete.is_verification(&whole()));
-    assert!(!complete.interrupted().is_verification(&whole()));
+    assert!(complete.is_verification(&Extent::whole()));
+    assert!(!complete.interrupted().is_verification(&Extent::whole()));
     let took = Duration::from_secs(1);
-    let failed = Reading::default().abandoned(&whole(), None, took);
-    assert!(failed.is_verification(&whole()));
+    let failed = Reading::default().abandoned(&Extent::whole(), None, took);
+    assert!(failed.is_verification(&Extent::whole()));
 }
 
 /// Very large rulesets may take longer to read than a due sync waits, each time.
@@ -116,7 +116,7 @@ fn rereads_come_at_growing_intervals() {
     };
     let delays = (0..8).map(|_| {
         detection.count_failed_readings(true, Some(&failure));
-        detection.postpone(&whole(), now);
+        detection.postpone(&Extent::whole(), now);
         let at = detection.reread_at.unwrap();
         detection.take_to_reread();
         (at - now).as_secs()

@@ -11,7 +11,7 @@ use crate::host::{Fake, Poison};
 use crate::model::{Change, SliceName};
 use crate::rules::RuleSet;
 use crate::sync::attempt::SearchResult;
-use crate::sync::kernel::whole;
+use crate::sync::kernel::Extent;
 
 /// An address that Services share.
 const SHARED: &str = "203.0.113.1";
@@ -239,7 +239,7 @@ async fn no_frontend_has_the_rules_of_two_services_whatever_fails() {
             let outcome = syncer.once(&[]).await;
             assert_eq!(outcome.result(), SyncResult::Applied, "{seed}: {outcome:?}");
             // The record is what the kernel has, and what all Services render to.
-            let drift = compare(&mut syncer, &whole()).await;
+            let drift = compare(&mut syncer, &Extent::whole()).await;
             assert!(drift.is_empty(), "{seed}: {drift:?}");
             let owners = owners(&syncer);
             assert!(

@@ -10,7 +10,7 @@ use super::syncer::{now, service, syncer};
 use super::*;
 use crate::host::{Fake, Fault, Poison};
 use crate::rules::RuleSet;
-use crate::sync::kernel::whole;
+use crate::sync::kernel::Extent;
 
 /// Failing Services.
 const FAILING: std::ops::Range<u8> = 40..80;
@@ -217,7 +217,7 @@ async fn a_changed_service_whose_last_rules_fail_keeps_its_reject_rules() {
     let fallback = syncer.quarantine.fallback(&name(4));
     assert_eq!(fallback, Some(Fallback::NoEndpoints));
     assert!(has(&syncer, "ns/4:p has no endpoints") && has(&syncer, "10.0.40.1:80"));
-    let drift = compare(&mut syncer, &whole()).await;
+    let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
 }
 

@@ -9,7 +9,7 @@ use super::syncer::{service, syncer};
 use super::*;
 use crate::host::{Fault, Poison};
 use crate::rules::Table;
-use crate::sync::kernel::whole;
+use crate::sync::kernel::Extent;
 
 /// The kernel may have a part of what the trial that failed has written.
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_damaged_service_gets_its_rules_back_after_a_node_fault() {
         let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
         let chain = jump.split(' ').next_back().unwrap().to_owned();
         edit(syncer.iptables(), Table::Nat, &[&format!("-F {chain}")]);
-        assert!(!compare(&mut syncer, &whole()).await.is_empty());
+        assert!(!compare(&mut syncer, &Extent::whole()).await.is_empty());
         syncer
             .iptables()
             .set_poisons(&[("-j DNAT", how), ("-j KUBE-SEP-", how)]);

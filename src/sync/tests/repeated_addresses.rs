@@ -9,7 +9,7 @@ use super::*;
 use crate::host::Fake;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::kernel::whole;
+use crate::sync::kernel::Extent;
 
 const REPEATED: &str = "203.0.113.1";
 
@@ -39,7 +39,7 @@ async fn equal_rules_are_no_drift() {
     for thresholds in [TreeThresholds::FLAT, TREE] {
         let mut syncer = node(thresholds).await;
         assert_eq!(count(&syncer), 2);
-        let drift = compare(&mut syncer, &whole()).await;
+        let drift = compare(&mut syncer, &Extent::whole()).await;
         assert!(drift.is_empty(), "whole tables: {drift:?}");
         let change = edit(
             syncer.iptables(),
@@ -63,7 +63,7 @@ async fn a_missing_one_of_equal_rules_returns() {
         let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
         assert_eq!(count(&syncer), 1);
         let extent = if is_verification {
-            whole()
+            Extent::whole()
         } else {
             touched_by(&syncer, &change)
         };
@@ -71,7 +71,7 @@ async fn a_missing_one_of_equal_rules_returns() {
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
         assert_eq!(count(&syncer), 2);
-        let drift = compare(&mut syncer, &whole()).await;
+        let drift = compare(&mut syncer, &Extent::whole()).await;
         assert!(drift.is_empty(), "{drift:?}");
     }
 }
@@ -85,7 +85,7 @@ async fn another_order_around_equal_rules_is_drift() {
         let commands = commands.each_ref().map(|one| &**one);
         let change = edit(syncer.iptables(), Table::Nat, &commands);
         let extent = if is_verification {
-            whole()
+            Extent::whole()
         } else {
             touched_by(&syncer, &change)
         };
