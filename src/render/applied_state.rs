@@ -64,6 +64,9 @@ pub struct AppliedState {
     /// Stale Service chains that third-party rules reference; the next partial payload empties
     /// them.
     pub(super) referenced_chains: BTreeSet<ServiceChain>,
+    /// Service and tree chains that third-party rules referenced when whole tables were last read.
+    /// The kernel would reject their deletion, so a partial payload only empties them.
+    referenced: BTreeSet<Box<str>>,
     /// Tree chains in the kernel that no rule of the proxy references, and Service chains of old
     /// releases; the next partial payload deletes them.
     pub(super) unused_chains: BTreeSet<(Table, Box<str>)>,
@@ -464,6 +467,18 @@ impl AppliedState {
         chains.filter(|chain| !is_desired(chain)).copied().collect()
     }
 
+    /// Notes which chains third-party rules reference, after a reading of whole tables.
+    pub(crate) fn note_references(&mut self, live: &LiveChains) {
+        self.referenced = live.referenced().clone();
+    }
+
+    /// Reports whether a partial payload deletes a stale chain: as far as is known, no third-party
+    /// rule references it. If one does, the restore fails, and a full one follows, which reads all
+    /// references.
+    pub(crate) fn can_delete(&self, chain: &str) -> bool {
+        !self.referenced.contains(chain)
+    }
+
     /// Returns the unused chains of a table.
     pub(crate) fn unused_chains(&self, table: Table) -> Vec<Box<str>> {
         let unused = self.unused_chains.iter();
@@ -572,6 +587,7 @@ impl AppliedState {
             }
         }
         if read.is_of_tables() {
+            self.note_references(live);
             self.unused_chains.clear();
         }
         for (table, name, _) in read.tree_chains() {

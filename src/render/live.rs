@@ -137,6 +137,11 @@ impl LiveChains {
         !self.referenced.contains(chain)
     }
 
+    /// Returns the Service and tree chains that third-party rules reference, or may reference.
+    pub(super) const fn referenced(&self) -> &BTreeSet<Box<str>> {
+        &self.referenced
+    }
+
     /// Reports whether the table was read, so that chains and entry jumps not found in it are
     /// missing.
     pub(crate) fn is_read(&self, table: Table) -> bool {

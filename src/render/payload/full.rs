@@ -77,6 +77,8 @@ impl<'a> FullPayload<'a> {
     pub fn new(services: &'a dyn Services, options: &'a Options, live: &'a LiveChains) -> Self {
         let fixed_rule_counts = fixed_chains::rule_counts(options);
         let jumps = fixed_chains::node_ports_jumps(options);
+        let mut applied = AppliedState::without_services(fixed_rule_counts, jumps);
+        applied.note_references(live);
         Self {
             services,
             options,
@@ -84,7 +86,7 @@ impl<'a> FullPayload<'a> {
             next: Part::FilterHead,
             endpoints: 0,
             rules: ServiceRules::default(),
-            applied: AppliedState::without_services(fixed_rule_counts, jumps),
+            applied,
             stats: PayloadStats::default(),
             nat_blocks: NatBlocks::new(options.backend, live.service_chain_count()),
         }

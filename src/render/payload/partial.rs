@@ -187,7 +187,7 @@ impl PayloadWriter<'_> {
     fn write_filter(&mut self, applied: &AppliedState) -> Vec<u8> {
         let mut body = self.fixed_chains(Table::Filter);
         let unused = self.write_dispatch_chains(&mut body, Table::Filter, applied);
-        write_deleted(&mut body, &unused, |_| true);
+        write_deleted(&mut body, &unused, |chain| applied.can_delete(chain));
         body
     }
 
@@ -206,7 +206,7 @@ impl PayloadWriter<'_> {
         let kept = names(&kept);
         let deleted = [names(&self.deleted), unused, kept.clone()].concat();
         self.nat_blocks.delete(&mut body, &deleted, |chain| {
-            !kept.iter().any(|name| **name == *chain)
+            applied.can_delete(chain) && !kept.iter().any(|name| **name == *chain)
         });
         self.nat = body;
     }

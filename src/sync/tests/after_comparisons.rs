@@ -4,8 +4,8 @@ use super::compare::{compare, edit, node, rule, sorted};
 use super::search::endpoint;
 use super::syncer::{now, service, syncer};
 use super::*;
-use crate::host::Fake;
-use crate::model::{Change, SliceName};
+use crate::host::{Fake, Poison};
+use crate::model::{Change, ServiceName, SliceName};
 use crate::rules::Table;
 use crate::sync::kernel::Extent;
 
@@ -103,6 +103,63 @@ async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adopt
     assert!(after.contains(":KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("-A KUBE-SVC-AAAAAAAAAAAAAAAA"), "{after}");
     assert!(!after.contains("KUBE-SEP-BBBBBBBBBBBBBBBB"), "{after}");
+    let drift = compare(&mut syncer, &Extent::whole()).await;
+    assert!(drift.is_empty(), "{drift:?}");
+}
+
+/// Adds a third-party rule that references the chain of a Service; returns the name of that.
+fn reference(syncer: &Syncer<Fake>, number: u8) -> String {
+    let target = chain(syncer, &["-A KUBE-SVC-", &format!("\"ns/{number}:p -> ")]);
+    let rule = format!("-A CNI-1 -j {target}");
+    edit(syncer.iptables(), Table::Nat, &[":CNI-1 - [0:0]", &rule]);
+    target
+}
+
+/// The kernel rejects its deletion. A full restore follows, unless the reference was read before.
+#[tokio::test]
+async fn a_chain_that_a_third_party_rule_references_is_emptied_with_its_service() {
+    for is_known in [false, true] {
+        let mut syncer = node().await;
+        let target = reference(&syncer, 3);
+        if is_known {
+            compare(&mut syncer, &Extent::whole()).await;
+        }
+        syncer.tracker.apply(service(3, false));
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+        let attempts = if is_known { 1 } else { 2 };
+        assert_eq!(outcome.attempts.len(), attempts, "{outcome:?}");
+        let after = syncer.iptables().rules().to_save_text();
+        assert!(after.contains(&format!(":{target} ")), "{after}");
+        assert!(!after.contains(&format!("-A {target} ")), "{after}");
+        assert!(!after.contains("10.0.3.9"), "{after}");
+        let drift = compare(&mut syncer, &Extent::whole()).await;
+        assert!(drift.is_empty(), "{drift:?}");
+        edit(syncer.iptables(), Table::Nat, &["-F CNI-1", "-X CNI-1"]);
+        compare(&mut syncer, &Extent::whole()).await;
+        let outcome = syncer.once(&[]).await;
+        assert_eq!(outcome.attempts.len(), 1, "{outcome:?}");
+        let after = syncer.iptables().rules().to_save_text();
+        assert!(!after.contains(&target), "{after}");
+    }
+}
+
+/// The rules of the other one make restores fail, whatever the chain is referenced by.
+#[tokio::test]
+async fn a_search_blames_no_service_for_a_reference_to_its_chain() {
+    let mut syncer = node().await;
+    let target = reference(&syncer, 3);
+    let poison = ("10.0.4.66", Poison::Commit);
+    syncer.iptables().set_poisons(&[poison]);
+    syncer.tracker.apply(service(3, false));
+    syncer.tracker.apply(endpoint(4, 66));
+    let outcome = syncer.once(&[]).await;
+    assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+    let search = outcome.search.unwrap();
+    let names: Vec<_> = search.quarantined.iter().map(|one| &one.name).collect();
+    assert_eq!(names, [&ServiceName::new("ns", "4")]);
+    let after = syncer.iptables().rules().to_save_text();
+    assert!(!after.contains(&format!("-A {target} ")), "{after}");
     let drift = compare(&mut syncer, &Extent::whole()).await;
     assert!(drift.is_empty(), "{drift:?}");
 }
