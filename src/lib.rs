@@ -85,6 +85,10 @@
 //! are not, so that they are written again. Chains in the record are those that should be in the
 //! kernel: those that were found missing are damaged.
 //!
+//! Each reading of whole tables also shows which chains third-party rules reference. The kernel
+//! rejects the deletion of these, so payloads empty them. A partial one may still fail because of a
+//! reference that is not known yet: the full restore after it reads all.
+//!
 //! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` lists them,
 //! `render::GuardedChainState` compares them with the options, and `find_drift` notes those that
 //! the next payload writes. What a payload has to render or write besides, such as a Service whose
