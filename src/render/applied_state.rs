@@ -469,7 +469,7 @@ impl AppliedState {
 
     /// Notes which chains third-party rules reference, after a reading of whole tables.
     pub(crate) fn note_references(&mut self, live: &LiveChains) {
-        self.referenced = live.referenced().clone();
+        self.referenced.clone_from(live.referenced());
     }
 
     /// Reports whether a partial payload deletes a stale chain: as far as is known, no third-party

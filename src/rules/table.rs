@@ -218,16 +218,6 @@ impl ChainSet {
         self.tables.insert(table);
     }
 
-    /// Adds all of another set.
-    pub fn merge(&mut self, other: &Self) {
-        for table in &other.tables {
-            self.add_table(*table);
-        }
-        for (table, chain) in other.named() {
-            self.add(table, chain);
-        }
-    }
-
     /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.named.is_empty()
@@ -252,15 +242,5 @@ impl ChainSet {
     /// Returns the number of chains of a table that are in the set by name.
     pub fn count_named(&self, table: Table) -> usize {
         self.named.get(&table).map_or(0, BTreeSet::len)
-    }
-}
-
-impl<'c> FromIterator<(Table, &'c str)> for ChainSet {
-    fn from_iter<T: IntoIterator<Item = (Table, &'c str)>>(chains: T) -> Self {
-        let mut set = Self::default();
-        for (table, chain) in chains {
-            set.add(table, chain);
-        }
-        set
     }
 }

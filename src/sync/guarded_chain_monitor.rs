@@ -52,20 +52,11 @@ pub(super) struct GuardedChainMonitor {
     unreadable: BTreeSet<Table>,
     /// Fixed chains that held third-party rules recently.
     rewrites: RewriteBackoff,
-    /// Check that is running.
-    running: Option<RunningCheck>,
+    /// Table that a running check reads, and the findings about the tables before it.
+    running: Option<(Table, GuardedChainFindings)>,
     /// A sync ended after the last periodic check. Detection by table sizes misses a change by
     /// another program right after a restore, so the next periodic check is of all tables.
     has_synced: bool,
-}
-
-/// Check of the guarded chains that is running.
-#[derive(Debug)]
-struct RunningCheck {
-    /// Table that is being read.
-    table: Table,
-    /// Findings about the tables before it.
-    findings: GuardedChainFindings,
 }
 
 /// Findings of one check of the guarded chains.
@@ -142,10 +133,7 @@ impl GuardedChainMonitor {
     /// unreadable. Returns the findings about it and the tables before it; `None` if no check was
     /// running.
     pub(super) fn abandoned(&mut self, after: Duration) -> Option<GuardedChainFindings> {
-        let RunningCheck {
-            table,
-            mut findings,
-        } = self.running.take()?;
+        let (table, mut findings) = self.running.take()?;
         let cause = RunError::Failed {
             program: "iptables".to_owned(),
             exit: ProgramExit::TimedOut(after),
@@ -182,10 +170,10 @@ impl GuardedChainMonitor {
         let mut findings = GuardedChainFindings::default();
         let (mut all_edited_chains, mut read_tables) = (Vec::new(), Vec::new());
         for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
-            self.running = Some(RunningCheck { table, findings });
+            self.running = Some((table, findings));
             let checked = check_table(iptables, table, options).await;
             let running = self.running.take();
-            findings = running.map_or_else(Default::default, |check| check.findings);
+            findings = running.map_or_else(Default::default, |(_, findings)| findings);
             match checked {
                 Ok((state, _)) if state.is_flushed => {
                     findings.gone = Some((table, state.missing_jumps));

@@ -245,8 +245,8 @@ impl Iptables for Exec {
     /// Passes on every line that `iptables-save -t TABLE` prints, except for comments and counters.
     ///
     /// The save program of nft reads all tables whichever is requested (1.8.9: 0.47 s of CPU for a
-    /// dozen rules alongside 80,000 in another table); `-S` reads one (0.02 s), and is not slower for a
-    /// large one. On legacy, `-S` would wait for the lock, which save does not take.
+    /// dozen rules alongside 80,000 in another table); `-S` reads one (0.02 s), and is not slower
+    /// for a large one. On legacy, `-S` would wait for the lock, which save does not take.
     async fn save(&self, table: Table, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let binaries = &self.binaries;
         let (program, args): (_, &[&str]) = match binaries.backend() {

@@ -290,10 +290,11 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
             let rule = &["*nat", "-A KUBE-SERVICES -j RETURN", "COMMIT"];
             other.restore(&mut text(rule), None).await.unwrap();
             let found = change(&exec).await.unwrap();
-            let touched = match exec.binaries().backend() {
-                Backend::Nft => ChainSet::from_iter([(Table::Nat, "KUBE-SERVICES")]),
-                Backend::Legacy => ChainSet::of_tables([Table::Nat]),
-            };
+            let mut touched = ChainSet::default();
+            match exec.binaries().backend() {
+                Backend::Nft => touched.add(Table::Nat, "KUBE-SERVICES"),
+                Backend::Legacy => touched.add_table(Table::Nat),
+            }
             assert_eq!(found.chains, touched);
             assert_eq!(
                 found.programs.len(),

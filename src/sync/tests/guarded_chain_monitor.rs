@@ -81,13 +81,11 @@ fn an_abandoned_check_keeps_its_findings() {
     let mut guarded_chains = GuardedChainMonitor::new(None, now);
     let after = Duration::from_secs(5);
     assert!(guarded_chains.abandoned(after).is_none());
-    guarded_chains.running = Some(RunningCheck {
-        table: Table::Filter,
-        findings: GuardedChainFindings {
-            readable_again: vec![Table::Mangle],
-            ..GuardedChainFindings::default()
-        },
-    });
+    let findings = GuardedChainFindings {
+        readable_again: vec![Table::Mangle],
+        ..GuardedChainFindings::default()
+    };
+    guarded_chains.running = Some((Table::Filter, findings));
     let findings = guarded_chains.abandoned(after).unwrap();
     assert_eq!(findings.readable_again, [Table::Mangle]);
     let [(table, _)] = findings.newly_unreadable[..] else {
