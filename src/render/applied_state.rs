@@ -4,7 +4,7 @@
 //! rules are kept as they are desired, because a dispatch chain has the rules of all Services, and
 //! only some Services are rendered.
 //!
-//! What differs in a comparison is noted: the next partial payload restores missing rules and
+//! A comparison notes what differs: the next partial payload restores missing rules and
 //! deletes surplus ones.
 //!
 //! - [`AppliedState::observe`]: what was read, single chains or whole tables, with the record.

@@ -464,7 +464,7 @@ async fn query_jumps(
     Ok(())
 }
 
-/// What a comparison reads.
+/// Rules that a comparison reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// All of filter and nat, in a verification. Chains that are not known by name are read
