@@ -200,7 +200,7 @@ fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
 /// Tries to write into the tables that rules are in.
 async fn try_tables(exec: &Exec, family: IpFamily, backend: Backend) -> CheckResult {
     let payload = "*filter\n:KUBE-CHECK - [0:0]\nCOMMIT\n*nat\n:KUBE-CHECK - [0:0]\nCOMMIT\n";
-    match exec.restore(&mut Text::new(payload)).await {
+    match exec.restore(&mut Text::new(payload), None).await {
         Ok(_) => CheckResult::ok(format!("{family}: tables filter and nat of {backend}")),
         Err(error) => CheckResult::failed(
             format!(
@@ -221,7 +221,7 @@ impl Feature {
             _ => rule,
         };
         let payload = format!("*{table}\n:KUBE-CHECK - [0:0]\n-A KUBE-CHECK {rule}\nCOMMIT\n");
-        exec.restore(&mut Text::new(payload)).await?;
+        exec.restore(&mut Text::new(payload), None).await?;
         Ok(())
     }
 
