@@ -34,7 +34,7 @@ pub(in crate::cli) struct Cluster {
     node_timeout: Duration,
 }
 
-/// Answer of a node's proxy.
+/// Rules of a node, as its proxy gives them.
 pub(in crate::cli) enum NodeAnswer {
     /// Page of deltaproxy.
     Page(String),
@@ -130,23 +130,12 @@ impl Cluster {
         pods.into_iter().next().context("no Pod")
     }
 
-    /// Asks one node for its rules, or for another page if deltaproxy runs there.
-    pub(in crate::cli) async fn ask(
-        &self,
-        pod: &ProxyPod,
-        page: &str,
-    ) -> Result<NodeAnswer, NodeProblem> {
-        if !pod.is_running() {
-            let (namespace, name) = (&pod.name.namespace, &pod.name.name);
-            return Err(NodeProblem::new(
-                format!("Pod {} is {}", pod.name, pod.phase),
-                format!("look at its events: kubectl -n {namespace} describe pod {name}"),
-            ));
-        }
+    /// Asks one node for its rules.
+    pub(in crate::cli) async fn rules(&self, pod: &ProxyPod) -> Result<NodeAnswer, NodeProblem> {
         let answer = async {
             match &pod.program {
                 ProxyProgram::Deltaproxy { metrics_port } => {
-                    let page = self.page(pod, *metrics_port, page).await?;
+                    let page = self.page(pod, *metrics_port, "/rules").await?;
                     Ok(NodeAnswer::Page(page))
                 }
                 ProxyProgram::KubeProxy { container } => {
@@ -158,6 +147,34 @@ impl Cluster {
                 }
             }
         };
+        self.within_limit(pod, answer).await
+    }
+
+    /// Asks one node for its status; `None` if it runs kube-proxy, which has none.
+    pub(in crate::cli) async fn status(
+        &self,
+        pod: &ProxyPod,
+    ) -> Result<Option<String>, NodeProblem> {
+        let ProxyProgram::Deltaproxy { metrics_port } = pod.program else {
+            return Ok(None);
+        };
+        let page = self.page(pod, metrics_port, "/status");
+        self.within_limit(pod, page).await.map(Some)
+    }
+
+    /// Waits for the answer of a Pod that runs, for as long as one node is waited for.
+    async fn within_limit<T>(
+        &self,
+        pod: &ProxyPod,
+        answer: impl Future<Output = Result<T, NodeProblem>>,
+    ) -> Result<T, NodeProblem> {
+        if !pod.is_running() {
+            let (namespace, name) = (&pod.name.namespace, &pod.name.name);
+            return Err(NodeProblem::new(
+                format!("Pod {} is {}", pod.name, pod.phase),
+                format!("look at its events: kubectl -n {namespace} describe pod {name}"),
+            ));
+        }
         timeout(self.node_timeout, answer).await.map_err(|_| {
             let seconds = self.node_timeout.as_secs_f64();
             NodeProblem::new(
@@ -170,21 +187,22 @@ impl Cluster {
         })?
     }
 
-    /// Asks all nodes, at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
-    /// arrives.
-    pub(in crate::cli) async fn ask_all(
+    /// Asks all nodes for their rules, and passes on each answer as it arrives.
+    pub(in crate::cli) async fn all_rules(
         &self,
         pods: &[ProxyPod],
-        page: &str,
-        mut answered: impl FnMut(&ProxyPod, Result<NodeAnswer, NodeProblem>),
+        answered: impl FnMut(&ProxyPod, Result<NodeAnswer, NodeProblem>),
     ) {
-        let mut count = Count::start(pods.len(), "nodes have answered");
-        let ask = async |pod: &ProxyPod| self.ask(pod, page).await;
-        for_each_bounded(pods, ask, |pod, answer| {
-            count.add();
-            answered(pod, answer);
-        })
-        .await;
+        for_each_bounded(pods, async |pod: &ProxyPod| self.rules(pod).await, answered).await;
+    }
+
+    /// Asks all nodes for their status, and passes on each answer as it arrives.
+    pub(in crate::cli) async fn all_statuses(
+        &self,
+        pods: &[ProxyPod],
+        answered: impl FnMut(&ProxyPod, Result<Option<String>, NodeProblem>),
+    ) {
+        for_each_bounded(pods, async |pod: &ProxyPod| self.status(pod).await, answered).await;
     }
 
     async fn page(&self, pod: &ProxyPod, port: u16, path: &str) -> Result<String, NodeProblem> {
@@ -225,7 +243,7 @@ impl Cluster {
     }
 }
 
-/// Asks for each item, for at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
+/// Asks for each item (a node), for at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
 /// arrives.
 async fn for_each_bounded<'i, T, A>(
     items: &'i [T],
@@ -237,7 +255,9 @@ async fn for_each_bounded<'i, T, A>(
         .iter()
         .map(|item| async move { (item, ask(item).await) });
     let mut answers = stream::iter(asked).buffer_unordered(MAX_CONCURRENT);
+    let mut count = Count::start(items.len(), "nodes have answered");
     while let Some((item, answer)) = answers.next().await {
+        count.add();
         answered(item, answer);
     }
 }

@@ -28,7 +28,7 @@ pub(in crate::cli) fn compare_rules<K: Ord + Clone, V: PartialEq + Clone>(
     let mut found = KnownRules::default();
     cluster::block_on(options, async |cluster| {
         let pods = cluster.pods(None).await?;
-        let asked = cluster.ask_all(&pods, "/rules", |pod, answer| {
+        let asked = cluster.all_rules(&pods, |pod, answer| {
             match found.read(pod, answer, report, &mut read) {
                 Ok(things) => agreement.add(&pod.node, things),
                 Err(problem) => failed.push(problem.to_string()),

@@ -1,8 +1,7 @@
 //! Reads the rules of this node: those that the daemon wrote, from its page `/rules`, or else those
 //! of the kernel.
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::recorded;
 use super::rules::{RuleOrigin, RuleSnapshot};
@@ -47,8 +46,10 @@ fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, 
     let text = daemon::get(address, "/rules")?;
     let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
     let page = UnparsedRules::read(&text, choice);
-    let snapshot = page.and_then(|page| page.parse(addresses));
-    snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))
+    let snapshot = page.and_then(|page| page.parse(RuleOrigin::Daemon));
+    let mut snapshot = snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))?;
+    snapshot.node_addresses = addresses;
+    Ok(snapshot)
 }
 
 /// Page of a daemon whose rules are those that the kernel would show. They are not parsed yet.
@@ -96,10 +97,10 @@ impl<'p> UnparsedRules<'p> {
         &self.texts
     }
 
-    /// Parses the rules; `None` if they are invalid.
-    pub(super) fn parse(self, node_addresses: BTreeSet<IpAddr>) -> Option<RuleSnapshot> {
+    /// Parses the rules, which have an origin on this node or on another one; `None` if they are
+    /// invalid.
+    pub(super) fn parse(self, origin: fn(WrittenRules) -> RuleOrigin) -> Option<RuleSnapshot> {
         let mut snapshot = RuleSnapshot {
-            node_addresses,
             observed_at: Some(self.head.observed_at),
             ..RuleSnapshot::default()
         };
@@ -108,7 +109,7 @@ impl<'p> UnparsedRules<'p> {
             *snapshot.rules.get_mut(family) = RuleSet::parse(&escaped(text)).ok()?;
             *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         }
-        snapshot.origin = RuleOrigin::Daemon(WrittenRules {
+        snapshot.origin = origin(WrittenRules {
             node: self.head.node,
             version: self.head.version,
             backend: self.backend,

@@ -1,7 +1,5 @@
 //! Reads the rules of another node, through the API server.
 
-use std::collections::BTreeSet;
-
 use super::daemon::UnparsedRules;
 use super::recorded;
 use super::{RuleOrigin, RuleSnapshot};
@@ -24,7 +22,7 @@ pub(super) fn snapshot(
     let (pod, answer) = cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
         let _progress = Progress::start(format!("waiting for node {node}"));
-        let answer = cluster.ask(&pod, "/rules").await;
+        let answer = cluster.rules(&pod).await;
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         Ok((pod, answer))
     })?;
@@ -41,7 +39,7 @@ pub(super) fn of_answer(
     match answer {
         NodeAnswer::Page(page) => {
             let snapshot = UnparsedRules::read(&page, BackendChoice::Auto)
-                .and_then(|page| page.parse(BTreeSet::new()));
+                .and_then(|page| page.parse(RuleOrigin::OtherDaemon));
             snapshot.ok_or_else(|| {
                 anyhow::anyhow!(
                     "node `{node}`: deltaproxy does not know all rules there, or has not written \

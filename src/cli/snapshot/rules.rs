@@ -81,6 +81,8 @@ pub(in crate::cli) enum RuleOrigin {
     Live(Backend),
     /// Daemon on this node.
     Daemon(WrittenRules),
+    /// Daemon on another node.
+    OtherDaemon(WrittenRules),
     /// Kernel of another node, read by the programs in a Pod.
     Exec {
         /// Name of the node.
@@ -103,10 +105,17 @@ impl RuleOrigin {
 
     /// Returns a sentence on the rules that a source lacks.
     pub(in crate::cli) fn note(&self) -> Option<&'static str> {
-        matches!(self, Self::Daemon(_)).then_some(
-            "rules of other programs and policies of built-in chains are not among them, and may \
-             drop packets: --kernel reads them",
-        )
+        match self {
+            Self::Daemon(_) => Some(
+                "rules of other programs and policies of built-in chains are not among them, and \
+                 may drop packets: --kernel reads them",
+            ),
+            Self::OtherDaemon(_) => Some(
+                "rules of other programs and policies of built-in chains are not among them, and \
+                 may drop packets: on that node, --kernel reads them",
+            ),
+            _ => None,
+        }
     }
 }
 
@@ -114,7 +123,7 @@ impl fmt::Display for RuleOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live(backend) => write!(f, "the kernel's rules ({backend})"),
-            Self::Daemon(written) => written.fmt(f),
+            Self::Daemon(written) | Self::OtherDaemon(written) => written.fmt(f),
             Self::Exec { node, pod } => {
                 write!(
                     f,

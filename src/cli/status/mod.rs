@@ -22,10 +22,10 @@ pub(super) fn status(args: &StatusArgs) -> anyhow::Result<bool> {
         Some(node) => source::page_of_node(args, node)?,
         None => source::page_here(args)?,
     };
-    let document = source::read(&page).map_err(anyhow::Error::msg)?;
+    let document = &page.document;
     let text = match args.output {
-        OutputArg::Json => escaped(&page),
-        OutputArg::Text => screen::text(&document).into(),
+        OutputArg::Json => escaped(&page.text),
+        OutputArg::Text => screen::text(document).into(),
     };
     terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
     Ok(document.is_well())

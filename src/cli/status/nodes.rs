@@ -7,8 +7,8 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-use super::source::read;
-use crate::cli::cluster::{self, NodeAnswer, NodeProblem};
+use super::source::StatusPage;
+use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::terminal;
 use crate::config::{OutputArg, StatusArgs, environment};
 use crate::status::StatusDocument;
@@ -46,8 +46,8 @@ struct NodeLine {
 }
 
 impl NodeLine {
-    /// Returns the line of a node that gave this answer.
-    fn new(node: &str, answer: Result<NodeAnswer, NodeProblem>) -> Self {
+    /// Returns the line of a node that gave this answer; `None` is that of kube-proxy.
+    fn new(node: &str, answer: Result<Option<String>, NodeProblem>) -> Self {
         let line = |state, problem: String, hint: String| Self {
             node: node.to_owned(),
             state,
@@ -57,11 +57,11 @@ impl NodeLine {
             hint,
         };
         match answer {
-            Ok(NodeAnswer::Page(page)) => match read(&page) {
-                Ok(document) => Self::of_document(node, document),
+            Ok(Some(page)) => match StatusPage::parse(page) {
+                Ok(page) => Self::of_document(node, page.document),
                 Err(problem) => line(NodeVerdict::Unknown, problem.to_owned(), String::new()),
             },
-            Ok(NodeAnswer::Saved(_)) => line(
+            Ok(None) => line(
                 NodeVerdict::Other,
                 "kube-proxy, which has no status".to_owned(),
                 String::new(),
@@ -112,7 +112,7 @@ pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
     let mut lines = cluster::block_on(options, async |cluster| {
         let pods = cluster.pods(None).await?;
         let mut lines = Vec::new();
-        let asked = cluster.ask_all(&pods, "/status", |pod, answer| {
+        let asked = cluster.all_statuses(&pods, |pod, answer| {
             lines.push(NodeLine::new(&pod.node, answer));
         });
         asked.await;

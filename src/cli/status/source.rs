@@ -3,15 +3,31 @@
 use std::net::SocketAddr;
 
 use crate::cli::arguments::{daemon_address, read_file};
-use crate::cli::cluster::{self, NodeAnswer};
-use crate::cli::daemon;
+use crate::cli::cluster;
+use crate::cli::daemon::{self, NoPage};
 use crate::cli::terminal::Progress;
 use crate::config::{StatusArgs, environment};
 use crate::status::{ConntrackStatus, Problem, StatusDocument};
-use crate::watch::api::ProxyProgram;
+
+/// Page of a daemon, and the document on it.
+pub(super) struct StatusPage {
+    pub(super) text: String,
+    pub(super) document: StatusDocument,
+}
+
+impl StatusPage {
+    /// Parses the page. Each field of the document is optional; without a version, the page is
+    /// that of another program.
+    pub(super) fn parse(text: String) -> Result<Self, &'static str> {
+        let document: Result<StatusDocument, _> = daemon::document(&text);
+        let document = document.ok().filter(|found| !found.version.is_empty());
+        let document = document.ok_or("the page is not of deltaproxy")?;
+        Ok(Self { text, document })
+    }
+}
 
 /// Returns the page of the daemon on this node.
-pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<String> {
+pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<StatusPage> {
     let file = args.config.as_deref().map(read_file).transpose()?;
     let Some(address) = daemon_address(file.as_ref(), &args.daemon)? else {
         anyhow::bail!(
@@ -19,48 +35,52 @@ pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<String> {
              hint: set --metrics-bind-address of `run` to an address"
         );
     };
-    let page = daemon::get(address, "/status").map_err(|reason| no_state(address, &reason))?;
-    read(&page).map_err(|reason| no_state(address, reason))?;
-    Ok(page)
+    let page = daemon::get(address, "/status").and_then(|text| {
+        StatusPage::parse(text).map_err(|problem| NoPage::Absent(problem.to_owned()))
+    });
+    page.map_err(|reason| no_state(address, &reason, ConntrackStatus::read))
 }
 
 /// Returns the page of another node.
-pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<String> {
+pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<StatusPage> {
     let options = args.cluster.api_options(environment::kubeconfigs);
     cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
-        if let ProxyProgram::KubeProxy { .. } = pod.program {
+        let _progress = Progress::start(format!("waiting for node {node}"));
+        let page = cluster.status(&pod).await;
+        let page = page.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
+        let Some(page) = page else {
             anyhow::bail!(
                 "node `{node}` runs kube-proxy, which has no status: Pod {}\n\
                  hint: `services --node {node}` reads its rules",
                 pod.name
             );
-        }
-        let _progress = Progress::start(format!("waiting for node {node}"));
-        match cluster.ask(&pod, "/status").await {
-            Ok(NodeAnswer::Page(page)) => Ok(page),
-            Ok(NodeAnswer::Saved(_)) => anyhow::bail!("node `{node}` runs kube-proxy"),
-            Err(problem) => Err(anyhow::anyhow!("node `{node}`: {problem}")),
-        }
+        };
+        StatusPage::parse(page).map_err(|problem| {
+            anyhow::anyhow!(
+                "node `{node}`: {problem}\n\
+                 hint: check the port `metrics` of Pod {}: it must be that of \
+                 --metrics-bind-address",
+                pod.name
+            )
+        })
     })
 }
 
-/// Parses the page. Each field of the document is optional; without a version, the page is that of
-/// another program.
-pub(super) fn read(page: &str) -> Result<StatusDocument, &'static str> {
-    let document: Result<StatusDocument, _> = daemon::document(page);
-    let document = document.ok().filter(|found| !found.version.is_empty());
-    document.ok_or("the page is not of deltaproxy")
-}
-
-/// Returns the error of a daemon that does not answer: a full connection tracking table drops
-/// connections to it as well.
-fn no_state(address: SocketAddr, reason: impl std::fmt::Display) -> anyhow::Error {
-    if let Some(Problem { summary, hint, .. }) =
-        ConntrackStatus::read().and_then(|conntrack| conntrack.problem())
+/// Returns the error of a daemon that does not answer. A full connection tracking table drops
+/// connections to it, which time out; those to a port at which nothing listens are refused.
+fn no_state(
+    address: SocketAddr,
+    reason: &NoPage,
+    conntrack: impl FnOnce() -> Option<ConntrackStatus>,
+) -> anyhow::Error {
+    if let NoPage::Busy = reason
+        && let Some(Problem { summary, hint, .. }) =
+            conntrack().and_then(|conntrack| conntrack.problem())
     {
         return anyhow::anyhow!(
-            "no state of deltaproxy at {address}: {reason}; {summary}\nhint: {hint}"
+            "no state of deltaproxy at {address}: {reason}; {summary}\n\
+             hint: {hint}; --node NAME asks another node"
         );
     }
     anyhow::anyhow!(
@@ -69,3 +89,7 @@ fn no_state(address: SocketAddr, reason: impl std::fmt::Display) -> anyhow::Erro
          another one, set --metrics-bind-address; --node NAME asks another node"
     )
 }
+
+#[cfg(test)]
+#[path = "tests/source.rs"]
+mod tests;

@@ -45,7 +45,7 @@ fn of_v4(change: impl FnOnce(&mut FamilyStatus)) -> String {
 }
 
 fn read(page: &str, choice: BackendChoice) -> Option<RuleSnapshot> {
-    UnparsedRules::read(page, choice)?.parse(BTreeSet::new())
+    UnparsedRules::read(page, choice)?.parse(RuleOrigin::Daemon)
 }
 
 fn origin(page: &str) -> String {
@@ -134,4 +134,18 @@ fn fields_of_another_version_may_be_unknown_or_missing() {
         origin(&page),
         "rules of node1 (legacy), written by deltaproxy, not verified yet"
     );
+}
+
+#[test]
+fn rules_of_another_node_are_not_of_this_one() {
+    let of_this = |origin| {
+        let page = of_v4(|_| {});
+        let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
+        let origin = page.parse(origin).unwrap().origin;
+        (origin.is_of_this_node(), origin.note().unwrap())
+    };
+    let (is_of_this_node, note) = of_this(RuleOrigin::Daemon);
+    assert!(is_of_this_node && note.ends_with(": --kernel reads them"));
+    let (is_of_this_node, note) = of_this(RuleOrigin::OtherDaemon);
+    assert!(!is_of_this_node && note.ends_with(": on that node, --kernel reads them"));
 }

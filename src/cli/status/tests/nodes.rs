@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn page(document: &str) -> NodeAnswer {
-    NodeAnswer::Page(document.to_owned())
+fn page(document: &str) -> Option<String> {
+    Some(document.to_owned())
 }
 
 const WELL: &str = r#"{"version": "0.1.0, in place of kube-proxy v1.37.2",
@@ -18,7 +18,7 @@ fn lines() -> Vec<NodeLine> {
         NodeLine::new("node1", Ok(page(WELL))),
         NodeLine::new("node2", Ok(page(WELL))),
         NodeLine::new("node3", Err(gone)),
-        NodeLine::new("node4", Ok(NodeAnswer::Saved(Vec::new()))),
+        NodeLine::new("node4", Ok(None)),
         NodeLine::new(
             "node5",
             Ok(page(
