@@ -1,13 +1,17 @@
 //! `GET /rules`: the rules that this process last wrote, as `iptables-save` prints them.
 //!
 //! The threads of the families write them from memory, one after the other, into one gzip stream:
-//! 16 MB of rules are less than 3 MB then. Requests that wait for it share it.
+//! 16 MB of rules are less than 3 MB then. Requests that wait for it share it. Clients that read
+//! slowly have at most [`MAX_HELD`] streams in memory: a new one takes the place of the oldest,
+//! whose responses end early.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -18,8 +22,8 @@ use http::{Request, StatusCode};
 use hyper::body::{Body, Frame};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 
 use super::document::FamilyStatus;
 use super::family_requests::{Busy, FamilyRequest, FamilyRequests, Question, Turn};
@@ -30,8 +34,15 @@ use crate::telemetry::{Reply, TEXT, reply, streamed};
 /// takes them for comments.
 pub(crate) const HEAD: &str = "# deltaproxy ";
 
-/// Bytes that a client without gzip gets at a time.
+/// Bytes that a client gets at a time.
 const PIECE: usize = 64 * 1024;
+
+/// Maximum streams in memory, of which one is new: together they take 6 MB for 50,000 endpoints.
+const MAX_HELD: usize = 2;
+
+/// Time for which the clients of earlier streams may go on before the oldest is ended. With it, a
+/// client still has an answer within the five seconds for which commands wait.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Node and process that rules are of.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,13 +90,17 @@ pub(crate) struct RulesPage {
     last: Mutex<Option<Made>>,
     /// Number of requests that wait for `last`.
     waiting: AtomicUsize,
+    /// One permit for each stream in memory.
+    permits: Arc<Semaphore>,
+    /// Streams in memory, the oldest first.
+    held: StdMutex<VecDeque<Weak<HeldPage>>>,
 }
 
 /// The last stream.
 #[derive(Debug)]
 struct Made {
     /// In memory only while requests wait that arrived before it was complete.
-    page: Option<Arc<Vec<u8>>>,
+    page: Option<Arc<HeldPage>>,
     ended: Instant,
 }
 
@@ -105,12 +120,39 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Share of a stream, which a response has in memory until it is sent.
-struct PageBytes(Arc<Vec<u8>>);
+/// Stream that responses have in memory until it is sent, or ended for a newer one.
+#[derive(Debug)]
+struct HeldPage(StdMutex<Option<(Vec<u8>, OwnedSemaphorePermit)>>);
 
-impl AsRef<[u8]> for PageBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
+impl HeldPage {
+    /// Ends the responses of this stream.
+    fn end(&self) {
+        // A panic while it was locked leaves it consistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Copies the bytes from a position on; returns their number, none at the end.
+    fn copy(&self, at: usize, into: &mut [u8]) -> io::Result<usize> {
+        let page = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (bytes, _) = page
+            .as_ref()
+            .ok_or_else(|| io::Error::other("ended for newer requests"))?;
+        bytes.get(at..).unwrap_or_default().read(into)
+    }
+}
+
+/// Position of a response in a stream.
+#[derive(Debug)]
+struct PageReader {
+    page: Arc<HeldPage>,
+    at: usize,
+}
+
+impl Read for PageReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.page.copy(self.at, into)?;
+        self.at += length;
+        Ok(length)
     }
 }
 
@@ -123,25 +165,27 @@ impl RulesPage {
             requests,
             last: Mutex::new(None),
             waiting: AtomicUsize::new(0),
+            permits: Arc::new(Semaphore::new(MAX_HELD)),
+            held: StdMutex::default(),
         }
     }
 
     /// Returns the response to a request at this time.
     pub(crate) async fn answer(&self, request: &Request<Bytes>, at: Timestamp) -> Reply {
         let page = match self.page(at).await {
-            Ok(page) => Bytes::from_owner(PageBytes(page)),
+            Ok(page) => PageReader { page, at: 0 },
             Err(busy) => {
                 return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{busy}\n"));
             }
         };
         let accepted = request.headers().get(ACCEPT_ENCODING);
         let mut reply = if accepted.is_some_and(accepts_gzip) {
-            let mut reply = reply(StatusCode::OK, TEXT, page);
+            let mut reply = streamed(StatusCode::OK, TEXT, Pieces(page));
             let gzip = HeaderValue::from_static("gzip");
             reply.headers_mut().insert(CONTENT_ENCODING, gzip);
             reply
         } else {
-            streamed(StatusCode::OK, TEXT, Inflated::new(page))
+            streamed(StatusCode::OK, TEXT, Pieces(GzDecoder::new(page)))
         };
         let varies = HeaderValue::from_static("Accept-Encoding");
         reply.headers_mut().insert(VARY, varies);
@@ -150,7 +194,7 @@ impl RulesPage {
 
     /// Returns the stream that was made while this request waited, or a new one. The error is the
     /// family that did not answer in time.
-    async fn page(&self, at: Timestamp) -> Result<Arc<Vec<u8>>, Busy> {
+    async fn page(&self, at: Timestamp) -> Result<Arc<HeldPage>, Busy> {
         let arrived = Instant::now();
         let waiting = Waiting::new(&self.waiting);
         let mut last = self.last.lock().await;
@@ -163,13 +207,46 @@ impl RulesPage {
                 return Ok(page);
             }
         }
+        let permit = self.permit().await?;
         let turn = self.requests.turn().await;
-        let page = self.write(&turn, at).await.map(Arc::new);
+        let page = self.write(&turn, at).await;
+        let page = page.map(|page| self.hold(page, permit));
         *last = Some(Made {
             page: page.as_ref().ok().filter(|_| has_others()).cloned(),
             ended: Instant::now(),
         });
         page
+    }
+
+    /// Returns the permit of a new stream. If clients do not read the earlier ones in time, the
+    /// oldest is ended.
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, Busy> {
+        let acquired = timeout(GRACE, Arc::clone(&self.permits).acquire_owned()).await;
+        if let Ok(Ok(permit)) = acquired {
+            return Ok(permit);
+        }
+        while self.permits.available_permits() == 0 {
+            let oldest = self.held().pop_front().ok_or(Busy::Turn)?;
+            if let Some(oldest) = oldest.upgrade() {
+                oldest.end();
+            }
+        }
+        // The semaphore is never closed, and no other request has the lock of `last`.
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        permit.map_err(|_| Busy::Turn)
+    }
+
+    fn hold(&self, page: Vec<u8>, permit: OwnedSemaphorePermit) -> Arc<HeldPage> {
+        let page = Arc::new(HeldPage(StdMutex::new(Some((page, permit)))));
+        let mut held = self.held();
+        held.retain(|page| page.strong_count() > 0);
+        held.push_back(Arc::downgrade(&page));
+        page
+    }
+
+    /// Locks the list. A panic while it was locked leaves it consistent.
+    fn held(&self) -> MutexGuard<'_, VecDeque<Weak<HeldPage>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write(&self, turn: &Turn<'_>, at: Timestamp) -> Result<Vec<u8>, Busy> {
@@ -208,17 +285,12 @@ fn accepts_gzip(accepted: &HeaderValue) -> bool {
     })
 }
 
-/// Body for clients that do not accept gzip: decompressed piece by piece as it is sent.
+/// Body that is read piece by piece as it is sent, and so decompressed for clients that do not
+/// accept gzip.
 #[derive(Debug)]
-pub(crate) struct Inflated(GzDecoder<io::Cursor<Bytes>>);
+struct Pieces<R>(R);
 
-impl Inflated {
-    fn new(page: Bytes) -> Self {
-        Self(GzDecoder::new(io::Cursor::new(page)))
-    }
-}
-
-impl Body for Inflated {
+impl<R: Read + Unpin> Body for Pieces<R> {
     type Data = Bytes;
     type Error = io::Error;
 

@@ -145,3 +145,30 @@ async fn a_family_that_is_busy_is_an_error_and_a_disabled_one_has_no_rules() {
     let text = body(page.answer(&request(""), AT).await).await;
     assert_eq!(String::from_utf8(text).unwrap().lines().count(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_read_slowly_have_a_bounded_number_of_streams() {
+    with_page(async |page| {
+        // Not one of them reads its body.
+        let mut unread = Vec::new();
+        for _ in 0..20 {
+            unread.push(page.answer(&request("gzip"), AT).await);
+            assert_eq!(unread.last().unwrap().status(), StatusCode::OK);
+        }
+        let held = page.held().iter().filter_map(Weak::upgrade).count();
+        assert_eq!(held, MAX_HELD);
+        let mut complete = 0;
+        for reply in unread {
+            complete += usize::from(reply.into_body().collect().await.is_ok());
+        }
+        assert_eq!(complete, MAX_HELD);
+        // Those that read in time are not ended, and do not wait.
+        let started = Instant::now();
+        for _ in 0..20 {
+            let reply = page.answer(&request("gzip"), AT).await;
+            assert!(reply.into_body().collect().await.is_ok());
+        }
+        assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
+    })
+    .await;
+}
