@@ -8,12 +8,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZero;
+use std::sync::mpsc;
+use std::thread;
 
 use super::chain::{Chain, Chains};
 use super::error::{ApplyError, LineError, ParseError};
 use super::grammar::Rule;
 use super::table::{Table, TracedTable};
-use super::transaction::{TextOrigin, Transaction, parse_command};
+use super::transaction::{RestoreCommand, TextOrigin, Transaction, parse_command};
 
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,11 +173,13 @@ impl RuleSet {
             .entry(table)
             .or_insert_with(|| Chains::new(table));
         let mut transaction = Transaction::new(chains, origin);
-        while let Some(line) = lines.next_until_commit()? {
-            parse_command(line, origin)
+        let (commands, committed) = lines.until_commit();
+        parse_all(&commands, origin, |line, command| {
+            command
                 .and_then(|command| transaction.apply(command))
-                .map_err(|reason| lines.rejected(reason))?;
-        }
+                .map_err(|reason| ApplyError { line, reason })
+        })?;
+        committed?;
         let changes = transaction.into_changes();
         chains.commit(changes);
         Ok(())
@@ -188,6 +193,53 @@ impl RuleSet {
         *self.unknown.entry(name.into()).or_default() += rules;
         Ok(())
     }
+}
+
+/// Commands that a thread parses at a time; a text with fewer is not worth a thread.
+const BATCH: usize = 1024;
+
+/// Maximum threads that parse: the commands are applied by one.
+const MAX_THREADS: usize = 4;
+
+/// Parses commands, each with the number of its line, and passes them on in their order. Most of
+/// the time is spent in parsing, for which each core has a thread.
+fn parse_all<'a>(
+    commands: &[(usize, &'a str)],
+    origin: TextOrigin,
+    mut apply: impl FnMut(usize, Result<RestoreCommand<'a>, LineError>) -> Result<(), ApplyError>,
+) -> Result<(), ApplyError> {
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    if commands.len() <= BATCH || cores() == 1 {
+        let mut commands = commands.iter();
+        return commands.try_for_each(|(line, text)| apply(*line, parse_command(text, origin)));
+    }
+    let batches: Vec<_> = commands.chunks(BATCH).collect();
+    let threads = cores().min(MAX_THREADS);
+    thread::scope(|scope| {
+        let parsers = (0..threads).map(|first| {
+            let (parsed, receiver) = mpsc::sync_channel(2);
+            let batches = batches.iter().skip(first).step_by(threads);
+            scope.spawn(move || {
+                for batch in batches {
+                    let batch = batch.iter().map(|(_, text)| parse_command(text, origin));
+                    // After an error there is no receiver.
+                    if parsed.send(batch.collect::<Vec<_>>()).is_err() {
+                        break;
+                    }
+                }
+            });
+            receiver
+        });
+        let parsers: Vec<mpsc::Receiver<_>> = parsers.collect();
+        for (batch, parser) in batches.iter().zip(parsers.iter().cycle()) {
+            // Only a panic ends a thread before, which then ends this one.
+            let parsed = parser.recv().unwrap_or_default();
+            for ((line, _), command) in batch.iter().zip(parsed) {
+                apply(*line, command)?;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Lines of a text without blank lines and comments, and the number of the current line.
@@ -220,6 +272,19 @@ impl<'a> Lines<'a> {
             Some("COMMIT") => Ok(None),
             Some(line) if !line.starts_with('*') => Ok(Some(line)),
             Some(_) | None => Err(self.rejected(LineError::MissingCommit)),
+        }
+    }
+
+    /// Returns the commands of a table with the numbers of their lines, and whether a `COMMIT`
+    /// follows.
+    fn until_commit(&mut self) -> (Vec<(usize, &'a str)>, Result<(), ApplyError>) {
+        let mut commands = Vec::new();
+        loop {
+            match self.next_until_commit() {
+                Ok(Some(line)) => commands.push((self.number, line)),
+                Ok(None) => return (commands, Ok(())),
+                Err(error) => return (commands, Err(error)),
+            }
         }
     }
 

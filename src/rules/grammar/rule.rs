@@ -325,7 +325,8 @@ pub(in crate::rules) fn is_altered(spec: &str, rule: &Rule) -> bool {
 fn has_replaced_quotes(spec: &str) -> bool {
     const REPLACED: [&str; 5] = ["\u{201c}", "\u{201d}", "\u{2018}", "\u{2019}", "&quot;"];
     // Rules without comments are in the majority, and have none of these characters.
-    if spec.is_ascii() && !spec.contains("&quot;") || spec.contains('"') {
+    let has_entity = || spec.as_bytes().contains(&b'&') && spec.contains("&quot;");
+    if spec.is_ascii() && !has_entity() || spec.contains('"') {
         return false;
     }
     let is_quoted = |word: &str| REPLACED.iter().any(|quote| word.starts_with(quote));
