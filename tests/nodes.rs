@@ -546,4 +546,11 @@ fn a_machine_without_rules_is_not_a_node() {
             check(&said, "--node NAME");
         }
     }
+    // It has no --node.
+    let mut command: Command = laptop.command("env");
+    command.args(["PATH=/nonexistent", PROGRAM, "diff"]);
+    command.args(["--manifests=deploy/examples", "--hostname-override=node1"]);
+    let said = text(&command.env_remove("RUST_LOG").output().unwrap().stderr);
+    check(&said, "error: cannot start `iptables`: ");
+    assert!(!said.contains("--node "), "{said}");
 }

@@ -37,7 +37,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     let mut program = Cli::command()
         .bin_name(AS_PLUGIN)
         .after_help("The plugin changes nothing: it has no run and no cleanup.");
-    for name in CHANGING_COMMANDS {
+    for name in config::CHANGING_COMMANDS {
         program = program.mut_subcommand(name, |command| command.hide(true));
     }
     let cli = Cli::from_args(program.clone(), args)?;
@@ -48,9 +48,6 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         _ => Ok(cli),
     }
 }
-
-/// Commands that change the node.
-const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
 
 fn refused(mut program: Command, command: &str) -> clap::Error {
     let problem = format!(

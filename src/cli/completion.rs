@@ -14,7 +14,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::exit::{self, ErrorReport};
 use super::terminal;
-use crate::config::{Cli, ProgramName};
+use crate::config::{CHANGING_COMMANDS, Cli, ProgramName, is_flag};
 
 /// Directive of cobra: no file names.
 const NO_FILES: &str = ":4";
@@ -61,7 +61,7 @@ type Candidates = Vec<(String, String)>;
 /// Returns the commands of the plugin, which changes nothing.
 fn commands(program: &Command) -> Candidates {
     let commands = program.get_subcommands();
-    let commands = commands.filter(|command| !["run", "cleanup"].contains(&command.get_name()));
+    let commands = commands.filter(|command| !CHANGING_COMMANDS.contains(&command.get_name()));
     commands
         .map(|command| (command.get_name().to_owned(), help(command.get_about())))
         .collect()
@@ -77,13 +77,8 @@ fn flags(command: &Command) -> Candidates {
 /// Returns the flag that a word is, if its value is the next word.
 fn flag<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let mut flags = command.get_arguments();
-    let is_named = |flag: &&Arg| {
-        let long = flag.get_long().map(|long| format!("--{long}"));
-        let short = flag.get_short().map(|short| format!("-{short}"));
-        long.as_deref() == Some(word) || short.as_deref() == Some(word)
-    };
     flags
-        .find(is_named)
+        .find(|flag| is_flag(flag, word))
         .filter(|flag| flag.get_action().takes_values())
 }
 

@@ -176,6 +176,9 @@ fn excerpt(names: clap::Arg) -> clap::Arg {
     ))
 }
 
+/// Commands that change the node, which the kubectl plugin does not have.
+pub(crate) const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
+
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in
 /// the names of flags becomes `-`. kube-proxy has no commands and accepts both spellings of flags.
 pub(crate) fn normalize(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -226,22 +229,26 @@ fn put_command_first(args: &mut [OsString]) {
 }
 
 /// Reports whether the value of a flag is the next word: it has one, which does not follow in the
-/// same word. The flags are those of the plugin, which has no `run`; `check` has the same flags.
+/// same word. The flags are those of the plugin, without those that `check` has of `run`.
 #[cfg(feature = "tools")]
 fn takes_next_word(program: &clap::Command, word: &str) -> bool {
     let commands = program.get_subcommands();
     let mut flags = commands
-        .filter(|command| !["run", "check"].contains(&command.get_name()))
+        .filter(|command| !CHANGING_COMMANDS.contains(&command.get_name()))
+        .filter(|command| command.get_name() != "check")
         .flat_map(clap::Command::get_arguments);
-    let is_named = |flag: &&clap::Arg| {
-        let long = flag.get_long().map(|long| format!("--{long}"));
-        let short = flag.get_short().map(|short| format!("-{short}"));
-        [long, short]
-            .iter()
-            .any(|name| name.as_deref() == Some(word))
-    };
-    let flag = flags.find(is_named);
+    let flag = flags.find(|flag| is_flag(flag, word));
     flag.is_some_and(|flag| flag.get_action().takes_values())
+}
+
+/// Reports whether a word is the name of a flag, in either form.
+#[cfg(feature = "tools")]
+pub(crate) fn is_flag(flag: &clap::Arg, word: &str) -> bool {
+    let long = flag.get_long().map(|long| format!("--{long}"));
+    let short = flag.get_short().map(|short| format!("-{short}"));
+    [long, short]
+        .iter()
+        .any(|name| name.as_deref() == Some(word))
 }
 
 fn with_dashes(arg: OsString) -> OsString {

@@ -105,12 +105,17 @@ impl<K: Ord, V: PartialEq> Agreement<K, V> {
     pub(in crate::cli) fn disagreements(&self) -> Vec<(&K, Vec<Held<'_, V>>)> {
         let things = self.things.iter();
         let differing = things.filter_map(|(key, values)| {
+            let having: usize = values.iter().map(|(_, nodes)| nodes.len()).sum();
+            let all_have_it = having == self.nodes.len();
+            // Most things, for which no names are collected.
+            if all_have_it && values.len() == 1 {
+                return None;
+            }
             let mut held: Vec<Held<'_, V>> = values
                 .iter()
                 .map(|(value, nodes)| self.held(Some(value), |node| nodes.contains(node)))
                 .collect();
-            let having: usize = values.iter().map(|(_, nodes)| nodes.len()).sum();
-            if having < self.nodes.len() {
+            if !all_have_it {
                 let has_none = |node| values.iter().all(|(_, nodes)| !nodes.contains(node));
                 held.push(self.held(None, has_none));
             }
@@ -119,7 +124,7 @@ impl<K: Ord, V: PartialEq> Agreement<K, V> {
                 let by_count = right.nodes.len().cmp(&left.nodes.len());
                 by_count.then_with(|| left.nodes.cmp(&right.nodes))
             });
-            (held.len() > 1).then_some((key, held))
+            Some((key, held))
         });
         differing.collect()
     }

@@ -202,7 +202,12 @@ impl Cluster {
         pods: &[ProxyPod],
         answered: impl FnMut(&ProxyPod, Result<Option<String>, NodeProblem>),
     ) {
-        for_each_bounded(pods, async |pod: &ProxyPod| self.status(pod).await, answered).await;
+        for_each_bounded(
+            pods,
+            async |pod: &ProxyPod| self.status(pod).await,
+            answered,
+        )
+        .await;
     }
 
     async fn page(&self, pod: &ProxyPod, port: u16, path: &str) -> Result<String, NodeProblem> {

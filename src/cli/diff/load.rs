@@ -13,6 +13,7 @@ use super::super::snapshot::{
 use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
 use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
+use crate::host::RunError;
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
 use crate::net::{IpFamily, PerFamily};
 use crate::render::{AppliedState, Counter, Options, PartialRestore};
@@ -66,7 +67,15 @@ fn of_host(
             backend: settings.rendering()?.backend,
         })
     };
-    let host = RuleSnapshot::of_host(&args.from_save, sources, report)?;
+    let host = RuleSnapshot::of_host(&args.from_save, sources, report);
+    let host = host.map_err(|error| match error.downcast() {
+        // It has a hint of its own.
+        Ok(error @ RunError::Spawn { .. }) => error.into(),
+        Ok(error) => {
+            anyhow::anyhow!("{error}\nhint: use --from-save FILE to compare a dump without root")
+        }
+        Err(error) => error,
+    })?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot::RuleSnapshot;
 use crate::cli::terminal::{self, Progress};
@@ -20,7 +21,8 @@ use crate::net::IpFamily;
 pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()> {
     let query = args.query()?;
     terminal::install_quiet_log()?;
-    let snapshot = RuleSnapshot::load(&args.origin, report)?;
+    let settings = RuleSettings::read(&args.origin.desired)?;
+    let snapshot = RuleSnapshot::load(&args.origin, &settings, report)?;
     let source = RulesSource {
         text: snapshot.origin.to_string(),
         observed_at: snapshot.observed_at,
@@ -35,10 +37,13 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     let nodes = snapshot.node_rules(&args.node_ip);
     let progress = Progress::start("tracing packets through the rules");
     let mut explained = explain::explain(&query, &nodes, &args.client_selection())?;
+    let added = if snapshot.origin.is_of_this_node() {
+        add_flows(&mut explained)
+    } else {
+        Ok(())
+    };
     drop(progress);
-    if snapshot.origin.is_of_this_node()
-        && let Err(cause) = add_flows(&mut explained)
-    {
+    if let Err(cause) = added {
         tracing::warn!("{cause}: stale entries of UDP clients are not shown");
     }
     let text = match (args.graph, args.output) {

@@ -27,8 +27,9 @@ pub(super) fn compare_nodes(
     report: &ErrorReport,
 ) -> anyhow::Result<ComparisonResult> {
     terminal::install_quiet_log()?;
-    let query = &query::read(args)?;
-    let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
+    let settings = RuleSettings::read(&args.origin.desired)?;
+    let query = &query::read(args, &settings)?;
+    let options = settings.api_options()?;
     let mut named = None;
     let agreement = snapshot::compare_rules(options, report, |snapshot| {
         let (rows, findings) = rows::rows(snapshot);

@@ -11,11 +11,11 @@ use crate::inspect::catalog::PortQuery;
 /// # Errors
 ///
 /// A name has another namespace, or no Service has the labels.
-pub(super) fn read(args: &ServicesArgs) -> anyhow::Result<PortQuery> {
+pub(super) fn read(args: &ServicesArgs, settings: &RuleSettings<'_>) -> anyhow::Result<PortQuery> {
     let Some(labels) = &args.labels else {
         return Ok(args.selection.query()?);
     };
-    let options = RuleSettings::read(&args.origin.desired)?.api_options()?;
+    let options = settings.api_options()?;
     let namespace = args.selection.namespace.name.as_deref();
     let names = snapshot::names_with_labels(&options, labels, namespace)?;
     Ok(PortQuery::new(&names, None)?)

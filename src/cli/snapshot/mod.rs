@@ -15,11 +15,13 @@ mod recorded;
 mod rules;
 mod written;
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::arguments::RuleSettings;
 use super::exit::{ErrorReport, NotANode};
 use crate::config::{OriginArgs, Unusable};
+use crate::host::RunError;
 
 pub(super) use all_nodes::compare_rules;
 pub(super) use daemon::HostSources;
@@ -31,27 +33,30 @@ pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
 
 impl RuleSnapshot {
-    /// Loads the rules that the flags select.
-    pub(super) fn load(args: &OriginArgs, report: &ErrorReport) -> anyhow::Result<Self> {
+    /// Loads the rules that the flags select; `settings` are those of the same flags.
+    pub(super) fn load(
+        args: &OriginArgs,
+        settings: &RuleSettings<'_>,
+        report: &ErrorReport,
+    ) -> anyhow::Result<Self> {
         let OriginArgs {
             from_save, desired, ..
         } = args;
         if let Some(node) = &args.node.name {
-            let options = RuleSettings::read(desired)?.api_options()?;
-            return node::snapshot(options, node, report);
+            return node::snapshot(settings.api_options()?, node, report);
         }
         if desired.names_objects() {
-            let config = RuleSettings::read(desired)?.rendering()?;
+            let config = settings.rendering()?;
             return desired::snapshot(&config.read_once(&desired.one_read), report);
         }
         let sources = || {
-            let settings = RuleSettings::read(desired)?;
             Ok(HostSources {
                 daemon: settings.daemon(&args.daemon)?.filter(|_| !args.kernel),
                 backend: settings.rendering()?.backend,
             })
         };
-        let mut snapshot = Self::of_host(from_save, sources, report)?;
+        let snapshot = Self::of_host(from_save, sources, report);
+        let mut snapshot = snapshot.map_err(not_readable)?;
         if !args.kernel && snapshot.is_of_no_node() {
             return Err(NotANode::Rules.into());
         }
@@ -72,5 +77,20 @@ impl RuleSnapshot {
         } else {
             recorded::saved(from_save, report)
         }
+    }
+}
+
+/// Converts an error of reading the kernel, for commands that read other nodes as well.
+fn not_readable(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        Ok(RunError::Spawn { program, cause }) if cause.kind() == ErrorKind::NotFound => {
+            NotANode::Programs { program, cause }.into()
+        }
+        Ok(error) => anyhow::anyhow!(
+            "{error}\n\
+             hint: use --from-save FILE to read a dump without root, or --node NAME to read a node \
+             from another machine"
+        ),
+        Err(error) => error,
     }
 }

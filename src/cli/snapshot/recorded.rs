@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -13,7 +12,7 @@ use jiff::Timestamp;
 
 use super::dump::{self, DumpPart};
 use super::{RuleOrigin, RuleSnapshot};
-use crate::cli::exit::{ErrorReport, NotANode};
+use crate::cli::exit::ErrorReport;
 use crate::cli::terminal::{Progress, escaped};
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_rules};
 use crate::inspect::catalog::RulesetSource;
@@ -46,7 +45,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
             let text = programs.save_all().await?;
             Ok::<_, RunError>((programs, text))
         };
-        let (programs, text) = read.await.map_err(unreadable)?;
+        let (programs, text) = read.await?;
         let program = programs.save.to_string_lossy();
         let rules = RuleSet::parse(&text)
             .with_context(|| format!("cannot parse the output of `{program}`"))?;
@@ -68,20 +67,6 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     snapshot.observed_at = Timestamp::try_from(SystemTime::now()).ok();
     warn_of_other_backend(&snapshot);
     Ok(snapshot)
-}
-
-/// Converts an error of reading the kernel.
-fn unreadable(error: RunError) -> anyhow::Error {
-    match error {
-        RunError::Spawn { program, cause } if cause.kind() == ErrorKind::NotFound => {
-            NotANode::Programs { program, cause }.into()
-        }
-        error => anyhow::anyhow!(
-            "{error}\n\
-             hint: use --from-save FILE to read a dump without root, or --node NAME to read a node \
-             from another machine"
-        ),
-    }
 }
 
 /// Reads the rules of the backend that is not shown, if it has some of a proxy.

@@ -132,15 +132,9 @@ fn answers(served: &BTreeSet<SocketAddr>) -> Option<String> {
 
 /// Renders each result of branches without an answer.
 fn losses(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> BTreeSet<String> {
-    // Without clients, words name none by its address.
-    let clients = Vec::new();
-    let path = &PacketPath {
-        clients,
-        ..path.clone()
-    };
     let lost = path.branches.iter().filter(|one| address(one).is_none());
     lost.map(|branch| {
-        let words = ResultWords::of(explanation, path, &branch.result);
+        let words = ResultWords::for_clients(explanation, path, &[], &branch.result);
         let result = match words.result {
             "local" => "delivered to the node",
             "routed" => "routed normally",

@@ -295,7 +295,17 @@ impl ResultWords {
         path: &PacketPath<'_>,
         result: &PathResult,
     ) -> Self {
-        let why = |why| Some(block_reason(explanation, path, why));
+        Self::for_clients(explanation, path, &path.clients, result)
+    }
+
+    /// Returns the words for some clients of the path; without any, none is named by its address.
+    pub(super) fn for_clients(
+        explanation: &Explanation<'_>,
+        path: &PacketPath<'_>,
+        clients: &[Client],
+        result: &PathResult,
+    ) -> Self {
+        let why = |why| Some(block_reason(explanation, clients, why));
         let (result, to, source, reason) = match result {
             PathResult::Served { to, source } => ("served", Some(*to), Some(*source), None),
             PathResult::Passed { is_local, source } => {
@@ -308,7 +318,7 @@ impl ResultWords {
                 loss,
                 reason,
             } => {
-                let reason = reply(explanation, path, *loss, reason);
+                let reason = reply(explanation, clients, *loss, reason);
                 let reason = format!("its reply is {reason}");
                 ("unanswered", Some(*to), Some(*source), Some(reason))
             }
@@ -395,11 +405,11 @@ fn missing_table(table: Table) -> String {
 /// Renders the loss of replies after "its reply is" or "their replies are".
 fn reply(
     explanation: &Explanation<'_>,
-    path: &PacketPath<'_>,
+    clients: &[Client],
     loss: ReplyLoss,
     reason: &BlockReason,
 ) -> String {
-    let reason = block_reason(explanation, path, reason);
+    let reason = block_reason(explanation, clients, reason);
     match loss {
         ReplyLoss::Dropped | ReplyLoss::Rejected => format!("{loss}: {reason}"),
         ReplyLoss::Untracked => format!("{loss}: exempted from connection tracking {reason}"),
@@ -432,7 +442,10 @@ fn unanswered(
         "different addresses".to_owned()
     };
     let is_alike = all.iter().all(|one| (one.2, one.3) == (loss, reason));
-    let (scope, reply) = (scope(path.scope), reply(explanation, path, loss, reason));
+    let (scope, reply) = (
+        scope(path.scope),
+        reply(explanation, &path.clients, loss, reason),
+    );
     match all.len() {
         1 => format!("{to} receives it{scope} and sees {seen}, but its reply is {reply}"),
         count => {
@@ -479,17 +492,13 @@ pub(super) const fn masquerade(reason: MasqueradeReason) -> &'static str {
 }
 
 /// Renders the reason why packets are dropped or rejected.
-fn block_reason(
-    explanation: &Explanation<'_>,
-    path: &PacketPath<'_>,
-    reason: &BlockReason,
-) -> String {
+fn block_reason(explanation: &Explanation<'_>, clients: &[Client], reason: &BlockReason) -> String {
     match reason {
         BlockReason::NoEndpoints => "no endpoints".to_owned(),
         BlockReason::NoLocalInternal => no_local("internal"),
         BlockReason::NoLocalExternal => no_local("external"),
         BlockReason::SourceNotAllowed => {
-            let subject = match path.clients.as_slice() {
+            let subject = match clients {
                 [one] => format!("{} is", one.ip),
                 _ => "these clients are".to_owned(),
             };

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream};
 use super::client::ApiClient;
 use super::error::ApiError;
 use super::list::list;
-use super::resource::{Resource, Selector};
+use super::resource::{Resource, Selector, resource};
 use crate::ingest::{Metadata, ObjectName};
 use crate::telemetry::with_causes;
 
@@ -74,15 +74,7 @@ struct PodStatus {
     phase: String,
 }
 
-impl Resource for PodObject {
-    type Typed = Pod;
-
-    const IS_NAMESPACED: bool = true;
-
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-}
+resource!(PodObject, Pod, true);
 
 /// Pod of a proxy on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

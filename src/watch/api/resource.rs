@@ -55,6 +55,8 @@ macro_rules! resource {
     };
 }
 
+pub(super) use resource;
+
 resource!(ServiceObject, Service, true);
 resource!(EndpointSliceObject, EndpointSlice, true);
 resource!(NodeObject, Node, false);

@@ -16,10 +16,16 @@ fn error(reason: &NoPage) -> String {
 #[test]
 fn only_a_connection_that_times_out_is_blamed_on_connection_tracking() {
     let busy = error(&NoPage::Busy);
-    assert!(busy.contains("connection tracking is nearly full"), "{busy}");
+    assert!(
+        busy.contains("connection tracking is nearly full"),
+        "{busy}"
+    );
     let refused = error(&NoPage::Absent("connection refused".to_owned()));
     assert!(!refused.contains("connection tracking"), "{refused}");
     for error in [busy, refused] {
-        assert!(error.ends_with("; --node NAME asks another node"), "{error}");
+        assert!(
+            error.ends_with("; --node NAME asks another node"),
+            "{error}"
+        );
     }
 }
