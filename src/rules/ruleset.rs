@@ -219,14 +219,13 @@ fn parse_all<'a>(
         let parsers = (0..threads).map(|first| {
             let (parsed, receiver) = mpsc::sync_channel(2);
             let batches = batches.iter().skip(first).step_by(threads);
+            let parse = move |batch: &&[(usize, &'a str)]| -> Vec<_> {
+                let commands = batch.iter().map(|(_, text)| parse_command(text, origin));
+                commands.collect()
+            };
             scope.spawn(move || {
-                for batch in batches {
-                    let batch = batch.iter().map(|(_, text)| parse_command(text, origin));
-                    // After an error there is no receiver.
-                    if parsed.send(batch.collect::<Vec<_>>()).is_err() {
-                        break;
-                    }
-                }
+                // After an error there is no receiver.
+                let _ = batches.map(parse).try_for_each(|batch| parsed.send(batch));
             });
             receiver
         });

@@ -67,21 +67,14 @@ fn of_host(
             backend: settings.rendering()?.backend,
         })
     };
-    let host = RuleSnapshot::of_host(&args.from_save, sources, report);
-    let host = host.map_err(|error| match error.downcast() {
-        // It has a hint of its own.
-        Ok(error @ RunError::Spawn { .. }) => error.into(),
-        Ok(error) => {
-            anyhow::anyhow!("{error}\nhint: use --from-save FILE to compare a dump without root")
-        }
-        Err(error) => error,
-    })?;
+    let host = RuleSnapshot::of_host(&args.from_save, sources, report).map_err(not_readable)?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
     }
-    let config = settings.rendering()?;
-    let config = config.with_request_timeout(&args.desired.one_read);
+    let config = settings
+        .rendering()?
+        .with_request_timeout(&args.desired.one_read);
     // Any error of manifests is returned, as a missing object would be a difference.
     let trackers = snapshot::read_objects(&config, None)?.0;
     check_node(&config, &trackers)?;
@@ -126,6 +119,18 @@ fn of_host(
         restores,
         ..Sides::default()
     })
+}
+
+/// Adds a hint to an error of reading the kernel.
+fn not_readable(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        // It has a hint of its own.
+        Ok(error @ RunError::Spawn { .. }) => error.into(),
+        Ok(error) => {
+            anyhow::anyhow!("{error}\nhint: use --from-save FILE to compare a dump without root")
+        }
+        Err(error) => error,
+    }
 }
 
 /// Loads two sets of objects: the restore is that of a daemon that has applied the first one.
