@@ -248,8 +248,8 @@ impl Cluster {
     }
 }
 
-/// Asks for each item (a node), for at most [`MAX_CONCURRENT`] at a time, and passes on each answer as it
-/// arrives.
+/// Asks for each item (a node), for at most [`MAX_CONCURRENT`] at a time, and passes on each answer
+/// as it arrives.
 async fn for_each_bounded<'i, T, A>(
     items: &'i [T],
     ask: impl AsyncFn(&'i T) -> A,

@@ -5,17 +5,14 @@ mod nodes;
 mod notes;
 mod query;
 mod rows;
+mod single;
 mod status;
 mod table;
 
-use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
-use super::arguments::RuleSettings;
 use super::exit::{self, ErrorReport};
-use super::snapshot::{RuleOrigin, RuleSnapshot};
-use super::terminal::{self, Progress};
-use crate::config::{ServicesArgs, ServicesOutput};
+use crate::config::ServicesArgs;
 
 /// Prints one line for each service port, with `--problems` for each that is not ok, or the
 /// disagreements of all nodes. Returns the exit code.
@@ -23,60 +20,6 @@ pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> ExitCode {
     if args.all_nodes {
         exit::compared(nodes::compare_nodes(args, report), report)
     } else {
-        exit::code(list(args, report), report)
+        exit::code(single::list(args, report), report)
     }
-}
-
-fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
-    terminal::install_quiet_log()?;
-    let settings = RuleSettings::read(&args.origin.desired)?;
-    let query = query::read(args, &settings)?;
-    // The process ends after this: freeing each rule of a large cluster takes part of a second.
-    let snapshot = ManuallyDrop::new(RuleSnapshot::load(&args.origin, &settings, report)?);
-    let absence = snapshot.absence();
-    if let Some(absence) = &absence {
-        tracing::warn!("{absence}");
-    }
-    let progress = Progress::start("reading Services from the rules");
-    let (rows, findings) = rows::rows(&snapshot);
-    let named = rows::check(&query, &rows, &findings);
-    let mut rows = rows::selected(rows, &query);
-    drop(progress);
-    // Without a proxy in this mode nothing is missing.
-    if absence.is_none() {
-        notes::print(&notes::note(&findings, &query, args.output));
-    }
-    notes::print(&notes::quarantine_note(&snapshot.quarantined));
-    let summary = notes::summary(&snapshot.origin, &query, &rows, findings.all_unknown());
-    let count = rows.len();
-    let unlisted = rows::unlisted_problems(&rows, &findings, &query);
-    if args.problems {
-        rows::keep_problems(&mut rows);
-    }
-    let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
-    terminal::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &snapshot, &rows, &findings, &query),
-        ServicesOutput::Yaml => document::write_yaml(out, &snapshot, &rows, &findings, &query),
-        ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
-        ServicesOutput::Table | ServicesOutput::Wide => {
-            rows::sort_problems_first(&mut rows);
-            let is_wide = args.output == ServicesOutput::Wide;
-            let columns = table::columns(is_wide, snapshot.service_types.is_some());
-            Ok(table::write(out, &columns, &rows, !args.no_headers)?)
-        }
-    })?;
-    // Known names are listed in spite of unknown ones.
-    named?;
-    let more = match unlisted {
-        0 => "",
-        _ => "; see the notes",
-    };
-    anyhow::ensure!(!args.problems || !has_problems, "{summary}{more}");
-    if absence.is_none() && (count == 0 || args.output.is_table()) {
-        notes::print(&format!("{summary}\n"));
-        if let (RuleOrigin::Live(_), 0, true) = (&snapshot.origin, count, query.is_all()) {
-            notes::print(notes::NO_PORTS);
-        }
-    }
-    Ok(())
 }

@@ -8,20 +8,13 @@ mod all_nodes;
 mod daemon;
 mod desired;
 mod dump;
+mod load;
 mod node;
 mod objects;
 mod proxy_report;
 mod recorded;
 mod rules;
 mod written;
-
-use std::io::ErrorKind;
-use std::path::PathBuf;
-
-use super::arguments::RuleSettings;
-use super::exit::{ErrorReport, NotANode};
-use crate::config::{OriginArgs, Unusable};
-use crate::host::RunError;
 
 pub(super) use all_nodes::compare_rules;
 pub(super) use daemon::HostSources;
@@ -31,66 +24,3 @@ pub(super) use objects::{
 };
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};
-
-impl RuleSnapshot {
-    /// Loads the rules that the flags select; `settings` are those of the same flags.
-    pub(super) fn load(
-        args: &OriginArgs,
-        settings: &RuleSettings<'_>,
-        report: &ErrorReport,
-    ) -> anyhow::Result<Self> {
-        let OriginArgs {
-            from_save, desired, ..
-        } = args;
-        if let Some(node) = &args.node.name {
-            return node::snapshot(settings.api_options()?, node, report);
-        }
-        if desired.names_objects() {
-            let config = settings.rendering()?;
-            return desired::snapshot(&config.read_once(&desired.one_read), report);
-        }
-        let sources = || {
-            Ok(HostSources {
-                daemon: settings.daemon(&args.daemon)?.filter(|_| !args.kernel),
-                backend: settings.rendering()?.backend,
-            })
-        };
-        let snapshot = Self::of_host(from_save, sources, report);
-        let mut snapshot = snapshot.map_err(not_readable)?;
-        if !args.kernel && snapshot.is_of_no_node() {
-            return Err(NotANode::Rules.into());
-        }
-        if snapshot.origin.is_of_this_node() {
-            (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
-        }
-        Ok(snapshot)
-    }
-
-    /// Loads the rules of a host: those of dumps, or without any, those of this node.
-    pub(super) fn of_host(
-        from_save: &[PathBuf],
-        sources: impl FnOnce() -> Result<HostSources, Unusable>,
-        report: &ErrorReport,
-    ) -> anyhow::Result<Self> {
-        if from_save.is_empty() {
-            sources()?.read()
-        } else {
-            recorded::saved(from_save, report)
-        }
-    }
-}
-
-/// Converts an error of reading the kernel, for commands that read other nodes as well.
-fn not_readable(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast() {
-        Ok(RunError::Spawn { program, cause }) if cause.kind() == ErrorKind::NotFound => {
-            NotANode::Programs { program, cause }.into()
-        }
-        Ok(error) => anyhow::anyhow!(
-            "{error}\n\
-             hint: use --from-save FILE to read a dump without root, or --node NAME to read a node \
-             from another machine"
-        ),
-        Err(error) => error,
-    }
-}

@@ -2,8 +2,14 @@
 
 use super::*;
 
-fn page(document: &str) -> Option<String> {
-    Some(document.to_owned())
+type Answer = Result<Option<String>, NodeProblem>;
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the answer of a node is one of several"
+)]
+fn page(document: &str) -> Answer {
+    Ok(Some(document.to_owned()))
 }
 
 const WELL: &str = r#"{"version": "0.1.0, in place of kube-proxy v1.37.2",
@@ -15,30 +21,30 @@ fn lines() -> Vec<NodeLine> {
         hint: "check that the node is ready: kubectl get node node3".to_owned(),
     };
     let mut lines = vec![
-        NodeLine::new("node1", Ok(page(WELL))),
-        NodeLine::new("node2", Ok(page(WELL))),
+        NodeLine::new("node1", page(WELL)),
+        NodeLine::new("node2", page(WELL)),
         NodeLine::new("node3", Err(gone)),
         NodeLine::new("node4", Ok(None)),
         NodeLine::new(
             "node5",
-            Ok(page(
+            page(
                 r#"{"version": "0.1.0", "problems": [{"summary": "IPv4: 1 in quarantine: shop/web"}]}"#,
-            )),
+            ),
         ),
         NodeLine::new(
             "node60",
-            Ok(page(
+            page(
                 r#"{"version": "0.1.0", "problems": [
                     {"summary": "IPv4: 3 syncs in a row failed", "isFailure": true},
                     {"summary": "other"}]}"#,
-            )),
+            ),
         ),
-        NodeLine::new("node7", Ok(page("{}"))),
+        NodeLine::new("node7", page("{}")),
         NodeLine::new(
             "node8",
-            Ok(page(
+            page(
                 r#"{"version": "0.0.9", "families": [{"backend": "legacy", "new": [1]}], "new": {}}"#,
-            )),
+            ),
         ),
     ];
     sort(&mut lines);
@@ -62,7 +68,7 @@ node4    other     kube-proxy, which has no status
 
 #[test]
 fn nodes_that_are_all_well_are_one_line() {
-    let line = NodeLine::new("node1", Ok(page(WELL)));
+    let line = NodeLine::new("node1", page(WELL));
     assert_eq!(
         text(&[line]),
         "1 of 1 nodes are well: 1 with deltaproxy 0.1.0, nft\n"
