@@ -114,6 +114,48 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
     }
 }
 
+/// The table of mode nftables is removed after the first sync.
+#[test]
+fn no_connection_fails_from_mode_nftables() {
+    if !machine_has(Need::Upstream) {
+        return;
+    }
+    let lab = lab(Backend::Nft);
+    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
+    let mut proxy = start_with(&lab, Backend::Nft, &kube_proxy, &["--proxy-mode=nftables"]);
+    let has_tables = |wanted: bool| {
+        eventually(PATIENCE, || {
+            let found = shown_tables(&lab);
+            let names = ["table ip kube-proxy", "table ip6 kube-proxy"];
+            let are_there = names.map(|name| found.contains(name));
+            ensure(are_there == [wanted; 2], || found)
+        });
+    };
+    has_tables(true);
+    eventually(PATIENCE, || {
+        let log = proxy.log();
+        ensure(log.matches("SyncProxyRules complete").count() >= 2, || log)
+    });
+    let traffic = Traffic::start(&lab);
+    traffic.wait_for(BEFORE);
+    proxy.terminate();
+    proxy = start(&lab, Backend::Nft, &Program::Deltaproxy, FLAT);
+    wait_for_marker(&lab, 0);
+    has_tables(false);
+    traffic.wait_for(AFTER);
+    let (connections, failures) = traffic.end();
+    assert!(failures.is_empty(), "{failures:#?}\n{}", proxy.log());
+    tell(format_args!(
+        "swap: from mode nftables to deltaproxy: {connections} connections, none failed"
+    ));
+}
+
+fn shown_tables(lab: &Lab) -> String {
+    let mut nft = lab.node.command("nft");
+    let output = nft.args(["list", "tables"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Values of `--service-dispatch`.
 const FLAT: &str = "flat";
 const TREE: &str = "tree";
@@ -254,14 +296,20 @@ fn service(name: &str, protocol: &str, number: u16, node_port: u16) -> Value {
 }
 
 fn start(lab: &Lab, backend: Backend, program: &Program, dispatch: &str) -> Daemon {
+    let dispatch = format!("--service-dispatch={dispatch}");
+    let more: &[&str] = if program.is_deltaproxy() {
+        &[&dispatch]
+    } else {
+        &[]
+    };
+    start_with(lab, backend, program, more)
+}
+
+fn start_with(lab: &Lab, backend: Backend, program: &Program, more: &[&str]) -> Daemon {
     let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
     let hostname = format!("--hostname-override={}", objects::NODE);
     let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-    let dispatch = format!("--service-dispatch={dispatch}");
-    let mut flags = vec![&*kubeconfig, &hostname, cidr, "-v=4"];
-    if program.is_deltaproxy() {
-        flags.push(&dispatch);
-    }
+    let flags = [&[&*kubeconfig, &hostname, cidr, "-v=4"], more].concat();
     Daemon::start_program(program, &lab.node, backend, &flags)
 }
 

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 use super::conntrack_sweeper;
 use super::servers::{FamilyPages, ProcessContext, failed_payloads};
-use super::setup::{find_binaries, is_permanent, open_localnet_after, render_settings};
+use super::setup::{complete_after, find_binaries, is_permanent, render_settings};
 use super::startup_checks::StartupChecks;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
@@ -150,7 +150,7 @@ impl FamilyRunner {
             let servers = CheckServers::new(self.checks.clone(), family);
             let (checks, changes) = unbounded_channel();
             self.reporter.health_check_servers = Some(checks);
-            let is_needed = render_settings.needs_route_localnet();
+            let needs_localnet = render_settings.needs_route_localnet();
             let (applied, first_applied) = oneshot::channel();
             let mut exec = exec;
             if let Some(payloads) = failed_payloads(&self.config) {
@@ -176,7 +176,7 @@ impl FamilyRunner {
                 }
                 never = warn_of_other_backend(family, used, &log) => never,
                 never = warn_of_unshared_lock(family, &watching) => never,
-                never = open_localnet_after(first_applied, is_needed) => never,
+                never = complete_after(first_applied, family, needs_localnet) => never,
             }
         }
         Ok(())

@@ -108,7 +108,7 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies kernel settings, and removes what other proxy modes left, or warns of it.
+/// Applies kernel settings, and warns of what mode ipvs left.
 ///
 /// # Errors
 ///
@@ -122,16 +122,6 @@ fn apply_settings(settings: &NodeSettings) -> anyhow::Result<()> {
         })?;
         if let Some(written) = written {
             info!("set {written}");
-        }
-    }
-    for family in IpFamily::ALL {
-        match remove_nft_table(family) {
-            Ok(Changed::No) => {}
-            Ok(Changed::Yes) => info!(%family, "removed the table of kube-proxy's nftables mode"),
-            Err(cause) => {
-                let cause = on_one_line(&cause.to_string());
-                warn!(%family, %cause, "cannot check for a table of kube-proxy's nftables mode");
-            }
         }
     }
     if has_interface(IPVS_INTERFACE) {
@@ -186,20 +176,46 @@ pub(super) fn render_settings(
     Ok(render_settings)
 }
 
-/// Opens 127.0.0.0/8 for NodePorts, if needed, once the first sync has succeeded: the rule is in
-/// place then. Never returns.
-pub(super) async fn open_localnet_after<T>(applied: oneshot::Receiver<()>, is_needed: bool) -> T {
-    if applied.await.is_ok() && is_needed {
-        match open_localnet() {
-            Ok(Changed::Yes) => info!("set {ROUTE_LOCALNET} to 1: NodePorts work on 127.0.0.1"),
-            Ok(Changed::No) => {}
-            Err(cause) => {
-                let cause = on_one_line(&cause.to_string());
-                error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}");
-            }
+/// Completes the setup for a family once its first sync has succeeded: removes the table of mode
+/// nftables, and opens 127.0.0.0/8 for NodePorts, if needed. Never returns.
+///
+/// Differs from upstream: kube-proxy removes the table before it writes rules, and no Service is
+/// reachable in between.
+pub(super) async fn complete_after<T>(
+    applied: oneshot::Receiver<()>,
+    family: IpFamily,
+    needs_localnet: bool,
+) -> T {
+    if applied.await.is_ok() {
+        remove_table_of_nftables_mode(family);
+        if needs_localnet {
+            open_localnet_now();
         }
     }
     std::future::pending().await
+}
+
+fn remove_table_of_nftables_mode(family: IpFamily) {
+    match remove_nft_table(family) {
+        Ok(Changed::No) => {}
+        Ok(Changed::Yes) => info!(%family, "removed the table of kube-proxy's nftables mode"),
+        Err(cause) => {
+            let cause = on_one_line(&cause.to_string());
+            warn!(%family, %cause, "cannot check for a table of kube-proxy's nftables mode");
+        }
+    }
+}
+
+/// Opens 127.0.0.0/8 when the rule is in place, and logs a failure.
+fn open_localnet_now() {
+    match open_localnet() {
+        Ok(Changed::Yes) => info!("set {ROUTE_LOCALNET} to 1: NodePorts work on 127.0.0.1"),
+        Ok(Changed::No) => {}
+        Err(cause) => {
+            let cause = on_one_line(&cause.to_string());
+            error!(%cause, "NodePorts do not work on 127.0.0.1: cannot set {ROUTE_LOCALNET}");
+        }
+    }
 }
 
 /// Writes the rule, then the setting, for a daemon without the privilege.
