@@ -490,3 +490,20 @@ fn uninstall() {
     assert_eq!(commands.len(), 7);
     page.end();
 }
+
+/// From mode nftables; the other ways are outside of a test's reach.
+#[test]
+fn other_proxies() {
+    if !machine_has(Need::Clients) {
+        return;
+    }
+    let (cluster, mut page) = (Cluster::new(), Page::read("other-proxies.md"));
+    let commands = page.take("From mode nftables");
+    // The same way leads to mode nftables first.
+    cluster.run(&commands[0].replace("iptables", "nftables"));
+    assert_eq!(cluster.run(&commands[1]), "mode: nftables\n");
+    assert_eq!(cluster.run_all(&commands)[1], "mode: iptables\n");
+    let config = cluster.run("kubectl -n kube-system get configmap kube-proxy -o yaml");
+    assert!(config.contains("\n    clusterCIDR: "), "{config}");
+    page.end();
+}
