@@ -12,9 +12,9 @@ use crate::subject::Running;
 use crate::support::api::Api;
 
 /// What is still on its way after the last change arrives within this.
-const SETTLE: Duration = Duration::from_secs(6);
+pub const SETTLE: Duration = Duration::from_secs(6);
 /// How exactly a sync's end is seen, if several fall between two scrapes.
-const SCRAPE_EVERY: Duration = Duration::from_millis(25);
+pub const SCRAPE_EVERY: Duration = Duration::from_millis(25);
 
 /// Moves endpoints at a steady rate; how long each change took, in seconds, in ascending order.
 ///
@@ -44,7 +44,8 @@ pub fn latencies(
     attribute(&asked, &samples)
 }
 
-fn attribute(asked: &[Instant], samples: &[Sample]) -> Vec<f64> {
+/// Returns how long each change took, in ascending order.
+pub fn attribute(asked: &[Instant], samples: &[Sample]) -> Vec<f64> {
     let mut latencies = Vec::new();
     let mut waiting = asked.iter();
     for pair in samples.windows(2) {

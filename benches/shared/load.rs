@@ -121,9 +121,8 @@ impl Load {
         let (round, number) = (self.moves / self.services, self.moves % self.services);
         self.moves += 1;
         let moved = self.moved(round);
-        let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap();
         let change = json!({
-            "metadata": {"annotations": {TRIGGER: now.to_string()}},
+            "metadata": {"annotations": {TRIGGER: now()}},
             "endpoints": self.addresses(number, moved),
         });
         (Instant::now(), patch_slice(&name(number), &change))
@@ -172,6 +171,57 @@ impl Load {
         });
         addresses.collect()
     }
+}
+
+/// Creates a Service without endpoints, as a user does.
+#[allow(dead_code, reason = "only one of the benches needs it")]
+pub fn create_service(api: &Api, name: &str) {
+    send(api, vec![post_service(name)]);
+}
+
+/// Creates the endpoints of a Service: so many, of which the first has the address with this
+/// number.
+#[allow(dead_code, reason = "only one of the benches needs it")]
+pub fn create_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
+    let mut slice = slice(name, &addresses(name, number, count));
+    slice["metadata"]["annotations"] = json!({TRIGGER: now()});
+    send(api, vec![post(SLICES, &slice)]);
+}
+
+/// Replaces them.
+#[allow(dead_code, reason = "only one of the benches needs it")]
+pub fn scale_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
+    let change = json!({
+        "metadata": {"annotations": {TRIGGER: now()}},
+        "endpoints": addresses(name, number, count),
+    });
+    send(api, vec![patch_slice(name, &change)]);
+}
+
+/// Deletes a Service and its endpoints.
+#[allow(dead_code, reason = "only one of the benches needs it")]
+pub fn delete_service(api: &Api, name: &str) {
+    send(api, vec![delete(&format!("{SLICES}/{name}-1"))]);
+    send(api, vec![delete(&format!("{SERVICES}/{name}"))]);
+}
+
+fn addresses(service: &str, number: usize, count: usize) -> Value {
+    let first = FIRST_ENDPOINT + MOVED + u32::try_from(number * 16).unwrap();
+    let addresses = (0..u32::try_from(count).unwrap()).map(|endpoint| {
+        json!({
+            "addresses": [Ipv4Addr::from(first + endpoint).to_string()],
+            "conditions": {"ready": true, "serving": true, "terminating": false},
+            "nodeName": format!("node-{endpoint}"),
+            "targetRef": {"kind": "Pod", "namespace": "default",
+                "name": format!("{service}-7d9f8b6c5d-{endpoint}")},
+        })
+    });
+    addresses.collect()
+}
+
+fn now() -> String {
+    let now = jiff::Timestamp::try_from(SystemTime::now()).unwrap();
+    now.to_string()
 }
 
 const TRIGGER: &str = "endpoints.kubernetes.io/last-change-trigger-time";

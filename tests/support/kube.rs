@@ -84,6 +84,12 @@ impl ControlPlane {
         &self.api
     }
 
+    /// Another client, which does not wait for the requests of the first.
+    #[allow(dead_code, reason = "only one of the benches needs it")]
+    pub fn client(&self) -> Api {
+        Api::new(self.netns.path(), kubeconfig(TOKEN))
+    }
+
     /// A kubeconfig for programs in attached namespaces.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")

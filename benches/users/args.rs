@@ -1,0 +1,43 @@
+//! What to measure.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::subject::{Backend, Subject};
+
+/// Measures programs under the load of virtual users.
+#[derive(Debug, Parser)]
+pub struct Args {
+    /// Numbers of Services that exist besides
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    pub services: Vec<usize>,
+    /// Endpoints of each of them
+    #[arg(long, default_value_t = 5)]
+    pub endpoints: usize,
+    /// Numbers of users at the same time
+    #[arg(long, value_delimiter = ',', default_value = "25,50,100")]
+    pub users: Vec<usize>,
+    /// Iterations of all users together: ten for each, unless given
+    #[arg(long)]
+    pub iterations: Option<usize>,
+    /// Backend of iptables
+    #[arg(long, default_value = "nft")]
+    pub backend: Backend,
+    /// Programs, with their flags
+    #[arg(
+        long = "program",
+        value_delimiter = ',',
+        default_value = "kube-proxy,kube-proxy-nftables,deltaproxy"
+    )]
+    pub programs: Vec<Subject>,
+    /// Writes the figures to this file
+    #[arg(long)]
+    pub json: Option<PathBuf>,
+    /// Reads figures of an earlier run instead of measuring
+    #[arg(long)]
+    pub report: Option<PathBuf>,
+    /// What cargo passes to every bench
+    #[arg(long, hide = true)]
+    bench: bool,
+}

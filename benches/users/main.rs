@@ -1,0 +1,95 @@
+//! Load test: virtual users create, scale and delete Services through the API server, beside many
+//! that exist; and how long each change takes until its rules are in the kernel.
+//!
+//! Programs are compared within one run. Needs root, and the programs that `tests/run.sh` builds:
+//!
+//! ```text
+//! cargo bench --bench users -- --services 1000 --users 25,50,100 --json users.json
+//! cargo bench --bench users -- --report users.json
+//! ```
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    reason = "a bench runs programs, prints, and fails loudly"
+)]
+
+#[path = "../footprint/cgroup.rs"]
+mod cgroup;
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
+#[path = "../shared/latency.rs"]
+mod latency;
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
+#[path = "../shared/load.rs"]
+mod load;
+#[path = "../shared/machine.rs"]
+mod machine;
+#[path = "../shared/report.rs"]
+mod report;
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
+#[path = "../shared/scrape.rs"]
+mod scrape;
+#[path = "../shared/store.rs"]
+mod store;
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
+#[path = "../shared/subject.rs"]
+mod subject;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
+#[path = "../shared/usage.rs"]
+mod usage;
+
+mod args;
+mod figures;
+mod measure;
+mod table;
+mod user;
+
+use clap::Parser;
+
+use args::Args;
+use figures::Report;
+use load::Load;
+use support::{Need, machine_has};
+
+fn main() {
+    let args = Args::parse();
+    let report = match &args.report {
+        Some(path) => report::read(path),
+        None => run(&args),
+    };
+    print!("{}", table::text(&report));
+}
+
+fn run(args: &Args) -> Report {
+    assert!(machine_has(Need::Upstream), "cannot measure here");
+    let mut report = Report {
+        machine: machine::describe(),
+        runs: Vec::new(),
+    };
+    for &services in &args.services {
+        eprintln!(
+            "{services} Services x {} endpoints: loading",
+            args.endpoints
+        );
+        let (control, _) = Load::in_new_cluster(services, args.endpoints);
+        for &program in &args.programs {
+            for run in measure::measure(&control, services, program, args) {
+                report.runs.push(run);
+                // Now, and not when all is done: that may take hours.
+                if let Some(path) = &args.json {
+                    report::write(&report, path);
+                }
+            }
+        }
+    }
+    report
+}
