@@ -126,4 +126,5 @@ mod tidy_names;
 mod traversed;
 mod unprintable;
 mod upstream;
+mod users;
 mod without_tools;

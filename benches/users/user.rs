@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load;
+use super::load;
 use crate::support::api::Api;
 
 /// Pause between two requests of a user, as a person or a pipeline makes one.
