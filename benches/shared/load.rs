@@ -181,7 +181,11 @@ pub fn create_service(api: &Api, name: &str) {
 
 /// Creates the endpoints of a Service: so many, of which the first has the address with this
 /// number.
-#[allow(dead_code, reason = "only one of the benches needs it")]
+#[allow(
+    dead_code,
+    clippy::indexing_slicing,
+    reason = "only one of the benches needs it; the fields are there"
+)]
 pub fn create_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
     let mut slice = slice(name, &addresses(name, number, count));
     slice["metadata"]["annotations"] = json!({TRIGGER: now()});

@@ -25,20 +25,24 @@ use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::host::{
     AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables,
-    OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend, other_backend,
+    OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend,
+    other_backend, other_backend_signs,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
 use crate::status::{FamilyLog, FamilyRequest};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
-use crate::telemetry::{Metrics, on_one_line};
+use crate::telemetry::{Metrics, SyncMetrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
 
 /// Interval of checks of the other backend: each starts half a dozen short processes, for a change
 /// that happens once in the life of a node.
 const OTHER_BACKEND_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Interval of checks for signs of rules in the other backend, which take one small read.
+const SIGNS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Retry delay of the search for usable iptables binaries.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -165,7 +169,7 @@ impl FamilyRunner {
                 );
             }
             let watching = exec.clone();
-            let log = self.reporter.log.clone();
+            let (log, metrics) = (self.reporter.log.clone(), self.reporter.metrics.clone());
             let mut task = self.into_task(render_settings, exec);
             task.first_applied = Some(applied);
             // The servers of health check node ports end with the task.
@@ -174,7 +178,7 @@ impl FamilyRunner {
                 result = work => {
                     result.context("cannot start the thread of health checks")?;
                 }
-                never = warn_of_other_backend(family, used, &log) => never,
+                never = warn_of_other_backend(family, used, (&log, &metrics)) => never,
                 never = warn_of_unshared_lock(family, &watching) => never,
                 never = complete_after(first_applied, family, needs_localnet) => never,
             }
@@ -344,10 +348,18 @@ async fn remove_counter_test(exec: &Exec, family: IpFamily) {
 ///
 /// The backend stays the same all the same: packets traverse the rules of both, so switching would
 /// be worse than the wrong one.
-async fn warn_of_other_backend<T>(family: IpFamily, used: Backend, log: &FamilyLog) -> T {
+async fn warn_of_other_backend<T>(
+    family: IpFamily,
+    used: Backend,
+    (log, metrics): (&FamilyLog, &SyncMetrics),
+) -> T {
     let (mut has_warned_of_rules, mut has_warned_of_hint) = (false, false);
     loop {
+        let signs = other_backend_signs(used, family);
         let other = other_backend(used, family).await;
+        metrics
+            .restores
+            .other_backend_has_rules(family, other.is_some());
         let name = other.map(|other| other.to_string());
         log.update(|status| status.other_backend = name.unwrap_or_default());
         if !has_warned_of_rules && let Some(other) = other {
@@ -370,7 +382,15 @@ async fn warn_of_other_backend<T>(family: IpFamily, used: Backend, log: &FamilyL
                  `--iptables-backend` a restart would choose {hinted}"
             );
         }
-        tokio::time::sleep(OTHER_BACKEND_INTERVAL).await;
+        wait_for_other_signs(family, used, &signs).await;
+    }
+}
+
+/// Waits until the signs of rules in the other backend change, or for [`OTHER_BACKEND_INTERVAL`].
+async fn wait_for_other_signs(family: IpFamily, used: Backend, signs: &OtherBackendSigns) {
+    let until = tokio::time::Instant::now() + OTHER_BACKEND_INTERVAL;
+    while tokio::time::Instant::now() < until && other_backend_signs(used, family) == *signs {
+        tokio::time::sleep(SIGNS_INTERVAL).await;
     }
 }
 

@@ -28,16 +28,16 @@ const STANDALONE: &str = "deltaproxy";
 ///
 /// # Errors
 ///
-/// As [`Cli::from_args`]; and a command that changes the node was given to the plugin, which works
-/// on a cluster from afar.
+/// As [`Cli::from_args`]; and a command about the node that it runs on was given to the plugin,
+/// which works on a cluster from afar.
 pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     if args.first().map(|name| ProgramName::of(name)) != Some(ProgramName::KubectlPlugin) {
         return Cli::from_args(Cli::command(), args);
     }
     let mut program = Cli::command()
         .bin_name(AS_PLUGIN)
-        .after_help("The plugin changes nothing: it has no run and no cleanup.");
-    for name in config::CHANGING_COMMANDS {
+        .after_help("The plugin works from afar: it has no run, no cleanup and no check.");
+    for name in config::NODE_COMMANDS {
         program = program.mut_subcommand(name, |command| command.hide(true));
     }
     let cli = Cli::from_args(program.clone(), args)?;
@@ -45,14 +45,17 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         config::Command::Run(_) => Err(refused(program, "run")),
         config::Command::Cleanup(_) => Err(refused(program, "cleanup")),
         #[cfg(feature = "tools")]
+        config::Command::Check(_) => Err(refused(program, "check")),
+        #[cfg(feature = "tools")]
         _ => Ok(cli),
     }
 }
 
 fn refused(mut program: Command, command: &str) -> clap::Error {
     let problem = format!(
-        "the kubectl plugin does not {command}: it changes nothing\n\
-         hint: on the node, use `{STANDALONE}` with the same arguments"
+        "the kubectl plugin has no {command}, which is about the machine that it runs on\n\
+         hint: on the node, or by `kubectl exec` in its Pod, use `{STANDALONE}` with the same \
+         arguments"
     );
     program.error(ErrorKind::InvalidSubcommand, problem)
 }

@@ -14,7 +14,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::exit::{self, ErrorReport};
 use super::terminal;
-use crate::config::{CHANGING_COMMANDS, Cli, ProgramName, is_flag};
+use crate::config::{Cli, NODE_COMMANDS, ProgramName, is_flag};
 
 /// Directive of cobra: no file names.
 const NO_FILES: &str = ":4";
@@ -58,10 +58,10 @@ fn candidates(words: &[String]) -> String {
 
 type Candidates = Vec<(String, String)>;
 
-/// Returns the commands of the plugin, which changes nothing.
+/// Returns the commands of the plugin.
 fn commands(program: &Command) -> Candidates {
     let commands = program.get_subcommands();
-    let commands = commands.filter(|command| !CHANGING_COMMANDS.contains(&command.get_name()));
+    let commands = commands.filter(|command| !NODE_COMMANDS.contains(&command.get_name()));
     commands
         .map(|command| (command.get_name().to_owned(), help(command.get_about())))
         .collect()

@@ -176,8 +176,8 @@ fn excerpt(names: clap::Arg) -> clap::Arg {
     ))
 }
 
-/// Commands that change the node, which the kubectl plugin does not have.
-pub(crate) const CHANGING_COMMANDS: [&str; 2] = ["run", "cleanup"];
+/// Commands about the machine that they run on, which the kubectl plugin does not have.
+pub(crate) const NODE_COMMANDS: [&str; 3] = ["run", "cleanup", "check"];
 
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in
 /// the names of flags becomes `-`. kube-proxy has no commands and accepts both spellings of flags.
@@ -207,6 +207,10 @@ fn implies_run(program: ProgramName, first: Option<&OsString>) -> bool {
     let Some(first) = first else {
         return program == ProgramName::KubeProxy;
     };
+    // The plugin has no daemon.
+    if program == ProgramName::KubectlPlugin {
+        return false;
+    }
     let first = first.to_str().unwrap_or_default();
     let is_about_program = matches!(first, "-h" | "--help" | "-V" | "--version");
     first.starts_with('-') && !is_about_program
@@ -229,13 +233,12 @@ fn put_command_first(args: &mut [OsString]) {
 }
 
 /// Reports whether the value of a flag is the next word: it has one, which does not follow in the
-/// same word. The flags are those of the plugin, without those that `check` has of `run`.
+/// same word. The flags are those of the plugin.
 #[cfg(feature = "tools")]
 fn takes_next_word(program: &clap::Command, word: &str) -> bool {
     let commands = program.get_subcommands();
     let mut flags = commands
-        .filter(|command| !CHANGING_COMMANDS.contains(&command.get_name()))
-        .filter(|command| command.get_name() != "check")
+        .filter(|command| !NODE_COMMANDS.contains(&command.get_name()))
         .flat_map(clap::Command::get_arguments);
     let flag = flags.find(|flag| is_flag(flag, word));
     flag.is_some_and(|flag| flag.get_action().takes_values())

@@ -37,8 +37,8 @@ use std::time::Duration;
 
 #[cfg(feature = "tools")]
 pub(crate) use commands::is_flag;
-pub(crate) use commands::{CHANGING_COMMANDS, VERSION, normalize};
 pub use commands::{Cli, Command};
+pub(crate) use commands::{NODE_COMMANDS, VERSION, normalize};
 pub(crate) use environment::ProgramName;
 pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]

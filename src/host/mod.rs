@@ -22,9 +22,9 @@ pub use iptables::{
     Restored, RunError,
 };
 pub(crate) use iptables::{
-    ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange, OwnTransactions,
-    ProgramExit, UnsharedLock, all_binaries, excerpt, has_table, is_untouched, kubelet_backend,
-    other_backend, other_rules,
+    ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange,
+    OtherBackendSigns, OwnTransactions, ProgramExit, UnsharedLock, all_binaries, excerpt,
+    has_table, is_untouched, kubelet_backend, other_backend, other_backend_signs, other_rules,
 };
 #[cfg(feature = "testing")]
 pub use iptables::{Fake, Fault};

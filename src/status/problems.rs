@@ -148,8 +148,8 @@ impl FamilyStatus {
             problems.push(Problem::finding(
                 format!("{family}: backend {other} has rules of a proxy as well"),
                 &format!(
-                    "packets traverse both; `deltaproxy cleanup --iptables-backend={other}` \
-                     removes them"
+                    "packets traverse both; if no proxy uses it anymore, `deltaproxy cleanup \
+                     --iptables-backend={other}` on the node removes them"
                 ),
             ));
         }

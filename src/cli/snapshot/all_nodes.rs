@@ -5,7 +5,7 @@
 
 use super::RuleSnapshot;
 use super::daemon::UnparsedRules;
-use super::node::of_answer;
+use super::node::{of_answer, warn_of_other_backends};
 use crate::cli::cluster::{self, Agreement, NodeAnswer, NodeProblem};
 use crate::cli::exit::ErrorReport;
 use crate::host::BackendChoice;
@@ -76,6 +76,7 @@ impl<T: Clone> KnownRules<T> {
     ) -> anyhow::Result<T> {
         let node = &pod.node;
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
+        warn_of_other_backends(node, &answer);
         let texts = texts(&answer);
         if let Some(texts) = &texts
             && let Some((_, found)) = self.0.iter().find(|(known, _)| known == texts)

@@ -46,13 +46,14 @@ fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, 
     let text = daemon::get(address, "/rules")?;
     let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
     let page = UnparsedRules::read(&text, choice);
+    let page = page.filter(|page| page.other_backends().next().is_none());
     let snapshot = page.and_then(|page| page.parse(RuleOrigin::Daemon));
     let mut snapshot = snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))?;
     snapshot.node_addresses = addresses;
     Ok(snapshot)
 }
 
-/// Page of a daemon whose rules are those that the kernel would show. They are not parsed yet.
+/// Page of a daemon that knows all of its rules. They are not parsed yet.
 pub(super) struct UnparsedRules<'p> {
     head: RulesHead,
     families: Vec<FamilyStatus>,
@@ -61,7 +62,8 @@ pub(super) struct UnparsedRules<'p> {
 }
 
 impl<'p> UnparsedRules<'p> {
-    /// Reads the page; `None` if it has another form, or not the rules that the kernel would show.
+    /// Reads the page; `None` if it has another form, or lacks rules, or their backend is not the
+    /// chosen one.
     pub(super) fn read(page: &'p str, choice: BackendChoice) -> Option<Self> {
         let (head, mut rest) = page.split_once('\n')?;
         let head: RulesHead = document(head)?;
@@ -75,8 +77,7 @@ impl<'p> UnparsedRules<'p> {
             let (status, text) = section.split_once('\n')?;
             let status: FamilyStatus = document(status)?;
             let is_first = texts.iter().all(|(known, _)| *known != family);
-            let is_complete = status.unknown.is_empty() && status.other_backend.is_empty();
-            if !is_first || !is_complete {
+            if !is_first || !status.unknown.is_empty() {
                 return None;
             }
             texts.push((family, text));
@@ -90,6 +91,16 @@ impl<'p> UnparsedRules<'p> {
             backend,
             texts,
         })
+    }
+
+    /// Returns the backends with rules of a proxy that are not on the page, each with its family:
+    /// packets traverse both.
+    pub(super) fn other_backends(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self
+            .families
+            .iter()
+            .filter(|family| !family.other_backend.is_empty());
+        others.map(|family| (&*family.family, &*family.other_backend))
     }
 
     /// Returns the rules of each family.

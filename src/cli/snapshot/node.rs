@@ -26,7 +26,22 @@ pub(super) fn snapshot(
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         Ok((pod, answer))
     })?;
+    warn_of_other_backends(node, &answer);
     of_answer(&pod, answer, report)
+}
+
+/// Warns of rules of a proxy in the backend that deltaproxy on the node does not use.
+pub(super) fn warn_of_other_backends(node: &str, answer: &NodeAnswer) {
+    let NodeAnswer::Page(page) = answer else {
+        return;
+    };
+    let page = UnparsedRules::read(page, BackendChoice::Auto);
+    for (family, backend) in page.iter().flat_map(UnparsedRules::other_backends) {
+        tracing::warn!(
+            "node `{node}`, {family}: backend {backend} has rules of a proxy as well, which are not \
+             shown; packets traverse both"
+        );
+    }
 }
 
 /// Reads the rules in the answer of a node.

@@ -56,7 +56,17 @@ pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<Stat
                 pod.name
             );
         };
-        StatusPage::parse(page).map_err(|problem| {
+        let page = StatusPage::parse(page);
+        if let Ok(page) = &page
+            && page.document.node != node
+        {
+            let name = &page.document.node;
+            tracing::warn!(
+                "deltaproxy on node `{node}` has the name `{name}` for it\n\
+                 hint: set --hostname-override to the name in `kubectl get nodes`"
+            );
+        }
+        page.map_err(|problem| {
             anyhow::anyhow!(
                 "node `{node}`: {problem}\n\
                  hint: check the port `metrics` of Pod {}: it must be that of \

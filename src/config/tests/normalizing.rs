@@ -74,10 +74,7 @@ fn the_plugin_takes_flags_in_front_of_the_command() {
         "kubectl-deltaproxy services -n shop",
     );
     check("kubectl-deltaproxy --help", "kubectl-deltaproxy --help");
-    check(
-        "kubectl-deltaproxy -n shop",
-        "kubectl-deltaproxy run -n shop",
-    );
+    check("kubectl-deltaproxy -n shop", "kubectl-deltaproxy -n shop");
     check(
         "deltaproxy -n shop services",
         "deltaproxy run -n shop services",

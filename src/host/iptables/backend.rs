@@ -118,6 +118,27 @@ pub(crate) async fn other_backend(used: Backend, family: IpFamily) -> Option<Bac
     has_rules.then_some(binaries.backend())
 }
 
+/// Signs that a proxy may have rules in the other backend, or not anymore.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum OtherBackendSigns {
+    /// Tables of legacy, as the kernel lists them.
+    LegacyTables(String),
+    /// Presence of the chain KUBE-SERVICES in nft.
+    NftChain(bool),
+}
+
+/// Returns the signs, without starting a program.
+pub(crate) fn other_backend_signs(used: Backend, family: IpFamily) -> OtherBackendSigns {
+    let search = BinarySearch::new(None, family);
+    match used {
+        Backend::Nft => OtherBackendSigns::LegacyTables(search.legacy_tables(family)),
+        Backend::Legacy => {
+            let table = Table::Nat.as_str();
+            OtherBackendSigns::NftChain((search.has_nft_chain)(family, table, "KUBE-SERVICES"))
+        }
+    }
+}
+
 /// Returns the other backend and its rules, as the save program prints them, if rules of a proxy
 /// are among them. A host without its binaries counts as one without such rules.
 pub(crate) async fn other_rules(used: Backend, family: IpFamily) -> Option<(Backend, String)> {
@@ -315,13 +336,20 @@ impl BinarySearch {
         }
     }
 
-    /// Reports whether legacy has created a table. A kernel without legacy has no list of them.
+    /// Reports whether legacy has created a table.
     fn has_legacy_table(&self, table: &str, family: IpFamily) -> bool {
+        let names = self.legacy_tables(family);
+        names.lines().any(|name| name == table)
+    }
+
+    /// Returns the names of the tables that legacy has created. A kernel without legacy has no list
+    /// of them.
+    fn legacy_tables(&self, family: IpFamily) -> String {
         let list = self.net.join(match family {
             IpFamily::V4 => "ip_tables_names",
             IpFamily::V6 => "ip6_tables_names",
         });
-        fs::read_to_string(list).is_ok_and(|names| names.lines().any(|name| name == table))
+        fs::read_to_string(list).unwrap_or_default()
     }
 }
 

@@ -16,7 +16,10 @@ mod table_size;
 mod table_watch;
 
 pub use backend::BackendChoice;
-pub(crate) use backend::{all_binaries, has_table, kubelet_backend, other_backend, other_rules};
+pub(crate) use backend::{
+    OtherBackendSigns, all_binaries, has_table, kubelet_backend, other_backend,
+    other_backend_signs, other_rules,
+};
 pub use binaries::Binaries;
 #[cfg(test)]
 pub(crate) use binaries::Version;

@@ -40,6 +40,7 @@ pub struct RestoreMetrics {
     partial_failures: IntCounterVec,
     full_syncs: IntCounterVec,
     conflicts: IntGaugeVec,
+    other_backend: IntGaugeVec,
     over_limit: IntGaugeVec,
     payload_bytes: HistogramVec,
     lock_wait: GenericCounterVec<AtomicF64>,
@@ -74,6 +75,11 @@ impl RestoreMetrics {
             conflicts: own.gauges(
                 "frontend_conflicts",
                 "Number of addresses and ports that several Services claim; one of them gets each",
+                FAMILY,
+            )?,
+            other_backend: own.gauges(
+                "other_backend_has_rules",
+                "1 if a proxy has rules in the other iptables backend: packets traverse both",
                 FAMILY,
             )?,
             over_limit: own.gauges(
@@ -118,6 +124,15 @@ impl RestoreMetrics {
     /// Sets the number of frontends that several service ports claim.
     pub fn frontend_conflicts(&self, family: IpFamily, conflicts: usize) {
         set(&self.conflicts, &[family.as_str()], conflicts);
+    }
+
+    /// Sets whether a proxy has rules in the backend that is not used.
+    pub fn other_backend_has_rules(&self, family: IpFamily, has_rules: bool) {
+        set(
+            &self.other_backend,
+            &[family.as_str()],
+            usize::from(has_rules),
+        );
     }
 
     pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {

@@ -34,6 +34,7 @@ fn used() -> Metrics {
     sync.quarantine.in_quarantine(v4, 2);
     sync.quarantine.trial_restores(v4, 5, 2);
     sync.restores.frontend_conflicts(IpFamily::V4, 2);
+    sync.restores.other_backend_has_rules(IpFamily::V4, true);
     sync.restores.over_limit(v4, "namespace_endpoints", 3);
     sync.drift
         .checking(v4, &["event", "period"], &["nat"], &["jump"]);
@@ -194,6 +195,7 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_full_syncs_total{ip_family=\"IPv4\",reason=\"flushed\"} 0",
         "deltaproxy_unreadable_tables{ip_family=\"IPv4\",table=\"filter\"} 1",
         "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"} 2",
+        "deltaproxy_other_backend_has_rules{ip_family=\"IPv4\"} 1",
         "deltaproxy_services_over_limit{ip_family=\"IPv4\",limit=\"namespace_endpoints\"} 3",
         "deltaproxy_health_check_ports_over_limit{ip_family=\"IPv4\"} 600",
         "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
