@@ -24,7 +24,7 @@
 //! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
 //! | shell | [`host`], [`telemetry`], [`status`], [`watch`], [`events`], [`health`] |
-//! | loop | [`sync`] |
+//! | loop | [`sync`], then [`shadow`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
 //! # Modules
@@ -44,6 +44,7 @@
 //! | [`host`] | the only module that touches the node |
 //! | [`watch`] | API server or manifests to changes |
 //! | [`sync`] | when and how much to restore, and what follows a failure |
+//! | [`shadow`] | compares the rules of a running kube-proxy with those that `sync` would write |
 //! | [`status`] | pages and documents about the state of the node, for operators and commands |
 //! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
 //! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
@@ -219,6 +220,8 @@ mod telemetry;
 mod watch;
 
 mod sync;
+
+mod shadow;
 
 mod app;
 pub mod cli;

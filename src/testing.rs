@@ -14,6 +14,7 @@ pub mod host {
     pub use crate::host::{
         BackendChoice, Binaries, Conntrack, CounterError, Exec, ExecOptions, Fake, Fault,
         FlowTable, Iptables, ListedChains, RestoreError, Restored, RunError, local_addresses,
+        nft_generation,
     };
 }
 /// Items of `ingest`.

@@ -26,15 +26,23 @@ use support::{Need, machine_has, objects};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CHART: &str = "deploy/helm/deltaproxy";
-const OVERLAYS: [&str; 5] = [
+const OVERLAYS: [&str; 6] = [
     "canary",
     "canary-eks",
     "kubeadm-replace",
     "least-privilege",
     "metrics-open",
+    "shadow",
 ];
 /// Names of the files of values in the folder `ci` of the chart.
-const VALUES: [&str; 5] = ["canary", "default", "k3s", "monitoring", "privileged"];
+const VALUES: [&str; 6] = [
+    "canary",
+    "default",
+    "k3s",
+    "monitoring",
+    "privileged",
+    "shadow",
+];
 
 pub(crate) fn program(name: &str, args: &[&str]) -> Output {
     let path = binary(name).unwrap_or_else(|why| panic!("{why}"));
@@ -172,7 +180,16 @@ fn daemon_sets_have_what_a_node_needs() {
         let container = &pod["containers"][0];
         let ports: Vec<_> = container["ports"].as_array().unwrap().iter().collect();
         let numbers: Vec<_> = ports.iter().map(|port| &port["containerPort"]).collect();
-        assert_eq!(numbers, [10256, 10249], "{name}");
+        let is_shadow = name.contains("shadow");
+        if is_shadow {
+            assert_eq!(numbers, [10356, 10349], "{name}");
+            let app = &set["spec"]["template"]["metadata"]["labels"]["k8s-app"];
+            assert_eq!(app, "deltaproxy-shadow", "{name}");
+            assert_eq!(set["metadata"]["name"], "deltaproxy-shadow", "{name}");
+            assert_eq!(container["command"][2], "--shadow", "{name}");
+        } else {
+            assert_eq!(numbers, [10256, 10249], "{name}");
+        }
         let memory = container["resources"]["requests"]["memory"].as_str();
         let memory = memory.unwrap().replace("Mi", " MiB");
         let sentence = format!("requests {memory}, which is for 1,000");
@@ -203,6 +220,11 @@ fn has_few_privileges(name: &str, pod: &Value) {
         !is_privileged,
         "{name}"
     );
+    if name.contains("shadow") {
+        assert!(pod["initContainers"].is_null(), "{name}");
+        assert!(!pod["volumes"].to_string().contains("modules"), "{name}");
+        return;
+    }
     let init = &pod["initContainers"][0];
     assert_eq!(
         init["securityContext"]["privileged"] == true,
@@ -256,6 +278,12 @@ const BAD: &[(&str, &str)] = &[
     ("privileges=none", "/privileges"),
     ("canry=true", "'canry' not allowed"),
     ("canary=yes", "/canary"),
+    ("shadow=yes", "/shadow"),
+    ("shadow=true,canary=true", "shadow and canary are mutually"),
+    (
+        "shadow=true,monitoring.podMonitor=true",
+        "mutually exclusive",
+    ),
     ("maxUnavailable=0", "/maxUnavailable"),
     (
         "resources.requests.memory=lots",

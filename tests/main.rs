@@ -114,6 +114,7 @@ mod second_tracer;
 mod services;
 mod services_live;
 mod setup;
+mod shadow;
 mod static_binary;
 mod status;
 mod status_pages;

@@ -12,10 +12,11 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Need, machine_has};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "run",
     "render",
     "status",
+    "shadow-report",
     "check",
     "diff",
     "services",

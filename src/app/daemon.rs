@@ -47,14 +47,19 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
-    if config.mode == SyncMode::DryRun {
-        info!(
+    match config.mode {
+        SyncMode::Restore => info!(version, node = node_name, "starting"),
+        SyncMode::DryRun => info!(
             version,
             node = node_name,
             "starting a dry run: payloads are printed, nothing is restored, no port is opened"
-        );
-    } else {
-        info!(version, node = node_name, "starting");
+        ),
+        SyncMode::Shadow => info!(
+            version,
+            node = node_name,
+            "starting in shadow mode: rules are compared with those of the running kube-proxy, \
+             nothing is written"
+        ),
     }
     setup::prepare(config)?;
     let shutdown = signals.shutdown(ConfigFileContext {

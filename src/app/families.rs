@@ -31,9 +31,10 @@ use crate::host::{
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::status::{FamilyLog, FamilyRequest};
+use crate::shadow::ShadowTask;
+use crate::status::{FamilyLog, FamilyRequest, ShadowLog};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
-use crate::telemetry::{Metrics, SyncMetrics, on_one_line};
+use crate::telemetry::{Metrics, ShadowMetrics, SyncMetrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
 
@@ -53,6 +54,7 @@ struct FamilyRunner {
     reporter: Reporter,
     changes: ChangeReceiver,
     requests: mpsc::Receiver<FamilyRequest>,
+    shadow: (ShadowLog, ShadowMetrics),
     tracker: Tracker,
     startup_checks: StartupChecks,
     checks: CheckServerContext,
@@ -83,7 +85,7 @@ pub(super) async fn run(
         first_node,
     } = changes;
     let startup_checks = StartupChecks::new();
-    let sweeper = if config.mode == SyncMode::DryRun {
+    let sweeper = if config.mode != SyncMode::Restore {
         None
     } else {
         let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
@@ -93,6 +95,7 @@ pub(super) async fn run(
     let transactions = Arc::<OwnTransactions>::default();
     let families = changes.into_pairs().into_iter().zip(pages.into_pairs());
     let families = families.map(|((family, changes), (_, pages))| {
+        let shadow_metrics = metrics.shadow.clone();
         let (metrics, health) = (metrics.sync.clone(), checks.health.clone());
         let reporter = Reporter {
             family,
@@ -112,6 +115,7 @@ pub(super) async fn run(
             reporter,
             changes,
             requests: pages.requests,
+            shadow: (pages.shadow, shadow_metrics),
             tracker,
             startup_checks: startup_checks.clone(),
             checks: checks.clone(),
@@ -142,48 +146,87 @@ impl FamilyRunner {
             return Ok(());
         };
         let render_settings = render_settings(&self.config, &binaries)?;
-        let (family, used) = (binaries.family, binaries.backend());
-        let exec = Exec::new(binaries, ExecOptions::default());
-        if self.config.mode == SyncMode::DryRun {
-            let stop = self.stop.clone();
-            self.into_task(render_settings, DryRun::new(family, exec, stop))
-                .run()
-                .await;
-        } else {
-            remove_counter_test(&exec, family).await;
-            let servers = CheckServers::new(self.checks.clone(), family);
-            let (checks, changes) = unbounded_channel();
-            self.reporter.health_check_servers = Some(checks);
-            let needs_localnet = render_settings.needs_route_localnet();
-            let (applied, first_applied) = oneshot::channel();
-            let mut exec = exec;
-            if let Some(payloads) = failed_payloads(&self.config) {
-                exec.keep_failed_payloads(payloads);
+        let family = binaries.family;
+        match self.config.mode {
+            SyncMode::Restore => self.restore(binaries, render_settings).await?,
+            SyncMode::DryRun => {
+                let stop = self.stop.clone();
+                let exec = Exec::new(binaries, ExecOptions::default());
+                let task = self.into_task(render_settings, DryRun::new(family, exec, stop));
+                task.run().await;
             }
-            if let Err(cause) = exec.watch_tables(&self.transactions) {
-                let cause = on_one_line(&cause.to_string());
-                warn!(
-                    %family, %cause,
-                    "cannot watch for rule changes by other programs; checking every sync period \
-                     instead"
-                );
-            }
-            let watching = exec.clone();
-            let (log, metrics) = (self.reporter.log.clone(), self.reporter.metrics.clone());
-            let mut task = self.into_task(render_settings, exec);
-            task.first_applied = Some(applied);
-            // The servers of health check node ports end with the task.
-            let work = try_join(task.run().map(Ok), servers.run(changes));
-            tokio::select! {
-                result = work => {
-                    result.context("cannot start the thread of health checks")?;
-                }
-                never = warn_of_other_backend(family, used, (&log, &metrics)) => never,
-                never = warn_of_unshared_lock(family, &watching) => never,
-                never = complete_after(first_applied, family, needs_localnet) => never,
-            }
+            SyncMode::Shadow => self.into_shadow_task(binaries, render_settings).run().await,
         }
         Ok(())
+    }
+
+    /// Keeps the rules up to date.
+    async fn restore(
+        mut self,
+        binaries: Binaries,
+        render_settings: RenderSettings,
+    ) -> anyhow::Result<()> {
+        let (family, used) = (binaries.family, binaries.backend());
+        let mut exec = Exec::new(binaries, ExecOptions::default());
+        remove_counter_test(&exec, family).await;
+        let servers = CheckServers::new(self.checks.clone(), family);
+        let (checks, changes) = unbounded_channel();
+        self.reporter.health_check_servers = Some(checks);
+        let needs_localnet = render_settings.needs_route_localnet();
+        let (applied, first_applied) = oneshot::channel();
+        if let Some(payloads) = failed_payloads(&self.config) {
+            exec.keep_failed_payloads(payloads);
+        }
+        self.watch_tables(&mut exec);
+        let watching = exec.clone();
+        let (log, metrics) = (self.reporter.log.clone(), self.reporter.metrics.clone());
+        let mut task = self.into_task(render_settings, exec);
+        task.first_applied = Some(applied);
+        // The servers of health check node ports end with the task.
+        let work = try_join(task.run().map(Ok), servers.run(changes));
+        tokio::select! {
+            result = work => {
+                result.context("cannot start the thread of health checks")?;
+            }
+            never = warn_of_other_backend(family, used, (&log, &metrics)) => never,
+            never = warn_of_unshared_lock(family, &watching) => never,
+            never = complete_after(first_applied, family, needs_localnet) => never,
+        }
+        Ok(())
+    }
+
+    /// Watches the tables for changes by other programs, or warns that it cannot.
+    fn watch_tables(&self, exec: &mut Exec) {
+        if let Err(cause) = exec.watch_tables(&self.transactions) {
+            let cause = on_one_line(&cause.to_string());
+            warn!(
+                family = %self.reporter.family, %cause,
+                "cannot watch for rule changes by other programs; checking periodically instead"
+            );
+        }
+    }
+
+    fn into_shadow_task(
+        self,
+        binaries: Binaries,
+        render_settings: RenderSettings,
+    ) -> ShadowTask<Exec> {
+        let backend = binaries.backend();
+        let mut exec = Exec::new(binaries, ExecOptions::default());
+        self.watch_tables(&mut exec);
+        let (log, metrics) = self.shadow;
+        ShadowTask {
+            iptables: exec,
+            tracker: self.tracker,
+            pacer: Pacer::new(self.config.pacer, backend),
+            render_settings,
+            reporter: self.reporter,
+            changes: self.changes,
+            log,
+            metrics,
+            started: watch_start(),
+            stop: self.stop,
+        }
     }
 
     fn into_task<I: Iptables>(self, render_settings: RenderSettings, iptables: I) -> Task<I> {

@@ -29,7 +29,7 @@ use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_fi
 use crate::net::PerFamily;
 use crate::render::Counter;
 use crate::status::{
-    FamilyLog, FamilyRequest, FamilyRequests, RulesPage, ServicePages, StatusPages,
+    FamilyLog, FamilyRequest, FamilyRequests, RulesPage, ServicePages, ShadowLog, StatusPages,
 };
 use crate::sync::SyncMode;
 use crate::telemetry::{
@@ -126,6 +126,8 @@ pub(super) struct FamilyPages {
     pub(super) log: FamilyLog,
     /// Requests of pages to its thread.
     pub(super) requests: mpsc::Receiver<FamilyRequest>,
+    /// State of its comparison in shadow mode.
+    pub(super) shadow: ShadowLog,
 }
 
 /// Returns the pages about the node, and what each family contributes to them.
@@ -137,9 +139,11 @@ pub(super) fn status_pages(
     let (requests, ends) = FamilyRequests::new();
     let requests = Arc::new(requests);
     let families = PerFamily::from_fn(FamilyLog::new);
+    let shadow = PerFamily::from_fn(ShadowLog::new);
     let family_pages = ends.map(|family, requests| FamilyPages {
         log: families.get(family).clone(),
         requests,
+        shadow: shadow.get(family).clone(),
     });
     let pages = StatusPages {
         node: node.clone(),
@@ -151,6 +155,7 @@ pub(super) fn status_pages(
             .has_status_page
             .then(|| ServicePages::new(requests)),
         families,
+        shadow: (config.mode == SyncMode::Shadow).then_some(shadow),
         watches: metrics.watch.ages.clone(),
         config: metrics.config.clone(),
         unknown_settings: config.unknown.clone(),
@@ -222,7 +227,7 @@ pub(super) async fn run(
 /// Returns the addresses to serve. A dry run has none: it may run beside the proxy of the node,
 /// and an answer on the health address would be taken for that proxy's.
 fn serving(config: &Config) -> Serving {
-    if config.mode == SyncMode::Restore {
+    if config.mode != SyncMode::DryRun {
         return config.serving;
     }
     Serving {

@@ -49,8 +49,8 @@ pub(crate) fn init(config: &Config) -> anyhow::Result<()> {
 }
 
 async fn set_up(config: &Config) -> anyhow::Result<()> {
-    if config.mode == SyncMode::DryRun {
-        info!("--dry-run: node setup skipped");
+    if config.mode != SyncMode::Restore {
+        info!("--dry-run or --shadow: node setup skipped");
         return Ok(());
     }
     apply_settings(&config.node)?;
@@ -94,7 +94,7 @@ async fn set_up(config: &Config) -> anyhow::Result<()> {
 /// Applies the kernel settings at the start of the daemon. Without privileges it finds them
 /// applied by the init container.
 pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
-    if config.mode == SyncMode::DryRun {
+    if config.mode != SyncMode::Restore {
         return Ok(());
     }
     apply_settings(&config.node)?;
@@ -150,7 +150,9 @@ pub(super) fn is_permanent(cause: &RunError) -> bool {
 /// does not probe, so it needs no root.
 pub(super) async fn find_binaries(config: &Config, family: IpFamily) -> Result<Binaries, RunError> {
     match config.mode {
-        SyncMode::Restore => Binaries::discover_usable(config.rules.backend, family).await,
+        SyncMode::Restore | SyncMode::Shadow => {
+            Binaries::discover_usable(config.rules.backend, family).await
+        }
         SyncMode::DryRun => Binaries::discover(config.rules.backend, family).await,
     }
 }

@@ -158,7 +158,7 @@ impl Cleanup {
         for removal in Removal::of(&saved) {
             let place = format!("{place} {}", removal.table);
             match self.mode {
-                SyncMode::DryRun => {
+                SyncMode::DryRun | SyncMode::Shadow => {
                     self.print(format!("# {place}\n{}", removal.payload.trim_end()));
                 }
                 SyncMode::Restore => self.restore(&place, iptables, &removal).await,
@@ -213,7 +213,9 @@ impl Cleanup {
                 remove_nft_table(family).map(|changed| changed == Changed::Yes),
                 format!("{family}: removed {table}"),
             ),
-            SyncMode::DryRun => (has_nft_table(family), format!("# {family}: {table}")),
+            SyncMode::DryRun | SyncMode::Shadow => {
+                (has_nft_table(family), format!("# {family}: {table}"))
+            }
         };
         match exists {
             Ok(true) => self.print(text),
@@ -226,7 +228,7 @@ impl Cleanup {
     fn print_note(&mut self, text: &str) {
         self.print(match self.mode {
             SyncMode::Restore => text.to_owned(),
-            SyncMode::DryRun => format!("# {text}"),
+            SyncMode::DryRun | SyncMode::Shadow => format!("# {text}"),
         });
     }
 

@@ -23,6 +23,8 @@ mod run;
 #[cfg(feature = "tools")]
 mod services;
 #[cfg(feature = "tools")]
+mod shadow_report;
+#[cfg(feature = "tools")]
 mod snapshot;
 #[cfg(feature = "tools")]
 mod status;
@@ -59,6 +61,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Diff(args) => return exit::compared(diff::diff(&args, &report), &report),
         #[cfg(feature = "tools")]
         Command::Status(args) => return exit::judged(status::status(&args), &report),
+        #[cfg(feature = "tools")]
+        Command::ShadowReport(args) => {
+            return exit::judged(shadow_report::shadow_report(&args), &report);
+        }
         #[cfg(feature = "tools")]
         Command::Services(args) => return services::services(&args, &report),
         #[cfg(feature = "tools")]

@@ -16,7 +16,8 @@ use super::help;
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
 use super::tool_flags::{
-    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, StatusArgs,
+    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, ShadowReportArgs,
+    StatusArgs,
 };
 #[cfg(feature = "tools")]
 use super::tool_help;
@@ -79,6 +80,10 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::STATUS.after_flags(), args_override_self = true)]
     Status(Box<StatusArgs>),
+    /// Show how the rules of kube-proxy differ from those of a shadow, and their lag
+    #[cfg(feature = "tools")]
+    #[command(after_help = tool_help::SHADOW_REPORT.after_flags(), args_override_self = true)]
+    ShadowReport(Box<ShadowReportArgs>),
     /// Check whether this node and its cluster suit the daemon
     #[cfg(feature = "tools")]
     #[command(
@@ -132,7 +137,7 @@ pub enum Command {
     #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "status", "check", "diff", "services", "explain", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "status", "shadow-report", "check", "diff", "services", "explain", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]

@@ -52,12 +52,13 @@ pub use render_config::Source;
 pub(crate) use resolve::ConfigReload;
 pub use resolve::{Config, run};
 #[cfg(feature = "tools")]
-pub(crate) use resolve::{metrics_address, rendering};
+pub(crate) use resolve::{SHADOW_METRICS, metrics_address, rendering};
 pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
     CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,
-    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, StatusArgs,
+    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, ShadowReportArgs,
+    StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

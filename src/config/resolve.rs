@@ -19,7 +19,7 @@ use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
 };
 #[cfg(feature = "tools")]
-use super::kube_proxy::{METRICS_PORT, complete_address};
+use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, shortened};
 use super::render_config::{RenderConfig, render_config};
@@ -97,6 +97,7 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     let mut problems = ConfigProblems::of(file.map(|file| file.path.as_path()));
     problems.extend(args.flags.problems());
     let (mut configuration, ignored) = read(file, &args.flags, &mut problems)?;
+    choose_shadow_addresses(args, &mut configuration);
     override_metrics(args, &mut configuration, &mut problems);
     let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
@@ -216,6 +217,50 @@ fn notes(
     notes
 }
 
+/// Addresses of shadow mode: those of kube-proxy are in use, and have other ports.
+pub(crate) const SHADOW_METRICS: &str = "127.0.0.1:10349";
+const SHADOW_HEALTHZ: &str = "0.0.0.0:10356";
+
+/// Fields with the addresses of the servers.
+const SERVING_PATHS: [&str; 2] = ["metricsBindAddress", "healthzBindAddress"];
+
+/// Replaces the addresses of the servers in shadow mode, except those of flags.
+fn choose_shadow_addresses(args: &RunArgs, to: &mut KubeProxyConfiguration) {
+    if mode(args) != SyncMode::Shadow {
+        return;
+    }
+    let choose = |flags: [&str; 2], port, default: &str| -> Option<String> {
+        let [address, port_flag] = flags;
+        // A file makes the flags of its fields ineffective, but not those of shadow mode.
+        if let Some(mut given) = args
+            .flags
+            .get::<String>(address)
+            .filter(|_| args.flags.is_given(address))
+        {
+            complete_address(&mut given, port);
+            return Some(given);
+        }
+        (!args.flags.is_given(port_flag)).then(|| default.to_owned())
+    };
+    let metrics = ["metrics-bind-address", "metrics-port"];
+    if let Some(address) = choose(metrics, METRICS_PORT, SHADOW_METRICS) {
+        to.metrics_bind_address = address;
+    }
+    let healthz = ["healthz-bind-address", "healthz-port"];
+    if let Some(address) = choose(healthz, HEALTHZ_PORT, SHADOW_HEALTHZ) {
+        to.healthz_bind_address = address;
+    }
+}
+
+/// Returns the effect of syncs.
+fn mode(args: &RunArgs) -> SyncMode {
+    match ["dry-run", "shadow"].map(|flag| args.flags.get(flag)) {
+        [Some(true), _] => SyncMode::DryRun,
+        [_, Some(true)] => SyncMode::Shadow,
+        _ => SyncMode::Restore,
+    }
+}
+
 /// Replaces the metrics address of the file or of its flag.
 fn override_metrics(args: &RunArgs, to: &mut KubeProxyConfiguration, all: &mut ConfigProblems) {
     let Some(address) = args.metrics_override() else {
@@ -264,10 +309,7 @@ fn check(
     Some(Config {
         rules: rules?,
         action: action?,
-        mode: match args.flags.get("dry-run") {
-            Some(true) => SyncMode::DryRun,
-            Some(false) | None => SyncMode::Restore,
-        },
+        mode: mode(args),
         partial_restore: partial_restore.unwrap_or_default(),
         pacer: PacerOptions {
             gap,
@@ -296,6 +338,10 @@ fn check(
 }
 
 fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
+    if mode(args) == SyncMode::DryRun && args.flags.get("shadow") == Some(true) {
+        let hint = "remove --dry-run to compare the rules of kube-proxy, or --shadow to print them";
+        problems.add_exclusive(["dry-run", "shadow"], hint);
+    }
     let action = args.action();
     if action.is_none() {
         let hint = "remove --init-only to remove all rules, or --cleanup to prepare the node";
@@ -329,7 +375,12 @@ fn ignored_flags(file: &KubeProxyConfiguration, flags: &FlagValues) -> Option<Co
     let mut with_flags = file.clone();
     flags.apply(&mut with_flags);
     with_flags.choose_modes();
-    let overrides = |path: &&String| settings::of_path(path).is_some_and(Setting::overrides_file);
+    // Addresses of a shadow are not those of the file.
+    let is_shadow = flags.get("shadow") == Some(true);
+    let overrides = |path: &&String| {
+        settings::of_path(path).is_some_and(Setting::overrides_file)
+            || (is_shadow && SERVING_PATHS.contains(&path.as_str()))
+    };
     let flags: Vec<String> = differing(file, &with_flags)
         .iter()
         .filter(|path| !overrides(path))

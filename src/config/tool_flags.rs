@@ -496,6 +496,40 @@ pub enum OutputArg {
     Json,
 }
 
+/// Flags of `shadow-report`.
+#[derive(Debug, Clone, Args)]
+pub struct ShadowReportArgs {
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub output: OutputArg,
+    /// Metrics address of the shadow [default: 127.0.0.1:10349]
+    ///
+    /// As given to `run --shadow`.
+    #[arg(
+        long,
+        value_name = "IP[:PORT]",
+        help_heading = "Source",
+        conflicts_with_all = ["node", "all_nodes"]
+    )]
+    pub metrics_bind_address: Option<String>,
+    /// Node to ask through the API server instead of this one
+    #[arg(long, value_name = "NAME", help_heading = "Source")]
+    pub node: Option<String>,
+    /// Add up all nodes of the cluster
+    #[arg(long, conflicts_with = "node", help_heading = "Source")]
+    pub all_nodes: bool,
+    /// Cluster of --node and --all-nodes.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {

@@ -147,6 +147,29 @@ Services in quarantine:
 2  no daemon answers; with --all-nodes, some do not",
 };
 
+pub(super) const SHADOW_REPORT: CommandHelp = CommandHelp {
+    name: "shadow-report",
+    description: "\
+Asks deltaproxy run --shadow on its metrics port; root is not needed. It writes
+nothing, and compares the rules of the running kube-proxy with those that it
+would write.
+
+JSON is the document of the daemon, GET /shadow, or with --all-nodes a list of
+them. Fields may be added; nothing else changes.",
+    examples: "\
+On a node:
+  deltaproxy shadow-report
+All nodes of a cluster together:
+  deltaproxy shadow-report --all-nodes
+Services with differences:
+  deltaproxy shadow-report -o json |
+    jq -r '.families[].differences[].service' | sort -u",
+    exit_status: "\
+0  no difference that affects packets
+1  differences
+2  no daemon in shadow mode answers; with --all-nodes, some do not",
+};
+
 pub(super) const CHECK: CommandHelp = CommandHelp {
     name: "check",
     description: "\

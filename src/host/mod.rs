@@ -30,6 +30,8 @@ pub(crate) use iptables::{
 pub use iptables::{Fake, Fault};
 #[cfg(test)]
 pub(crate) use iptables::{Poison, Version};
+#[cfg(feature = "testing")]
+pub use netlink::nftables::generation as nft_generation;
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
 #[cfg(feature = "tools")]

@@ -121,7 +121,7 @@ pub(super) fn write_nat(buf: &mut Vec<u8>, options: &Options) {
 ///
 /// Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules`, "Finally, tail-call to the nodePorts
 /// chain" (v1.37)
-pub(super) fn node_ports_jumps(options: &Options) -> String {
+pub(crate) fn node_ports_jumps(options: &Options) -> String {
     let mut buf = Vec::new();
     match &options.node_port_addresses {
         NodePortAddresses::All => {

@@ -36,16 +36,19 @@ pub use applied_state::AppliedState;
 pub(crate) use applied_state::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
 #[cfg(test)]
 pub(crate) use fixed_chains::repair_payload;
-pub(crate) use fixed_chains::{GuardedChainState, all_fixed_chains, localnet_drop_rule};
+pub(crate) use fixed_chains::{
+    GuardedChainState, all_fixed_chains, localnet_drop_rule, node_ports_jumps,
+};
 pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
+pub(crate) use options::{Comments, NodePortAddresses, RerenderReason};
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
     Options, PartialRestore, RenderSettings, TreeThresholds,
 };
-pub(crate) use options::{NodePortAddresses, RerenderReason};
 pub use payload::{FullPayload, PayloadStats, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal, service_of_line};
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};
 pub(crate) use service::{Disposition, Plan, endpoints_upper_bound};
 pub use service::{RuleCounts, ServiceTotals};
+pub(crate) use service::{ServiceRules, render as render_service};

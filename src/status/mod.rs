@@ -13,6 +13,7 @@ mod problems;
 mod rules_page;
 mod service_condition;
 mod service_pages;
+mod shadow;
 mod summary;
 
 #[cfg(test)]
@@ -31,4 +32,8 @@ pub(crate) use rules_page::RulesPage;
 #[cfg(feature = "tools")]
 pub(crate) use rules_page::{HEAD, RulesHead};
 pub(crate) use service_pages::ServicePages;
+pub(crate) use shadow::{
+    LagHistogram, MOST_DIFFERENCES, ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind,
+    ShadowLog, ShadowPayloads, ShadowReadings,
+};
 pub(crate) use summary::RulesSummary;

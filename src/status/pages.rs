@@ -12,6 +12,7 @@ use super::family_log::FamilyLog;
 use super::html::{self, Audience};
 use super::rules_page::RulesPage;
 use super::service_pages::ServicePages;
+use super::shadow::{ShadowDocument, ShadowLog};
 use crate::host::Sysctls;
 use crate::net::PerFamily;
 use crate::telemetry::{
@@ -37,6 +38,8 @@ pub(crate) struct StatusPages {
     pub services: Option<ServicePages>,
     /// Syncs and comparisons of each family.
     pub families: PerFamily<FamilyLog>,
+    /// Comparisons of each family; `None`: the daemon is not in shadow mode.
+    pub shadow: Option<PerFamily<ShadowLog>>,
     /// Ages of the watches.
     pub watches: WatchAges,
     /// State of the configuration file.
@@ -61,6 +64,15 @@ impl StatusPages {
                 // Cannot fail: keys are strings.
                 let text =
                     serde_json::to_string(&self.status_for(audience, now)).unwrap_or_default();
+                Some(reply(StatusCode::OK, "application/json", text + "\n"))
+            }
+            "/shadow" if self.shadow.is_some() && audience == Audience::Others => {
+                Some(reply(StatusCode::FORBIDDEN, TEXT, format!("{FORBIDDEN}\n")))
+            }
+            "/shadow" => {
+                let document = self.shadow_document(now)?;
+                // Cannot fail: keys are strings.
+                let text = serde_json::to_string(&document).unwrap_or_default();
                 Some(reply(StatusCode::OK, "application/json", text + "\n"))
             }
             path => {
@@ -95,6 +107,17 @@ impl StatusPages {
         Some(match below.trim_start_matches('/') {
             "" => services.list(request, &families).await,
             name => services.service(name, &families).await,
+        })
+    }
+
+    fn shadow_document(&self, now: Timestamp) -> Option<ShadowDocument> {
+        let families = self.shadow.as_ref()?.as_ref().into_pairs();
+        Some(ShadowDocument {
+            node: self.node.clone(),
+            version: self.version.to_owned(),
+            started_at: self.started,
+            observed_at: now,
+            families: families.map(|(_, log)| log.get()).into(),
         })
     }
 

@@ -177,6 +177,9 @@ pub(crate) enum SyncMode {
     Restore,
     /// Payloads are printed; nothing is written.
     DryRun,
+    /// Payloads are counted and compared with the rules that another proxy writes; nothing is
+    /// written.
+    Shadow,
 }
 
 /// Outcome of one sync: one attempt, or two if the first one failed and another scope may succeed;

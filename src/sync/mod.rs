@@ -34,7 +34,7 @@ pub(crate) use attempt::{Notices, Quarantined, SearchResult, SyncHistory};
 #[cfg(test)]
 pub(crate) use kernel::{ComparisonTrigger, DriftKind};
 pub use pacer::SyncResult;
-pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions};
+pub(crate) use pacer::{CpuBudget, Gap, Pacer, PacerOptions, RunTimes};
 #[cfg(test)]
 pub(crate) use quarantine::Fallback;
 pub use quarantine::QuarantineCause;

@@ -506,7 +506,7 @@ fn log_success(family: IpFamily, attempt: &Attempt, services: usize, mode: SyncM
     }
     let message = match mode {
         SyncMode::Restore => "synced",
-        SyncMode::DryRun => "would sync",
+        SyncMode::DryRun | SyncMode::Shadow => "would sync",
     };
     macro_rules! synced {
         ($level:ident) => {

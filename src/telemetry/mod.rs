@@ -12,8 +12,8 @@ pub(crate) use log::{Format, LogLevel, LogOptions, escaped, install, on_one_line
 pub(crate) use metrics::KUBE_PROXY_VERSION;
 pub(crate) use metrics::{
     ConfigFileState, ConfigMetrics, HealthMetrics, KubernetesBuild, KubernetesVersion, LocalPolicy,
-    ManifestMetrics, Metrics, RequestMetrics, SyncKind, SyncMetrics, UnknownSettings, WatchAges,
-    WatchMetrics,
+    ManifestMetrics, Metrics, RequestMetrics, ShadowMetrics, ShadowProxy, SyncKind, SyncMetrics,
+    UnknownSettings, WatchAges, WatchMetrics,
 };
 pub(crate) use metrics_pages::{MetricsPages, PageSettings};
 pub(crate) use server::{

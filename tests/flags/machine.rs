@@ -184,6 +184,25 @@ pub fn touches_nothing(row: &Row, _: &Path) {
     });
 }
 
+/// `--shadow`: no rule, no setting, and another port.
+pub fn compares_only(row: &Row, _: &Path) {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (node, daemon) = spawn(&[&row.typed()]);
+    let address = "127.0.0.1:10349".parse().unwrap();
+    eventually(PATIENCE, || {
+        let (_, page) = http::get(&node.netns, address, "/shadow")?;
+        let has_read = !page.contains("\"readings\":{\"count\":0");
+        ensure(
+            has_read && page.contains("\"differing_services\":1"),
+            || format!("{page}\n{}", daemon.log()),
+        )
+    });
+    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
+    assert_eq!(setting(&node.netns, "ipv4/conf/all/route_localnet"), "0");
+}
+
 /// `--init-only`: what takes privileges, and no rule but the one that guards localhost.
 pub fn sets_up_and_ends(row: &Row, _: &Path) {
     if !machine_has(Need::Kernel) {

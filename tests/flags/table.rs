@@ -177,6 +177,7 @@ pub const TABLE: &[Row] = &[
         Rule("! -s 10.4.1.0/24 -j KUBE-MARK-MASQ"),
     ),
     row("dry-run", "", Scene(machine::touches_nothing)),
+    row("shadow", "", Scene(machine::compares_only)),
     row(
         "feature-gates",
         "AllowServiceExternalIPs=false",

@@ -13,7 +13,7 @@ use crate::cli::snapshot::list_error;
 use crate::cli::terminal::{Count, Progress, escaped};
 use crate::config::environment;
 use crate::watch::api::{
-    self, ApiClient, ApiError, ApiOptions, ProxyPod, ProxyProgram, StreamError,
+    self, ApiClient, ApiError, ApiOptions, PodRole, ProxyPod, ProxyProgram, StreamError,
 };
 use crate::watch::bounded::MAX_DUMP_BYTES;
 
@@ -102,8 +102,17 @@ impl Cluster {
     ///
     /// The API server does not list them, or there is none.
     pub(in crate::cli) async fn pods(&self, node: Option<&str>) -> anyhow::Result<Vec<ProxyPod>> {
+        self.pods_of(PodRole::Proxy, node).await
+    }
+
+    /// Returns the Pods of a role.
+    pub(in crate::cli) async fn pods_of(
+        &self,
+        role: PodRole,
+        node: Option<&str>,
+    ) -> anyhow::Result<Vec<ProxyPod>> {
         let _progress = Progress::start("waiting for the API server to list the Pods of proxies");
-        let listed = api::proxy_pods(&self.server, node);
+        let listed = api::proxy_pods(&self.server, role, node);
         let listed = api::within(self.list_timeout, listed).await;
         let mut pods = listed.map_err(|error| match error {
             ApiError::Status { code: 403, .. } => anyhow::anyhow!(
@@ -116,9 +125,14 @@ impl Cluster {
         pods.dedup_by(|later, first| later.node == first.node);
         anyhow::ensure!(
             !pods.is_empty(),
-            "no Pod of deltaproxy or kube-proxy{}\n\
-             hint: `kubectl get pods -A -o wide -l 'k8s-app in (deltaproxy,kube-proxy)'` lists them",
-            node.map_or_else(String::new, |node| format!(" on node `{node}`"))
+            "no Pod of {}{}\n\
+             hint: `kubectl get pods -A -o wide -l '{}'` lists them",
+            match role {
+                PodRole::Proxy => "deltaproxy or kube-proxy",
+                PodRole::Shadow => "deltaproxy in shadow mode",
+            },
+            node.map_or_else(String::new, |node| format!(" on node `{node}`")),
+            role.selector()
         );
         Ok(pods)
     }
@@ -150,15 +164,16 @@ impl Cluster {
         self.within_limit(pod, answer).await
     }
 
-    /// Asks one node for its status; `None` if it runs kube-proxy, which has none.
-    pub(in crate::cli) async fn status(
+    /// Asks one node for a document; `None` if it runs kube-proxy, which has none.
+    pub(in crate::cli) async fn document(
         &self,
         pod: &ProxyPod,
+        path: &str,
     ) -> Result<Option<String>, NodeProblem> {
         let ProxyProgram::Deltaproxy { metrics_port } = pod.program else {
             return Ok(None);
         };
-        let page = self.page(pod, metrics_port, "/status");
+        let page = self.page(pod, metrics_port, path);
         self.within_limit(pod, page).await.map(Some)
     }
 
@@ -196,15 +211,16 @@ impl Cluster {
         for_each_bounded(pods, async |pod: &ProxyPod| self.rules(pod).await, answered).await;
     }
 
-    /// Asks all nodes for their status, and passes on each answer as it arrives.
-    pub(in crate::cli) async fn all_statuses(
+    /// Asks all nodes for a document, and passes on each answer as it arrives.
+    pub(in crate::cli) async fn all_documents(
         &self,
         pods: &[ProxyPod],
+        path: &str,
         answered: impl FnMut(&ProxyPod, Result<Option<String>, NodeProblem>),
     ) {
         for_each_bounded(
             pods,
-            async |pod: &ProxyPod| self.status(pod).await,
+            async |pod: &ProxyPod| self.document(pod, path).await,
             answered,
         )
         .await;

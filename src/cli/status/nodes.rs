@@ -112,7 +112,7 @@ pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
     let mut lines = cluster::block_on(options, async |cluster| {
         let pods = cluster.pods(None).await?;
         let mut lines = Vec::new();
-        let asked = cluster.all_statuses(&pods, |pod, answer| {
+        let asked = cluster.all_documents(&pods, "/status", |pod, answer| {
             lines.push(NodeLine::new(&pod.node, answer));
         });
         asked.await;

@@ -47,7 +47,7 @@ pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<Stat
     cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
         let _progress = Progress::start(format!("waiting for node {node}"));
-        let page = cluster.status(&pod).await;
+        let page = cluster.document(&pod, "/status").await;
         let page = page.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         let Some(page) = page else {
             anyhow::bail!(

@@ -71,7 +71,7 @@ pub(in crate::config) fn quoted(names: &[String]) -> String {
 }
 
 /// Port of the health server if its address has none.
-const HEALTHZ_PORT: u16 = 10256;
+pub(in crate::config) const HEALTHZ_PORT: u16 = 10256;
 
 /// Address that disables a server.
 pub(in crate::config) const OFF: &str = "off";

@@ -12,7 +12,7 @@ mod sections;
 mod text;
 
 pub(super) use fields::{
-    METRICS_PORT, OFF, change, complete_address, differing, field, field_mut, quoted,
+    HEALTHZ_PORT, METRICS_PORT, OFF, change, complete_address, differing, field, field_mut, quoted,
 };
 pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
 pub(super) use sections::{FormatOptions, Quantity, VModule};

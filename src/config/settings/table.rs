@@ -227,6 +227,14 @@ pub(super) const SYNC: SettingSection = SettingSection {
                  written, so that it can run alongside the proxy of the node.",
             )
             .in_short_help(),
+        Setting::without_field("shadow", Switch)
+            .help("Compare the rules of a running kube-proxy; write nothing")
+            .more(
+                "Runs alongside the kube-proxy of the node and measures how long changes take to \
+                 its rules; `deltaproxy shadow-report` shows the result. The metrics and health \
+                 addresses are 127.0.0.1:10349 and 0.0.0.0:10356, unless flags set others: those \
+                 of the file are kube-proxy's.",
+            ),
         Setting::field("iptables.syncPeriod", Duration)
             .flag("iptables-sync-period")
             .default("30s")

@@ -155,7 +155,7 @@ fn find_jump(socket: &OwnedFd, request: &[u8], to: &str) -> Result<ControlFlow<b
 }
 
 /// Returns the number of transactions that the kernel has committed, modulo 2^32.
-pub(in crate::host) fn generation() -> Result<u32, Errno> {
+pub fn generation() -> Result<u32, Errno> {
     let mut request = Vec::new();
     let kind = NFNL_SUBSYS_NFTABLES | NFT_MSG_GETGEN;
     message(&mut request, kind, NLM_F_REQUEST, 0, |_| {});

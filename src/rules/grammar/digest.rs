@@ -16,7 +16,7 @@ use super::token::{Flag, next_flag, tokens};
 
 /// Digest of the rules of one chain, in their order. Different rules have, but for one chance in
 /// 2^64, different digests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RulesDigest(u64);
 
 impl RulesDigest {

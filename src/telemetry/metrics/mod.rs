@@ -8,6 +8,7 @@ mod factory;
 mod health;
 mod process;
 mod restores;
+mod shadow;
 mod sync;
 mod watch;
 
@@ -22,6 +23,7 @@ pub(crate) use health::{
 use process::ReadCount;
 pub(super) use process::{START, register_scraped, start_time};
 pub(crate) use restores::SyncKind;
+pub(crate) use shadow::{ShadowMetrics, ShadowProxy};
 pub(crate) use sync::{LocalPolicy, SyncMetrics};
 pub(crate) use watch::{RequestMetrics, WatchAges, WatchMetrics};
 
@@ -40,6 +42,8 @@ pub(crate) struct Metrics {
     pub config: ConfigMetrics,
     /// Metrics of manifests.
     pub manifests: ManifestMetrics,
+    /// Metrics of shadow mode.
+    pub shadow: ShadowMetrics,
     /// Metrics of watches.
     pub watch: WatchMetrics,
 }
@@ -55,6 +59,7 @@ impl Metrics {
             health: HealthMetrics::register(&registry)?,
             config: ConfigMetrics::register(&registry)?,
             manifests: ManifestMetrics::register(&registry)?,
+            shadow: ShadowMetrics::register(&registry)?,
             watch: WatchMetrics::register(&registry)?,
             registry,
         })

@@ -20,6 +20,7 @@ use crate::telemetry::with_causes;
 
 /// Port of the metrics server, if the Pod does not declare another one.
 const METRICS_PORT: u16 = 10249;
+const SHADOW_METRICS_PORT: u16 = 10349;
 
 /// Pod, trimmed.
 ///
@@ -113,14 +114,18 @@ impl From<PodObject> for ProxyPod {
         } = pod.spec;
         let label = pod.metadata.label(LABEL);
         // In place of kubeadm's DaemonSet, it has the label of kube-proxy.
-        let is_deltaproxy = label.as_deref() == Some(DELTAPROXY)
+        let is_deltaproxy = matches!(label.as_deref(), Some(DELTAPROXY | SHADOW))
             || containers.iter().any(Container::is_of_deltaproxy);
         let program = if is_deltaproxy {
             let mut ports = containers.iter().flat_map(|container| &container.ports);
             let declared = ports.find(|port| port.name == "metrics");
             let declared = declared.and_then(|port| u16::try_from(port.container_port).ok());
             ProxyProgram::Deltaproxy {
-                metrics_port: declared.unwrap_or(METRICS_PORT),
+                metrics_port: declared.unwrap_or(if label.as_deref() == Some(SHADOW) {
+                    SHADOW_METRICS_PORT
+                } else {
+                    METRICS_PORT
+                }),
             }
         } else {
             let is_named = |container: &&Container| container.name == KUBE_PROXY;
@@ -154,12 +159,32 @@ impl Container {
 const LABEL: &str = "k8s-app";
 const DELTAPROXY: &str = "deltaproxy";
 const KUBE_PROXY: &str = "kube-proxy";
+const SHADOW: &str = "deltaproxy-shadow";
+
+/// Pods that a command asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PodRole {
+    /// Those that write rules.
+    Proxy,
+    /// Those of shadow mode, next to these.
+    Shadow,
+}
+
+impl PodRole {
+    /// Returns the selector of their labels.
+    pub(crate) fn selector(self) -> String {
+        match self {
+            Self::Proxy => format!("{LABEL} in ({DELTAPROXY},{KUBE_PROXY})"),
+            Self::Shadow => format!("{LABEL}={SHADOW}"),
+        }
+    }
+}
 
 impl Selector<PodObject> {
-    /// Selects the Pods of proxies: of one node, or of all.
-    fn proxies(node: Option<&str>) -> Self {
+    /// Selects the Pods of a role: of one node, or of all.
+    fn of_role(role: PodRole, node: Option<&str>) -> Self {
         Self::new(
-            format!("{LABEL} in ({DELTAPROXY},{KUBE_PROXY})"),
+            role.selector(),
             node.map(|node| format!("spec.nodeName={node}")),
         )
     }
@@ -169,9 +194,10 @@ impl Selector<PodObject> {
 /// node, such as during an update, the one to ask comes first: one that runs, and of deltaproxy.
 pub(crate) async fn proxy_pods(
     server: &ApiClient,
+    role: PodRole,
     node: Option<&str>,
 ) -> Result<Vec<ProxyPod>, ApiError> {
-    let listed = list(server, &Selector::proxies(node)).await?;
+    let listed = list(server, &Selector::of_role(role, node)).await?;
     let mut pods: Vec<ProxyPod> = listed.objects.into_iter().map(Into::into).collect();
     pods.retain(|pod| !pod.node.is_empty());
     pods.sort_by_key(|pod| {

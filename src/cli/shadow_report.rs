@@ -1,0 +1,229 @@
+//! `shadow-report`: shows what the daemon in shadow mode on this node has found, or those of all
+//! nodes together.
+
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+
+use super::cluster::{self, NodeProblem};
+use super::daemon;
+use super::terminal::{self, escaped};
+use crate::config::{self, OutputArg, ShadowReportArgs, environment};
+use crate::status::{LagHistogram, ShadowDifference, ShadowDocument};
+use crate::watch::api::PodRole;
+
+/// Maximum differences in the text.
+const MOST_LINES: usize = 20;
+
+/// Prints the report. Returns whether no difference affects packets.
+///
+/// # Errors
+///
+/// No daemon in shadow mode answers; of all nodes, some do not.
+pub(super) fn shadow_report(args: &ShadowReportArgs) -> anyhow::Result<bool> {
+    terminal::install_quiet_log()?;
+    if args.all_nodes || args.node.is_some() {
+        return of_cluster(args);
+    }
+    let typed = args.metrics_bind_address.as_deref();
+    let typed = typed.unwrap_or(config::SHADOW_METRICS);
+    let Some(bind) = config::metrics_address(None, Some(typed))? else {
+        anyhow::bail!("--metrics-bind-address: must be an address");
+    };
+    let address = daemon::loopback_of(bind);
+    let no_report = |reason: &dyn fmt::Display| no_report(address, reason);
+    let page = daemon::get(address, "/shadow").map_err(|reason| no_report(&reason))?;
+    let document: ShadowDocument = daemon::document(&page).map_err(|error| no_report(&error))?;
+    let report = ShadowReport::of([&document]);
+    terminal::stdout(|out| {
+        match args.output {
+            OutputArg::Json => out.write_all(escaped(&page).as_bytes())?,
+            OutputArg::Text => out.write_all(report.text().as_bytes())?,
+        }
+        Ok(())
+    })?;
+    Ok(report.affecting == 0)
+}
+
+/// Prints the report of one other node or of all.
+fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
+    let options = args.cluster.api_options(environment::kubeconfigs);
+    let (mut documents, mut silent) = cluster::block_on(options, async |cluster| {
+        let node = args.node.as_deref();
+        let pods = cluster.pods_of(PodRole::Shadow, node).await?;
+        let (mut documents, mut silent) = (Vec::new(), Vec::new());
+        let asked =
+            cluster.all_documents(&pods, "/shadow", |pod, answer| match document_of(answer) {
+                Ok(document) => documents.push(document),
+                Err(problem) => silent.push((pod.node.clone(), problem)),
+            });
+        asked.await;
+        Ok((documents, silent))
+    })?;
+    documents.sort_by(|one, other| one.node.cmp(&other.node));
+    silent.sort();
+    let report = ShadowReport::of(&documents);
+    terminal::stdout(|out| {
+        match args.output {
+            OutputArg::Json => {
+                let all = serde_json::json!({"nodes": documents});
+                serde_json::to_writer_pretty(&mut *out, &all)?;
+                writeln!(out)?;
+            }
+            OutputArg::Text => out.write_all(report.text().as_bytes())?,
+        }
+        Ok(())
+    })?;
+    if let Some((node, problem)) = silent.first() {
+        let total = silent.len() + documents.len();
+        let count = silent.len();
+        anyhow::bail!("{count} of {total} nodes did not answer: {node}: {problem}");
+    }
+    Ok(report.affecting == 0)
+}
+
+fn document_of(answer: Result<Option<String>, NodeProblem>) -> Result<ShadowDocument, String> {
+    match answer {
+        Ok(Some(page)) => {
+            daemon::document(&page).map_err(|_| "the page is not of deltaproxy".to_owned())
+        }
+        Ok(None) => Err("the Pod is not of deltaproxy".to_owned()),
+        Err(problem) => Err(problem.problem),
+    }
+}
+
+fn no_report(address: SocketAddr, reason: impl fmt::Display) -> anyhow::Error {
+    anyhow::anyhow!(
+        "no report of shadow mode at {address}: {reason}\n\
+         hint: check that `deltaproxy run --shadow` runs on this node; if its metrics port is \
+         another one, set --metrics-bind-address; --all-nodes asks all nodes"
+    )
+}
+
+/// Sums over all nodes and families.
+#[derive(Debug, Default)]
+struct ShadowReport<'a> {
+    nodes: usize,
+    kube_proxy: LagHistogram,
+    own: LagHistogram,
+    own_bytes: u64,
+    /// `None` if no family has a lower bound.
+    kube_proxy_bytes: Option<u64>,
+    affecting: u64,
+    all_differences: u64,
+    waiting: u64,
+    differences: Vec<(&'a str, &'a str, &'a ShadowDifference)>,
+}
+
+impl<'a> ShadowReport<'a> {
+    fn of(documents: impl IntoIterator<Item = &'a ShadowDocument>) -> Self {
+        let mut report = Self::default();
+        for document in documents {
+            report.nodes += 1;
+            for family in &document.families {
+                report.kube_proxy.merge(&family.kube_proxy_lag);
+                report.own.merge(&family.own_lag);
+                report.own_bytes += family.own_payloads.bytes;
+                if let Some(bytes) = family.kube_proxy_bytes_at_least {
+                    *report.kube_proxy_bytes.get_or_insert_default() += bytes;
+                }
+                report.affecting += family.differences_affecting_packets;
+                report.all_differences += family.difference_count;
+                report.waiting += family.waiting_services;
+                let found = family.differences.iter();
+                let found = found.map(|one| (document.node.as_str(), family.family.as_str(), one));
+                report.differences.extend(found);
+            }
+        }
+        report
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut text);
+        text
+    }
+
+    fn write(&self, text: &mut String) -> fmt::Result {
+        writeln!(
+            text,
+            "{}, {}, {} that affect packets",
+            counted(self.nodes as u64, "node"),
+            counted(self.kube_proxy.count, "change"),
+            counted(self.affecting, "difference"),
+        )?;
+        writeln!(text, "kube-proxy:  {}", lags(&self.kube_proxy))?;
+        writeln!(
+            text,
+            "deltaproxy:  {}, without the restore",
+            lags(&self.own)
+        )?;
+        write!(
+            text,
+            "payloads:    {} would have been written",
+            size(self.own_bytes)
+        )?;
+        match self.kube_proxy_bytes {
+            Some(bytes) => writeln!(text, " instead of at least {}", size(bytes))?,
+            None => writeln!(text)?,
+        }
+        if self.waiting > 0 {
+            writeln!(
+                text,
+                "waiting:     {} for kube-proxy",
+                counted(self.waiting, "Service")
+            )?;
+        }
+        for (node, family, found) in self.differences.iter().take(MOST_LINES) {
+            let service = match found.service.as_str() {
+                "" => "-",
+                name => name,
+            };
+            let (kind, table, chain) = (found.kind.as_str(), &found.table, &found.chain);
+            let waiting = if found.is_waiting {
+                ", waits for kube-proxy"
+            } else {
+                ""
+            };
+            let seconds = found.seconds;
+            writeln!(
+                text,
+                "  {node} {family} {service}: {kind} {table} {chain} for {seconds} s{waiting}"
+            )?;
+        }
+        let shown = self.differences.len().min(MOST_LINES) as u64;
+        if self.all_differences > shown {
+            writeln!(text, "  and {} more", self.all_differences - shown)?;
+        }
+        Ok(())
+    }
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+fn lags(lags: &LagHistogram) -> String {
+    match (lags.percentile(50), lags.percentile(99)) {
+        (Some(p50), Some(p99)) => {
+            let most = lags.max_seconds;
+            format!("p50 {p50:.2} s, p99 {p99:.2} s, maximum {most:.2} s")
+        }
+        _ => "no changes yet".to_owned(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/shadow_report.rs"]
+mod tests;

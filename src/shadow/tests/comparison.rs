@@ -1,0 +1,108 @@
+//! Tests of the comparison of all Services, with rules as `iptables-save` prints them.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{COMPARED, Comparison, LATE_AFTER};
+use crate::model::ServiceName;
+use crate::net::IpFamily;
+use crate::render::Options;
+use crate::rules::Table;
+use crate::shadow::live::LiveTables;
+use crate::shadow::versions::{Moment, ServiceVersion};
+use crate::status::ShadowKind;
+
+#[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
+fn start() -> Moment {
+    Moment {
+        instant: Instant::now(),
+        wall: SystemTime::UNIX_EPOCH,
+    }
+}
+
+fn live(lines: &[&str]) -> LiveTables {
+    let mut live = LiveTables::default();
+    for line in lines {
+        live.read_line(Table::Nat, line);
+    }
+    live
+}
+
+fn name() -> ServiceName {
+    ServiceName::new("shop", "web")
+}
+
+/// Kinds and Services of late differences, without those of fixed chains, which these tables lack.
+fn late(comparison: &mut Comparison, live: &LiveTables, at: Instant) -> Vec<(ShadowKind, String)> {
+    let late = comparison.late(live, at).all.into_iter();
+    let late =
+        late.filter(|found| !matches!(found.kind, ShadowKind::FixedChain | ShadowKind::Jump));
+    late.map(|found| (found.kind, found.service)).collect()
+}
+
+#[test]
+fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
+    let (options, start) = (Options::defaults(IpFamily::V4), start());
+    let mut comparison = Comparison::default();
+    let tables = live(&[
+        ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]",
+        "-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment \"shop/web:http cluster IP\" -j \
+         KUBE-SVC-AAAAAAAAAAAAAAAA",
+    ]);
+    comparison.observe(&tables, &options, &[], start.instant);
+    let early = start.instant + LATE_AFTER - Duration::from_millis(1);
+    assert_eq!(late(&mut comparison, &tables, early), []);
+    let found = late(&mut comparison, &tables, start.instant + LATE_AFTER);
+    let stale_chain = (ShadowKind::StaleChain, String::new());
+    let stale_rule = (ShadowKind::StaleRule, "shop/web".to_owned());
+    assert_eq!(found, [stale_chain, stale_rule]);
+    // A later reading without them ends it.
+    let gone = live(&[]);
+    comparison.observe(&gone, &options, &[], start.instant + LATE_AFTER);
+    assert_eq!(
+        late(&mut comparison, &gone, start.instant + 2 * LATE_AFTER),
+        []
+    );
+}
+
+#[test]
+fn each_late_difference_is_new_once() {
+    let (options, start) = (Options::defaults(IpFamily::V4), start());
+    let mut comparison = Comparison::default();
+    let tables = live(&[]);
+    comparison.observe(&tables, &options, &[], start.instant);
+    let at = start.instant + LATE_AFTER;
+    let first = comparison.late(&tables, at);
+    assert!(!first.new.is_empty());
+    assert_eq!(first.new, first.all);
+    let second = comparison.late(&tables, at);
+    assert!(second.new.is_empty());
+    assert_eq!(second.all, first.all);
+}
+
+#[test]
+fn a_change_that_leaves_the_rules_as_they_are_is_not_measured() {
+    let start = start();
+    let mut comparison = Comparison::default();
+    comparison.replace_all(vec![(name(), ServiceVersion::default())], start);
+    let version = ServiceVersion::default();
+    // The same rules: nothing to write, nothing to measure.
+    comparison.change(&name(), version, vec![start.wall], start, None);
+    assert!(comparison.synced(start).is_empty());
+    assert_eq!(comparison.kube_proxy_lag.count, 0);
+}
+
+#[test]
+fn every_kind_of_table_that_is_compared_has_an_entry_jump() {
+    let (options, start) = (Options::defaults(IpFamily::V4), start());
+    let mut comparison = Comparison::default();
+    let tables = live(&[]);
+    comparison.observe(&tables, &options, &[], start.instant);
+    let found = comparison.late(&tables, start.instant + LATE_AFTER).all;
+    for table in COMPARED {
+        let mut jumps = found.iter().filter(|one| one.kind == ShadowKind::Jump);
+        assert!(
+            jumps.any(|one| one.table == table.as_str()),
+            "{table}: {found:?}"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! Versions of the rules of one Service: the current one, and those that the kernel does not have
+//! yet.
+//!
+//! A Service that changes more often than kube-proxy syncs never has its current rules in the
+//! kernel. So each version is kept until the kernel has it or a later one.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::live::{DispatchKey, LiveTables, digest_of_rule, digest_of_rules};
+use crate::render::ServiceRules;
+use crate::rules::{ChainSet, RulesDigest, Table, rules_of_lines};
+use crate::ruleset::ServiceChain;
+use crate::status::ShadowKind;
+
+/// Maximum versions that are kept for one Service, while its kube-proxy does not sync.
+const MOST_VERSIONS: usize = 100;
+
+/// Time by both clocks: the one that is never set orders events, and trigger times are read from
+/// the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment {
+    pub(super) instant: Instant,
+    pub(super) wall: SystemTime,
+}
+
+/// Rules of one Service as digests without comments.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ServiceVersion {
+    chains: Vec<(ServiceChain, RulesDigest)>,
+    dispatch: Vec<DispatchKey>,
+}
+
+impl ServiceVersion {
+    pub(super) fn rendered(rules: &ServiceRules) -> Self {
+        let text = |bytes| str::from_utf8(bytes).unwrap_or_default();
+        Self {
+            chains: rules
+                .chains()
+                .map(|(recorded, lines)| {
+                    (recorded.chain, digest_of_rules(rules_of_lines(text(lines))))
+                })
+                .collect(),
+            dispatch: rules
+                .dispatch_rules()
+                .map(|(chain, rule)| (chain, digest_of_rule(text(rule).trim())))
+                .collect(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.is_empty() && self.dispatch.is_empty()
+    }
+
+    pub(super) fn chains(&self) -> impl Iterator<Item = ServiceChain> + Clone {
+        self.chains.iter().map(|(chain, _)| *chain)
+    }
+
+    fn is_in(&self, live: &LiveTables, gone: &BTreeSet<DispatchKey>) -> bool {
+        self.differences(live, gone).next().is_none()
+    }
+
+    /// Returns the differences to the kernel, which should have none of the `gone` rules.
+    fn differences(
+        &self,
+        live: &LiveTables,
+        gone: &BTreeSet<DispatchKey>,
+    ) -> impl Iterator<Item = (ShadowKind, Table, String)> {
+        let chains = self.chains.iter().filter_map(|(chain, desired)| {
+            let kind = match live.chain(*chain) {
+                None => ShadowKind::MissingChain,
+                Some(found) if !found.is_same(*desired) => ShadowKind::ChangedChain,
+                Some(_) => return None,
+            };
+            Some((kind, Table::Nat, chain.name()))
+        });
+        let missing = self.dispatch.iter().filter(|rule| !live.has_rule(rule));
+        let missing = missing.map(|(chain, _)| (ShadowKind::MissingRule, *chain));
+        let stale = gone.iter().filter(|rule| live.has_rule(rule));
+        let stale = stale.map(|(chain, _)| (ShadowKind::StaleRule, *chain));
+        let rules = missing.chain(stale);
+        chains.chain(rules.map(|(kind, chain)| (kind, chain.table(), chain.name().to_owned())))
+    }
+}
+
+/// Change of the rules in the kernel by another program.
+#[derive(Debug, Clone)]
+pub(super) struct Touch {
+    pub(super) at: Moment,
+    pub(super) chains: ChainSet,
+}
+
+impl Touch {
+    fn has(&self, table: Table, chain: &str) -> bool {
+        self.chains.has_table(table)
+            || self
+                .chains
+                .named()
+                .any(|(of, name)| of == table && name == chain)
+    }
+}
+
+/// Version that the kernel does not have yet.
+#[derive(Debug)]
+struct WaitingVersion {
+    version: ServiceVersion,
+    /// Rules of earlier versions that this one does not have.
+    gone: BTreeSet<DispatchKey>,
+    /// Chains of this version and the one before: one of them is written with it.
+    chains: BTreeSet<ServiceChain>,
+    /// Trigger times of its changes.
+    triggers: Vec<SystemTime>,
+    arrived: Moment,
+    /// Start of the last reading that did not have it.
+    not_before: Instant,
+}
+
+impl WaitingVersion {
+    /// Returns the time at which the kernel got this version, which a reading found: the first
+    /// change of its chains, or of the dispatch chains, since the last reading without it.
+    fn written_at(&self, touches: &[Touch]) -> Moment {
+        let mut later = touches
+            .iter()
+            .filter(|touch| touch.at.instant >= self.not_before);
+        let names: Vec<String> = self.chains.iter().map(|chain| chain.name()).collect();
+        let of_service = later
+            .clone()
+            .find(|touch| names.iter().any(|name| touch.has(Table::Nat, name)));
+        of_service
+            .or_else(|| {
+                later.find(|touch| {
+                    let rules = self.version.dispatch.iter().chain(&self.gone);
+                    rules
+                        .into_iter()
+                        .any(|(chain, _)| touch.has(chain.table(), chain.name()))
+                })
+            })
+            .map_or(self.arrived, |touch| touch.at)
+    }
+}
+
+/// Time that one change took to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChangeLag {
+    pub(super) lag: Duration,
+    /// It is counted from a trigger time, not from the arrival of the change here.
+    pub(super) is_triggered: bool,
+}
+
+/// Rules of one Service, in the kernel and desired.
+#[derive(Debug, Default)]
+pub(super) struct ServiceVersions {
+    pub(super) current: ServiceVersion,
+    /// Rules of earlier versions that the kernel may still have.
+    gone: BTreeSet<DispatchKey>,
+    waiting: VecDeque<WaitingVersion>,
+    /// Time since which the kernel has other rules than the oldest version that waits, or than the
+    /// current one.
+    pub(super) differs_since: Option<Instant>,
+    /// The difference was logged.
+    pub(super) is_logged: bool,
+}
+
+impl ServiceVersions {
+    /// Replaces all versions by one whose lag is not measured.
+    pub(super) fn replace(&mut self, version: ServiceVersion, at: Moment) {
+        self.waiting.clear();
+        self.differs_since.get_or_insert(at.instant);
+        self.advance(version);
+    }
+
+    fn advance(&mut self, version: ServiceVersion) {
+        let before = std::mem::replace(&mut self.current, version);
+        self.gone.extend(before.dispatch);
+        for rule in &self.current.dispatch {
+            self.gone.remove(rule);
+        }
+    }
+
+    /// Adds a version. Returns the lags of its changes if the kernel has it already.
+    pub(super) fn add(
+        &mut self,
+        version: ServiceVersion,
+        triggers: Vec<SystemTime>,
+        arrived: Moment,
+        live: Option<&LiveTables>,
+    ) -> Vec<ChangeLag> {
+        let chains = self.current.chains().chain(version.chains()).collect();
+        self.advance(version);
+        let waiting = WaitingVersion {
+            version: self.current.clone(),
+            gone: self.gone.clone(),
+            chains,
+            triggers,
+            arrived,
+            not_before: arrived.instant,
+        };
+        // With an earlier version that waits, the kernel may have this one only because it has not
+        // got the earlier one yet.
+        let is_in = live.is_some_and(|live| self.current.is_in(live, &self.gone));
+        if self.waiting.is_empty() && is_in {
+            self.settle();
+            return lags(&waiting.triggers, arrived, arrived);
+        }
+        self.differs_since.get_or_insert(arrived.instant);
+        self.waiting.push_back(waiting);
+        if self.waiting.len() > MOST_VERSIONS
+            && let Some(oldest) = self.waiting.pop_front()
+            && let Some(next) = self.waiting.front_mut()
+        {
+            next.triggers.splice(0..0, oldest.triggers);
+        }
+        Vec::new()
+    }
+
+    /// Compares the versions with a reading that began at `read`, after these changes of the
+    /// kernel. Returns the lags of the changes whose versions the kernel has got.
+    pub(super) fn observe(
+        &mut self,
+        live: &LiveTables,
+        touches: &[Touch],
+        read: Instant,
+    ) -> Vec<ChangeLag> {
+        let is_in = |waiting: &WaitingVersion| waiting.version.is_in(live, &waiting.gone);
+        let last = self.waiting.iter().rposition(is_in);
+        let done = self.waiting.drain(..last.map_or(0, |last| last + 1));
+        let lags = done
+            .flat_map(|done| lags(&done.triggers, done.arrived, done.written_at(touches)))
+            .collect();
+        for waiting in &mut self.waiting {
+            waiting.not_before = waiting.not_before.max(read);
+        }
+        if let Some(oldest) = self.waiting.front() {
+            if last.is_some() {
+                self.differs_since = Some(oldest.arrived.instant);
+                self.is_logged = false;
+            }
+        } else if self.current.is_in(live, &self.gone) {
+            self.settle();
+        } else {
+            self.differs_since.get_or_insert(read);
+        }
+        lags
+    }
+
+    fn settle(&mut self) {
+        self.gone.clear();
+        self.differs_since = None;
+        self.is_logged = false;
+    }
+
+    /// Returns the rules in dispatch chains that are the Service's: those of the current version, and
+    /// those of earlier ones.
+    pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = &DispatchKey> + Clone {
+        self.current.dispatch.iter().chain(&self.gone)
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns the differences of the current version to the kernel.
+    pub(super) fn differences(
+        &self,
+        live: &LiveTables,
+    ) -> impl Iterator<Item = (ShadowKind, Table, String)> {
+        self.current.differences(live, &self.gone)
+    }
+}
+
+/// Returns the lags of the changes of one version: those with trigger times, or if there are none,
+/// that of its arrival.
+fn lags(triggers: &[SystemTime], arrived: Moment, written: Moment) -> Vec<ChangeLag> {
+    if triggers.is_empty() {
+        let lag = written.instant.saturating_duration_since(arrived.instant);
+        let is_triggered = false;
+        return vec![ChangeLag { lag, is_triggered }];
+    }
+    let lag = |trigger: &SystemTime| ChangeLag {
+        // A clock that was set back counts as no lag.
+        lag: written.wall.duration_since(*trigger).unwrap_or_default(),
+        is_triggered: true,
+    };
+    triggers.iter().map(lag).collect()
+}
+
+#[cfg(test)]
+#[path = "tests/versions.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! Shadow mode next to a real kube-proxy: it writes nothing, its lags agree with kube-proxy's own
+//! metric, and differences are named.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "helpers of tests: failing loudly is the point"
+)]
+
+use crate::support;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use deltaproxy::testing::host::nft_generation;
+use jiff::Timestamp;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
+use support::kube::binary;
+use support::lab::Lab;
+use support::process::run;
+use support::rules::Family;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{http, objects, on_both_backends, tell};
+
+on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
+
+/// Besides that of the API server itself.
+const SERVICES: usize = 20;
+
+/// Time of changes, every [`PACE`], and the least time until a difference is reported.
+const CHURN: Duration = Duration::from_secs(20);
+const PACE: Duration = Duration::from_millis(230);
+const LATE: Duration = Duration::from_secs(60);
+
+const CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+
+/// Ports of the shadow by default, and of one with other flags.
+const SHADOW: u16 = 10349;
+const OTHER_SHADOW: u16 = 10449;
+
+fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
+    let lab = Lab::new(backend);
+    let api = lab.control.api();
+    let services: Vec<Value> = (0..SERVICES).map(service).collect();
+    api.apply_all(&services);
+    api.apply_all(&services.iter().map(|one| slice(one, 1)).collect::<Vec<_>>());
+
+    // Before there is a kube-proxy.
+    let before = footprint(&lab, backend);
+    let shadow = start_shadow(&lab, backend, SHADOW, &[CIDR]);
+    wait_for(&lab, SHADOW, |v4| {
+        v4["services"] == SERVICES + 1 && v4["readings"]["count"].as_u64() > Some(0)
+    });
+    assert_eq!(footprint(&lab, backend), before, "{}", shadow.log());
+
+    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
+    let flags = [&*kubeconfig, &hostname, CIDR];
+    let kube_proxy = Daemon::start_program(&kube_proxy, &lab.node, backend, &flags);
+    wait_for(&lab, SHADOW, |v4| v4["differing_services"] == 0);
+
+    agrees_with_kube_proxy(&lab, backend, &services);
+    let log = shadow.log();
+    let mut warnings = log
+        .lines()
+        .filter(|line| line.contains("WARN") || line.contains("ERROR"));
+    // That is the kubeconfig of the test.
+    assert!(warnings.all(|line| line.contains("cert bypassed")), "{log}");
+
+    // All at once, because each takes a minute: kube-proxy stops before a change, a rule is
+    // deleted that belongs to another Service, and a shadow has another cluster CIDR.
+    let process = Pid::from_raw(kube_proxy.id().cast_signed());
+    kill(process, Signal::SIGSTOP).unwrap();
+    let chain = support::rules::service_chain("KUBE-SVC-", "default/churn-7:http", "tcp");
+    let mut command = lab.node.command(real_program(backend, "iptables"));
+    run(command.args(["-w", "-t", "nat", "-D", &chain, "1"]));
+    let other = "--cluster-cidr=10.8.0.0/14,fd00:10:8::/48";
+    let _other = start_shadow(&lab, backend, OTHER_SHADOW, &[other]);
+    wait_for(&lab, SHADOW, |v4| v4["differing_services"] == 1);
+    let before = footprint(&lab, backend);
+    let payloads = family(&lab, SHADOW)["own_payloads"]["count"].as_u64();
+    api.apply(&slice(&services[3], 2));
+    let started = Instant::now();
+    wait_for(&lab, SHADOW, |v4| {
+        v4["waiting_services"] == 1 && v4["own_payloads"]["count"].as_u64() > payloads
+    });
+    let late = wait_within(LATE + PATIENCE, &lab, SHADOW, |v4| {
+        v4["differences"].as_array().unwrap().len() >= 3
+    });
+    assert!(started.elapsed() > LATE - Duration::from_secs(5));
+    let found = |service: &str, kind: &str| {
+        let differences = late["differences"].as_array().unwrap();
+        differences
+            .iter()
+            .find(|found| found["service"] == service && found["kind"] == kind)
+            .map(|found| (found["chain"].clone(), found["is_waiting"].clone()))
+    };
+    let edited = found("default/churn-7", "changed_chain");
+    assert_eq!(edited, Some((json!(chain), json!(false))), "{late}");
+    let waiting = found("default/churn-3", "changed_chain").unwrap();
+    assert_eq!(waiting.1, true, "{late}");
+    assert!(
+        found("default/churn-3", "missing_chain").is_some(),
+        "{late}"
+    );
+    let unlike = family(&lab, OTHER_SHADOW);
+    assert_eq!(unlike["differing_services"], SERVICES + 1, "{unlike}");
+    let chains = unlike["differences"].as_array().unwrap();
+    let changed = chains
+        .iter()
+        .filter(|found| found["kind"] == "changed_chain");
+    assert!(changed.count() >= SERVICES, "{unlike}");
+    // Both have worked, and nothing was written.
+    assert_eq!(footprint(&lab, backend), before);
+    let log = shadow.log();
+    let warning = "rules in the kernel have differed from the desired ones";
+    assert!(
+        log.contains(warning) && log.contains("default/churn-7"),
+        "{log}"
+    );
+
+    kill(process, Signal::SIGCONT).unwrap();
+    let v4 = wait_for(&lab, SHADOW, |v4| {
+        v4["waiting_services"] == 0 && v4["difference_count"] == 1
+    });
+    assert_eq!(v4["differences"][0]["service"], "default/churn-7");
+    let events = api.get("/apis/events.k8s.io/v1/events").unwrap();
+    let events: Value = serde_json::from_str(&events).unwrap();
+    let events = events["items"].as_array().unwrap();
+    let of_shadow = |event: &&Value| event["note"].as_str().unwrap_or("").contains("deltaproxy");
+    assert_eq!(events.iter().filter(of_shadow).count(), 0, "{events:?}");
+}
+
+/// Changes Services for a while, and compares the lag with kube-proxy's own metric.
+fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, services: &[Value]) {
+    let api = lab.control.api();
+    let before = programming(lab);
+    let triggered = |v4: &Value| {
+        let lag = &v4["kube_proxy_triggered_lag"];
+        (
+            lag["count"].as_f64().unwrap(),
+            lag["sum_seconds"].as_f64().unwrap(),
+        )
+    };
+    let counted = triggered(&family(lab, SHADOW));
+    let started = Instant::now();
+    let mut round = 0;
+    while started.elapsed() < CHURN {
+        api.apply(&slice(&services[round % SERVICES], round + 2));
+        round += 1;
+        std::thread::sleep(PACE);
+    }
+    let rounds = round as f64;
+    let v4 = wait_for(lab, SHADOW, |v4| {
+        v4["waiting_services"] == 0 && triggered(v4).0 - counted.0 == rounds
+    });
+    let after = eventually(PATIENCE, || {
+        let after = programming(lab);
+        ensure(after.0 - before.0 == rounds, || format!("{after:?}"))?;
+        Ok(after)
+    });
+    let of_kube_proxy = (after.1 - before.1) / rounds;
+    let of_shadow = (triggered(&v4).1 - counted.1) / rounds;
+    tell(format_args!(
+        "shadow: on {}: {rounds} changes: kube-proxy took {of_kube_proxy:.3} s on average by its \
+         own metric, {of_shadow:.3} s by the shadow; {} of its {} bytes would have been written",
+        backend.name(),
+        v4["own_payloads"]["bytes"],
+        v4["kube_proxy_bytes_at_least"],
+    ));
+    let off = match backend {
+        Backend::Nft => of_kube_proxy * 0.1,
+        // Sizes of tables are read once a second.
+        Backend::Legacy => 1.1,
+    };
+    assert!((of_shadow - of_kube_proxy).abs() <= off);
+    assert_eq!(v4["difference_count"], 0, "{v4}");
+}
+
+/// Sum and count of kube-proxy's own metric.
+fn programming(lab: &Lab) -> (f64, f64) {
+    let (_, page) = http::get(&lab.node, Daemon::METRICS, "/metrics").unwrap();
+    let value = |end: &str| {
+        let name = format!("kubeproxy_network_programming_duration_seconds_{end}");
+        let mut lines = page.lines().filter(|line| line.starts_with(&name));
+        let line = lines.find(|line| line.contains("IPv4"));
+        line.map_or(0.0, |line| {
+            line.rsplit_once(' ').unwrap().1.parse().unwrap()
+        })
+    };
+    (value("count"), value("sum"))
+}
+
+fn service(number: usize) -> Value {
+    let ip = format!("10.96.1.{number}");
+    objects::service(
+        &format!("churn-{number}"),
+        json!({"clusterIP": ip, "clusterIPs": [ip]}),
+    )
+}
+
+/// The slice of a Service in another state for each number, with a trigger time of now.
+fn slice(service: &Value, number: usize) -> Value {
+    let last = 1 + number % 200;
+    let mut slice = objects::slice(service, &["10.4.1.1", &format!("10.4.2.{last}")]);
+    let now = Timestamp::try_from(SystemTime::now()).unwrap();
+    slice["metadata"]["annotations"] =
+        json!({"endpoints.kubernetes.io/last-change-trigger-time": now.to_string()});
+    slice
+}
+
+/// What the kernel shows of writes: the number of transactions and all rules with their handles, or
+/// the rules of legacy; and a setting that a proxy writes.
+fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
+    let rules = match backend {
+        Backend::Nft => String::new(),
+        Backend::Legacy => [Family::V4, Family::V6]
+            .map(|family| lab.rules(family))
+            .concat(),
+    };
+    let rules: Vec<&str> = rules
+        .lines()
+        // To read a table of legacy makes it, without rules, if the kernel has none yet.
+        .filter(|line| line.starts_with("-A ") || line.starts_with(":KUBE-"))
+        .map(|line| line.split(" [").next().unwrap_or(line))
+        .collect();
+    let generation = lab.node.enter(|| nft_generation().unwrap());
+    let setting = "sysctl -a -r 'route_localnet|nf_conntrack_(max|tcp|udp)'";
+    let mut command = lab.node.command("sh");
+    let settings = run(command.args(["-c", setting]));
+    (generation, rules.join("\n"), settings)
+}
+
+fn start_shadow(lab: &Lab, backend: Backend, port: u16, flags: &[&str]) -> Daemon {
+    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
+    let hostname = format!("--hostname-override={}", objects::NODE);
+    let addresses = [
+        format!("--metrics-bind-address=127.0.0.1:{port}"),
+        format!("--healthz-bind-address=127.0.0.1:{}", port + 7),
+    ];
+    let mut all = vec!["--shadow", &*kubeconfig, &hostname];
+    all.extend(flags);
+    if port != SHADOW {
+        all.extend(addresses.iter().map(String::as_str));
+    }
+    let programs = backend_programs(backend);
+    Daemon::spawn(&Program::Deltaproxy, &lab.node, programs, &all)
+}
+
+/// IPv4 on the page of a shadow.
+fn family(lab: &Lab, port: u16) -> Value {
+    read_family(lab, port).unwrap()
+}
+
+fn read_family(lab: &Lab, port: u16) -> Result<Value, String> {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let (status, page) = http::get(&lab.node, address, "/shadow")?;
+    ensure(status == 200, || page.clone())?;
+    let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
+    Ok(page["families"][0].clone())
+}
+
+#[track_caller]
+fn wait_for(lab: &Lab, port: u16, is_so: impl Fn(&Value) -> bool) -> Value {
+    wait_within(PATIENCE, lab, port, is_so)
+}
+
+#[track_caller]
+fn wait_within(patience: Duration, lab: &Lab, port: u16, is_so: impl Fn(&Value) -> bool) -> Value {
+    eventually(patience, || {
+        let v4 = read_family(lab, port)?;
+        ensure(is_so(&v4), || v4.to_string())?;
+        Ok(v4)
+    })
+}
