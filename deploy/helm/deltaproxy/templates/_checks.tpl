@@ -30,8 +30,19 @@
 {{- end }}
 {{- end }}
 {{- /* In a cluster, also what kube-proxy's DaemonSet selects; without one, `lookup` finds nothing. */}}
+{{- if .Values.shadow }}
+{{- if .Values.canary }}
+{{- fail "shadow and canary are mutually exclusive: set canary to false" }}
+{{- end }}
+{{- if .Values.monitoring.podMonitor }}
+{{- fail "shadow and monitoring.podMonitor are mutually exclusive: dashboards would show the shadow as a proxy" }}
+{{- end }}
+{{- if .Values.metricsBindAddress }}
+{{- fail "shadow and metricsBindAddress are mutually exclusive: add --metrics-bind-address-override to extraArgs" }}
+{{- end }}
+{{- end }}
 {{- $kubeProxy := lookup "apps/v1" "DaemonSet" "kube-system" "kube-proxy" }}
-{{- if $kubeProxy }}
+{{- if and $kubeProxy (not .Values.shadow) }}
 {{- if not .Values.canary }}
 {{- fail "canary: false would run two proxies on a node: DaemonSet kube-system/kube-proxy exists. Set canary to true, or delete that DaemonSet" }}
 {{- end }}
@@ -62,7 +73,7 @@
 {{- fail (printf "%s has mode `%s`, which is not supported: write `mode: iptables` into its `config.conf`" $title $mode) }}
 {{- end }}
 {{- $health := get $file "healthzBindAddress" | default ":10256" }}
-{{- if not (hasSuffix ":10256" $health) }}
+{{- if not (or .Values.shadow (hasSuffix ":10256" $health)) }}
 {{- fail (printf "%s has healthzBindAddress `%s`: the probes of the Pod connect to 127.0.0.1:10256" $title $health) }}
 {{- end }}
 {{- end }}
@@ -78,12 +89,22 @@
 {{- end }}
 
 {{- define "deltaproxy.name" -}}
-{{ .Release.Name | trunc 53 | trimSuffix "-" }}
+{{- $name := .Release.Name | trunc 53 | trimSuffix "-" -}}
+{{- if and .Values.shadow (not (hasSuffix "-shadow" $name)) -}}
+{{ $name }}-shadow
+{{- else -}}
+{{ $name }}
+{{- end -}}
+{{- end }}
+
+{{/* Another one for a shadow, so that nothing takes it for the proxy. */}}
+{{- define "deltaproxy.app" -}}
+deltaproxy{{ if .Values.shadow }}-shadow{{ end }}
 {{- end }}
 
 {{- define "deltaproxy.labels" -}}
-k8s-app: deltaproxy
-app.kubernetes.io/name: {{ .Chart.Name }}
+k8s-app: {{ include "deltaproxy.app" . }}
+app.kubernetes.io/name: {{ include "deltaproxy.app" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/version: {{ .Chart.AppVersion }}
@@ -91,7 +112,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "deltaproxy.selector" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "deltaproxy.app" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
