@@ -47,20 +47,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;
     let (version, node_name) = (env!("CARGO_PKG_VERSION"), &config.rules.node_name);
-    match config.mode {
-        SyncMode::Restore => info!(version, node = node_name, "starting"),
-        SyncMode::DryRun => info!(
-            version,
-            node = node_name,
-            "starting a dry run: payloads are printed, nothing is restored, no port is opened"
-        ),
-        SyncMode::Shadow => info!(
-            version,
-            node = node_name,
-            "starting in shadow mode: rules are compared with those of the running kube-proxy, \
-             nothing is written"
-        ),
-    }
+    log_start(config.mode, version, node_name);
     setup::prepare(config)?;
     let shutdown = signals.shutdown(ConfigFileContext {
         file: config.file.as_ref(),
@@ -101,6 +88,23 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
             Ok(())
         })?;
     result
+}
+
+fn log_start(mode: SyncMode, version: &str, node: &str) {
+    match mode {
+        SyncMode::Restore => info!(version, node, "starting"),
+        SyncMode::DryRun => info!(
+            version,
+            node,
+            "starting a dry run: payloads are printed, nothing is restored, no port is opened"
+        ),
+        SyncMode::Shadow => info!(
+            version,
+            node,
+            "starting in shadow mode: rules are compared with those of the running kube-proxy, \
+             nothing is written"
+        ),
+    }
 }
 
 /// Signals that shut the process down, caught from the start.

@@ -85,11 +85,11 @@ pub(super) async fn run(
         first_node,
     } = changes;
     let startup_checks = StartupChecks::new();
-    let sweeper = if config.mode != SyncMode::Restore {
-        None
-    } else {
+    let sweeper = if config.mode == SyncMode::Restore {
         let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
         Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
+    } else {
+        None
     };
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let transactions = Arc::<OwnTransactions>::default();
@@ -148,7 +148,7 @@ impl FamilyRunner {
         let render_settings = render_settings(&self.config, &binaries)?;
         let family = binaries.family;
         match self.config.mode {
-            SyncMode::Restore => self.restore(binaries, render_settings).await?,
+            SyncMode::Restore => Box::pin(self.restore(binaries, render_settings)).await?,
             SyncMode::DryRun => {
                 let stop = self.stop.clone();
                 let exec = Exec::new(binaries, ExecOptions::default());

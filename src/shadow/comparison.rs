@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hashbrown::{HashMap, HashSet};
 
 use super::live::{DispatchKey, LiveTables, digest_of_rules};
-use super::versions::{ChangeLag, Moment, ServiceVersion, ServiceVersions, Touch};
+use super::versions::{ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, Touch};
 use crate::model::ServiceName;
 use crate::render::{GuardedChainState, Options, node_ports_jumps};
 use crate::rules::{Table, rules_of_lines};
@@ -63,44 +63,42 @@ pub(super) struct ServiceCounts {
 
 impl Comparison {
     /// Replaces the rules of all Services, without measuring lags: at the start, and after changes
-    /// of options that all rules depend on.
-    pub(super) fn replace_all(&mut self, rendered: Vec<(ServiceName, ServiceVersion)>, at: Moment) {
+    /// of options that all rules depend on. A reading has to follow.
+    pub(super) fn replace_all(&mut self, rendered: Vec<(ServiceName, ServiceVersion)>) {
         let mut rendered: BTreeMap<_, _> = rendered.into_iter().collect();
         for (name, versions) in &mut self.services {
-            versions.replace(rendered.remove(name).unwrap_or_default(), at);
+            versions.replace(rendered.remove(name).unwrap_or_default());
         }
         for (name, version) in rendered {
-            self.services.entry(name).or_default().replace(version, at);
+            self.services.entry(name).or_default().replace(version);
         }
     }
 
-    /// Adds the rules that a Service has after changes with these trigger times. Without a
+    /// Adds the rules that a Service has after changes. Without a
     /// difference to the rules before, nothing is measured: nothing would be written.
     pub(super) fn change(
         &mut self,
         name: &ServiceName,
-        version: ServiceVersion,
-        triggers: Vec<SystemTime>,
-        arrived: Moment,
+        new: NewVersion,
         live: Option<&LiveTables>,
     ) -> Vec<ChangeLag> {
         let versions = self.services.entry(name.clone()).or_default();
-        if versions.current == version {
+        if versions.current == new.version {
             return Vec::new();
         }
-        if triggers.is_empty() {
-            self.awaiting_sync.push((None, arrived.instant));
+        let arrived = new.arrived.instant;
+        if new.triggers.is_empty() {
+            self.awaiting_sync.push((None, arrived));
         }
-        for trigger in &triggers {
-            self.awaiting_sync.push((Some(*trigger), arrived.instant));
-        }
+        let triggers = new.triggers.iter().map(|trigger| (Some(*trigger), arrived));
+        self.awaiting_sync.extend(triggers);
         let removed = versions.current.chains().filter(|chain| {
-            let mut kept = version.chains();
+            let mut kept = new.version.chains();
             !kept.any(|other| other == *chain)
         });
         self.former_owners
             .extend(removed.map(|chain| (chain, name.clone())));
-        let lags = versions.add(version, triggers, arrived, live);
+        let lags = versions.add(new, live);
         self.add_lags(&lags);
         lags
     }

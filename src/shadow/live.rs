@@ -53,9 +53,9 @@ impl LiveTables {
     fn read_rule(&mut self, table: Table, (name, rule): (&str, &str), line: &str) {
         let bytes = line.len() as u64 + 1;
         if let Some(chain) = service_chain(table, name) {
-            let live = self.chains.entry(chain).or_default();
-            live.rules.add(&without_comment(rule));
-            live.bytes += bytes;
+            let chain = self.chains.entry(chain).or_default();
+            chain.rules.add(&without_comment(rule));
+            chain.bytes += bytes;
             return;
         }
         if name.starts_with("KUBE-") {

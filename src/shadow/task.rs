@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::comparison::{COMPARED, Comparison, LateDifferences};
 use super::live::LiveTables;
-use super::versions::{Moment, ServiceVersion, Touch};
+use super::versions::{Moment, NewVersion, ServiceVersion, Touch};
 use crate::host::{
     ChangeDetection, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
 };
@@ -175,11 +175,12 @@ impl<I: Iptables> ShadowTask<I> {
             let rendered = self.tracker.rendered();
             for name in names {
                 let version = version(&mut rules, &name, rendered.get(&name), options);
-                let triggers = triggers.remove(&name).unwrap_or_default();
-                let live = state.live.as_ref();
-                let lags = state
-                    .comparison
-                    .change(&name, version, triggers, arrived, live);
+                let new = NewVersion {
+                    version,
+                    triggers: triggers.remove(&name).unwrap_or_default(),
+                    arrived,
+                };
+                let lags = state.comparison.change(&name, new, state.live.as_ref());
                 self.report_lags(lags.iter().map(|change| change.lag));
             }
         }
@@ -210,36 +211,17 @@ impl<I: Iptables> ShadowTask<I> {
         let family = self.reporter.family;
         self.reporter.health.update(|health| health.began(family));
         let options = self.options();
+        let is_first = !std::mem::replace(&mut state.has_synced, true);
         let known = state.applied.take();
         let known = known.filter(|(_, before)| RerenderReason::between(before, &options).is_none());
-        let is_first = !std::mem::replace(&mut state.has_synced, true);
-        let services = self.tracker.rendered();
-        let (applied, bytes) = match known {
-            Some((mut applied, _)) => {
-                let dirty = self.dirty();
-                let extent = PartialRestore::ChangedChains;
-                let payload =
-                    partial_payload(&mut applied, &services, dirty.iter(), &options, extent);
-                applied.written(payload.rendered);
-                (applied, payload.stats.bytes)
-            }
-            None => {
-                let live = LiveChains::default();
-                let mut payload = FullPayload::new(&services, &options, &live);
-                let mut piece = Vec::new();
-                while payload.write_next(&mut piece) {
-                    piece.clear();
-                }
-                let (applied, stats) = payload.finish();
-                let mut rules = ServiceRules::default();
-                let rendered = services.all().map(|(name, service)| {
-                    let version = version(&mut rules, name, Some(service), &options);
-                    (name.clone(), version)
-                });
-                state.comparison.replace_all(rendered.collect(), moment());
-                // The first sync would adopt the rules of kube-proxy and write nothing.
-                (applied, if is_first { 0 } else { stats.bytes })
-            }
+        let (applied, bytes) = if let Some((applied, _)) = known {
+            self.partial(applied, &options)
+        } else {
+            state.comparison.replace_all(self.versions(&options));
+            state.is_stale = true;
+            let (applied, bytes) = self.full(&options);
+            // The first sync would adopt the rules of kube-proxy and write nothing.
+            (applied, if is_first { 0 } else { bytes })
         };
         state.applied = Some((applied, options));
         self.tracker.mark_applied();
@@ -261,6 +243,39 @@ impl<I: Iptables> ShadowTask<I> {
         self.reporter
             .health
             .update(|health| health.succeeded(family, ended.wall));
+    }
+
+    /// Renders a partial payload. Returns the record after it, and its size.
+    fn partial(&self, mut applied: AppliedState, options: &Options) -> (AppliedState, u64) {
+        let (dirty, extent) = (self.dirty(), PartialRestore::ChangedChains);
+        let services = self.tracker.rendered();
+        let payload = partial_payload(&mut applied, &services, dirty.iter(), options, extent);
+        applied.written(payload.rendered);
+        (applied, payload.stats.bytes)
+    }
+
+    /// Renders a full payload, as for a kernel without rules. Returns the record after it, and its
+    /// size.
+    fn full(&self, options: &Options) -> (AppliedState, u64) {
+        let (services, live) = (self.tracker.rendered(), LiveChains::default());
+        let mut payload = FullPayload::new(&services, options, &live);
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        while payload.write_next(&mut piece) {
+            bytes += piece.len() as u64;
+            piece.clear();
+        }
+        (payload.finish().0, bytes)
+    }
+
+    /// Renders all Services.
+    fn versions(&self, options: &Options) -> Vec<(ServiceName, ServiceVersion)> {
+        let (services, mut rules) = (self.tracker.rendered(), ServiceRules::default());
+        let all = services.all();
+        let versions = all.map(|(name, service)| {
+            let version = version(&mut rules, name, Some(service), options);
+            (name.clone(), version)
+        });
+        versions.collect()
     }
 
     /// Returns the render options as kube-proxy has them: its dispatch chains are flat.

@@ -100,6 +100,15 @@ impl Touch {
     }
 }
 
+/// Version after a change of a Service.
+#[derive(Debug)]
+pub(super) struct NewVersion {
+    pub(super) version: ServiceVersion,
+    /// Trigger times of its changes.
+    pub(super) triggers: Vec<SystemTime>,
+    pub(super) arrived: Moment,
+}
+
 /// Version that the kernel does not have yet.
 #[derive(Debug)]
 struct WaitingVersion {
@@ -162,10 +171,9 @@ pub(super) struct ServiceVersions {
 }
 
 impl ServiceVersions {
-    /// Replaces all versions by one whose lag is not measured.
-    pub(super) fn replace(&mut self, version: ServiceVersion, at: Moment) {
+    /// Replaces all versions by one whose lag is not measured; a reading has to follow.
+    pub(super) fn replace(&mut self, version: ServiceVersion) {
         self.waiting.clear();
-        self.differs_since.get_or_insert(at.instant);
         self.advance(version);
     }
 
@@ -178,13 +186,12 @@ impl ServiceVersions {
     }
 
     /// Adds a version. Returns the lags of its changes if the kernel has it already.
-    pub(super) fn add(
-        &mut self,
-        version: ServiceVersion,
-        triggers: Vec<SystemTime>,
-        arrived: Moment,
-        live: Option<&LiveTables>,
-    ) -> Vec<ChangeLag> {
+    pub(super) fn add(&mut self, new: NewVersion, live: Option<&LiveTables>) -> Vec<ChangeLag> {
+        let NewVersion {
+            version,
+            triggers,
+            arrived,
+        } = new;
         let chains = self.current.chains().chain(version.chains()).collect();
         self.advance(version);
         let waiting = WaitingVersion {

@@ -1,6 +1,6 @@
 //! Tests of the comparison of all Services, with rules as `iptables-save` prints them.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use super::{COMPARED, Comparison, LATE_AFTER};
 use crate::model::ServiceName;
@@ -8,7 +8,7 @@ use crate::net::IpFamily;
 use crate::render::Options;
 use crate::rules::Table;
 use crate::shadow::live::LiveTables;
-use crate::shadow::versions::{Moment, ServiceVersion};
+use crate::shadow::versions::{Moment, NewVersion, ServiceVersion};
 use crate::status::ShadowKind;
 
 #[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
@@ -49,7 +49,7 @@ fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
          KUBE-SVC-AAAAAAAAAAAAAAAA",
     ]);
     comparison.observe(&tables, &options, &[], start.instant);
-    let early = start.instant + LATE_AFTER - Duration::from_millis(1);
+    let early = start.instant + LATE_AFTER / 2;
     assert_eq!(late(&mut comparison, &tables, early), []);
     let found = late(&mut comparison, &tables, start.instant + LATE_AFTER);
     let stale_chain = (ShadowKind::StaleChain, String::new());
@@ -83,10 +83,14 @@ fn each_late_difference_is_new_once() {
 fn a_change_that_leaves_the_rules_as_they_are_is_not_measured() {
     let start = start();
     let mut comparison = Comparison::default();
-    comparison.replace_all(vec![(name(), ServiceVersion::default())], start);
-    let version = ServiceVersion::default();
+    comparison.replace_all(vec![(name(), ServiceVersion::default())]);
     // The same rules: nothing to write, nothing to measure.
-    comparison.change(&name(), version, vec![start.wall], start, None);
+    let new = NewVersion {
+        version: ServiceVersion::default(),
+        triggers: vec![start.wall],
+        arrived: start,
+    };
+    comparison.change(&name(), new, None);
     assert!(comparison.synced(start).is_empty());
     assert_eq!(comparison.kube_proxy_lag.count, 0);
 }

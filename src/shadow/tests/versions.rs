@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{ChangeLag, Moment, ServiceVersion, ServiceVersions, Touch};
+use super::{ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, Touch};
 use crate::rules::{ChainSet, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
 use crate::shadow::live::{LiveTables, digest_of_rule, digest_of_rules};
@@ -46,6 +46,21 @@ fn version(target: &str) -> ServiceVersion {
     }
 }
 
+fn add(
+    versions: &mut ServiceVersions,
+    version: ServiceVersion,
+    triggers: Vec<SystemTime>,
+    arrived: Moment,
+    live: Option<&LiveTables>,
+) -> Vec<ChangeLag> {
+    let new = NewVersion {
+        version,
+        triggers,
+        arrived,
+    };
+    versions.add(new, live)
+}
+
 /// The same in the kernel.
 fn live(target: &str) -> LiveTables {
     let mut live = LiveTables::default();
@@ -68,7 +83,7 @@ fn touch(at: Moment, chain: &str) -> Touch {
 /// Versions of a Service whose first one the kernel has.
 fn settled(clock: &Clock) -> ServiceVersions {
     let mut versions = ServiceVersions::default();
-    versions.replace(version("A"), clock.at(0));
+    versions.replace(version("A"));
     let lags = versions.observe(&live("A"), &[], clock.at(0).instant);
     assert_eq!((lags, versions.differs_since), (vec![], None));
     versions
@@ -86,7 +101,13 @@ fn a_lag_ends_when_a_chain_of_the_service_is_written() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
     let trigger = clock.at(1).wall;
-    versions.add(version("B"), vec![trigger], clock.at(2), Some(&live("A")));
+    add(
+        &mut versions,
+        version("B"),
+        vec![trigger],
+        clock.at(2),
+        Some(&live("A")),
+    );
     assert!(versions.is_waiting());
     let touches = [
         touch(clock.at(1), SVC),
@@ -105,7 +126,13 @@ fn a_lag_ends_when_a_chain_of_the_service_is_written() {
 fn writes_before_a_reading_without_the_version_do_not_end_its_lag() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
-    versions.add(version("B"), vec![clock.at(1).wall], clock.at(1), None);
+    add(
+        &mut versions,
+        version("B"),
+        vec![clock.at(1).wall],
+        clock.at(1),
+        None,
+    );
     let first = [touch(clock.at(2), SVC)];
     assert_eq!(
         versions.observe(&live("A"), &first, clock.at(3).instant),
@@ -122,7 +149,7 @@ fn versions_that_are_overtaken_end_with_the_later_one() {
     let mut versions = settled(&clock);
     for (second, target) in [(1, "B"), (2, "C"), (3, "D")] {
         let at = clock.at(second);
-        versions.add(version(target), vec![at.wall], at, None);
+        add(&mut versions, version(target), vec![at.wall], at, None);
     }
     let write = [touch(clock.at(5), SVC)];
     let lags = versions.observe(&live("C"), &write, clock.at(6).instant);
@@ -136,11 +163,29 @@ fn a_version_that_the_kernel_has_on_arrival_has_no_lag_of_writing() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
     let trigger = vec![clock.at(1).wall];
-    let lags = versions.add(version("B"), trigger, clock.at(2), Some(&live("B")));
+    let lags = add(
+        &mut versions,
+        version("B"),
+        trigger,
+        clock.at(2),
+        Some(&live("B")),
+    );
     assert_eq!(lags, [triggered(1)]);
     // With one that waits, the kernel may have the older one still.
-    versions.add(version("C"), vec![], clock.at(3), Some(&live("B")));
-    let lags = versions.add(version("B"), vec![], clock.at(4), Some(&live("B")));
+    add(
+        &mut versions,
+        version("C"),
+        vec![],
+        clock.at(3),
+        Some(&live("B")),
+    );
+    let lags = add(
+        &mut versions,
+        version("B"),
+        vec![],
+        clock.at(4),
+        Some(&live("B")),
+    );
     assert_eq!(lags, []);
     assert!(versions.is_waiting());
 }
@@ -149,7 +194,8 @@ fn a_version_that_the_kernel_has_on_arrival_has_no_lag_of_writing() {
 fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
-    versions.add(
+    add(
+        &mut versions,
         ServiceVersion::default(),
         vec![],
         clock.at(1),

@@ -22,7 +22,7 @@ fn percentiles_are_at_most_a_tenth_too_long() {
             "{percent}: {found}"
         );
     }
-    assert_eq!(lags.max_seconds, 1.0);
+    assert!((lags.max_seconds - 1.0).abs() < 1e-9);
     assert_eq!(histogram([]).percentile(50), None);
     assert_eq!(histogram([0]).percentile(50), Some(0.0));
 }
@@ -33,6 +33,7 @@ fn merged_histograms_are_those_of_all_durations() {
     merged.merge(&histogram(501..=1000));
     let all = histogram(1..=1000);
     assert_eq!(merged.buckets, all.buckets);
-    assert_eq!((merged.count, merged.max_seconds), (1000, 1.0));
+    assert_eq!(merged.count, 1000);
+    assert!((merged.max_seconds - all.max_seconds).abs() < 1e-9);
     assert!((merged.sum_seconds - all.sum_seconds).abs() < 1e-6);
 }
