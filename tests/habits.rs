@@ -49,7 +49,8 @@ fn every_command_has_examples_and_a_manual_page() {
             .split_once("Examples:\n")
             .unwrap_or_else(|| panic!("{help}"));
         assert!(examples.contains(&format!("deltaproxy {name}")), "{help}");
-        let reference = format!(".TP\ndeltaproxy\\-{name}(1)\n");
+        let escaped = name.replace('-', "\\-");
+        let reference = format!(".TP\ndeltaproxy\\-{escaped}(1)\n");
         assert!(page.contains(&reference), "{page}");
         let own = run(PROGRAM, &["man", &name]);
         assert!(own.status.success(), "{}", text(&own.stderr));

@@ -23,8 +23,6 @@ mod run;
 #[cfg(feature = "tools")]
 mod services;
 #[cfg(feature = "tools")]
-mod shadow_report;
-#[cfg(feature = "tools")]
 mod snapshot;
 #[cfg(feature = "tools")]
 mod status;
@@ -62,9 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         #[cfg(feature = "tools")]
         Command::Status(args) => return exit::judged(status::status(&args), &report),
         #[cfg(feature = "tools")]
-        Command::ShadowReport(args) => {
-            return exit::judged(shadow_report::shadow_report(&args), &report);
-        }
+        Command::ShadowReport(args) => return exit::judged(status::of_shadow(&args), &report),
         #[cfg(feature = "tools")]
         Command::Services(args) => return services::services(&args, &report),
         #[cfg(feature = "tools")]

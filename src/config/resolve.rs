@@ -102,7 +102,12 @@ pub fn run(args: &RunArgs, file: Option<&ConfigFile>, host_name: &str) -> Result
     let empty_mode = empty_mode(&configuration);
     configuration.choose_modes();
     let gates = &configuration.feature_gates;
-    let mut notes = notes(file, &args.flags, &configuration, &ignored);
+    // Addresses of a shadow are not those of the file.
+    let effective = match mode(args) {
+        SyncMode::Shadow => &SERVING_PATHS[..],
+        SyncMode::Restore | SyncMode::DryRun => &[],
+    };
+    let mut notes = notes(file, (&args.flags, effective), &configuration, &ignored);
     notes.extend(deprecated(args));
     notes.extend(without_effect(args, &configuration, &problems));
     let unknown = UnknownSettings {
@@ -142,7 +147,7 @@ pub(crate) fn rendering(
     let (mut configuration, ignored) = read(file, &rules.flags, &mut problems)?;
     source.flags.apply(&mut configuration);
     configuration.choose_modes();
-    let notes = notes(file, &rules.flags, &configuration, &ignored);
+    let notes = notes(file, (&rules.flags, &[]), &configuration, &ignored);
     let config = render_config(&configuration, (source, rules), host_name, &mut problems);
     Ok((problems.unless_any(config)?, notes))
 }
@@ -204,7 +209,7 @@ fn read_file(
 /// and on feature gates.
 fn notes(
     file: Option<&ConfigFile>,
-    flags: &FlagValues,
+    flags: (&FlagValues, &[&str]),
     configuration: &KubeProxyConfiguration,
     ignored: &IgnoredFields,
 ) -> Vec<ConfigNote> {
@@ -370,16 +375,17 @@ fn duration(args: &RunArgs, flag: &str, problems: &mut ConfigProblems) -> Option
 }
 
 /// Returns a warning of the flags that a file replaces. Flags with the same value as the file are
-/// not in it.
-fn ignored_flags(file: &KubeProxyConfiguration, flags: &FlagValues) -> Option<ConfigNote> {
+/// not in it, and those of the `effective` fields are not replaced.
+fn ignored_flags(
+    file: &KubeProxyConfiguration,
+    (flags, effective): (&FlagValues, &[&str]),
+) -> Option<ConfigNote> {
     let mut with_flags = file.clone();
     flags.apply(&mut with_flags);
     with_flags.choose_modes();
-    // Addresses of a shadow are not those of the file.
-    let is_shadow = flags.get("shadow") == Some(true);
     let overrides = |path: &&String| {
         settings::of_path(path).is_some_and(Setting::overrides_file)
-            || (is_shadow && SERVING_PATHS.contains(&path.as_str()))
+            || effective.contains(&path.as_str())
     };
     let flags: Vec<String> = differing(file, &with_flags)
         .iter()

@@ -152,7 +152,7 @@ impl WaitingVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChangeLag {
     pub(super) lag: Duration,
-    /// It is counted from a trigger time, not from the arrival of the change here.
+    /// Counted from a trigger time, not from the arrival of the change here.
     pub(super) is_triggered: bool,
 }
 

@@ -100,7 +100,7 @@ pub(crate) enum ShadowKind {
     StaleChain,
     /// A chain that all Services share lacks a rule of a Service.
     MissingRule,
-    /// It has a rule that the Service does not have anymore.
+    /// Such a chain has a rule that the Service does not have anymore.
     StaleRule,
     /// A chain whose rules depend on options alone lacks rules or has others.
     FixedChain,

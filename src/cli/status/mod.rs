@@ -1,9 +1,12 @@
 //! `status`: shows the state of the daemon on this node, the worst first; or on another one, or on
-//! all nodes of a cluster.
+//! all nodes of a cluster. `shadow-report` does the same for daemons in shadow mode.
 
 mod nodes;
 mod screen;
+mod shadow_report;
 mod source;
+
+pub(super) use shadow_report::of_shadow;
 
 use super::terminal::{self, escaped};
 use crate::config::{OutputArg, StatusArgs};

@@ -4,9 +4,9 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
-use super::cluster::{self, NodeProblem};
-use super::daemon;
-use super::terminal::{self, escaped};
+use crate::cli::cluster::{self, NodeProblem};
+use crate::cli::daemon;
+use crate::cli::terminal::{self, escaped};
 use crate::config::{self, OutputArg, ShadowReportArgs, environment};
 use crate::status::{LagHistogram, ShadowDifference, ShadowDocument};
 use crate::watch::api::PodRole;
@@ -19,7 +19,7 @@ const MOST_LINES: usize = 20;
 /// # Errors
 ///
 /// No daemon in shadow mode answers; of all nodes, some do not.
-pub(super) fn shadow_report(args: &ShadowReportArgs) -> anyhow::Result<bool> {
+pub(in crate::cli) fn of_shadow(args: &ShadowReportArgs) -> anyhow::Result<bool> {
     terminal::install_quiet_log()?;
     if args.all_nodes || args.node.is_some() {
         return of_cluster(args);
