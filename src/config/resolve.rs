@@ -18,7 +18,6 @@ use super::go::GoDuration;
 use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
 };
-#[cfg(feature = "tools")]
 use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, shortened};

@@ -256,8 +256,8 @@ impl ServiceVersions {
         self.is_logged = false;
     }
 
-    /// Returns the rules in dispatch chains that are the Service's: those of the current version, and
-    /// those of earlier ones.
+    /// Returns the rules of the Service in dispatch chains: those of the current version, and of
+    /// earlier ones.
     pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = &DispatchKey> + Clone {
         self.current.dispatch.iter().chain(&self.gone)
     }

@@ -112,7 +112,7 @@ impl Cluster {
         node: Option<&str>,
     ) -> anyhow::Result<Vec<ProxyPod>> {
         let _progress = Progress::start("waiting for the API server to list the Pods of proxies");
-        let listed = api::proxy_pods(&self.server, role, node);
+        let listed = ProxyPod::list(&self.server, role, node);
         let listed = api::within(self.list_timeout, listed).await;
         let mut pods = listed.map_err(|error| match error {
             ApiError::Status { code: 403, .. } => anyhow::anyhow!(

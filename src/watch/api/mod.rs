@@ -69,8 +69,7 @@ pub use list::snapshot;
 #[cfg(feature = "tools")]
 pub(crate) use list::{ClusterSnapshot, list, within};
 #[cfg(feature = "tools")]
-pub(crate) use pods::{PodRole, ProxyPod, ProxyProgram, StreamError};
-pub(crate) use pods::{exec, port_forward, proxy_pods};
+pub(crate) use pods::{PodRole, ProxyPod, ProxyProgram, StreamError, exec, port_forward};
 pub use proxy::ProxyEnvironment;
 pub use reflector::{Observer, ReflectorEvent, list_and_watch};
 pub(crate) use resource::Resource;

@@ -104,6 +104,24 @@ impl ProxyPod {
     pub(crate) fn is_running(&self) -> bool {
         self.phase == "Running"
     }
+
+    /// Lists the Pods of a role that are scheduled: of one node, or of all. Of several Pods on a
+    /// node, such as during an update, the one to ask comes first: one that runs, and of deltaproxy.
+    pub(crate) async fn list(
+        server: &ApiClient,
+        role: PodRole,
+        node: Option<&str>,
+    ) -> Result<Vec<Self>, ApiError> {
+        let listed = list(server, &Selector::of_role(role, node)).await?;
+        let mut pods: Vec<Self> = listed.objects.into_iter().map(Into::into).collect();
+        pods.retain(|pod| !pod.node.is_empty());
+        pods.sort_by_key(|pod| {
+            let is_kube_proxy = matches!(pod.program, ProxyProgram::KubeProxy { .. });
+            let name = pod.name.clone();
+            (pod.node.clone(), !pod.is_running(), is_kube_proxy, name)
+        });
+        Ok(pods)
+    }
 }
 
 impl From<PodObject> for ProxyPod {
@@ -188,24 +206,6 @@ impl Selector<PodObject> {
             node.map(|node| format!("spec.nodeName={node}")),
         )
     }
-}
-
-/// Lists the Pods of proxies that are scheduled: of one node, or of all. Of several Pods on a
-/// node, such as during an update, the one to ask comes first: one that runs, and of deltaproxy.
-pub(crate) async fn proxy_pods(
-    server: &ApiClient,
-    role: PodRole,
-    node: Option<&str>,
-) -> Result<Vec<ProxyPod>, ApiError> {
-    let listed = list(server, &Selector::of_role(role, node)).await?;
-    let mut pods: Vec<ProxyPod> = listed.objects.into_iter().map(Into::into).collect();
-    pods.retain(|pod| !pod.node.is_empty());
-    pods.sort_by_key(|pod| {
-        let is_kube_proxy = matches!(pod.program, ProxyProgram::KubeProxy { .. });
-        let name = pod.name.clone();
-        (pod.node.clone(), !pod.is_running(), is_kube_proxy, name)
-    });
-    Ok(pods)
 }
 
 /// Failure of a stream to a Pod.
