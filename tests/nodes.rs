@@ -24,7 +24,7 @@ use std::{fs, thread};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon};
+use support::daemon::{Backend, Daemon, Program, backend_programs};
 use support::kube::{ControlPlane, binary};
 use support::netns::Netns;
 use support::process::Process;
@@ -217,6 +217,41 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
     check(&success(&listed), "storefront:http");
 
     check_agreement(&scene);
+    check_shadow(&scene);
+}
+
+/// A shadow next to the proxy of a node is asked by its own label, and not taken for the proxy.
+fn check_shadow(scene: &Scene) {
+    let said = scene.failure(2, &["shadow-report", "--all-nodes"]);
+    check(&said, "no Pod of deltaproxy in shadow mode");
+    let shadow = pod("node1", "deltaproxy-shadow", 10349, "Running");
+    scene.control.api().apply(&shadow);
+    scene.run_pods(&["deltaproxy-shadow-node1".to_owned()]);
+    let flags = [
+        "--shadow",
+        "--manifests=deploy/examples",
+        "--hostname-override=node1",
+    ];
+    let programs = backend_programs(Backend::Nft);
+    let _shadow = Daemon::spawn(&Program::Deltaproxy, &scene.node, programs, &flags);
+    let address = "127.0.0.1:10349".parse().unwrap();
+    eventually(PATIENCE, || {
+        let (_, page) = http::get(&scene.node, address, "/shadow")?;
+        let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
+        let v4 = &page["families"][0];
+        let has_read = v4["readings"]["count"].as_u64() > Some(0);
+        let is_same = v4["differing_services"] == 0 && v4["services"].as_u64() > Some(3);
+        ensure(has_read && is_same, || page.to_string())
+    });
+    for args in [&["--all-nodes"][..], &["--node=node1"]] {
+        let report = scene.run(&[&["shadow-report"], args].concat());
+        let text = success(&report);
+        check(
+            &text,
+            "1 node, 0 changes, 0 differences that affect packets\n",
+        );
+    }
+    check_agreement(scene);
 }
 
 fn check_agreement(scene: &Scene) {

@@ -80,7 +80,7 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::STATUS.after_flags(), args_override_self = true)]
     Status(Box<StatusArgs>),
-    /// Show how the rules of kube-proxy differ from those of a shadow, and their lag
+    /// Show how the rules of kube-proxy differ from the desired ones
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::SHADOW_REPORT.after_flags(), args_override_self = true)]
     ShadowReport(Box<ShadowReportArgs>),

@@ -232,8 +232,8 @@ pub(super) const SYNC: SettingSection = SettingSection {
             .more(
                 "Runs alongside the kube-proxy of the node and measures how long changes take to \
                  its rules; `deltaproxy shadow-report` shows the result. The metrics and health \
-                 addresses are 127.0.0.1:10349 and 0.0.0.0:10356, unless flags set others: those \
-                 of the file are kube-proxy's.",
+                 addresses are 127.0.0.1:10349 and 0.0.0.0:10356, whatever the file says, unless \
+                 flags set others.",
             ),
         Setting::field("iptables.syncPeriod", Duration)
             .flag("iptables-sync-period")

@@ -97,6 +97,25 @@ fn flags_without_fields_are_valid_with_a_file() {
     assert_eq!(config.file.unwrap().path.to_str(), Some("c.yaml"));
 }
 
+/// The addresses of a file are those of the kube-proxy that runs.
+#[test]
+fn a_shadow_has_addresses_of_its_own() {
+    let file = "metricsBindAddress: 127.0.0.1:9\nhealthzBindAddress: 127.0.0.1:8";
+    let addresses = |flags: &str| {
+        let config = with_file(flags, file).unwrap();
+        assert_eq!(noted(&config), [""; 0]);
+        let serving = config.serving;
+        [serving.metrics, serving.healthz].map(|address| address.unwrap().to_string())
+    };
+    let defaults = ["127.0.0.1:10349", "0.0.0.0:10356"];
+    assert_eq!(addresses("--shadow"), defaults);
+    let flags = "--shadow --metrics-bind-address=1.2.3.4:5 --healthz-bind-address=1.2.3.4:6";
+    assert_eq!(addresses(flags), ["1.2.3.4:5", "1.2.3.4:6"]);
+    let flags = "--shadow --metrics-bind-address-override=1.2.3.4:7";
+    assert_eq!(addresses(flags), ["1.2.3.4:7", "0.0.0.0:10356"]);
+    assert!(with_file("--shadow --dry-run", file).is_err());
+}
+
 /// kube-proxy ignores --metrics-bind-address next to a file, and the file may be another program's.
 #[test]
 fn an_override_of_the_metrics_address_applies_with_a_file() {

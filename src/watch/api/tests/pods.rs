@@ -26,6 +26,10 @@ fn a_pod_is_of_deltaproxy_by_label_image_or_command() {
         &deltaproxy(11249),
     );
     check(
+        r#"{"metadata": {"labels": {"k8s-app": "deltaproxy-shadow"}}}"#,
+        &deltaproxy(10349),
+    );
+    check(
         r#"{"spec": {"containers": [{"command": ["/usr/local/bin/deltaproxy", "run"]}]}}"#,
         &deltaproxy(10249),
     );
