@@ -70,8 +70,8 @@ pub mod render {
 /// Items of `rules`.
 pub mod rules {
     pub use crate::rules::{
-        Backend, BridgePort, Comparison, Match, Packet, Payload, Rule, RuleSet, Share, Table, Text,
-        TracedNode, Verdict, trace,
+        Backend, BridgePort, Comparison, HostLookup, Match, Packet, Payload, RoutedPacket, Rule,
+        RuleSet, SetElement, Share, Side, Table, Text, TracedNode, Verdict, trace,
     };
 }
 /// Items of `ruleset`.

@@ -37,6 +37,8 @@ pub use ruleset::RuleSet;
 pub use table::{Backend, Payload, Table, Text};
 pub(crate) use table::{COUNTER_TEST_CHAIN, ChainSet, TracedTable};
 #[cfg(feature = "tools")]
-pub use trace::{BridgePort, Packet, TracedNode, Verdict, trace};
+pub use trace::{
+    BridgePort, HostLookup, Packet, RoutedPacket, SetElement, Side, TracedNode, Verdict, trace,
+};
 #[cfg(feature = "tools")]
 pub(crate) use trace::{ReplyLoss, Step, TraceOutcome, Unclear};

@@ -69,7 +69,7 @@ fn is_looked_at(rules: &RuleSet) {
         };
         let traced_node = TracedNode {
             addresses: [source.parse().unwrap()].into(),
-            recent_lists: [].into(),
+            ..TracedNode::default()
         };
         let _ = trace(rules, &packet, &traced_node);
     }

@@ -1,6 +1,7 @@
 //! Tests of parsing, applying, comparing and tracing rules.
 
 mod diff;
+mod host;
 mod hostile;
 mod matches;
 mod raw;

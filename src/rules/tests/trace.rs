@@ -25,6 +25,7 @@ pub(super) fn traced_node(recent_lists: &[&str]) -> TracedNode {
     TracedNode {
         addresses: ["192.168.0.2".parse().unwrap()].into(),
         recent_lists: recent_lists.iter().map(|name| Box::from(*name)).collect(),
+        host: None,
     }
 }
 

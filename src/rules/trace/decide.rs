@@ -2,11 +2,13 @@
 //!
 //! There are four results: yes, no, for a share of the packets, and undecided. The packet is the
 //! first of its direction, without IP options and extension headers. All that depends on counters,
-//! clocks, sets, payloads, routes or processes is undecided. `addrtype` looks up the routing table,
-//! which no dump shows: the node's own addresses and special networks decide most rules.
+//! clocks, payloads or processes is undecided, and on routes and sets unless the node is there to
+//! ask. `addrtype` looks up the routing table: the node's own addresses and special networks decide
+//! most rules.
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::host::{SetElement, Side};
 use super::outcome::{BridgePort, TracedNode};
 use super::packet::{CLIENT_PORTS, Direction, Interface, MatchResult, PacketState, Tracking};
 use crate::net::Protocol;
@@ -191,6 +193,7 @@ fn extension(extension: &Extension, packet: &PacketState<'_>) -> MatchResult {
             let is_inverted = options.iter().any(|option| &*option.name == "--invert");
             (!is_inverted).into()
         }
+        "set" => is_in_set(&options, packet).into(),
         "statistic" => every_nth(&options),
         name @ ("tcp" | "udp" | "sctp") => {
             let is_protocol = name == packet.original.protocol.as_str();
@@ -239,6 +242,34 @@ fn address_types(options: &[ExtensionOption], packet: &PacketState<'_>) -> Match
             _ => None,
         }
     })
+}
+
+/// Reports whether `set` matches. Options on the counters of elements are not supported.
+fn is_in_set(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<bool> {
+    let host = packet.traced_node.host.as_ref()?;
+    let [option] = options else { return None };
+    let ("--match-set", [set, sides]) = (&*option.name, option.values.as_slice()) else {
+        return None;
+    };
+    let sides = sides.split(',').map(|side| match side {
+        "src" => Some(Side::Source),
+        "dst" => Some(Side::Destination),
+        _ => None,
+    });
+    let sides: Vec<Side> = sides.collect::<Option<_>>()?;
+    let single = |ports: PortRange| (ports.first == ports.last).then_some(ports.first);
+    let is_in = packet.destination_is(|destination| {
+        let element = SetElement {
+            sides: &sides,
+            source: packet.source,
+            destination,
+            protocol: packet.original.protocol,
+            source_port: single(packet.source_port),
+            port: single(packet.port),
+        };
+        host.is_in_set(set, &element)
+    });
+    is_in.map(|is_in| is_in != option.negated)
 }
 
 /// Decides `statistic --mode nth`: in the long run, one of `every` packets matches.

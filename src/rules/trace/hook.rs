@@ -103,6 +103,17 @@ impl Hook {
         })
     }
 
+    /// Reports whether the kernel routes packets right before this hook. Packets of the node are
+    /// routed again after their translation, but the rules of `OUTPUT` see the interface of the
+    /// first route.
+    pub(super) const fn follows_routing(self, from_node: bool) -> bool {
+        match self {
+            Self::RawOutput | Self::MangleForward => true,
+            Self::ManglePostrouting => from_node,
+            _ => false,
+        }
+    }
+
     pub(super) const fn has_outgoing(self) -> bool {
         !matches!(
             self,

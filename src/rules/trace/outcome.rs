@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use super::host::HostLookup;
 use crate::net::{Port, Protocol};
 use crate::rules::grammar::{Rule, Share};
 use crate::rules::table::TracedTable;
@@ -35,13 +37,16 @@ pub enum BridgePort {
     Unknown,
 }
 
-/// Properties of the node that rules match: its addresses, and its lists of recent sources.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Properties of the node that rules match: its addresses, its lists of recent sources, and what
+/// else can be looked up on it.
+#[derive(Debug, Clone, Default)]
 pub struct TracedNode {
     /// Addresses of the interfaces; those of loopback may be left out.
     pub addresses: BTreeSet<IpAddr>,
     /// Names of the `recent` lists with an entry for the source of the packet that is not expired.
     pub recent_lists: BTreeSet<Box<str>>,
+    /// Routes and sets; `None` if they are not known, and then rules about them are undecided.
+    pub host: Option<Arc<dyn HostLookup>>,
 }
 
 impl TracedNode {

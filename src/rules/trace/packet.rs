@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::hook::Hook;
+use super::host::RoutedPacket;
 use super::outcome::{Packet, TracedNode};
 use crate::rules::grammar::{PortRange, Share};
 
@@ -119,8 +120,12 @@ pub(super) struct PacketState<'a> {
     pub(super) connection_mark: u32,
     /// Incoming interface, as visible at the hook.
     pub(super) incoming: Interface<'a>,
-    /// Outgoing interface; only `lo` is known without the routing table.
+    /// Outgoing interface, as visible at the hook.
     pub(super) outgoing: Interface<'a>,
+    /// Interface by which packets of this direction enter the node, unless a process sent them.
+    pub(super) entrance: Interface<'a>,
+    /// Outgoing interface of the last route.
+    pub(super) route: Interface<'a>,
     /// `recent` lists to which rules of this trace added the source, sorted.
     pub(super) added_to: Vec<Box<str>>,
 }
@@ -145,6 +150,11 @@ impl<'a> PacketState<'a> {
             connection_mark: 0,
             incoming: Interface::None,
             outgoing: Interface::None,
+            entrance: packet
+                .in_interface
+                .as_deref()
+                .map_or(Interface::NotLoopback, Interface::Named),
+            route: Interface::NotLoopback,
             added_to: Vec::new(),
         }
     }
@@ -152,6 +162,8 @@ impl<'a> PacketState<'a> {
     /// Turns the packet into the first reply to it, before the first hook of that.
     pub(super) fn turn(&mut self) {
         self.direction = Direction::Reply;
+        // Replies come in where the request went out.
+        self.entrance = self.route;
         self.tracking = Tracking::Pending;
         self.source = self.receiver;
         self.source_port = PortRange::single(self.receiver_port);
@@ -160,6 +172,53 @@ impl<'a> PacketState<'a> {
         (self.destination, self.port) = masqueraded.unwrap_or(client);
         self.mark = 0;
         self.added_to.clear();
+    }
+
+    /// Enters a hook: determines the interfaces that its rules see.
+    pub(super) fn enter_hook(&mut self, hook: Hook) {
+        self.incoming = match () {
+            () if !hook.has_incoming() => Interface::None,
+            () if self.is_from_node() => Interface::Named("lo"),
+            () => self.entrance,
+        };
+        // The mark that routes a packet is that of this moment.
+        if hook.follows_routing(self.is_from_node()) {
+            self.route = self.routed();
+        }
+        self.outgoing = if hook.has_outgoing() {
+            self.route
+        } else {
+            Interface::None
+        };
+    }
+
+    /// Returns the outgoing interface for the present destination.
+    fn routed(&self) -> Interface<'a> {
+        let destination = match self.destination {
+            PacketAddress::Unknown => return Interface::Any,
+            PacketAddress::Node => return Interface::Named("lo"),
+            PacketAddress::Known(ip) if self.traced_node.is_local(ip) => {
+                return Interface::Named("lo");
+            }
+            PacketAddress::Known(ip) => ip,
+        };
+        let packet = RoutedPacket {
+            source: self.source,
+            destination,
+            in_interface: match self.entrance {
+                Interface::Named(name) if !self.is_from_node() => Some(name),
+                _ => None,
+            },
+            mark: self.mark,
+        };
+        let host = self.traced_node.host.as_ref();
+        let found = host.and_then(|host| host.out_interface(&packet));
+        match (found, &self.original.in_interface, self.direction) {
+            (Some(name), _, _) => Interface::Named(name),
+            // Replies leave where the request came in.
+            (None, Some(name), Direction::Reply) => Interface::Named(name),
+            _ => Interface::NotLoopback,
+        }
     }
 
     /// Translates the destination of the connection.
@@ -181,26 +240,6 @@ impl<'a> PacketState<'a> {
                 self.source = self.original.destination;
                 self.source_port = PortRange::single(self.original.port.get());
             }
-        }
-    }
-
-    /// Reports whether the route at a hook leads to the node itself. Packets of the node are routed
-    /// again after translation, but the rules of `OUTPUT` see the interface of the first route.
-    pub(super) fn is_routed_to_node(&self, hook: Hook) -> Option<bool> {
-        let address = match (hook, self.direction) {
-            (Hook::FilterOutput | Hook::SecurityOutput, Direction::Original) => {
-                PacketAddress::Known(self.original.destination)
-            }
-            (Hook::FilterOutput | Hook::SecurityOutput, Direction::Reply) => {
-                let client = PacketAddress::Known(self.original.source);
-                self.new_source.unwrap_or(client)
-            }
-            _ => self.destination,
-        };
-        match address {
-            PacketAddress::Known(ip) => Some(self.traced_node.is_local(ip)),
-            PacketAddress::Node => Some(true),
-            PacketAddress::Unknown => None,
         }
     }
 
@@ -248,7 +287,7 @@ impl<'a> PacketState<'a> {
 }
 
 /// Interface of a packet, as far as known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Interface<'a> {
     /// Packets at the hook have no such interface.
     None,

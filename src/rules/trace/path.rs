@@ -37,7 +37,7 @@ pub(super) struct TracePath<'a, 'q> {
 
 /// All state of a path that decides its future at a given position.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MergeKey {
+pub(super) struct MergeKey<'q> {
     receiver: IpAddr,
     receiver_port: u16,
     tracking: Tracking,
@@ -45,6 +45,8 @@ pub(super) struct MergeKey {
     new_source: Option<PacketAddress>,
     mark: u32,
     connection_mark: u32,
+    entrance: Interface<'q>,
+    route: Interface<'q>,
     added_to: Vec<Box<str>>,
 }
 
@@ -112,7 +114,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
     }
 
     /// Paths at one position with equal keys have the same future.
-    pub(super) fn merge_key(&self) -> MergeKey {
+    pub(super) fn merge_key(&self) -> MergeKey<'q> {
         MergeKey {
             receiver: self.packet.receiver,
             receiver_port: self.packet.receiver_port,
@@ -121,6 +123,8 @@ impl<'a, 'q> TracePath<'a, 'q> {
             new_source: self.packet.new_source,
             mark: self.packet.mark,
             connection_mark: self.packet.connection_mark,
+            entrance: self.packet.entrance,
+            route: self.packet.route,
             added_to: self.packet.added_to.clone(),
         }
     }
@@ -352,24 +356,7 @@ impl TracePath<'_, '_> {
     pub(super) fn enter_hook(&mut self, hook: Hook) {
         self.hook = hook;
         self.stack.clear();
-        let packet = &mut self.packet;
-        // Replies come in where the request went out, and the other way round.
-        let (incoming, outgoing) = match (&packet.original.in_interface, packet.direction) {
-            (None, _) => (Interface::NotLoopback, Interface::NotLoopback),
-            (Some(name), Direction::Original) => (Interface::Named(name), Interface::NotLoopback),
-            (Some(name), Direction::Reply) => (Interface::NotLoopback, Interface::Named(name)),
-        };
-        packet.incoming = match () {
-            () if !hook.has_incoming() => Interface::None,
-            () if packet.is_from_node() => Interface::Named("lo"),
-            () => incoming,
-        };
-        packet.outgoing = match packet.is_routed_to_node(hook) {
-            _ if !hook.has_outgoing() => Interface::None,
-            Some(true) => Interface::Named("lo"),
-            Some(false) => outgoing,
-            None => Interface::Any,
-        };
+        self.packet.enter_hook(hook);
     }
 
     /// Enters the next hook, or returns the verdict after the last one. The hooks of `nat` are left
