@@ -89,6 +89,7 @@ mod manifests;
 mod manual;
 mod metrics;
 mod monitoring;
+mod neighbors;
 mod newest_release;
 mod next_minor;
 mod no_answer;

@@ -418,6 +418,11 @@ pub struct ExplainArgs {
     /// Give the flag once for each address.
     #[arg(long, value_name = "IP")]
     pub node_ip: Vec<IpAddr>,
+    /// Interface by which packets leave to endpoints
+    ///
+    /// For dumps and other nodes. On this node, the kernel is asked for the route of each packet.
+    #[arg(long, value_name = "NAME", conflicts_with = "all_nodes")]
+    pub route: Option<Box<str>>,
     /// Exit with code 1 unless all clients agree with this
     #[arg(long, value_name = "RESULT", value_enum)]
     pub expect: Option<ExpectArg>,

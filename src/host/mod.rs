@@ -32,6 +32,8 @@ pub use iptables::{Fake, Fault};
 pub(crate) use iptables::{Poison, Version};
 #[cfg(feature = "testing")]
 pub use netlink::nftables::generation as nft_generation;
+#[cfg(feature = "tools")]
+pub(crate) use netlink::KernelLookup;
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
 #[cfg(feature = "tools")]

@@ -22,6 +22,7 @@ pub mod artifacts;
 pub mod certificate;
 pub mod daemon;
 pub mod http;
+pub mod ip_set;
 pub mod kube;
 pub mod lab;
 pub mod left_out;

@@ -1,17 +1,20 @@
 //! `explain` with the rules of one source: prints paths of packets.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
-use crate::cli::snapshot::RuleSnapshot;
+use crate::cli::snapshot::{RuleOrigin, RuleSnapshot};
 use crate::cli::terminal::{self, Progress};
 use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
 use crate::conntrack::{Filter, Flow};
-use crate::host::{Conntrack, FlowError, FlowTable};
-use crate::inspect::explain::{self, Detail, Explanation};
+use crate::host::{Conntrack, FlowError, FlowTable, KernelLookup};
+use crate::inspect::explain::{self, Detail, Explanation, NodeRules};
 use crate::net::IpFamily;
+use crate::rules::HostLookup;
 
 /// Prints the paths of packets.
 ///
@@ -34,7 +37,7 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     if let Some(absence) = snapshot.absence() {
         tracing::warn!("{absence}");
     }
-    let nodes = snapshot.node_rules(&args.node_ip);
+    let nodes = with_routes(snapshot.node_rules(&args.node_ip), args, &snapshot.origin);
     let progress = Progress::start("tracing packets through the rules");
     let mut explained = explain::explain(&query, &nodes, &args.client_selection())?;
     let added = if snapshot.origin.is_of_this_node() {
@@ -55,6 +58,31 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     };
     terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
     check(args.expect, &explained)
+}
+
+/// Adds the routes and IP sets that rules match: those of this node, or the interface of `--route`.
+fn with_routes<'a>(
+    nodes: Vec<NodeRules<'a>>,
+    args: &ExplainArgs,
+    origin: &RuleOrigin,
+) -> Vec<NodeRules<'a>> {
+    let add: Box<dyn Fn(NodeRules<'a>) -> NodeRules<'a>> = if let Some(interface) = &args.route {
+        Box::new(|node: NodeRules<'a>| node.with_endpoint_interface(interface))
+    } else if origin.is_of_this_node() {
+        match KernelLookup::open() {
+            Ok(lookup) => {
+                let lookup: Arc<dyn HostLookup> = Arc::new(lookup);
+                Box::new(move |node: NodeRules<'a>| node.with_host(Arc::clone(&lookup)))
+            }
+            Err(error) => {
+                tracing::warn!("cannot read routes: {error}: rules about interfaces are unclear");
+                return nodes;
+            }
+        }
+    } else {
+        return nodes;
+    };
+    nodes.into_iter().map(add).collect()
 }
 
 /// Adds the conntrack entries of UDP clients: their packets do not traverse the rules.

@@ -75,7 +75,7 @@ pub(super) fn clients(
             kind: ClientKind::Given,
             ip: *ip,
             origin: AddressOrigin::Known,
-            in_interface: in_interface.clone(),
+            in_interface: in_interface.clone().or_else(|| node.interface_to(*ip)),
         }],
     }
 }
@@ -106,9 +106,14 @@ fn of_kinds(node: &NodeRules<'_>, to: &PacketDestination, kinds: &[ClientKind]) 
             ClientKind::Given => return None,
         };
         let in_interface = match kind {
-            ClientKind::Pod => node.detector.pod_interface(node.rules),
+            ClientKind::Pod => outside(node, to)
+                .and_then(|outside| node.interface_of_pods(outside))
+                .or_else(|| node.detector.pod_interface(node.rules)),
             ClientKind::Node | ClientKind::Given => None,
-            ClientKind::Outside | ClientKind::AllowedSource => node.detector.other_interface(),
+            ClientKind::Outside | ClientKind::AllowedSource => {
+                let known = node.interface_to(ip);
+                known.or_else(|| node.detector.other_interface())
+            }
         };
         Some(Client {
             kind: *kind,

@@ -5,12 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, PortName, RulesetGap, RulesetSource,
 };
 use crate::net::IpFamily;
-use crate::rules::{Backend, Network, Rule, RuleSet, Table, Target, TracedNode};
+use crate::rules::{
+    Backend, HostLookup, Network, RoutedPacket, Rule, RuleSet, SetElement, Table, Target,
+    TracedNode,
+};
 use crate::ruleset::{
     KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
 };
@@ -78,7 +82,7 @@ impl<'a> NodeRules<'a> {
             catalog,
             traced_node: TracedNode {
                 addresses: own,
-                recent_lists: BTreeSet::new(),
+                ..TracedNode::default()
             },
             rules,
             detector,
@@ -148,6 +152,53 @@ impl<'a> NodeRules<'a> {
         }
     }
 
+    /// Adds the routes and IP sets of the node.
+    #[must_use]
+    pub fn with_host(mut self, host: Arc<dyn HostLookup>) -> Self {
+        self.traced_node.host = Some(host);
+        self
+    }
+
+    /// Sets the interface by which packets leave to all endpoints.
+    #[must_use]
+    pub fn with_endpoint_interface(self, interface: &str) -> Self {
+        let views = self.catalog.ports.values();
+        let endpoints = views.flat_map(|view| view.endpoints.iter().map(|one| one.address.ip()));
+        let host = EndpointRoutes {
+            endpoints: endpoints.collect(),
+            interface: interface.into(),
+        };
+        self.with_host(Arc::new(host))
+    }
+
+    /// Returns the interface by which packets from an address enter the node: that by which the
+    /// node reaches the address, if that is known.
+    pub(super) fn interface_to(&self, ip: IpAddr) -> Option<Box<str>> {
+        let host = self.traced_node.host.as_ref()?;
+        let found = host.out_interface(&RoutedPacket {
+            source: self.ip,
+            destination: ip,
+            in_interface: None,
+            mark: 0,
+        });
+        found.map(Box::from)
+    }
+
+    /// Returns the interface by which packets of a pod on this node enter, if an endpoint shows it:
+    /// a pod that the node does not reach by the interface of other hosts.
+    pub(super) fn interface_of_pods(&self, outside: IpAddr) -> Option<Box<str>> {
+        let other = self.interface_to(outside);
+        let views = self.catalog.ports.values();
+        let endpoints = views.flat_map(|view| view.endpoints.iter().map(|one| one.address.ip()));
+        let mut pods = endpoints
+            .filter(|ip| self.detector.has(*ip))
+            .take(MAX_ROUTED_PODS);
+        pods.find_map(|ip| {
+            self.interface_to(ip)
+                .filter(|found| Some(found) != other.as_ref())
+        })
+    }
+
     /// Returns the address that is assumed to be the node's, if none is known.
     pub(super) fn assumed_ip(&self) -> Option<IpAddr> {
         (self.is_address_assumed && self.inferred.is_empty()).then_some(self.ip)
@@ -168,6 +219,28 @@ impl<'a> NodeRules<'a> {
         let is_selected =
             self.node_port_addresses.is_empty() || self.node_port_addresses.contains(&ip);
         is_selected && self.traced_node.is_local(ip)
+    }
+}
+
+/// Endpoints whose routes are tried. Routes to pods of this node are among the first few, unless
+/// a cluster has thousands of endpoints on other nodes.
+const MAX_ROUTED_PODS: usize = 4096;
+
+/// Routes of a node that is not there to ask: those to endpoints lead to one interface.
+#[derive(Debug)]
+struct EndpointRoutes {
+    endpoints: BTreeSet<IpAddr>,
+    interface: Box<str>,
+}
+
+impl HostLookup for EndpointRoutes {
+    fn out_interface(&self, packet: &RoutedPacket<'_>) -> Option<&str> {
+        let is_endpoint = self.endpoints.contains(&packet.destination);
+        is_endpoint.then_some(&*self.interface)
+    }
+
+    fn is_in_set(&self, _: &str, _: &SetElement<'_>) -> Option<bool> {
+        None
     }
 }
 

@@ -357,7 +357,8 @@ fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutc
     else {
         return false;
     };
-    let in_interface = node.detector.pod_interface(node.rules);
+    let in_interface = node.interface_to(*endpoint);
+    let in_interface = in_interface.or_else(|| node.detector.pod_interface(node.rules));
     let own = outcomes(node, to, *endpoint, in_interface.as_deref());
     own.iter().any(|outcome| {
         matches!(

@@ -1,0 +1,12 @@
+//! A node on which other programs have rules: small ones in the shape of each program's.
+
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails loudly"
+)]
+
+mod explain;
+mod scene;
