@@ -22,7 +22,7 @@ pub use iptables::{
     Restored, RunError,
 };
 pub(crate) use iptables::{
-    ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange,
+    ChainRemoval, ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange,
     OtherBackendSigns, OwnTransactions, ProgramExit, UnsharedLock, all_binaries, excerpt,
     has_table, is_untouched, kubelet_backend, other_backend, other_backend_signs, other_rules,
 };
@@ -30,10 +30,10 @@ pub(crate) use iptables::{
 pub use iptables::{Fake, Fault};
 #[cfg(test)]
 pub(crate) use iptables::{Poison, Version};
-#[cfg(feature = "testing")]
-pub use netlink::nftables::generation as nft_generation;
 #[cfg(feature = "tools")]
 pub(crate) use netlink::KernelLookup;
+#[cfg(feature = "testing")]
+pub use netlink::nftables::generation as nft_generation;
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
 #[cfg(feature = "tools")]

@@ -293,7 +293,7 @@ impl Drift {
 }
 
 /// Returns the first names, and the number of the others.
-fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
+pub(super) fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
     let rest = names.len().saturating_sub(MOST_NAMES);
     let names = names.take(MOST_NAMES).collect::<Vec<_>>().join(", ");
     if rest == 0 {

@@ -1,19 +1,20 @@
 //! Reports rules that other programs changed, their repairs, and tables and counters that cannot be
 //! used.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
 use super::attempt::Notices;
 use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
-use super::kernel::{Compared, Drift, DriftKind};
+use super::kernel::{Compared, Drift, DriftKind, first_names};
 use super::report::{Reporter, milliseconds, timestamp, wall_clock};
 use crate::events::Event;
-use crate::host::RunError;
+use crate::host::{ChainRemoval, RunError};
 use crate::net::IpFamily;
 use crate::rules::Table;
+use crate::ruleset::{ChainRole, is_proxy_chain};
 use crate::status::{DriftRecord, Verification};
 use crate::telemetry::on_one_line;
 
@@ -74,6 +75,36 @@ impl Reporter {
     pub(super) fn repaired(&self, after: Duration) {
         self.metrics.drift.repaired(self.family, after);
         info!(family = %self.family, after_ms = milliseconds(after), "rules restored");
+    }
+
+    /// Reports chains of third parties that another program removed along with those of kube-proxy:
+    /// a program that removes only its own chains leaves these alone.
+    pub(super) fn removed(&self, removals: &[ChainRemoval]) {
+        let family = self.family;
+        for ChainRemoval { program, chains } in removals {
+            let is_ours = |(table, chain): &&(Table, Box<str>)| is_proxy_chain(*table, chain);
+            if !chains.iter().any(|chain| is_ours(&chain)) {
+                continue;
+            }
+            let third_party = chains
+                .iter()
+                .filter(|(table, chain)| ChainRole::of(*table, chain) == ChainRole::ThirdParty);
+            let mut by_table: BTreeMap<Table, Vec<&str>> = BTreeMap::new();
+            for (table, chain) in third_party {
+                by_table.entry(*table).or_default().push(chain);
+            }
+            for (table, names) in by_table {
+                self.metrics
+                    .drift
+                    .third_party_removed(family, table.as_str(), names.len());
+                let chains = first_names(names.iter().map(ToString::to_string));
+                warn!(
+                    %family, %table, program, chains,
+                    "another program removed chains of third parties along with those of kube-proxy, \
+                     and has not added them again; restart the programs that own them"
+                );
+            }
+        }
     }
 
     /// Reports what a sync found before and between its restores.

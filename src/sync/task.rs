@@ -344,6 +344,7 @@ impl<I: Iptables> Task<I> {
         detection: &mut DriftDetection,
         change: &ForeignChange,
     ) {
+        self.reporter.removed(&change.removals);
         let KernelState::Known(applied, options) = &self.syncer.kernel else {
             return self.syncer.forget_outlines();
         };

@@ -501,7 +501,17 @@ pub struct ForeignChange {
     pub chains: ChainSet,
     /// Names of the programs, where the kernel reports them.
     pub programs: BTreeSet<String>,
+    /// Chains that each transaction removed and did not add again, if the kernel reports them.
+    pub removals: Vec<ChainRemoval>,
     pub source: ChangeSource,
+}
+
+/// Chains that a transaction of another program removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainRemoval {
+    /// Name of the program; empty if the kernel does not report it.
+    pub program: String,
+    pub chains: BTreeSet<(Table, Box<str>)>,
 }
 
 /// Source of the report of a change.
@@ -522,6 +532,7 @@ impl ForeignChange {
         Self {
             chains: ChainSet::of_tables(tables),
             programs: BTreeSet::new(),
+            removals: Vec::new(),
             source,
         }
     }
@@ -567,6 +578,7 @@ impl ForeignChange {
         for program in &other.programs {
             self.by(program);
         }
+        self.removals.extend(other.removals.iter().cloned());
         self.source = self.source.max(other.source);
     }
 }

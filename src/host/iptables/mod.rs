@@ -29,7 +29,7 @@ pub use exec::{Exec, ExecOptions};
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]
 pub use fake::{Fake, Fault};
-pub(crate) use interface::{ChangeDetection, ChangeSource, ForeignChange};
+pub(crate) use interface::{ChainRemoval, ChangeDetection, ChangeSource, ForeignChange};
 pub use interface::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 pub(crate) use lock::UnsharedLock;
 pub(crate) use nft_watch::OwnTransactions;

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use super::super::netlink::nftables::{NftEvent, NftEventKind, events, generation};
 use super::super::netlink::socket::{receive, subscribe};
-use super::interface::{ChangeSource, ForeignChange};
+use super::interface::{ChainRemoval, ChangeSource, ForeignChange};
 use crate::linux::NetlinkProtocol;
 use crate::net::IpFamily;
 use crate::rules::Table;
@@ -134,13 +134,21 @@ pub(super) struct NftWatch {
 #[derive(Debug, Default)]
 struct NftWatchState {
     /// Transactions whose end was not received yet, by port.
-    open: BTreeMap<u32, ForeignChange>,
+    open: BTreeMap<u32, OpenTransaction>,
     /// Changes by other programs that were not reported yet.
     unreported: ForeignChange,
     /// State up to which all notifications were received.
     seen: Option<Mark>,
     /// Notifications after [`Self::seen`] were lost.
     has_lost: bool,
+}
+
+/// Transaction whose end was not received yet.
+#[derive(Debug, Default)]
+struct OpenTransaction {
+    change: ForeignChange,
+    /// Chains that it has deleted and not added again.
+    deleted: BTreeSet<(Table, Box<str>)>,
 }
 
 /// Pid namespace of this process.
@@ -343,16 +351,35 @@ impl NftWatchState {
         let port = event.port;
         match event.kind {
             NftEventKind::Chain(table, chain) => {
-                self.open.entry(port).or_default().touch(table, chain);
+                let open = self.open.entry(port).or_default();
+                open.change.touch(table, chain);
+                if !open.deleted.is_empty() {
+                    open.deleted.remove(&(table, chain.into()));
+                }
+                None
+            }
+            NftEventKind::DeletedChain(table, chain) => {
+                let open = self.open.entry(port).or_default();
+                open.change.touch(table, chain);
+                open.deleted.insert((table, chain.into()));
                 None
             }
             NftEventKind::Table(table) => {
-                self.open.entry(port).or_default().touch_table(table);
+                let open = self.open.entry(port).or_default();
+                open.change.touch_table(table);
                 None
             }
             NftEventKind::Generation { program, process } => {
-                let mut change = self.open.remove(&port).unwrap_or_default();
+                let open = self.open.remove(&port).unwrap_or_default();
+                let OpenTransaction {
+                    mut change,
+                    deleted: chains,
+                } = open;
                 change.by(program);
+                if !chains.is_empty() {
+                    let program = program.to_owned();
+                    change.removals.push(ChainRemoval { program, chains });
+                }
                 let sender = NftSender { port, process };
                 Some(NftTransaction { sender, change })
             }

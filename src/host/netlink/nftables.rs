@@ -174,8 +174,10 @@ pub(in crate::host) struct NftEvent<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::host) enum NftEventKind<'a> {
-    /// A chain was added or deleted, or one of its rules was.
+    /// A chain was added, or one of its rules was added or deleted.
     Chain(Table, &'a str),
+    /// A chain was deleted.
+    DeletedChain(Table, &'a str),
     /// A whole table was added or deleted.
     Table(Table),
     /// The transaction is complete.
@@ -205,8 +207,11 @@ fn event<'a>(family: IpFamily, message: &Received<'a>) -> Option<NftEvent<'a>> {
         NFT_MSG_NEWRULE | NFT_MSG_DELRULE if is_of_family => {
             NftEventKind::Chain(table(NFTA_RULE_TABLE)?, text(NFTA_RULE_CHAIN)?)
         }
-        NFT_MSG_NEWCHAIN | NFT_MSG_DELCHAIN if is_of_family => {
+        NFT_MSG_NEWCHAIN if is_of_family => {
             NftEventKind::Chain(table(NFTA_CHAIN_TABLE)?, text(NFTA_CHAIN_NAME)?)
+        }
+        NFT_MSG_DELCHAIN if is_of_family => {
+            NftEventKind::DeletedChain(table(NFTA_CHAIN_TABLE)?, text(NFTA_CHAIN_NAME)?)
         }
         NFT_MSG_NEWTABLE | NFT_MSG_DELTABLE if is_of_family => {
             NftEventKind::Table(table(NFTA_TABLE_NAME)?)

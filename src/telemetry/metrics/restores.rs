@@ -234,6 +234,7 @@ pub struct DriftMetrics {
     contested: IntGaugeVec,
     unreadable: IntGaugeVec,
     repairs: IntCounterVec,
+    third_party: IntCounterVec,
 }
 
 impl DriftMetrics {
@@ -286,6 +287,11 @@ impl DriftMetrics {
                 "Number of fixed chains rewritten because they held third-party rules",
                 &["ip_family", "table"],
             )?,
+            third_party: own.counters(
+                "third_party_chains_removed_total",
+                "Number of third-party chains that another program removed with those of the proxy",
+                &["ip_family", "table"],
+            )?,
         })
     }
 
@@ -294,6 +300,7 @@ impl DriftMetrics {
     pub fn checking(&self, family: IpFamily, triggers: &[&str], tables: &[&str], kinds: &[&str]) {
         for table in tables {
             self.repairs.with_label_values(&[family.as_str(), table]);
+            self.third_party_removed(family, table, 0);
             for kind in kinds {
                 self.drifted(family, table, kind, 0);
             }
@@ -334,6 +341,13 @@ impl DriftMetrics {
     pub fn repaired(&self, family: IpFamily, after: Duration) {
         observe(&self.repaired, family, after);
         self.is_clean.with_label_values(&[family.as_str()]).set(1);
+    }
+
+    /// Counts third-party chains of a table that another program removed with those of the proxy.
+    pub fn third_party_removed(&self, family: IpFamily, table: &str, chains: usize) {
+        self.third_party
+            .with_label_values(&[family.as_str(), table])
+            .inc_by(chains as u64);
     }
 
     pub fn contested(&self, family: IpFamily, chains: usize) {

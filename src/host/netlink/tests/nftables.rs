@@ -162,6 +162,7 @@ fn read_events(bytes: &[u8]) -> Vec<NftEvent<'_>> {
 fn a_transaction_names_its_chains_and_its_program() {
     let mut datagram = notification(8, 2, 77, &[(1, "nat"), (2, "KUBE-SERVICES")]);
     datagram.extend(notification(3, 2, 77, &[(1, "filter"), (3, "KUBE-X")]));
+    datagram.extend(notification(5, 2, 77, &[(1, "nat"), (3, "KUBE-Y")]));
     datagram.extend(notification(2, 2, 77, &[(1, "mangle")]));
     let mut generation = Vec::new();
     message(&mut generation, NFNL_SUBSYS_NFTABLES | 15, 0, 0, |bytes| {
@@ -179,6 +180,7 @@ fn a_transaction_names_its_chains_and_its_program() {
         [
             NftEventKind::Chain(Table::Nat, "KUBE-SERVICES"),
             NftEventKind::Chain(Table::Filter, "KUBE-X"),
+            NftEventKind::DeletedChain(Table::Nat, "KUBE-Y"),
             NftEventKind::Table(Table::Mangle),
             NftEventKind::Generation {
                 program: "nft",

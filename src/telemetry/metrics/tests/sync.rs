@@ -44,6 +44,7 @@ fn used() -> Metrics {
     sync.drift.drifted(v4, "nat", "jump", 1);
     sync.drift.repaired(v4, second);
     sync.drift.contested(v4, 1);
+    sync.drift.third_party_removed(v4, "nat", 2);
     sync.restores.lock_waited(v4, Duration::from_millis(250));
     sync.rules(v4, "nat", 43, 15);
     sync.tree_chains(v4, 12);
