@@ -8,5 +8,6 @@
     reason = "a test fails loudly"
 )]
 
+mod beside;
 mod explain;
 mod scene;
