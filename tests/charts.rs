@@ -440,7 +440,7 @@ fn the_schema_has_every_field_of_the_configuration() {
 }
 
 /// Each flag that the chart allows.
-const EXTRA: [&str; 13] = [
+const EXTRA: [&str; 14] = [
     "--config-reload=exit",
     "--config-reload-window=10m",
     "--iptables-backend=nft",
@@ -450,6 +450,7 @@ const EXTRA: [&str; 13] = [
     "--metrics-bind-address-override=0.0.0.0:10249",
     "--partial-restore=kep-3453",
     "--service-dispatch=auto",
+    "--service-metrics=true",
     "--status-page=false",
     "--sync-cpu-budget=20",
     "--v=4",

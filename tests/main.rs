@@ -54,6 +54,7 @@ mod conformance;
 mod connecting;
 mod conntrack;
 mod cost;
+mod counters;
 mod damage;
 mod dependencies;
 mod diff;

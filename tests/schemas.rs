@@ -156,6 +156,20 @@ fn services_prints_what_its_schema_describes() {
     }
 }
 
+/// Counters are described as well: those of a dump.
+#[test]
+fn services_prints_counters_as_its_schema_describes() {
+    let rules = fs::read_to_string(root().join("tests/golden/restore-v4-full.txt")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dump = folder.path().join("dump");
+    fs::write(&dump, rules.replace("\n-A ", "\n[3:180] -A ")).unwrap();
+    let source = format!("--from-save={}", dump.display());
+    let document = printed(&root(), &["services", "--counters", "-o", "json", &source]);
+    assert!(document.contains("\"connections\": 3"), "{document}");
+    assert!(document.contains("\"observedRatio\""), "{document}");
+    assert_valid("services", &document);
+}
+
 #[test]
 fn diff_prints_what_its_schema_describes() {
     let golden = root().join("tests/golden/diff");

@@ -16,10 +16,10 @@ use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::conntrack_sweeper;
 use super::servers::{FamilyPages, ProcessContext, failed_payloads};
 use super::setup::{complete_after, find_binaries, is_permanent, render_settings};
 use super::startup_checks::StartupChecks;
+use super::{connections, conntrack_sweeper};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
@@ -34,7 +34,7 @@ use crate::rules::Backend;
 use crate::shadow::ShadowTask;
 use crate::status::{FamilyLog, FamilyRequest, ShadowLog};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
-use crate::telemetry::{Metrics, ShadowMetrics, SyncMetrics, on_one_line};
+use crate::telemetry::{ConnectionMetrics, Metrics, ShadowMetrics, SyncMetrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
 
@@ -63,6 +63,8 @@ struct FamilyRunner {
     /// on its first start, and fails if two first starts overlap.
     search_lock: Arc<Mutex<()>>,
     transactions: Arc<OwnTransactions>,
+    /// Metrics of connections, with `--service-metrics`.
+    connections: Option<ConnectionMetrics>,
     stop: CancellationToken,
 }
 
@@ -91,6 +93,7 @@ pub(super) async fn run(
     } else {
         None
     };
+    let connections = connections::metrics(config, metrics)?;
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let transactions = Arc::<OwnTransactions>::default();
     let families = changes.into_pairs().into_iter().zip(pages.into_pairs());
@@ -122,6 +125,7 @@ pub(super) async fn run(
             sweeper: sweeper.clone(),
             search_lock: Arc::clone(&search_lock),
             transactions: Arc::clone(&transactions),
+            connections: connections.clone(),
             stop: stop.clone(),
         };
         run_on_thread(family, watchdog, || runner.run())
@@ -180,6 +184,7 @@ impl FamilyRunner {
         self.watch_tables(&mut exec);
         let watching = exec.clone();
         let (log, metrics) = (self.reporter.log.clone(), self.reporter.metrics.clone());
+        let connections = self.connections.take();
         let mut task = self.into_task(render_settings, exec);
         task.first_applied = Some(applied);
         // The servers of health check node ports end with the task.
@@ -191,6 +196,7 @@ impl FamilyRunner {
             never = warn_of_other_backend(family, used, (&log, &metrics)) => never,
             never = warn_of_unshared_lock(family, &watching) => never,
             never = complete_after(first_applied, family, needs_localnet) => never,
+            never = connections::count(&watching, connections.as_ref()) => never,
         }
         Ok(())
     }

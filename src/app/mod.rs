@@ -2,6 +2,7 @@
 //! order. No other module knows all parts.
 
 mod config_file;
+mod connections;
 mod conntrack_sweeper;
 mod daemon;
 mod families;

@@ -62,6 +62,8 @@ pub struct Config {
     pub sync_period: Duration,
     /// Interval of full rule verification: `--verify-interval`. `None` disables it.
     pub verify_interval: Option<Duration>,
+    /// Connections to Services are exported: `--service-metrics`.
+    pub has_service_metrics: bool,
     /// Directory for the input of failed restores: `--state-dir`.
     pub state_dir: Option<PathBuf>,
     /// Metrics and health servers.
@@ -325,6 +327,7 @@ fn check(
             // Zero disables verification.
             Some(interval).filter(|interval| !interval.is_zero())
         })?,
+        has_service_metrics: args.flags.get("service-metrics").unwrap_or(false),
         state_dir: args.flags.get("state-dir"),
         serving: serving?,
         verbosity,

@@ -313,6 +313,7 @@ pub enum ColorWhen {
 
 /// Flags of `services`.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct ServicesArgs {
     /// Services to list.
     #[command(flatten)]
@@ -346,6 +347,16 @@ pub struct ServicesArgs {
     /// List only what is not ok, and exit with 1 then
     #[arg(long)]
     pub problems: bool,
+    /// Connections to each Service port, by the counters of its rules
+    ///
+    /// The kernel counts the connections that matched a rule since it was written. With
+    /// --output=wide there is a line for each endpoint, with its share of the connections and the
+    /// share that its rule has. A dump needs the counters of `iptables-save -c`.
+    #[arg(
+        long,
+        conflicts_with_all = ["problems", "all_nodes", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"]
+    )]
+    pub counters: bool,
     /// Omit the header line of the table
     #[arg(long)]
     pub no_headers: bool,

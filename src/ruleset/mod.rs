@@ -20,11 +20,13 @@
 //!   full restore on, with or without Services.
 //! - An *entry jump* is a rule in a built-in chain that jumps to a dispatch or fixed chain.
 
+mod counted_jump;
 mod recognition;
 mod service_chain;
 mod shared_chains;
 mod tree_chain;
 
+pub(crate) use counted_jump::CountedJump;
 #[cfg(feature = "tools")]
 pub use recognition::flattened;
 pub(crate) use recognition::{ChainRole, DispatchForm, holds_dispatch_rules, is_proxy_chain};

@@ -295,6 +295,11 @@ pub const TABLE: &[Row] = &[
             "TreeThresholds { nat: Some(12), filter: Some(1000) }",
         ),
     ),
+    row(
+        "service-metrics",
+        "true",
+        Told(|config| format!("{:?}", config.has_service_metrics), "true"),
+    ),
     row("show-hidden-metrics-for-version", "1.36", Nothing),
     row(
         "state-dir",

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::rows::{Row, RuleFindings};
 use super::status::PortStatus;
-use crate::cli::snapshot::RuleSnapshot;
+use crate::cli::snapshot::{PortCounters, RuleSnapshot};
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{
     EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortQuery, PortView,
@@ -69,6 +69,10 @@ pub(super) struct PortDocument<'a> {
     chains: Vec<&'a str>,
     rules: usize,
     unreadable_rules: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_full_sync: Option<Timestamp>,
 }
 
 /// Endpoint of a service port.
@@ -81,6 +85,10 @@ struct EndpointDocument<'a> {
     cluster_ratio: Option<f64>,
     local_share: Option<String>,
     local_ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed_ratio: Option<f64>,
 }
 
 /// Chain of a service port in the nat table that no jump leads to.
@@ -217,6 +225,8 @@ pub(super) fn port_document<'a>(
 ) -> PortDocument<'a> {
     let name = &row.name;
     let least = ServiceType::least(view.frontends.iter());
+    let counters = row.counters.get(family).as_ref();
+    let endpoints = view.endpoints.iter().enumerate();
     PortDocument {
         namespace: name.namespace(),
         service: name.service(),
@@ -235,10 +245,14 @@ pub(super) fn port_document<'a>(
         external_traffic_policy: view.external_policy.map(Policy::as_str),
         affinity_seconds: view.affinity.map(|time| time.as_secs()),
         source_ranges: view.source_ranges.iter().map(ToString::to_string).collect(),
-        endpoints: view.endpoints.iter().map(endpoint).collect(),
+        endpoints: endpoints
+            .map(|(index, one)| endpoint(one, counters, index))
+            .collect(),
         chains: view.chains.iter().map(|chain| &**chain).collect(),
         rules: view.rules,
         unreadable_rules: view.unreadable_rules,
+        connections: counters.map(|counters| counters.connections),
+        last_full_sync: counters.and_then(|counters| counters.last_full_sync),
     }
 }
 
@@ -259,7 +273,11 @@ fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictDocume
     }
 }
 
-fn endpoint(endpoint: &EndpointView) -> EndpointDocument<'_> {
+fn endpoint<'a>(
+    endpoint: &'a EndpointView,
+    counters: Option<&PortCounters>,
+    index: usize,
+) -> EndpointDocument<'a> {
     EndpointDocument {
         address: endpoint.address.to_string(),
         chain: &endpoint.chain,
@@ -267,5 +285,7 @@ fn endpoint(endpoint: &EndpointView) -> EndpointDocument<'_> {
         cluster_ratio: endpoint.cluster.map(Share::ratio),
         local_share: endpoint.local.map(|share| share.to_string()),
         local_ratio: endpoint.local.map(Share::ratio),
+        connections: counters.and_then(|counters| counters.endpoints.get(index).copied()),
+        observed_ratio: counters.and_then(|counters| counters.observed_ratio(index)),
     }
 }

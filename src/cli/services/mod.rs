@@ -1,5 +1,6 @@
 //! `services`: lists the Service ports that rules are programmed for, as a table or a document.
 
+mod counters;
 mod document;
 mod nodes;
 mod notes;

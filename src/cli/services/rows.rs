@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::status::PortStatus;
-use crate::cli::snapshot::{Conflicts, RuleSnapshot};
+use crate::cli::snapshot::{Conflicts, PortCounters, RuleSnapshot};
 use crate::inspect::catalog::{
     Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
     PortView, RulesetGap, ServiceType, UnknownRules,
@@ -21,6 +21,8 @@ pub(super) struct Row {
     pub(super) unreadable_frontends: usize,
     /// Families whose nat table was not read: endpoints are unknown.
     pub(super) families_without_nat: BTreeSet<IpFamily>,
+    /// Counters of its rules, with `--counters`.
+    pub(super) counters: PerFamily<Option<PortCounters>>,
     /// Status of each family that its rules do not show.
     reported: PerFamily<Option<PortStatus>>,
 }
@@ -63,6 +65,7 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
             .and_then(|types| types.of(&name)),
         unreadable_frontends: findings.all_unknown().unreadable_frontends,
         families_without_nat: findings.without_nat.clone(),
+        counters: PerFamily::default(),
         reported: PerFamily::from_fn(|family| {
             let service = (name.namespace(), name.service());
             match () {

@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
-use super::{document, notes, query, rows, table};
+use super::{counters, document, notes, query, rows, table};
 use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot::{RuleOrigin, RuleSnapshot};
@@ -25,6 +25,9 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     let named = rows::check(&query, &rows, &findings);
     let mut rows = rows::selected(rows, &query);
     drop(progress);
+    if args.counters {
+        counters::add(&mut rows, &snapshot, args, &settings)?;
+    }
     // Without a proxy in this mode nothing is missing.
     if absence.is_none() {
         notes::print(&notes::note(&findings, &query, args.output));
@@ -41,6 +44,10 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
         ServicesOutput::Json => document::write_json(out, &snapshot, &rows, &findings, &query),
         ServicesOutput::Yaml => document::write_yaml(out, &snapshot, &rows, &findings, &query),
         ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
+        ServicesOutput::Table | ServicesOutput::Wide if args.counters => {
+            let is_wide = args.output == ServicesOutput::Wide;
+            Ok(counters::write(out, &rows, is_wide, !args.no_headers)?)
+        }
         ServicesOutput::Table | ServicesOutput::Wide => {
             rows::sort_problems_first(&mut rows);
             let is_wide = args.output == ServicesOutput::Wide;
@@ -57,6 +64,9 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     anyhow::ensure!(!args.problems || !has_problems, "{summary}{more}");
     if absence.is_none() && (count == 0 || args.output.is_table()) {
         notes::print(&format!("{summary}\n"));
+        if args.counters {
+            notes::print(&counters::note(&rows));
+        }
         if let (RuleOrigin::Live(_), 0, true) = (&snapshot.origin, count, query.is_all()) {
             notes::print(notes::NO_PORTS);
         }

@@ -125,11 +125,24 @@ pub(super) fn write(
         return Ok(());
     }
     let cells = |row: &Row| columns.iter().map(|(_, cell)| cell(row)).collect();
-    let headings: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let mut widths: Vec<usize> = headings.iter().map(String::len).collect();
+    let headings: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let lines = rows.iter().map(cells).collect();
+    write_lines(out, &headings, lines, has_headings)
+}
+
+/// Writes lines of cells in aligned columns.
+pub(super) fn write_lines(
+    out: &mut dyn Write,
+    headings: &[&str],
+    cells: Vec<Vec<String>>,
+    has_headings: bool,
+) -> io::Result<()> {
+    let mut widths: Vec<usize> = headings.iter().map(|name| name.len()).collect();
     let mut lines: Vec<Vec<String>> = Vec::new();
-    lines.extend(has_headings.then_some(headings));
-    lines.extend(rows.iter().map(cells));
+    if has_headings {
+        lines.push(headings.iter().map(|name| (*name).to_owned()).collect());
+    }
+    lines.extend(cells);
     for line in &lines {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = cell.len().max(*width);
@@ -137,7 +150,7 @@ pub(super) fn write(
     }
     for line in &lines {
         let mut blanks = 0;
-        for ((cell, width), (heading, _)) in line.iter().zip(&widths).zip(columns) {
+        for ((cell, width), heading) in line.iter().zip(&widths).zip(headings) {
             let style = style(heading, cell);
             write!(out, "{:blanks$}{style}{cell}{style:#}", "")?;
             blanks = width - cell.len() + GAP;
@@ -160,7 +173,7 @@ fn style(heading: &str, cell: &str) -> Style {
     }
 }
 
-fn name(row: &Row) -> String {
+pub(super) fn name(row: &Row) -> String {
     match row.name.port() {
         "" => row.name.service().to_owned(),
         port => format!("{}:{port}", row.name.service()),

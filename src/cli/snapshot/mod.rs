@@ -5,6 +5,7 @@
 //! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
 
 mod all_nodes;
+mod counters;
 mod daemon;
 mod desired;
 mod dump;
@@ -17,6 +18,7 @@ mod rules;
 mod written;
 
 pub(super) use all_nodes::compare_rules;
+pub(super) use counters::{PortCounters, RuleCounters};
 pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
 pub(super) use objects::{

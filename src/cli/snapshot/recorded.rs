@@ -243,6 +243,7 @@ fn add(snapshot: &mut RuleSnapshot, name: &str, part: &DumpPart<'_>) -> anyhow::
     if RulesetSource::of_text(text) == RulesetSource::Kernel {
         *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
     }
+    snapshot.counters.get_mut(family).add_text(text);
     let rules = snapshot.rules.get_mut(family);
     rules
         .add_tables(text)

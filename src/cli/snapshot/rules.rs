@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
+use super::counters::RuleCounters;
 use super::proxy_report::{Conflicts, ServiceNames};
 use super::written::WrittenRules;
 use crate::ingest::ServiceObject;
@@ -45,6 +46,8 @@ pub(in crate::cli) struct RuleSnapshot {
     pub(in crate::cli) over_limit: PerFamily<ServiceNames>,
     /// Types of the Services that rules are rendered from; `None` for rules without objects.
     pub(in crate::cli) service_types: Option<ServiceTypes>,
+    /// Counters in dumps; a kernel is read for them alone.
+    pub(in crate::cli) counters: PerFamily<RuleCounters>,
     pub(in crate::cli) origin: RuleOrigin,
     /// Time of this state of the node; unknown for dumps and desired rules.
     pub(in crate::cli) observed_at: Option<Timestamp>,

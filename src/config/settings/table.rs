@@ -353,6 +353,14 @@ pub(super) const OBSERVABILITY: SettingSection = SettingSection {
             .default("false")
             .help("Debugging pages on the metrics address")
             .more("Serves /debug/flags/v, which changes -v at run time."),
+        Setting::without_field("service-metrics", Bool)
+            .default("false")
+            .help("Metrics of connections to each Service port")
+            .more(
+                "Exports deltaproxy_service_connections_total for at most 1000 ports, from counters \
+                 of the kernel, which are read every 30s or less often: a reading takes at most 1 % \
+                 of one CPU.",
+            ),
         Setting::without_field("status-page", Bool)
             .default("true")
             .help("Pages for a browser on the metrics address")

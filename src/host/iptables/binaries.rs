@@ -122,9 +122,18 @@ impl Binaries {
 
     /// Passes on all tables of the kernel line by line.
     pub(super) async fn save_lines(&self, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        self.save_with(&[], each).await
+    }
+
+    /// Passes on the nat table line by line, each rule after `[PACKETS:BYTES]`.
+    pub(crate) async fn save_counters(&self, each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+        self.save_with(&["-c", "-t", "nat"], each).await
+    }
+
+    async fn save_with(&self, args: &[&str], each: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let run = Run {
             program: &self.save,
-            args: &[],
+            args,
             deadline: QUERY_DEADLINE,
             lock: Lock::Separate,
         };

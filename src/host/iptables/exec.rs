@@ -145,6 +145,35 @@ impl Exec {
         self.restore_tables(&mut payload, deadline).await.map(drop)
     }
 
+    /// Lists chains of the nat table as [`list`](Iptables::list) does, each rule with `-c PACKETS
+    /// BYTES`.
+    pub(crate) async fn list_counters(&self, chains: &[&str]) -> Result<ListedChains, RunError> {
+        self.list_with(Table::Nat, chains, " -v").await
+    }
+
+    async fn list_with(
+        &self,
+        table: Table,
+        chains: &[&str],
+        option: &str,
+    ) -> Result<ListedChains, RunError> {
+        let list = |chain: &&str| format!("-S {chain}{option}\n");
+        let lines: Vec<String> = chains.iter().map(list).collect();
+        let payload = format!("*{table}\n{}COMMIT\n", lines.concat());
+        let run = Run {
+            program: &self.binaries.restore,
+            args: &RESTORE_ARGS,
+            deadline: QUERY_DEADLINE,
+            lock: Lock::Separate,
+        };
+        match run.feed_and_read(&mut Text::new(payload)).await {
+            Ok(finished) if matches!(finished.exit, ProgramExit::Exited(1..)) => {
+                failed_listing(&self.binaries, table, finished)
+            }
+            finished => stdout_of(run.program, finished).map(ListedChains::Whole),
+        }
+    }
+
     async fn restore_tables(
         &self,
         payload: &mut dyn Payload,
@@ -280,20 +309,7 @@ impl Iptables for Exec {
     /// Lists chains in one run of the restore program: `-S` changes nothing, and on legacy each run
     /// reads the whole table.
     async fn list(&self, table: Table, chains: &[&str]) -> Result<ListedChains, RunError> {
-        let lines: Vec<String> = chains.iter().map(|chain| format!("-S {chain}\n")).collect();
-        let payload = format!("*{table}\n{}COMMIT\n", lines.concat());
-        let run = Run {
-            program: &self.binaries.restore,
-            args: &RESTORE_ARGS,
-            deadline: QUERY_DEADLINE,
-            lock: Lock::Separate,
-        };
-        match run.feed_and_read(&mut Text::new(payload)).await {
-            Ok(finished) if matches!(finished.exit, ProgramExit::Exited(1..)) => {
-                failed_listing(&self.binaries, table, finished)
-            }
-            finished => stdout_of(run.program, finished).map(ListedChains::Whole),
-        }
+        self.list_with(table, chains, "").await
     }
 
     /// Reports whether a chain has a rule, by `iptables -C`. If that stops at a rule that it cannot

@@ -4,6 +4,7 @@
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
 mod build;
+mod connections;
 mod factory;
 mod health;
 mod process;
@@ -17,6 +18,7 @@ use prometheus::{Registry, Result};
 pub(super) use build::KUBE_PROXY_MINOR_VERSION;
 pub(crate) use build::KUBE_PROXY_VERSION;
 pub(crate) use build::{KubernetesBuild, KubernetesVersion};
+pub(crate) use connections::{ConnectionMetrics, ConnectionReading};
 pub(crate) use health::{
     ConfigFileState, ConfigMetrics, HealthMetrics, ManifestMetrics, UnknownSettings,
 };
