@@ -23,7 +23,7 @@
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
 //! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
-//! | shell | [`host`], [`telemetry`], [`status`], [`watch`], [`events`], [`health`] |
+//! | shell | [`host`], [`telemetry`], [`status`], [`history`], [`watch`], [`events`], [`health`] |
 //! | loop | [`sync`], then [`shadow`] |
 //! | program | [`config`], [`app`], [`cli`] |
 //!
@@ -46,6 +46,7 @@
 //! | [`sync`] | when and how much to restore, and what follows a failure |
 //! | [`shadow`] | compares the rules of a running kube-proxy with those that `sync` would write |
 //! | [`status`] | pages and documents about the state of the node, for operators and commands |
+//! | [`history`] | records of past syncs in a folder |
 //! | [`health`], [`events`] | responses to probes and load balancers; Events for operators |
 //! | [`app`], [`cli`], [`config`], [`telemetry`] | the shell around it |
 //! | `testing` | what tests and benchmarks use of all these; a feature that no release has |
@@ -214,6 +215,7 @@ mod conntrack;
 
 mod events;
 mod health;
+mod history;
 mod host;
 mod status;
 mod telemetry;

@@ -79,6 +79,7 @@ mod habits;
 mod hanging;
 mod harness;
 mod health_checks;
+mod history;
 mod hostile;
 mod image;
 mod kernel;

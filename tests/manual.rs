@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Need, machine_has};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "run",
     "render",
     "status",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 11] = [
     "diff",
     "services",
     "explain",
+    "history",
     "cleanup",
     "completions",
     "man",

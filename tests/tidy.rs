@@ -33,6 +33,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "status",
         &["host", "model", "net", "render", "select", "telemetry"],
     ),
+    ("history", &["net", "status", "telemetry"]),
     (
         "watch",
         &["ingest", "linux", "model", "net", "telemetry", "tracker"],
@@ -45,6 +46,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "conntrack",
             "events",
             "health",
+            "history",
             "host",
             "model",
             "net",
@@ -105,6 +107,7 @@ const ANYTHING: &[&str] = &[
     "conntrack",
     "events",
     "health",
+    "history",
     "host",
     "ingest",
     "inspect",

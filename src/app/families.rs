@@ -3,6 +3,7 @@
 //! A family that renders tens of thousands of Services computes for seconds: on a thread of its
 //! own it delays neither the other family nor the watches of the API server.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -16,17 +17,18 @@ use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::servers::{FamilyPages, ProcessContext, failed_payloads};
+use super::servers::{FamilyPages, ProcessContext, history};
 use super::setup::{complete_after, find_binaries, is_permanent, render_settings};
 use super::startup_checks::StartupChecks;
 use super::{connections, conntrack_sweeper};
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
+use crate::history::{HistoryLog, HistoryWriter};
 use crate::host::{
-    AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions, Iptables,
-    OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend,
-    other_backend, other_backend_signs,
+    AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions,
+    FailedPayloads, Iptables, OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock,
+    kubelet_backend, other_backend, other_backend_signs,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
@@ -65,6 +67,8 @@ struct FamilyRunner {
     transactions: Arc<OwnTransactions>,
     /// Metrics of connections, with `--service-metrics`.
     connections: Option<ConnectionMetrics>,
+    /// Writer of failed payloads, with `--state-dir`.
+    history: Option<HistoryWriter>,
     stop: CancellationToken,
 }
 
@@ -87,13 +91,9 @@ pub(super) async fn run(
         first_node,
     } = changes;
     let startup_checks = StartupChecks::new();
-    let sweeper = if config.mode == SyncMode::Restore {
-        let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
-        Some(sweeper.context("cannot start the thread that deletes stale conntrack entries")?)
-    } else {
-        None
-    };
+    let sweeper = sweeper(config, metrics)?;
     let connections = connections::metrics(config, metrics)?;
+    let history = history(config, metrics)?;
     let (shared, search_lock) = (Arc::new(config.clone()), Arc::new(Mutex::new(())));
     let transactions = Arc::<OwnTransactions>::default();
     let families = changes.into_pairs().into_iter().zip(pages.into_pairs());
@@ -110,6 +110,7 @@ pub(super) async fn run(
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
             log: pages.log,
+            history: history.clone().map(HistoryLog::new),
         };
         let external_ips = shared.rules.render_settings.get(family).fixed.external_ips;
         let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);
@@ -126,6 +127,7 @@ pub(super) async fn run(
             search_lock: Arc::clone(&search_lock),
             transactions: Arc::clone(&transactions),
             connections: connections.clone(),
+            history: history.clone(),
             stop: stop.clone(),
         };
         run_on_thread(family, watchdog, || runner.run())
@@ -136,6 +138,17 @@ pub(super) async fn run(
     )
     .await
     .map(drop)
+}
+
+/// Starts the thread that deletes stale conntrack entries, if restores are made.
+fn sweeper(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Sender<SweepRequest>>> {
+    if config.mode != SyncMode::Restore {
+        return Ok(None);
+    }
+    let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
+    let sweeper =
+        sweeper.context("cannot start the thread that deletes stale conntrack entries")?;
+    Ok(Some(sweeper))
 }
 
 impl FamilyRunner {
@@ -178,8 +191,9 @@ impl FamilyRunner {
         self.reporter.health_check_servers = Some(checks);
         let needs_localnet = render_settings.needs_route_localnet();
         let (applied, first_applied) = oneshot::channel();
-        if let Some(payloads) = failed_payloads(&self.config) {
-            exec.keep_failed_payloads(payloads);
+        if let Some(history) = self.history.take() {
+            let keep = move |text| history.failed_payload(family, text);
+            exec.keep_failed_payloads(FailedPayloads(Rc::new(keep)));
         }
         self.watch_tables(&mut exec);
         let watching = exec.clone();

@@ -25,7 +25,8 @@ use tracing::warn;
 use crate::config::{BindFailure, Config, Serving, Source, VERSION, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
-use crate::host::{FailedPayloads, counted_packets, max_open_files, raise_open_files};
+use crate::history::HistoryWriter;
+use crate::host::{counted_packets, max_open_files, raise_open_files};
 use crate::net::PerFamily;
 use crate::render::Counter;
 use crate::status::{
@@ -33,8 +34,8 @@ use crate::status::{
 };
 use crate::sync::SyncMode;
 use crate::telemetry::{
-    ConnectionLimit, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen, listen_retrying,
-    serve,
+    ConnectionLimit, HistoryMetrics, LogLevel, Metrics, MetricsPages, PageSettings, Reply, listen,
+    listen_retrying, serve,
 };
 
 /// Maximum connections of health check node ports, all Services together: some hundred Services,
@@ -91,17 +92,19 @@ pub(super) fn health_checks(
     (checks, writer)
 }
 
-/// Returns the writer of failed payloads, if `--state-dir` is set.
-pub(super) fn failed_payloads(config: &Config) -> Option<FailedPayloads> {
-    config.state_dir.clone().map(|folder| FailedPayloads {
-        folder,
-        unwritable: |path, cause| {
-            warn!(
-                path = %path.display(), %cause,
-                "cannot write the failed payload to --state-dir"
-            );
-        },
-    })
+/// Starts the writer of the history, if `--state-dir` is set. A dry run writes nothing.
+pub(super) fn history(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<HistoryWriter>> {
+    let Some(folder) = config.state_dir.clone() else {
+        return Ok(None);
+    };
+    if config.mode != SyncMode::Restore {
+        return Ok(None);
+    }
+    let metrics = HistoryMetrics::register(&metrics.registry)?;
+    let writer = HistoryWriter::start(folder, metrics);
+    Ok(Some(
+        writer.context("cannot start the thread of --state-dir")?,
+    ))
 }
 
 /// Returns the watchdog of all threads. A thread may send no heartbeat for as long as a change may

@@ -22,14 +22,19 @@ const PROGRAM: &str = "deltaproxy";
 /// build a different one.
 const DATE: &str = "2026-11-27";
 
+/// Writes all pages to a folder, or prints one.
+pub(super) fn pages(command: Option<&str>, folder: Option<&Path>) -> anyhow::Result<()> {
+    folder.map_or_else(|| print(command), write_all)
+}
+
 /// Prints the page of a command, or of the program.
-pub(super) fn print(command: Option<&str>) -> anyhow::Result<()> {
+fn print(command: Option<&str>) -> anyhow::Result<()> {
     let page = page(&program(), command)?;
     terminal::stdout(|out| Ok(out.write_all(page.as_bytes())?))
 }
 
 /// Writes the pages of the program and of every command to a folder, which is created if missing.
-pub(super) fn write_all(folder: &Path) -> anyhow::Result<()> {
+fn write_all(folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder)
         .map_err(|error| match error.kind() {
             // The cause is clearer than that of mkdir(2).

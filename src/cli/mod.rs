@@ -16,6 +16,8 @@ mod exit;
 #[cfg(feature = "tools")]
 mod explain;
 #[cfg(feature = "tools")]
+mod history;
+#[cfg(feature = "tools")]
 mod manual;
 #[cfg(feature = "tools")]
 mod render;
@@ -67,13 +69,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => return explain::explain(&args, &report),
         #[cfg(feature = "tools")]
         Command::Check(args) => return exit::judged(check::check(&args), &report),
+        #[cfg(feature = "tools")]
+        Command::History(args) => history::history(&args),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         #[cfg(feature = "tools")]
         Command::Completions { shell } => manual::script(shell),
         #[cfg(feature = "tools")]
-        Command::Man { dir: None, command } => manual::print(command.as_deref()),
-        #[cfg(feature = "tools")]
-        Command::Man { dir: Some(dir), .. } => manual::write_all(&dir),
+        Command::Man { command, dir } => manual::pages(command.as_deref(), dir.as_deref()),
     };
     exit::code(result, &report)
 }

@@ -16,8 +16,8 @@ use super::help;
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
 use super::tool_flags::{
-    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, ShadowReportArgs,
-    StatusArgs,
+    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, HistoryArgs, RenderArgs, ServicesArgs,
+    ShadowReportArgs, StatusArgs,
 };
 #[cfg(feature = "tools")]
 use super::tool_help;
@@ -118,6 +118,10 @@ pub enum Command {
         args_override_self = true
     )]
     Explain(Box<ExplainArgs>),
+    /// Print past syncs from the folder of --state-dir, the newest last
+    #[cfg(feature = "tools")]
+    #[command(after_help = tool_help::HISTORY.after_flags(), args_override_self = true)]
+    History(Box<HistoryArgs>),
     /// Remove the Service rules of every proxy from this node
     #[command(
         after_help = "Examples, exit codes and removed chains: deltaproxy cleanup --help",
@@ -137,7 +141,7 @@ pub enum Command {
     #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "status", "shadow-report", "check", "diff", "services", "explain", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "status", "shadow-report", "check", "diff", "services", "explain", "history", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]

@@ -57,8 +57,8 @@ pub(crate) use settings::LogStyle;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
     CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,
-    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, ShadowReportArgs,
-    StatusArgs,
+    GraphArg, HistoryArgs, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput,
+    ShadowReportArgs, StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

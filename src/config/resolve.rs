@@ -64,7 +64,7 @@ pub struct Config {
     pub verify_interval: Option<Duration>,
     /// Connections to Services are exported: `--service-metrics`.
     pub has_service_metrics: bool,
-    /// Directory for the input of failed restores: `--state-dir`.
+    /// Directory for the history of syncs: `--state-dir`.
     pub state_dir: Option<PathBuf>,
     /// Metrics and health servers.
     pub serving: Serving,

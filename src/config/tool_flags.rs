@@ -546,6 +546,37 @@ pub struct ShadowReportArgs {
     pub cluster: ClusterArgs,
 }
 
+/// Flags of `history`.
+#[derive(Debug, Clone, Args)]
+pub struct HistoryArgs {
+    /// Only syncs that wrote rules of this Service, [NAMESPACE/]NAME
+    #[arg(value_name = "SERVICE")]
+    pub service: Option<String>,
+    /// Folder of the records
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Only syncs within this time before now, as 30m
+    #[arg(long, value_name = "DURATION", value_parser = since)]
+    pub since: Option<Duration>,
+    /// Output format, text or json
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub output: OutputArg,
+}
+
+fn since(text: &str) -> Result<Duration, String> {
+    let duration: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    duration
+        .to_std()
+        .ok_or_else(|| format!("{text}: must not be negative"))
+}
+
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {

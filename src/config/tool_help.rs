@@ -8,7 +8,7 @@ pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 10] = [
+const COMMANDS: [&CommandHelp; 11] = [
     &RUN,
     &RENDER,
     &STATUS,
@@ -16,6 +16,7 @@ const COMMANDS: [&CommandHelp; 10] = [
     &DIFF,
     &SERVICES,
     &EXPLAIN,
+    &HISTORY,
     &CLEANUP,
     &COMPLETIONS,
     &MAN,
@@ -120,6 +121,27 @@ Partial restore after a change of manifests:
 1  failed, a source is missing, or no Service of a NAME or the NAMESPACE has
    rules
 2  a manifest cannot be used; the others were",
+};
+
+pub(super) const HISTORY: CommandHelp = CommandHelp {
+    name: "history",
+    description: "\
+Reads the records that the daemon writes with --state-dir, on the node or from a
+copy of the folder: time, family, scope, duration, size and cause of each sync
+that wrote rules or failed, and changes by other programs that it repaired.
+
+JSON has one record on each line, with the input of iptables-restore. Fields may
+be added; nothing else changes.",
+    examples: "\
+On a node:
+  deltaproxy history --state-dir /var/lib/deltaproxy --since 1h
+Syncs that wrote rules of a Service, with these rules:
+  deltaproxy history shop/web --state-dir /var/lib/deltaproxy
+Failed syncs:
+  deltaproxy history --state-dir . -o json | jq 'select(.error)'",
+    exit_status: "\
+0  the records were printed
+1  the folder cannot be read, or has no history",
 };
 
 pub(super) const STATUS: CommandHelp = CommandHelp {

@@ -20,6 +20,7 @@ mod problems;
 mod quarantine;
 mod report;
 mod report_drift;
+mod report_history;
 mod search;
 mod syncer;
 mod task;

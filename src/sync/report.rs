@@ -2,7 +2,8 @@
 //! Services that lack some or all of their rules, because they are over limits, lose frontends, or
 //! are in quarantine.
 //!
-//! Reports about [rules that other programs changed](super::report_drift) have a file of their own.
+//! Reports about [rules that other programs changed](super::report_drift) and [records of the
+//! history](super::report_history) have files of their own.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,6 +25,7 @@ use crate::events::{Event, Recorder};
 use crate::health::{
     CheckAddresses, CheckChanges, FrontendConflicts, Health, NodeState, ServiceSummary,
 };
+use crate::history::HistoryLog;
 use crate::host::RestoreError;
 use crate::model::{Change, LostFrontend, MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
@@ -58,6 +60,8 @@ pub(crate) struct Reporter {
     pub node_name: String,
     /// Log for the pages.
     pub log: FamilyLog,
+    /// Records of syncs; `None` without `--state-dir`.
+    pub history: Option<HistoryLog>,
 }
 
 /// Claims for a frontend of another Service that pages show, as many as `/healthz` does.
@@ -168,6 +172,7 @@ impl Reporter {
         for (position, attempt) in outcome.attempts.iter().enumerate() {
             self.attempt(attempt, outcome, outcome.step_after(position), retry);
         }
+        self.record_history(outcome, tracker, timestamp(at));
         self.quarantine(outcome);
         self.pending(tracker);
         self.log
@@ -410,10 +415,7 @@ fn log_sync(status: &mut FamilyStatus, outcome: &Outcome, failed_syncs: u32, at:
             Ok(()) => status.synced(SyncRecord {
                 at,
                 scope,
-                reason: match attempt.scope {
-                    Scope::Full(reason) => reason.as_str().to_owned(),
-                    Scope::Partial | Scope::Adoption => String::new(),
-                },
+                reason: full_reason(attempt.scope),
                 took_ms: milliseconds(attempt.took),
                 bytes: attempt.stats.bytes,
                 chains: attempt.stats.chains,
@@ -460,6 +462,14 @@ fn log_sync(status: &mut FamilyStatus, outcome: &Outcome, failed_syncs: u32, at:
             status.waiting_since = (status.pending_services > 0).then_some(at);
         }
         SyncResult::Failed => status.failed_syncs = failed_syncs.into(),
+    }
+}
+
+/// Returns the reason of a full sync; empty for others.
+pub(super) fn full_reason(scope: Scope) -> String {
+    match scope {
+        Scope::Full(reason) => reason.as_str().to_owned(),
+        Scope::Partial | Scope::Adoption => String::new(),
     }
 }
 
@@ -557,7 +567,7 @@ fn log_failure(
 }
 
 /// Returns the text of a failure on one line, with the rejected line of the payload.
-fn failure_text(failure: &Failure) -> String {
+pub(super) fn failure_text(failure: &Failure) -> String {
     let excerpt = match failure {
         Failure::Restore {
             excerpt: Some(excerpt),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
 use super::attempt::Notices;
@@ -61,14 +62,14 @@ impl Reporter {
                 status.verification = Some(Verification { at, is_clean });
             }
             if !drift.is_empty() {
-                status.drifted(DriftRecord {
-                    at,
-                    chains: drift.counts.values().sum::<usize>() as u64,
-                    names: drift.chain_names(),
-                    program: program_names(drift),
-                });
+                status.drifted(drift_record(drift, at));
             }
         });
+        if let Some(history) = &self.history
+            && !drift.is_empty()
+        {
+            history.drifted(drift_record(drift, at));
+        }
     }
 
     /// Reports the repair of rules that another program changed.
@@ -151,6 +152,15 @@ impl Reporter {
                 .chain_repaired(self.family, table.as_str());
         }
         log_checked(self.family, findings);
+    }
+}
+
+fn drift_record(drift: &Drift, at: Timestamp) -> DriftRecord {
+    DriftRecord {
+        at,
+        chains: drift.counts.values().sum::<usize>() as u64,
+        names: drift.chain_names(),
+        program: program_names(drift),
     }
 }
 

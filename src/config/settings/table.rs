@@ -267,8 +267,11 @@ pub(super) const SYNC: SettingSection = SettingSection {
                  not the kernel reported a change. Verifications take at most 0.5 % of one CPU.",
             ),
         Setting::without_field("state-dir", Path("DIR"))
-            .help("Existing directory for the last failed restore input [default: none]")
-            .more("There is one file for each IP family."),
+            .help("Existing directory for a history of syncs [default: none]")
+            .more(
+                "It has at most 16 MiB of records for the command history, and the last failed \
+                 restore input of each IP family.",
+            ),
         Setting::without_field("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))
             .default("changed-chains")
             .help("Chains that a partial restore contains"),

@@ -26,7 +26,7 @@ use super::interface::{
 };
 use super::lock::UnsharedLock;
 use super::nft_watch::{OwnRestore, OwnTransactions};
-use super::payload::{CopiedPayload, FailedPayloads, Sections, TruncatedText, tables};
+use super::payload::{CopiedPayload, FailedPayloads, Sections, TruncatedText, describe, tables};
 use super::process::{Finished, Lock, ProgramExit, Run};
 use super::table_watch::TableWatch;
 use crate::net::IpFamily;
@@ -62,7 +62,7 @@ pub struct Exec {
     nfacct_match: OnceCell<Result<(), Arc<RestoreError>>>,
     /// Detects changes by other programs; `None`: not watched.
     watch: Option<Rc<TableWatch>>,
-    /// Writes payloads of failed restores to files; `None`: they are not kept.
+    /// Receives the payloads of failed restores; `None`: they are not kept.
     failed_payloads: Option<FailedPayloads>,
 }
 
@@ -78,7 +78,7 @@ impl Exec {
         }
     }
 
-    /// Writes the payloads of all later restores that fail to files.
+    /// Passes on the payloads of all later restores that fail.
     pub fn keep_failed_payloads(&mut self, payloads: FailedPayloads) {
         self.failed_payloads = Some(payloads);
     }
@@ -266,7 +266,7 @@ impl Iptables for Exec {
         let restored = self.restore_tables(&mut copied, deadline).await;
         if let Err(failure) = &restored {
             let took = started.elapsed();
-            payloads.write(self.binaries.family, &text, took, failure);
+            payloads.0(describe(&text, took, failure));
         }
         restored
     }

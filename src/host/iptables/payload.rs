@@ -1,15 +1,13 @@
 //! Reads payloads by table and by line: splits them into tables, notes the tables of a restore,
 //! shows the lines around a rejected one, tells how much of a failed payload the kernel has, and
-//! writes the last failed one of each family to a file, for support.
+//! renders a failed one for support.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::interface::RestoreError;
-use crate::net::IpFamily;
 use crate::rules::{Payload, Table};
 
 /// Maximum bytes of a piece, except for the end of its last line.
@@ -243,46 +241,20 @@ fn commits_before(line: usize, payload: &mut dyn Payload) -> bool {
 /// a full one of 10,000 Services has 17 MB.
 const HALF: usize = 512 << 10;
 
-/// Writer of the files of failed payloads. A payload contains names and addresses of Services, and
-/// no secrets.
-#[derive(Debug, Clone)]
-pub struct FailedPayloads {
-    /// Directory of the files, which has to exist.
-    pub folder: PathBuf,
-    /// Called if a file cannot be written.
-    pub unwritable: fn(&Path, &std::io::Error),
-}
+/// Receiver of the texts of failed payloads. It is called during a sync, so it must not wait for a
+/// disk.
+#[derive(Clone)]
+pub struct FailedPayloads(pub Rc<dyn Fn(Vec<u8>)>);
 
-impl FailedPayloads {
-    /// Replaces the file of the family with this payload, and the error of its restore in comments
-    /// above. The time of the failure is that of the file.
-    pub(super) fn write(
-        &self,
-        family: IpFamily,
-        payload: &TruncatedText,
-        took: Duration,
-        failure: &RestoreError,
-    ) {
-        let path = self.folder.join(match family {
-            IpFamily::V4 => "failed-ipv4.payload",
-            IpFamily::V6 => "failed-ipv6.payload",
-        });
-        if let Err(cause) = replace(&self.folder, &path, &describe(payload, took, failure)) {
-            (self.unwritable)(&path, &cause);
-        }
+impl fmt::Debug for FailedPayloads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FailedPayloads")
     }
 }
 
-/// Replaces the file atomically. Only its owner can read it.
-fn replace(folder: &Path, path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text)?;
-    file.persist(path)?;
-    Ok(())
-}
-
-/// Returns the payload, with the result of its restore in comments above.
-fn describe(payload: &TruncatedText, took: Duration, failure: &RestoreError) -> Vec<u8> {
+/// Returns the payload, with the result of its restore in comments above. It contains names and
+/// addresses of Services, and no secrets.
+pub(super) fn describe(payload: &TruncatedText, took: Duration, failure: &RestoreError) -> Vec<u8> {
     let (milliseconds, bytes) = (took.as_millis(), payload.length);
     let mut text = format!("# after {milliseconds} ms, {bytes} bytes of input\n").into_bytes();
     for line in failure.to_string().lines() {

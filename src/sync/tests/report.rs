@@ -37,6 +37,7 @@ impl ReportedMetrics {
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
             log: FamilyLog::new(family),
+            history: None,
         });
         Self { metrics, reporters }
     }

@@ -285,6 +285,7 @@ async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
             recorder: Recorder::disabled(),
             node_name: "node1".to_owned(),
             log: crate::status::FamilyLog::new(IpFamily::V4),
+            history: None,
         },
         sweeper: None,
         changes: receivers.families.v4,

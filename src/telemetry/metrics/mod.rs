@@ -7,6 +7,7 @@ mod build;
 mod connections;
 mod factory;
 mod health;
+mod history;
 mod process;
 mod restores;
 mod shadow;
@@ -22,6 +23,7 @@ pub(crate) use connections::{ConnectionMetrics, ConnectionReading};
 pub(crate) use health::{
     ConfigFileState, ConfigMetrics, HealthMetrics, ManifestMetrics, UnknownSettings,
 };
+pub(crate) use history::HistoryMetrics;
 use process::ReadCount;
 pub(super) use process::{START, register_scraped, start_time};
 pub(crate) use restores::SyncKind;

@@ -1,0 +1,179 @@
+//! `run --state-dir` and `history`: records of syncs, on disks that work and that do not.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "failing is a test's job, and this one runs programs"
+)]
+
+use crate::support;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use support::daemon::{Backend, Daemon, backend_programs};
+use support::node::{Node, SHOP};
+use support::process::run;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const LOST: &str = "deltaproxy_history_lost_records_total{reason=\"write_failed\"}";
+
+fn start(node: &Node, folder: &Path) -> Daemon {
+    let flag = format!("--state-dir={}", folder.display());
+    node.start_with(backend_programs(node.backend), &[&flag])
+}
+
+fn history(folder: &Path, more: &[&str]) -> String {
+    let flag = format!("--state-dir={}", folder.display());
+    let mut history = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    run(history
+        .args(["history", &flag])
+        .args(more)
+        .env_remove("RUST_LOG"))
+}
+
+fn records(folder: &Path) -> Vec<Value> {
+    let text = history(folder, &["-o", "json"]);
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Changes the endpoint, and waits until the kernel has the rule.
+#[track_caller]
+fn change(node: &Node, last: u8) {
+    let other = format!("10.4.0.{last}");
+    node.write(&SHOP.replace("10.4.0.12", &other));
+    node.wait_for_rule(&format!("--to-destination {other}:8080"));
+}
+
+fn lost(node: &Node) -> u64 {
+    let metrics = node.metrics();
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(LOST)?.trim().parse().ok());
+    value.unwrap_or(0)
+}
+
+/// A sync is recorded with its Service, payload and duration, a repair with the program that
+/// changed the rules, and a copy of the folder tells the same.
+#[test]
+fn syncs_are_recorded_with_cause_and_payload() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let node = Node::new(backend);
+        let folder = tempfile::tempdir().unwrap();
+        let _daemon = start(&node, folder.path());
+        node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
+        change(&node, 13);
+        eventually(PATIENCE, || {
+            let found = records(folder.path());
+            let last = found.last().cloned().unwrap_or_default();
+            let is_complete = last["scope"] == "partial"
+                && last["services"][0] == "default/shop"
+                && last["payload"].as_str().unwrap_or("").contains("10.4.0.13")
+                && last["tookMs"].as_f64() > Some(0.0);
+            ensure(is_complete, || format!("{found:?}"))
+        });
+        node.iptables(&["-t", "nat", "-F", "KUBE-SERVICES"]);
+        eventually(PATIENCE, || {
+            let found = records(folder.path());
+            let repair = found.iter().find(|record| record["drift"].is_array());
+            let drift = repair.map(|record| record["drift"][0].clone());
+            let drift = drift.unwrap_or_default();
+            let names = drift["names"].as_str().unwrap_or_default();
+            let program = drift["program"].as_str().unwrap_or_default();
+            // Only nft names the program.
+            let is_named = backend == Backend::Legacy || program.contains("iptables");
+            ensure(names.contains("KUBE-SERVICES") && is_named, || {
+                format!("{found:?}")
+            })
+        });
+
+        let copy = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+        }
+        let text = history(copy.path(), &["shop"]);
+        assert!(text.contains("default/shop"), "{text}");
+        assert!(text.contains("    -A KUBE-SEP-"), "{text}");
+        assert!(!history(copy.path(), &["cafe"]).contains("shop"));
+        assert_eq!(history(copy.path(), &["--since", "0s"]), "");
+    }
+}
+
+/// Changes reach the kernel whatever becomes of the disk: it is full, and then gone.
+#[test]
+fn a_disk_that_is_full_or_gone_delays_no_sync() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", path]));
+    let daemon = start(&node, folder.path());
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    eventually(PATIENCE, || {
+        let count = records_or_none(folder.path());
+        ensure(count > 0, || daemon.log())
+    });
+    let filler = folder.path().join("filler");
+    // Fails when no block is left.
+    let _ = std::fs::write(&filler, vec![1; 64 << 10]);
+    let mut last = 20;
+    eventually(PATIENCE, || {
+        last += 1;
+        change(&node, last);
+        ensure(lost(&node) > 0, || daemon.log())
+    });
+    eventually(PATIENCE, || {
+        let is_logged = daemon.log().contains("cannot write the history");
+        ensure(is_logged, || daemon.log())
+    });
+    std::fs::remove_file(&filler).unwrap();
+    let before = records_or_none(folder.path());
+    eventually(PATIENCE, || {
+        last += 1;
+        change(&node, last);
+        let count = records_or_none(folder.path());
+        ensure(count > before, || daemon.log())
+    });
+
+    run(Command::new("umount").args(["-l", path]));
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let before = lost(&node);
+    change(&node, 12);
+    eventually(PATIENCE, || {
+        last += 1;
+        change(&node, last);
+        ensure(lost(&node) > before, || daemon.log())
+    });
+}
+
+fn records_or_none(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names = entries.map(|entry| entry.unwrap().file_name());
+    if names.any(|name| name.to_string_lossy().starts_with("history-")) {
+        records(folder).len()
+    } else {
+        0
+    }
+}
+
+/// Without the flag nothing is written or counted.
+#[test]
+fn without_a_folder_there_is_no_history() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let _daemon = node.start(backend_programs(node.backend));
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
+    assert!(!node.metrics().contains("deltaproxy_history"));
+}
