@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn words_are_completed_by_what_may_follow() {
-        check(&["s"], &["status", "services", ":4"]);
+        check(&["s"], &["status", "shadow-report", "services", ":4"]);
         check(&["r"], &["render", ":4"]);
         check(&["-n", "shop", "exp"], &["explain", ":4"]);
         check(&["services", "--no-"], &["--no-headers", ":4"]);

@@ -106,7 +106,8 @@ impl ProxyPod {
     }
 
     /// Lists the Pods of a role that are scheduled: of one node, or of all. Of several Pods on a
-    /// node, such as during an update, the one to ask comes first: one that runs, and of deltaproxy.
+    /// node, such as during an update, the one to ask comes first: one that runs, and of
+    /// deltaproxy.
     pub(crate) async fn list(
         server: &ApiClient,
         role: PodRole,

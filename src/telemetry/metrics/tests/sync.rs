@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
-use super::super::{Metrics, UnknownSettings};
+use super::super::{Metrics, ShadowProxy, UnknownSettings};
 use super::{LocalPolicy, SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
@@ -18,6 +18,10 @@ fn used() -> Metrics {
     let metrics = Metrics::new().unwrap();
     let sync = &metrics.sync;
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
+    metrics.shadow.lag(v4, ShadowProxy::KubeProxy, second);
+    metrics.shadow.differences(v4, "jump", 2);
+    metrics.shadow.payload(v4, 7);
+    metrics.shadow.kube_proxy(v4, 70);
     sync.synced(v4, SyncKind::Full, second);
     sync.synced(v4, SyncKind::Partial, Duration::from_millis(3));
     sync.restores.serving(v4, &["first", "flushed"]);
@@ -206,6 +210,10 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_isolation_restores_total{ip_family=\"IPv4\",result=\"failed\"} 2",
         "deltaproxy_restore_lock_wait_seconds_total{ip_family=\"IPv4\"} 0.25",
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
+        "deltaproxy_shadow_differences{ip_family=\"IPv4\",kind=\"jump\"} 2",
+        "deltaproxy_shadow_lag_seconds_count{ip_family=\"IPv4\",proxy=\"kube-proxy\"} 1",
+        "deltaproxy_shadow_payload_bytes_total{ip_family=\"IPv4\"} 7",
+        "deltaproxy_shadow_kube_proxy_bytes_total{ip_family=\"IPv4\"} 70",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
         "deltaproxy_undecodable_objects_total{kind=\"Node\"} 1",
         "deltaproxy_config_unknown_settings{kind=\"feature_gate\"} 1",
