@@ -18,10 +18,7 @@ fn used() -> Metrics {
     let metrics = Metrics::new().unwrap();
     let sync = &metrics.sync;
     let (v4, second) = (IpFamily::V4, Duration::from_secs(1));
-    metrics.shadow.lag(v4, ShadowProxy::KubeProxy, second);
-    metrics.shadow.differences(v4, "jump", 2);
-    metrics.shadow.payload(v4, 7);
-    metrics.shadow.kube_proxy(v4, 70);
+    use_shadow(&metrics);
     sync.synced(v4, SyncKind::Full, second);
     sync.synced(v4, SyncKind::Partial, Duration::from_millis(3));
     sync.restores.serving(v4, &["first", "flushed"]);
@@ -76,6 +73,15 @@ fn used() -> Metrics {
     sent.answered(http::StatusCode::CREATED);
     metrics.count_packets(|| Some(12), || Some(34)).unwrap();
     metrics
+}
+
+fn use_shadow(metrics: &Metrics) {
+    let v4 = IpFamily::V4;
+    let shadow = &metrics.shadow;
+    shadow.lag(v4, ShadowProxy::KubeProxy, Duration::from_secs(1));
+    shadow.differences(v4, "jump", 2);
+    shadow.payload(v4, 7);
+    shadow.kube_proxy(v4, 70);
 }
 
 fn text() -> String {
