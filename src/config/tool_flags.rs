@@ -347,7 +347,7 @@ pub struct ServicesArgs {
     /// List only what is not ok, and exit with 1 then
     #[arg(long)]
     pub problems: bool,
-    /// Connections to each Service port, by the counters of its rules
+    /// Print the connections to each Service port
     ///
     /// The kernel counts the connections that matched a rule since it was written. With
     /// --output=wide there is a line for each endpoint, with its share of the connections and the
