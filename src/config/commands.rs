@@ -118,7 +118,7 @@ pub enum Command {
         args_override_self = true
     )]
     Explain(Box<ExplainArgs>),
-    /// Print past syncs from the folder of --state-dir, the newest last
+    /// Print past syncs from the folder of --state-dir, oldest first
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::HISTORY.after_flags(), args_override_self = true)]
     History(Box<HistoryArgs>),
