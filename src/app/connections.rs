@@ -1,5 +1,5 @@
 //! Reads the counters of dispatch rules for the metric of connections, alongside the syncs of a
-//! family: a reading changes nothing, and no sync waits for it.
+//! family: a reading changes nothing, and a sync waits at most for the parsing of what was read.
 
 use std::time::Duration;
 

@@ -15,6 +15,8 @@
 //! kube-proxy writes `route_localnet` before the first sync, which may take long or fail forever;
 //! until then no rule protects localhost.
 
+use std::time::Duration;
+
 use anyhow::{Context, anyhow, bail};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
@@ -178,6 +180,12 @@ pub(super) fn render_settings(
     Ok(render_settings)
 }
 
+/// Retry delay of the removal of the table of mode nftables.
+const TABLE_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// Maximum attempts: what fails for minutes, such as for want of a privilege, fails forever.
+const MOST_TABLE_RETRIES: u32 = 5;
+
 /// Completes the setup for a family once its first sync has succeeded: removes the table of mode
 /// nftables, and opens 127.0.0.0/8 for NodePorts, if needed. Never returns.
 ///
@@ -189,23 +197,35 @@ pub(super) async fn complete_after<T>(
     needs_localnet: bool,
 ) -> T {
     if applied.await.is_ok() {
-        remove_table_of_nftables_mode(family);
         if needs_localnet {
             open_localnet_now();
+        }
+        for _ in 0..MOST_TABLE_RETRIES {
+            if remove_table_of_nftables_mode(family) {
+                break;
+            }
+            tokio::time::sleep(TABLE_RETRY_DELAY).await;
         }
     }
     std::future::pending().await
 }
 
-fn remove_table_of_nftables_mode(family: IpFamily) {
+/// Returns false if the table may still be there.
+fn remove_table_of_nftables_mode(family: IpFamily) -> bool {
     match remove_nft_table(family) {
         Ok(Changed::No) => {}
         Ok(Changed::Yes) => info!(%family, "removed the table of kube-proxy's nftables mode"),
         Err(cause) => {
             let cause = on_one_line(&cause.to_string());
-            warn!(%family, %cause, "cannot check for a table of kube-proxy's nftables mode");
+            warn!(
+                %family, %cause,
+                "cannot remove, or look for, the table of kube-proxy's nftables mode; retrying in \
+                 {TABLE_RETRY_DELAY:?}"
+            );
+            return false;
         }
     }
+    true
 }
 
 /// Opens 127.0.0.0/8 when the rule is in place, and logs a failure.

@@ -33,7 +33,6 @@ mod terminal;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use self::exit::ErrorReport;
 use crate::config::{Command, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
@@ -49,7 +48,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     #[cfg(feature = "tools")]
     terminal::choose_color(cli.command.color());
-    let report = ErrorReport::default();
+    let report = exit::ErrorReport::default();
     let result = match cli.command {
         Command::Run(_) | Command::Cleanup(_) if !cfg!(target_os = "linux") => Err(
             anyhow::anyhow!("run and cleanup change the rules of a node: they work on Linux only"),

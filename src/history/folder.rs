@@ -21,6 +21,9 @@ pub(super) const MAX_BYTES: u64 = 16 << 20;
 /// Segments in [`MAX_BYTES`]: one at a time is deleted.
 const SEGMENTS: u64 = 16;
 
+/// Digits of the number in the name of a segment.
+const DIGITS: usize = 10;
+
 /// Bytes that a file of any size takes on most disks.
 const BLOCK: u64 = 4096;
 
@@ -29,7 +32,8 @@ const SUFFIX: &str = ".jsonl.gz";
 
 fn number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    digits.parse().ok()
+    // As they are written: a larger number has no successor.
+    (digits.len() == DIGITS).then(|| digits.parse().ok())?
 }
 
 /// Returns the segments in order, with their sizes on disk.
@@ -117,7 +121,7 @@ impl HistoryFolder {
             fs::remove_file(path)?;
             bytes -= of_segment;
         }
-        let path = self.path.join(format!("{PREFIX}{next:010}{SUFFIX}"));
+        let path = self.path.join(format!("{PREFIX}{next:0DIGITS$}{SUFFIX}"));
         let mut options = OpenOptions::new();
         options.append(true).create_new(true).mode(0o600);
         Ok(Segment {
@@ -136,6 +140,10 @@ pub(crate) struct HistoryFiles(Vec<PathBuf>);
 /// Maximum bytes of the text of a segment: a file of this program has far fewer.
 #[cfg(feature = "tools")]
 const MAX_TEXT: u64 = 1 << 30;
+
+/// Maximum bytes of a record: a payload has at most one MiB, and JSON escapes some of it.
+#[cfg(feature = "tools")]
+const MAX_LINE: u64 = 8 << 20;
 
 #[cfg(feature = "tools")]
 impl HistoryFiles {
@@ -158,11 +166,28 @@ impl HistoryFiles {
     }
 
     fn read_segment(path: &Path, each: &mut dyn FnMut(HistoryRecord)) -> io::Result<()> {
-        let text = flate2::read::MultiGzDecoder::new(BufReader::new(File::open(path)?));
-        let lines = BufReader::new(text.take(MAX_TEXT)).lines();
-        for line in lines {
-            each(serde_json::from_str(&line?)?);
+        // A copied folder may have anything under these names.
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("not a file"));
         }
-        Ok(())
+        let text = flate2::read::MultiGzDecoder::new(BufReader::new(File::open(path)?));
+        let mut text = BufReader::new(text.take(MAX_TEXT));
+        let mut is_whole = true;
+        loop {
+            let mut line = Vec::new();
+            if (&mut text).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
+                break;
+            }
+            // A record of another version, or the rest of a line that is too long.
+            match serde_json::from_slice(&line) {
+                Ok(record) => each(record),
+                Err(_) => is_whole = false,
+            }
+        }
+        if is_whole {
+            Ok(())
+        } else {
+            Err(io::Error::other("some records cannot be read"))
+        }
     }
 }

@@ -227,7 +227,11 @@ impl Comparison {
             }
             late.all.push(found);
         }
-        late.all.sort();
+        // Those that affect packets first: only some are shown.
+        late.all.sort_by(|one, other| {
+            let key = |found: &ShadowDifference| !found.kind.affects_packets();
+            key(one).cmp(&key(other)).then_with(|| one.cmp(other))
+        });
         late.new.sort();
         late
     }

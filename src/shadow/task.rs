@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -109,6 +109,8 @@ impl<I: Iptables> ShadowTask<I> {
             self.request_sync();
         }
         let mut tick = tokio::time::interval(TICK);
+        // A reading takes longer than a tick.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let sync = self.pacer.next_due().map(Instant::from_std);
             let reading = state.next_reading();

@@ -102,7 +102,8 @@ impl Reporter {
                 warn!(
                     %family, %table, program, chains,
                     "another program removed chains of third parties along with those of kube-proxy, \
-                     and has not added them again; restart the programs that own them"
+                     and has not added them in the same transaction; unless they are there again, \
+                     restart the programs that own them"
                 );
             }
         }

@@ -10,7 +10,7 @@ use crate::support::daemon::Backend;
 use crate::support::ip_set;
 use crate::support::netns::Netns;
 use crate::support::servers::{Reply, tcp_request, udp_request};
-use crate::support::{Need, machine_has};
+use crate::support::{Need, machine_has, tell};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
@@ -151,7 +151,11 @@ fn count_unclear(scene: &Scene, asked: &[(Question<'_>, Reply)], flags: &[&str])
 }
 
 /// Asks about each client and destination, and sends their packets.
-fn few_answers_are_unclear(backend: Backend, rules: &str, sets: &[(&str, &[&str])]) {
+fn few_answers_are_unclear(
+    (program, backend): (&str, Backend),
+    rules: &str,
+    sets: &[(&str, &[&str])],
+) {
     if !machine_has(Need::Kernel) {
         return;
     }
@@ -167,10 +171,13 @@ fn few_answers_are_unclear(backend: Backend, rules: &str, sets: &[(&str, &[&str]
         let is_met = asked.iter().any(|(_, reply)| *reply == kind);
         assert!(is_met, "no packet is {kind:?}");
     }
-    let backend = format!("--iptables-backend={}", backend.name());
-    let on_node = ["--kernel", &*backend];
-    let unclear = count_unclear(&scene, &asked, &on_node);
-    assert!(unclear <= MAX_UNCLEAR, "{unclear} of 40 unclear");
+    let flag = format!("--iptables-backend={}", backend.name());
+    let on_node = ["--kernel", &*flag];
+    let unclear_there = count_unclear(&scene, &asked, &on_node);
+    assert!(
+        unclear_there <= MAX_UNCLEAR,
+        "{unclear_there} of 40 unclear"
+    );
     // A pod on this node enters by the interface of an endpoint.
     let of_pod = scene.explained(&asked[3].0, &[&on_node[..], &["--from=pod"]].concat());
     assert!(!is_unclear(&of_pod), "{of_pod:#?}");
@@ -190,16 +197,21 @@ fn few_answers_are_unclear(backend: Backend, rules: &str, sets: &[(&str, &[&str]
         "{unclear} of 40 unclear, although only the node tells"
     );
     asked.retain(|(question, _)| question.is_to_first_pod());
-    let of_route = [&of_dump[..], &["--route=pod11"]].concat();
-    let unclear = count_unclear(&scene, &asked, &of_route);
-    assert!(unclear <= 1, "{unclear} of 15 unclear");
+    let by_route = [&of_dump[..], &["--route=pod11"]].concat();
+    let by_route = count_unclear(&scene, &asked, &by_route);
+    assert!(by_route <= 1, "{by_route} of 15 unclear");
+    tell(format_args!(
+        "explain beside {program} on {}: unclear {unclear_there} of 40, {unclear} of a dump, {by_route} of \
+         15 with --route",
+        backend.name()
+    ));
 }
 
 #[test]
 fn few_answers_beside_docker_are_unclear() {
     let rules = include_str!("docker.rules");
     for backend in [Backend::Nft, Backend::Legacy] {
-        few_answers_are_unclear(backend, rules, &[]);
+        few_answers_are_unclear(("Docker", backend), rules, &[]);
     }
 }
 
@@ -213,6 +225,6 @@ fn few_answers_beside_calico_are_unclear() {
         ("cali40all", &["10.4.0.0/24"]),
     ];
     for backend in [Backend::Nft, Backend::Legacy] {
-        few_answers_are_unclear(backend, rules, sets);
+        few_answers_are_unclear(("Calico", backend), rules, sets);
     }
 }

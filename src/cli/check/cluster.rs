@@ -52,12 +52,10 @@ pub(super) fn examine(config: &Config) -> CheckGroup {
     };
     let node = &config.rules.node_name;
     let asked = ask(options, async |server| {
-        let mut checks = vec![reached(server).await?];
-        checks.push(clock(api::server_time(server).await?, now()));
-        checks.extend(permissions(server).await?);
+        let limit = options.list_timeout;
+        let mut checks = api::within(limit, about_server(server)).await?;
         // What may not be listed is among these checks already.
-        let snapshot = api::snapshot(server, node, options.list_timeout).await;
-        match snapshot {
+        match api::snapshot(server, node, limit).await {
             Ok(snapshot) => checks.extend(objects(&snapshot, config)),
             Err(error) => checks.push(CheckResult::error(
                 &list_error(&error, server.address()),
@@ -73,6 +71,13 @@ pub(super) fn examine(config: &Config) -> CheckGroup {
 #[expect(clippy::disallowed_methods, reason = "compared with another clock")]
 fn now() -> SystemTime {
     SystemTime::now()
+}
+
+async fn about_server(server: &ApiClient) -> Result<Vec<CheckResult>, api::ApiError> {
+    let mut checks = vec![reached(server).await?];
+    checks.push(clock(api::server_time(server).await?, now()));
+    checks.extend(permissions(server).await?);
+    Ok(checks)
 }
 
 async fn reached(server: &ApiClient) -> Result<CheckResult, api::ApiError> {

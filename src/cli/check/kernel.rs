@@ -181,7 +181,17 @@ fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
         for feature in &FEATURES {
             match feature.try_in(&exec, family).await {
                 Ok(()) => known.push(feature.name),
-                Err(error) => checks.push(feature.missing(family, &error)),
+                Err(error) if error.is_conclusive() => {
+                    checks.push(feature.missing(family, &error));
+                }
+                Err(error) => checks.push(CheckResult::skipped(
+                    format!(
+                        "{family}: {} was not tried: {}",
+                        feature.name,
+                        reason(&error)
+                    ),
+                    "run the command again",
+                )),
             }
         }
         match exec.make_counter("deltaproxy_check").await {

@@ -14,7 +14,8 @@ use tokio::runtime::Builder;
 use self::report::{CheckGroup, CheckReport};
 use super::terminal::{self, Progress};
 use crate::config::{CheckArgs, OutputArg};
-use crate::host::Binaries;
+use crate::host::{BackendChoice, Binaries};
+use crate::sync::SyncMode;
 
 /// Examines all, and prints the results. Returns whether nothing failed.
 ///
@@ -36,8 +37,11 @@ fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
     let (configuration, config) = configuration::examine(args);
     let mut groups = vec![configuration];
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let choice = config.as_ref().map(|config| config.rules.backend);
-    let (programs, binaries) = runtime.block_on(programs::examine(choice.unwrap_or_default()));
+    let used = config
+        .as_ref()
+        .map(|config| (config.rules.backend, config.mode));
+    let (choice, mode) = used.unwrap_or((BackendChoice::default(), SyncMode::Restore));
+    let (programs, binaries) = runtime.block_on(programs::examine(choice, mode));
     groups.push(programs);
     groups.push(kernel_group(&binaries));
     groups.push(runtime.block_on(network::examine(&binaries)));

@@ -1,6 +1,7 @@
 //! The iptables binaries, the backends that have rules, and other proxies on the node.
 
 use std::fs;
+use std::path::Path;
 
 use super::report::{CheckGroup, CheckResult};
 use crate::host::{
@@ -8,6 +9,7 @@ use crate::host::{
     kubelet_backend, other_backend,
 };
 use crate::net::IpFamily;
+use crate::sync::SyncMode;
 
 const NODE_SETUP: &str = "deploy/docs/node-setup.md";
 const REPLACE: &str = "deploy/docs/replace.md";
@@ -16,7 +18,7 @@ const REPLACE: &str = "deploy/docs/replace.md";
 const PROXIES: [&str; 2] = ["kube-proxy", "kube-router"];
 
 /// Examines the programs, and returns the binaries of each family that works.
-pub(super) async fn examine(choice: BackendChoice) -> (CheckGroup, Vec<Binaries>) {
+pub(super) async fn examine(choice: BackendChoice, mode: SyncMode) -> (CheckGroup, Vec<Binaries>) {
     let (mut checks, mut found) = (Vec::new(), Vec::new());
     for family in IpFamily::ALL {
         if Sysctls::default().lacks(family) {
@@ -39,7 +41,10 @@ pub(super) async fn examine(choice: BackendChoice) -> (CheckGroup, Vec<Binaries>
         }
     }
     checks.push(lock(&mount_points()));
-    checks.extend(other_proxies());
+    // A shadow runs beside a proxy, and removes nothing.
+    if mode != SyncMode::Shadow {
+        checks.extend(other_proxies());
+    }
     (CheckGroup::new("programs", checks), found)
 }
 
@@ -120,15 +125,18 @@ fn other_proxies() -> Vec<CheckResult> {
     checks
 }
 
-/// Reports whether a process has this name. In a container, those of the host show only with
-/// `hostPID`.
+/// Reports whether a process in this network namespace has this name. In a container, those of the
+/// host show only with `hostPID`.
 fn is_running(name: &str) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return false;
     };
+    let network = |process: &Path| fs::read_link(process.join("ns/net")).ok();
+    let own = network(Path::new("/proc/self"));
     processes.flatten().any(|process| {
-        let comm = fs::read_to_string(process.path().join("comm"));
-        comm.is_ok_and(|comm| comm.trim_end() == name)
+        let process = process.path();
+        let comm = fs::read_to_string(process.join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == name) && network(&process) == own
     })
 }
 

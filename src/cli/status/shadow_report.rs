@@ -41,7 +41,7 @@ pub(in crate::cli) fn of_shadow(args: &ShadowReportArgs) -> anyhow::Result<bool>
         }
         Ok(())
     })?;
-    Ok(report.affecting == 0)
+    report.verdict()
 }
 
 /// Prints the report of one other node or of all.
@@ -78,7 +78,7 @@ fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
         let count = silent.len();
         anyhow::bail!("{count} of {total} nodes did not answer: {node}: {problem}");
     }
-    Ok(report.affecting == 0)
+    report.verdict()
 }
 
 fn document_of(answer: Result<Option<String>, NodeProblem>) -> Result<ShadowDocument, String> {
@@ -106,8 +106,11 @@ struct ShadowReport<'a> {
     kube_proxy: LagHistogram,
     own: LagHistogram,
     own_bytes: u64,
-    /// `None` if no family has a lower bound.
-    kube_proxy_bytes: Option<u64>,
+    /// Bytes of deltaproxy and at least of kube-proxy, of the families that have both; `None` if
+    /// none has.
+    both_bytes: Option<(u64, u64)>,
+    /// Nodes and families of which no reading has succeeded: nothing is compared.
+    unread: Vec<(&'a str, &'a str)>,
     affecting: u64,
     all_differences: u64,
     waiting: u64,
@@ -124,7 +127,12 @@ impl<'a> ShadowReport<'a> {
                 report.own.merge(&family.own_lag);
                 report.own_bytes += family.own_payloads.bytes;
                 if let Some(bytes) = family.kube_proxy_bytes_at_least {
-                    *report.kube_proxy_bytes.get_or_insert_default() += bytes;
+                    let (own, kube_proxy) = report.both_bytes.get_or_insert_default();
+                    *own += family.own_payloads.bytes;
+                    *kube_proxy += bytes;
+                }
+                if family.readings.count == family.readings.failed {
+                    report.unread.push((&document.node, &family.family));
                 }
                 report.affecting += family.differences_affecting_packets;
                 report.all_differences += family.difference_count;
@@ -135,6 +143,20 @@ impl<'a> ShadowReport<'a> {
             }
         }
         report
+    }
+
+    /// Reports whether no difference affects packets.
+    ///
+    /// # Errors
+    ///
+    /// Rules were not read, so that nothing is known of them.
+    fn verdict(&self) -> anyhow::Result<bool> {
+        anyhow::ensure!(
+            self.affecting > 0 || self.unread.is_empty(),
+            "rules were not compared\n\
+             hint: the log of the shadow says why; a shadow that has just started reads them soon"
+        );
+        Ok(self.affecting == 0)
     }
 
     fn text(&self) -> String {
@@ -163,9 +185,27 @@ impl<'a> ShadowReport<'a> {
             "payloads:    {} would have been written",
             size(self.own_bytes)
         )?;
-        match self.kube_proxy_bytes {
-            Some(bytes) => writeln!(text, " instead of at least {}", size(bytes))?,
+        match self.both_bytes {
+            Some((own, kube_proxy)) if own == self.own_bytes => {
+                writeln!(text, " instead of at least {}", size(kube_proxy))?;
+            }
+            Some((own, kube_proxy)) => writeln!(
+                text,
+                "; on nft {} instead of at least {}",
+                size(own),
+                size(kube_proxy)
+            )?,
             None => writeln!(text)?,
+        }
+        if let [(node, family), ..] = self.unread.as_slice() {
+            writeln!(
+                text,
+                "not compared: {}, such as {family} of {node}: its rules were not read; see its log",
+                match self.unread.len() {
+                    1 => "1 family of a node".to_owned(),
+                    count => format!("{count} families of nodes"),
+                }
+            )?;
         }
         if self.waiting > 0 {
             writeln!(
@@ -174,6 +214,10 @@ impl<'a> ShadowReport<'a> {
                 counted(self.waiting, "Service")
             )?;
         }
+        self.write_differences(text)
+    }
+
+    fn write_differences(&self, text: &mut String) -> fmt::Result {
         for (node, family, found) in self.differences.iter().take(MOST_LINES) {
             let service = match found.service.as_str() {
                 "" => "-",

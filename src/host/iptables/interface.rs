@@ -282,7 +282,7 @@ impl RestoreError {
 
     /// Reports whether the kernel or the program rejected the payload, so that it would be rejected
     /// again.
-    pub(super) const fn is_conclusive(&self) -> bool {
+    pub(crate) const fn is_conclusive(&self) -> bool {
         match self {
             Self::Rejected { .. } | Self::Failed { .. } => true,
             Self::Locked { .. }
@@ -491,6 +491,9 @@ pub enum ListedChains {
 /// Services touches tens of thousands: from some number on, reading the table once is cheaper.
 const MOST_CHAINS: usize = 1000;
 
+/// Maximum transactions whose removed chains are reported one by one.
+const MOST_REMOVALS: usize = 16;
+
 /// Maximum programs that are listed by name.
 const MOST_PROGRAMS: usize = 8;
 
@@ -578,7 +581,9 @@ impl ForeignChange {
         for program in &other.programs {
             self.by(program);
         }
-        self.removals.extend(other.removals.iter().cloned());
+        let room = MOST_REMOVALS.saturating_sub(self.removals.len());
+        self.removals
+            .extend(other.removals.iter().take(room).cloned());
         self.source = self.source.max(other.source);
     }
 }

@@ -131,15 +131,17 @@ impl ConnectionTotals {
             let has_rules = self.ports.entry(port.clone()).or_default();
             *has_rules.get_mut(family) = true;
             let before = self.last.get(family);
-            let mut more = 0;
+            // A rule may be there twice, after a restore that did not flush its chain.
+            let mut sums = HashMap::new();
             for counter in counters {
-                let known = before.get(&counter.rule).copied().unwrap_or(0);
+                *sums.entry(counter.rule).or_insert(0_u64) += counter.connections;
+            }
+            let mut more = 0;
+            for (rule, connections) in sums {
+                let known = before.get(&rule).copied().unwrap_or(0);
                 // A smaller number was counted since the rule was written again.
-                more += match counter.connections.checked_sub(known) {
-                    Some(increase) => increase,
-                    None => counter.connections,
-                };
-                last.insert(counter.rule, counter.connections);
+                more += connections.checked_sub(known).unwrap_or(connections);
+                last.insert(rule, connections);
             }
             update.increases.push((port, more));
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::ShadowReport;
-use crate::status::{ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind, ShadowPayloads};
+use crate::status::{
+    ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind, ShadowPayloads, ShadowReadings,
+};
 
 fn document(node: &str, lags: &[u64], differences: Vec<ShadowDifference>) -> ShadowDocument {
     let mut family = ShadowFamily {
@@ -18,6 +20,11 @@ fn document(node: &str, lags: &[u64], differences: Vec<ShadowDifference>) -> Sha
             bytes: 1_500,
         },
         kube_proxy_bytes_at_least: Some(2_000_000),
+        readings: ShadowReadings {
+            count: 3,
+            failed: 1,
+            ..ShadowReadings::default()
+        },
         ..ShadowFamily::default()
     };
     for millis in lags {
@@ -64,4 +71,26 @@ fn a_report_without_changes_has_no_lag() {
     let text = ShadowReport::of(&documents).text();
     assert!(text.starts_with("1 node, 0 changes, 0 differences that affect packets\n"));
     assert!(text.contains("kube-proxy:  no changes yet\n"), "{text}");
+}
+
+/// Without a reading nothing is known of the rules, and families without a lower bound are not
+/// compared in bytes.
+#[test]
+fn a_report_says_what_is_not_compared() {
+    let mut documents = [
+        document("node1", &[], vec![]),
+        document("node2", &[], vec![]),
+    ];
+    assert!(ShadowReport::of(&documents).verdict().unwrap());
+    documents[1].families[0].readings.count = 1;
+    documents[1].families[0].kube_proxy_bytes_at_least = None;
+    let report = ShadowReport::of(&documents);
+    assert!(report.verdict().is_err());
+    let text = report.text();
+    for part in [
+        "3.0 kB would have been written; on nft 1.5 kB instead of at least 2.0 MB\n",
+        "not compared: 1 family of a node, such as IPv4 of node2: ",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
 }
