@@ -178,9 +178,14 @@ fn services_answer(backend: Backend) {
         Backend::Nft => (3, 10),
         Backend::Legacy => (0, 0),
     };
-    let log = pair.daemon.log();
+    // Each table is reported after its transaction.
     let is_warning = |line: &&str| line.contains("removed chains of third parties");
-    assert_eq!(log.lines().filter(is_warning).count(), warnings, "{log}");
+    let log = eventually(PATIENCE, || {
+        let log = pair.daemon.log();
+        let count = log.lines().filter(is_warning).count();
+        ensure(count == warnings, || format!("{count}: {log}"))?;
+        Ok(log)
+    });
     let is_named = log.contains("chains=\"AWS-CONNMARK-CHAIN-0, AWS-SNAT-CHAIN-0, CILIUM_");
     assert_eq!(is_named, backend == Backend::Nft, "{log}");
     assert!(pair.scene.node.metric(&format!("{metric} {chains}")));
