@@ -15,8 +15,8 @@ use std::process::Output;
 use serde_json::Value;
 use support::daemon::{Backend, Daemon};
 use support::netns::Netns;
-use support::on_both_backends;
 use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has, on_both_backends};
 
 /// What commands print of the source of the rules.
 const SOURCE: &str = " in rules of node1 (";
@@ -220,4 +220,26 @@ fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
         "{}",
         stdout(&status)
     );
+}
+
+/// The daemon has only the rules of its backend, and packets traverse both.
+#[test]
+fn with_rules_in_the_other_backend_the_kernel_is_read() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let (netns, _daemon) = start(Backend::Nft, "127.0.0.1:10249");
+    let services = || stderr(&run(&netns, &["services"]));
+    assert!(services().contains(SOURCE), "{}", services());
+    let mut legacy = netns.command("iptables-legacy");
+    let added = legacy.args(["-t", "nat", "-N", "KUBE-SERVICES"]).status();
+    assert!(added.unwrap().success());
+    eventually(PATIENCE, || {
+        let said = services();
+        ensure(!said.contains(SOURCE), || said)
+    });
+    let status = run(&netns, &["status"]);
+    assert_eq!(status.status.code(), Some(1));
+    let said = stdout(&status);
+    assert!(said.contains("has rules of a proxy as well"), "{said}");
 }

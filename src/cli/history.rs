@@ -46,7 +46,7 @@ pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<()> {
         let broken = files.read(&mut print);
         if broken > 0 {
             tracing::warn!(
-                "{broken} files of `{}` end early or cannot be read to their end",
+                "{broken} files of `{}` end early or have records that cannot be read",
                 folder.display()
             );
         }
@@ -80,7 +80,7 @@ fn write_record(
     record: &HistoryRecord,
     args: &HistoryArgs,
 ) -> anyhow::Result<()> {
-    if let OutputArg::Json = args.output {
+    if let OutputArg::Json = args.output.format {
         let line = serde_json::to_string(record)?;
         return Ok(writeln!(out, "{}", escaped(&line))?);
     }

@@ -452,16 +452,9 @@ pub struct ExplainArgs {
     /// Print paths of packets as a graph
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
     pub graph: Option<GraphArg>,
-    /// Output format, text or json
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_possible_values = true
-    )]
-    pub output: OutputArg,
+    /// Format of the output.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Colors of the text.
     #[command(flatten)]
     pub color: ColorArgs,
@@ -503,7 +496,23 @@ pub enum GraphArg {
     Svg,
 }
 
-/// Value of `--output` of `explain`.
+/// Format of commands that print a text or a document.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct OutputArgs {
+    /// Output format, text or json
+    #[arg(
+        id = "output",
+        short = 'o',
+        long = "output",
+        value_name = "FORMAT",
+        value_enum,
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub format: OutputArg,
+}
+
+/// Value of `--output` of these commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputArg {
     /// Human-readable
@@ -515,16 +524,9 @@ pub enum OutputArg {
 /// Flags of `shadow-report`.
 #[derive(Debug, Clone, Args)]
 pub struct ShadowReportArgs {
-    /// Output format, text or json
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_possible_values = true
-    )]
-    pub output: OutputArg,
+    /// Format of the output.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Metrics address of the shadow [default: 127.0.0.1:10349]
     ///
     /// As given to `run --shadow`.
@@ -558,38 +560,22 @@ pub struct HistoryArgs {
     /// Only syncs within this time before now, as 30m
     #[arg(long, value_name = "DURATION", value_parser = since)]
     pub since: Option<Duration>,
-    /// Output format, text or json
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_possible_values = true
-    )]
-    pub output: OutputArg,
+    /// Format of the output.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
+/// Parses the value of `--since`, which always fits.
 fn since(text: &str) -> Result<Duration, String> {
-    let duration: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
-    duration
-        .to_std()
-        .ok_or_else(|| format!("{text}: must not be negative"))
+    not_negative(text).map(|duration| duration.to_std().unwrap_or_default())
 }
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Output format, text or json
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_possible_values = true
-    )]
-    pub output: OutputArg,
+    /// Format of the output.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// KubeProxyConfiguration of the daemon
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub config: Option<PathBuf>,
@@ -617,17 +603,9 @@ pub struct CheckArgs {
     /// Leave out the daemon, before an installation
     #[arg(long, help_heading = "Check")]
     pub pre: bool,
-    /// Output format, text or json
-    #[arg(
-        short,
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value = "text",
-        hide_possible_values = true,
-        help_heading = "Check"
-    )]
-    pub output: OutputArg,
+    /// Format of the results.
+    #[command(flatten, next_help_heading = "Check")]
+    pub output: OutputArgs,
     /// Configuration that the daemon has, or will have.
     #[command(flatten)]
     pub run: RunArgs,

@@ -2,7 +2,7 @@
 
 use super::report::{CheckGroup, CheckResult};
 use crate::cli::daemon::{self, loopback_of};
-use crate::status::StatusDocument;
+use crate::cli::status::StatusPage;
 
 const STATUS_PAGE: &str = "deploy/docs/status-page.md";
 
@@ -19,15 +19,14 @@ pub(super) fn examine(metrics: Option<std::net::SocketAddr>) -> CheckGroup {
                 "start deltaproxy, or use --pre before an installation",
                 STATUS_PAGE,
             )],
-            Ok(page) => answered(&page),
+            Ok(page) => answered(page),
         },
     };
     CheckGroup::new("daemon", checks)
 }
 
-fn answered(page: &str) -> Vec<CheckResult> {
-    let document: Option<StatusDocument> = daemon::document(page).ok();
-    let Some(document) = document.filter(|found| !found.version.is_empty()) else {
+fn answered(page: String) -> Vec<CheckResult> {
+    let Ok(StatusPage { document, .. }) = StatusPage::parse(page) else {
         return vec![CheckResult::failed(
             "the program at the metrics port is not deltaproxy",
             "stop kube-proxy on this node, or set --metrics-bind-address",

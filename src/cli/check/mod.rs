@@ -25,7 +25,7 @@ use crate::sync::SyncMode;
 pub(super) fn check(args: &CheckArgs) -> anyhow::Result<bool> {
     terminal::install_quiet_log()?;
     let report = examine(args)?;
-    let text = match args.output {
+    let text = match args.output.format {
         OutputArg::Json => report.json(),
         OutputArg::Text => report.text(),
     };

@@ -149,7 +149,7 @@ fn firewalld_reload(text: &str) -> CheckResult {
     };
     let setting = text.lines().filter_map(value).next_back();
     if setting.is_some_and(|value| value.eq_ignore_ascii_case("no")) {
-        return CheckResult::ok("firewalld leaves rules of others alone when it is reloaded");
+        return CheckResult::ok("firewalld keeps the rules of other programs when it is reloaded");
     }
     CheckResult::warning(
         "firewalld is installed, and a reload removes the rules of all programs; deltaproxy writes \

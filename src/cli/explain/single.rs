@@ -49,7 +49,7 @@ pub(super) fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow
     if let Err(cause) = added {
         tracing::warn!("{cause}: stale entries of UDP clients are not shown");
     }
-    let text = match (args.graph, args.output) {
+    let text = match (args.graph, args.output.format) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
         (None, OutputArg::Json) => format!("{:#}\n", document(&explained, &source)),

@@ -5,10 +5,9 @@
 
 use super::RuleSnapshot;
 use super::daemon::UnparsedRules;
-use super::node::{of_answer, warn_of_other_backends};
+use super::node::{of_answer, of_page, page_of_node};
 use crate::cli::cluster::{self, Agreement, NodeAnswer, NodeProblem};
 use crate::cli::exit::ErrorReport;
-use crate::host::BackendChoice;
 use crate::net::IpFamily;
 use crate::watch::api::{ApiOptions, ProxyPod};
 
@@ -76,14 +75,20 @@ impl<T: Clone> KnownRules<T> {
     ) -> anyhow::Result<T> {
         let node = &pod.node;
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
-        warn_of_other_backends(node, &answer);
-        let texts = texts(&answer);
-        if let Some(texts) = &texts
-            && let Some((_, found)) = self.0.iter().find(|(known, _)| known == texts)
-        {
-            return Ok(found.clone());
-        }
-        let snapshot = of_answer(pod, answer, report)?;
+        let (texts, snapshot) = match &answer {
+            // Rules that other programs print have the time, and counters.
+            NodeAnswer::Saved(_) => (None, of_answer(pod, answer, report)?),
+            NodeAnswer::Page(text) => {
+                let page = page_of_node(node, text);
+                if let Some(page) = &page
+                    && let Some((_, found)) = self.0.iter().find(|(known, _)| is_of(known, page))
+                {
+                    return Ok(found.clone());
+                }
+                let texts = page.as_ref().map(texts);
+                (texts, of_page(node, page)?)
+            }
+        };
         if let Some(absence) = snapshot.absence() {
             anyhow::bail!("node `{node}`: {absence}");
         }
@@ -96,19 +101,17 @@ impl<T: Clone> KnownRules<T> {
     }
 }
 
-/// Returns the rules on the page of a daemon. Those that other programs print have the time, and
-/// counters.
-fn texts(answer: &NodeAnswer) -> Option<Vec<(IpFamily, String)>> {
-    let NodeAnswer::Page(page) = answer else {
-        return None;
-    };
-    let page = UnparsedRules::read(page, BackendChoice::Auto)?;
+/// Reports whether these are the rules on a page.
+fn is_of(texts: &[(IpFamily, String)], page: &UnparsedRules<'_>) -> bool {
+    let texts = texts.iter().map(|(family, text)| (*family, text.as_str()));
+    texts.eq(page.texts().iter().copied())
+}
+
+/// Returns the rules on a page.
+fn texts(page: &UnparsedRules<'_>) -> Vec<(IpFamily, String)> {
     let texts = page.texts().iter();
-    Some(
-        texts
-            .map(|(family, text)| (*family, (*text).to_owned()))
-            .collect(),
-    )
+    let texts = texts.map(|(family, text)| (*family, (*text).to_owned()));
+    texts.collect()
 }
 
 #[cfg(test)]

@@ -26,22 +26,7 @@ pub(super) fn snapshot(
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         Ok((pod, answer))
     })?;
-    warn_of_other_backends(node, &answer);
     of_answer(&pod, answer, report)
-}
-
-/// Warns of rules of a proxy in the backend that deltaproxy on the node does not use.
-pub(super) fn warn_of_other_backends(node: &str, answer: &NodeAnswer) {
-    let NodeAnswer::Page(page) = answer else {
-        return;
-    };
-    let page = UnparsedRules::read(page, BackendChoice::Auto);
-    for (family, backend) in page.iter().flat_map(UnparsedRules::other_backends) {
-        tracing::warn!(
-            "node `{node}`, {family}: backend {backend} has rules of a proxy as well, which are not \
-             shown; packets traverse both"
-        );
-    }
 }
 
 /// Reads the rules in the answer of a node.
@@ -52,17 +37,7 @@ pub(super) fn of_answer(
 ) -> anyhow::Result<RuleSnapshot> {
     let node = &pod.node;
     match answer {
-        NodeAnswer::Page(page) => {
-            let snapshot = UnparsedRules::read(&page, BackendChoice::Auto)
-                .and_then(|page| page.parse(RuleOrigin::OtherDaemon));
-            snapshot.ok_or_else(|| {
-                anyhow::anyhow!(
-                    "node `{node}`: deltaproxy does not know all rules there, or has not written \
-                     them yet\n\
-                     hint: see `deltaproxy status --node {node}`; on the node, --kernel reads them"
-                )
-            })
-        }
+        NodeAnswer::Page(page) => of_page(node, page_of_node(node, &page)),
         NodeAnswer::Saved(texts) => {
             let origin = RuleOrigin::Exec {
                 node: node.clone(),
@@ -74,4 +49,32 @@ pub(super) fn of_answer(
             recorded::dumps(origin, texts, report)
         }
     }
+}
+
+/// Reads the page of another node, and warns of rules of a proxy in the backend that deltaproxy
+/// does not use there. `None` as for [`UnparsedRules::read`].
+pub(super) fn page_of_node<'p>(node: &str, page: &'p str) -> Option<UnparsedRules<'p>> {
+    let page = UnparsedRules::read(page, BackendChoice::Auto)?;
+    for (family, backend) in page.other_backends() {
+        tracing::warn!(
+            "node `{node}`, {family}: backend {backend} has rules of a proxy as well, which are not \
+             shown; packets traverse both"
+        );
+    }
+    Some(page)
+}
+
+/// Parses the rules on the page of another node.
+///
+/// # Errors
+///
+/// There is no page with all rules.
+pub(super) fn of_page(node: &str, page: Option<UnparsedRules<'_>>) -> anyhow::Result<RuleSnapshot> {
+    let snapshot = page.and_then(|page| page.parse(RuleOrigin::OtherDaemon));
+    snapshot.ok_or_else(|| {
+        anyhow::anyhow!(
+            "node `{node}`: deltaproxy does not know all rules there, or has not written them yet\n\
+             hint: see `deltaproxy status --node {node}`; on the node, --kernel reads them"
+        )
+    })
 }

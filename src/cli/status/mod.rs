@@ -7,6 +7,7 @@ mod shadow_report;
 mod source;
 
 pub(super) use shadow_report::of_shadow;
+pub(super) use source::StatusPage;
 
 use super::terminal::{self, escaped};
 use crate::config::{OutputArg, StatusArgs};
@@ -26,7 +27,7 @@ pub(super) fn status(args: &StatusArgs) -> anyhow::Result<bool> {
         None => source::page_here(args)?,
     };
     let document = &page.document;
-    let text = match args.output {
+    let text = match args.output.format {
         OutputArg::Json => escaped(&page.text),
         OutputArg::Text => screen::text(document).into(),
     };

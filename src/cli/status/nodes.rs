@@ -120,7 +120,7 @@ pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
     })?;
     sort(&mut lines);
     terminal::stdout(|out| {
-        match args.output {
+        match args.output.format {
             OutputArg::Json => {
                 serde_json::to_writer_pretty(&mut *out, &serde_json::json!({"nodes": lines}))?;
                 writeln!(out)?;

@@ -4,6 +4,7 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
+use super::screen::{counted, size};
 use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::daemon;
 use crate::cli::terminal::{self, escaped};
@@ -35,7 +36,7 @@ pub(in crate::cli) fn of_shadow(args: &ShadowReportArgs) -> anyhow::Result<bool>
     let document: ShadowDocument = daemon::document(&page).map_err(|error| no_report(&error))?;
     let report = ShadowReport::of([&document]);
     terminal::stdout(|out| {
-        match args.output {
+        match args.output.format {
             OutputArg::Json => out.write_all(escaped(&page).as_bytes())?,
             OutputArg::Text => out.write_all(report.text().as_bytes())?,
         }
@@ -63,7 +64,7 @@ fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
     silent.sort();
     let report = ShadowReport::of(&documents);
     terminal::stdout(|out| {
-        match args.output {
+        match args.output.format {
             OutputArg::Json => {
                 let all = serde_json::json!({"nodes": documents});
                 serde_json::to_writer_pretty(&mut *out, &all)?;
@@ -243,11 +244,6 @@ impl<'a> ShadowReport<'a> {
     }
 }
 
-fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}
-
 fn lags(lags: &LagHistogram) -> String {
     match (lags.percentile(50), lags.percentile(99)) {
         (Some(p50), Some(p99)) => {
@@ -255,16 +251,6 @@ fn lags(lags: &LagHistogram) -> String {
             format!("p50 {p50:.2} s, p99 {p99:.2} s, maximum {most:.2} s")
         }
         _ => "no changes yet".to_owned(),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} B"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 

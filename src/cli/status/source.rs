@@ -10,15 +10,15 @@ use crate::config::{StatusArgs, environment};
 use crate::status::{ConntrackStatus, Problem, StatusDocument};
 
 /// Page of a daemon, and the document on it.
-pub(super) struct StatusPage {
+pub(in crate::cli) struct StatusPage {
     pub(super) text: String,
-    pub(super) document: StatusDocument,
+    pub(in crate::cli) document: StatusDocument,
 }
 
 impl StatusPage {
     /// Parses the page. Each field of the document is optional; without a version, the page is
     /// that of another program.
-    pub(super) fn parse(text: String) -> Result<Self, &'static str> {
+    pub(in crate::cli) fn parse(text: String) -> Result<Self, &'static str> {
         let document: Result<StatusDocument, _> = daemon::document(&text);
         let document = document.ok().filter(|found| !found.version.is_empty());
         let document = document.ok_or("the page is not of deltaproxy")?;

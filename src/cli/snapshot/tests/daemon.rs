@@ -124,6 +124,21 @@ fn a_page_without_the_rules_of_the_kernel_is_none() {
     assert!(read(&nft, BackendChoice::Legacy).is_none());
 }
 
+/// They are known, but not all that packets traverse.
+#[test]
+fn rules_in_the_other_backend_are_named() {
+    let page = of_v4(|status| {
+        status.family = "IPv4".to_owned();
+        status.other_backend = "legacy".to_owned();
+    });
+    let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
+    let others: Vec<_> = page.other_backends().collect();
+    assert_eq!(others, [("IPv4", "legacy")]);
+    let page = of_v4(|_| {});
+    let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
+    assert_eq!(page.other_backends().count(), 0);
+}
+
 #[test]
 fn fields_of_another_version_may_be_unknown_or_missing() {
     let page = format!(
