@@ -29,7 +29,7 @@ impl Damage {
         match self {
             Self::EndpointRule => "the DNAT rule of an endpoint deleted",
             Self::ServiceRule => "the rule of a Service's chain deleted",
-            Self::DispatchRule => "a rule of `KUBE-SERVICES` deleted",
+            Self::DispatchRule => "the dispatch rule of the Service deleted",
             Self::Jump => "the jump from `OUTPUT` deleted",
             Self::DispatchChain => "`-F KUBE-SERVICES`",
             Self::NatTable => "`iptables -t nat -F`",
@@ -51,7 +51,8 @@ impl Damages {
             let line = found.unwrap_or_else(|| panic!("no rule with {texts:?}"));
             shlex::split(line).expect("words")
         };
-        let dispatch = find(&["-A KUBE-SERVICES", CLUSTER_IP, "-j KUBE-SVC-"]);
+        // In `KUBE-SERVICES`, or in the tree chain of its address, which has jumps without a port.
+        let dispatch = find(&[CLUSTER_IP, "--dport", "-j KUBE-SVC-"]);
         let service_chain = dispatch.last().unwrap().clone();
         let service = find(&[&format!("-A {service_chain} "), "-j KUBE-SEP-"]);
         let endpoint_chain = service.last().unwrap().clone();
