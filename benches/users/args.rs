@@ -37,6 +37,9 @@ pub struct Args {
     /// Reads figures of an earlier run instead of measuring
     #[arg(long)]
     pub report: Option<PathBuf>,
+    /// Writes plots (SVG) into this folder
+    #[arg(long)]
+    pub plots: Option<PathBuf>,
     /// What cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,

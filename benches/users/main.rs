@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! cargo bench --bench users -- --services 1000 --users 25,50,100 --json users.json
-//! cargo bench --bench users -- --report users.json
+//! cargo bench --bench users -- --report users.json --plots plots
 //! ```
 
 #![allow(
@@ -17,6 +17,9 @@
     clippy::print_stdout,
     clippy::print_stderr,
     clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
     clippy::disallowed_methods,
     reason = "a bench runs programs, prints, and fails loudly"
 )]
@@ -50,6 +53,7 @@ mod usage;
 mod args;
 mod figures;
 mod measure;
+mod plot;
 mod table;
 mod user;
 
@@ -67,6 +71,9 @@ fn main() {
         None => run(&args),
     };
     print!("{}", table::text(&report));
+    if let Some(folder) = &args.plots {
+        plot::write_all(&report, folder);
+    }
 }
 
 fn run(args: &Args) -> Report {
