@@ -106,6 +106,7 @@ pub(crate) mod inotify {
         pub(crate) const IN_NONBLOCK: Self = Self;
         pub(crate) const IN_CLOEXEC: Self = Self;
         pub(crate) const IN_OPEN: Self = Self;
+        pub(crate) const IN_CLOSE: Self = Self;
         pub(crate) const IN_MODIFY: Self = Self;
         pub(crate) const IN_ATTRIB: Self = Self;
         pub(crate) const IN_CREATE: Self = Self;

@@ -346,6 +346,13 @@ impl Iptables for Exec {
         }
     }
 
+    async fn lock_released(&self) -> std::time::Instant {
+        match &self.watch {
+            Some(watch) => watch.lock_released().await.into_std(),
+            None => std::future::pending().await,
+        }
+    }
+
     fn generation(&self) -> Option<u32> {
         self.watch.as_ref()?.generation()
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
@@ -73,6 +73,14 @@ pub trait Iptables {
     /// Waits until another program changes the tables; never returns if that is not watched. Cancel
     /// safe: a change is kept until it is returned.
     async fn changed(&self) -> ForeignChange {
+        std::future::pending().await
+    }
+
+    /// Waits until programs have released the xtables lock, and returns the time of that: the rules
+    /// that they changed are committed by then, whether or not the size of their table is another
+    /// one. Changes until then are not returned by [`changed`](Iptables::changed). Never returns if
+    /// there is no lock to watch. Cancel safe.
+    async fn lock_released(&self) -> Instant {
         std::future::pending().await
     }
 

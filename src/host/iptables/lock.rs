@@ -1,15 +1,17 @@
-//! Observes the xtables lock: the time that a program waits for it, whether any program has opened
+//! Observes the xtables lock: the time that a program waits for it, when programs open and release
 //! it, and whether all programs of the node share it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::convert::Infallible;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::SetOnce;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::linux;
 use crate::linux::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
@@ -73,6 +75,10 @@ fn is_flock(line: &str) -> bool {
 /// minutes: this is the deadline of our own restores.
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
+/// Time for which the lock stays closed after a restore. Between two tables, a restore closes it and
+/// opens it again at once.
+const CLOSED_FOR: Duration = Duration::from_millis(10);
+
 /// Evidence that programs of this node change rules without the lock that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnsharedLock {
@@ -97,7 +103,7 @@ struct WatchedLockFile {
     id: FileId,
 }
 
-/// Detects by inotify that a program has opened the lock.
+/// Detects by inotify that a program has opened or closed the lock.
 ///
 /// Every program of legacy iptables that may change rules opens the lock first; `iptables-save`
 /// does not. As long as no program opens it, no rule has changed, provided that all programs share
@@ -112,6 +118,10 @@ pub(super) struct LockWatch {
     generation: Cell<u32>,
     /// Time of the last such check, at first that of the start.
     opened: Cell<Instant>,
+    /// Time at which the lock was closed, unless it was opened since or the release was returned.
+    closed: Cell<Option<Instant>>,
+    /// Waits for events. Made at the first use, which is on a runtime.
+    readable: OnceCell<Option<Receiver>>,
     /// First evidence that the lock is not shared.
     unshared: SetOnce<UnsharedLock>,
 }
@@ -134,6 +144,8 @@ impl LockWatch {
             file: RefCell::new(None),
             generation: Cell::new(0),
             opened: Cell::new(Instant::now()),
+            closed: Cell::new(None),
+            readable: OnceCell::new(),
             unshared: SetOnce::new(),
         };
         watch.watch_file();
@@ -167,6 +179,46 @@ impl LockWatch {
         *self.unshared.wait().await
     }
 
+    /// Waits until programs have closed the lock, and none opens it at once again. Returns the time
+    /// of the closing, at which the rules of all tables are committed. Cancel safe.
+    pub(super) async fn released(&self) -> Instant {
+        loop {
+            self.update();
+            let closed = self.closed.get();
+            if let Some(at) = closed.filter(|at| at.elapsed() >= CLOSED_FOR) {
+                self.closed.set(None);
+                return at;
+            }
+            let due = async {
+                match closed {
+                    Some(at) => sleep_until(at + CLOSED_FOR).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => {}
+                () = self.readable() => {}
+            }
+        }
+    }
+
+    /// Waits until there may be events; forever without a descriptor.
+    async fn readable(&self) {
+        let open = || {
+            let descriptor = self.inotify.as_fd().try_clone_to_owned();
+            Receiver::from_owned_fd_unchecked(descriptor.ok()?).ok()
+        };
+        let Some(readable) = self.readable.get_or_init(open) else {
+            return std::future::pending().await;
+        };
+        if readable.readable().await.is_err() {
+            // The runtime is shutting down.
+            std::future::pending::<()>().await;
+        }
+        // All events are read next, so the runtime has to wait for the next one.
+        drop(readable.try_io(|| Err::<(), _>(std::io::ErrorKind::WouldBlock.into())));
+    }
+
     fn found_unshared(&self, evidence: UnsharedLock) {
         // The first evidence is enough.
         let _ = self.unshared.set(evidence);
@@ -190,7 +242,8 @@ impl LockWatch {
     /// Watches the file that has the path now in place of the previous one. Returns whether it is
     /// another one.
     fn watch_file(&self) -> bool {
-        let wanted = AddWatchFlags::IN_OPEN | AddWatchFlags::IN_DELETE_SELF;
+        let wanted =
+            AddWatchFlags::IN_OPEN | AddWatchFlags::IN_CLOSE | AddWatchFlags::IN_DELETE_SELF;
         let found = std::fs::metadata(&self.path).ok();
         if found.as_ref().is_some_and(|found| found.nlink() == 0) {
             self.found_unshared(UnsharedLock::Deleted);
@@ -216,12 +269,17 @@ impl LockWatch {
         before != now
     }
 
-    /// Reads all pending events and returns their types.
+    /// Reads all pending events and returns their types, without closings, which it notes.
     fn drain(&self) -> AddWatchFlags {
         let mut kinds = AddWatchFlags::empty();
         while let Ok(events) = self.inotify.read_events() {
             for event in events {
-                kinds |= event.mask;
+                if event.mask.intersects(AddWatchFlags::IN_CLOSE) {
+                    self.closed.set(Some(Instant::now()));
+                } else {
+                    self.closed.set(None);
+                    kinds |= event.mask;
+                }
             }
         }
         kinds

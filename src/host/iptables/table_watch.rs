@@ -65,6 +65,25 @@ impl TableWatch {
         }
     }
 
+    /// Waits until programs have released the xtables lock, and returns the time of that: any table
+    /// may have changed by then, and [`changed`](Self::changed) does not return these changes.
+    /// Never returns on nft, and if the lock cannot be watched.
+    pub(super) async fn lock_released(&self) -> Instant {
+        match self {
+            Self::Legacy(
+                watch @ SizeWatch {
+                    lock: Some(lock), ..
+                },
+            ) => {
+                let released = lock.released().await;
+                watch.check();
+                watch.state.borrow_mut().unreported = ForeignChange::default();
+                released
+            }
+            Self::Nft(_) | Self::Legacy(_) => std::future::pending().await,
+        }
+    }
+
     /// Waits until there is evidence that programs change rules without the xtables lock that is
     /// watched, and returns it with the path of the lock. Never returns on nft, which has no lock.
     pub(super) async fn unshared_lock(&self) -> (&Path, UnsharedLock) {

@@ -140,3 +140,32 @@ fn only_flock_counts_as_waiting_for_the_lock() {
         assert!(!is_flock(other), "{other}");
     }
 }
+
+/// Waits for a release, at most for a moment.
+async fn released(watch: &LockWatch) -> Option<Instant> {
+    let most = CLOSED_FOR * 20;
+    tokio::time::timeout(most, watch.released()).await.ok()
+}
+
+#[tokio::test]
+async fn a_release_is_the_last_closing_of_a_lock_that_stays_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("xtables.lock");
+    open(&path);
+    let watch = LockWatch::of(path.clone()).unwrap();
+    assert_eq!(released(&watch).await, None);
+    // Tables of one restore: the lock is opened again at once.
+    let first = File::open(&path).unwrap();
+    drop(first);
+    let second = File::open(&path).unwrap();
+    assert_eq!(released(&watch).await, None);
+    let before = Instant::now();
+    drop(second);
+    let at = released(&watch).await.unwrap();
+    assert!(at >= before && at.elapsed() >= CLOSED_FOR);
+    // Once, although another function reads the events.
+    assert_eq!(released(&watch).await, None);
+    open(&path);
+    assert!(watch.generation().is_some());
+    assert!(released(&watch).await.is_some());
+}
