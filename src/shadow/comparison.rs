@@ -7,7 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use hashbrown::{HashMap, HashSet};
 
 use super::live::{DispatchKey, LiveTables, digest_of_rules};
-use super::versions::{ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, Touch};
+use super::versions::{
+    ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, TableWrites,
+};
 use crate::model::ServiceName;
 use crate::render::{GuardedChainState, Options, node_ports_jumps};
 use crate::rules::{Table, rules_of_lines};
@@ -40,6 +42,8 @@ pub(super) struct Comparison {
     awaiting_sync: Vec<(Option<SystemTime>, Instant)>,
     pub(super) kube_proxy_lag: LagHistogram,
     pub(super) kube_proxy_triggered_lag: LagHistogram,
+    /// Number of changes that kube-proxy has written at an unknown time.
+    pub(super) unmeasured: u64,
     pub(super) own_lag: LagHistogram,
 }
 
@@ -103,18 +107,20 @@ impl Comparison {
         lags
     }
 
-    /// Compares a reading that began at `read`, after these changes of the kernel. Returns the lags
+    /// Compares a reading that began at `read`, after these writes of the tables. Returns the lags
     /// of the changes that the kernel has got.
     pub(super) fn observe(
         &mut self,
         live: &LiveTables,
         options: &Options,
-        touches: &[Touch],
+        writes: &TableWrites,
         read: Instant,
     ) -> Vec<ChangeLag> {
         let mut lags = Vec::new();
         self.services.retain(|_, versions| {
-            lags.extend(versions.observe(live, touches, read));
+            let observed = versions.observe(live, writes, read);
+            lags.extend(observed.lags);
+            self.unmeasured += observed.unmeasured;
             let is_gone = versions.current.is_empty() && versions.differs_since.is_none();
             !is_gone || versions.is_waiting()
         });

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, MissedTickBehavior, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::comparison::{COMPARED, Comparison, LateDifferences};
 use super::live::LiveTables;
-use super::versions::{Moment, NewVersion, ServiceVersion, Touch};
+use super::versions::{Moment, NewVersion, ServiceVersion, TableWrite, TableWrites};
 use crate::host::{
     ChangeDetection, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
 };
@@ -37,6 +37,10 @@ const PAUSE_FACTOR: u32 = 19;
 /// Minimum pause: a restore changes tables one after the other, milliseconds apart.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
+/// Maximum time from a write to its report, apart from a busy host: that the xtables lock stays closed
+/// takes a moment.
+const REPORT_DELAY: Duration = Duration::from_millis(30);
+
 /// Interval of checks for late differences and changed node addresses, and for changes of tables
 /// that the kernel does not report.
 const TICK: Duration = Duration::from_secs(1);
@@ -44,8 +48,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Interval of readings if changes of the tables are not detected.
 const UNDETECTED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Maximum changes of the tables that are remembered until the next reading.
-const MOST_TOUCHES: usize = 1000;
+/// Maximum writes of the tables that are kept until the next reading.
+const MOST_WRITES: usize = 1000;
 
 /// Maximum number of differences in one log line.
 const MOST_LOGGED: usize = 5;
@@ -74,14 +78,15 @@ struct ShadowState {
     has_synced: bool,
     /// Last reading.
     live: Option<LiveTables>,
-    /// Changes of the tables since the last reading began.
-    touches: Vec<Touch>,
-    /// A reading is needed.
+    /// Writes of the tables since the last reading began.
+    writes: TableWrites,
+    /// Start of the reading that runs.
+    reading_since: Option<Instant>,
+    /// Another reading is needed: the tables, or the desired rules, have changed since the last one
+    /// began.
     is_stale: bool,
     read_not_before: Option<Instant>,
     last_read: Option<Instant>,
-    /// Generation of the ruleset at the last reading.
-    generation: Option<u32>,
     payloads: ShadowPayloads,
     kube_proxy_bytes: u64,
     readings: ShadowReadings,
@@ -93,12 +98,14 @@ enum ShadowEvent {
     ClusterChanged(Vec<Change>),
     SyncDue,
     RulesChanged(ForeignChange),
+    LockReleased(std::time::Instant),
     ReadingDue,
+    Read(LiveTables, Result<(), RunError>),
     Tick,
     Shutdown,
 }
 
-impl<I: Iptables> ShadowTask<I> {
+impl<I: Iptables + Clone> ShadowTask<I> {
     /// Compares until stopped.
     pub(crate) async fn run(mut self) {
         let mut state = ShadowState {
@@ -111,29 +118,42 @@ impl<I: Iptables> ShadowTask<I> {
         let mut tick = tokio::time::interval(TICK);
         // A reading takes longer than a tick.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let iptables = self.iptables.clone();
+        // Changes go on while it runs: their times are measured.
+        let mut reading = None;
+        let mut cpu_before = Duration::ZERO;
         loop {
             let sync = self.pacer.next_due().map(Instant::from_std);
-            let reading = state.next_reading();
+            let due = state.next_reading();
             let event = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => ShadowEvent::Shutdown,
                 // First, because its time is measured.
-                change = self.iptables.changed() => ShadowEvent::RulesChanged(change),
+                change = iptables.changed() => ShadowEvent::RulesChanged(change),
+                at = iptables.lock_released() => ShadowEvent::LockReleased(at),
                 () = until(sync) => ShadowEvent::SyncDue,
                 changes = self.changes.recv() => {
                     changes.map_or(ShadowEvent::Shutdown, ShadowEvent::ClusterChanged)
                 }
-                () = until(reading) => ShadowEvent::ReadingDue,
+                (live, result) = finished(&mut reading) => ShadowEvent::Read(live, result),
+                () = until(due) => ShadowEvent::ReadingDue,
                 _ = tick.tick() => ShadowEvent::Tick,
             };
             match event {
                 ShadowEvent::ClusterChanged(changes) => self.take(&mut state, changes, moment()),
                 ShadowEvent::SyncDue => self.sync(&mut state),
-                ShadowEvent::RulesChanged(change) => state.touch(&change, moment()),
+                ShadowEvent::RulesChanged(change) => state.written(&change, moment()),
+                ShadowEvent::LockReleased(at) => state.may_be_written(moment().back_to(at)),
                 ShadowEvent::ReadingDue => {
-                    if !self.read(&mut state).await {
-                        return;
-                    }
+                    state.reading_since = Some(Instant::now());
+                    state.is_stale = false;
+                    cpu_before = thread_cpu();
+                    reading = Some(Box::pin(read_tables(&iptables)));
+                }
+                ShadowEvent::Read(live, result) => {
+                    reading = None;
+                    let cpu = thread_cpu().saturating_sub(cpu_before);
+                    self.read(&mut state, cpu, live, result);
                     self.publish(&mut state);
                 }
                 ShadowEvent::Tick => self.tick(&mut state),
@@ -175,6 +195,7 @@ impl<I: Iptables> ShadowTask<I> {
         if let Some((_, options)) = &state.applied {
             let mut rules = ServiceRules::default();
             let rendered = self.tracker.rendered();
+            let is_current = state.is_current();
             for name in names {
                 let version = version(&mut rules, &name, rendered.get(&name), options);
                 let new = NewVersion {
@@ -182,9 +203,12 @@ impl<I: Iptables> ShadowTask<I> {
                     triggers: triggers.remove(&name).unwrap_or_default(),
                     arrived,
                 };
-                let lags = state.comparison.change(&name, new, state.live.as_ref());
+                let live = state.live.as_ref().filter(|_| is_current);
+                let lags = state.comparison.change(&name, new, live);
                 self.report_lags(lags.iter().map(|change| change.lag));
             }
+            // The reading that runs may have the chains before or after the change.
+            state.is_stale |= state.reading_since.is_some();
         }
         let is_node_new = self.tracker.node() != node.as_ref();
         if self.tracker.has_listed_all()
@@ -298,44 +322,23 @@ impl<I: Iptables> ShadowTask<I> {
         }
     }
 
-    /// Reads both tables, and compares them with all versions. Returns false at a shutdown.
-    async fn read(&mut self, state: &mut ShadowState) -> bool {
-        let (began, used) = (Instant::now(), thread_cpu());
-        let generation = self.iptables.generation();
-        let mut live = LiveTables::default();
-        let mut arrived = Vec::new();
-        let Self {
-            iptables,
-            changes,
-            stop,
-            ..
-        } = self;
-        let result = {
-            let work = read_tables(iptables, &mut live);
-            tokio::pin!(work);
-            loop {
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return false,
-                    change = iptables.changed() => state.touch(&change, moment()),
-                    result = &mut work => break result,
-                    batch = changes.recv() => match batch {
-                        Some(batch) => arrived.push((batch, moment())),
-                        None => return false,
-                    },
-                }
-            }
-        };
-        let cpu = thread_cpu().saturating_sub(used);
+    /// Takes the result of a reading, and compares it with all versions.
+    fn read(
+        &self,
+        state: &mut ShadowState,
+        cpu: Duration,
+        live: LiveTables,
+        result: Result<(), RunError>,
+    ) {
         state.readings.count += 1;
         state.readings.cpu_seconds += cpu.as_secs_f64();
-        state.last_read = Some(began);
         let pause = cpu.saturating_mul(PAUSE_FACTOR).max(SHORTEST_PAUSE);
         state.read_not_before = Some(Instant::now() + pause);
+        let began = state.reading_since.take().unwrap_or_else(Instant::now);
+        state.last_read = Some(began);
         match result {
             Ok(()) => {
                 state.has_logged_failure = false;
-                state.generation = generation;
                 self.compare(state, live, began.into_std());
             }
             Err(cause) => {
@@ -344,33 +347,33 @@ impl<I: Iptables> ShadowTask<I> {
                 self.report_failure(state, &cause);
             }
         }
-        for (batch, at) in arrived {
-            self.take(state, batch, at);
-        }
-        true
     }
 
     fn compare(&self, state: &mut ShadowState, live: LiveTables, began: std::time::Instant) {
-        let is_later = |touch: &Touch| touch.at.instant >= began;
-        let touches = std::mem::take(&mut state.touches);
-        let (later, earlier): (Vec<_>, Vec<_>) = touches.into_iter().partition(is_later);
-        // Changes during the reading may be in it or not: another reading follows.
-        state.is_stale = !later.is_empty();
-        let bytes: u64 = earlier.iter().map(|touch| live.bytes(&touch.chains)).sum();
-        state.kube_proxy_bytes += bytes;
-        if self.iptables.change_detection() == ChangeDetection::ByEvents {
+        let has_events = self.iptables.change_detection() == ChangeDetection::ByEvents;
+        if has_events {
+            let earlier = state.writes.before(began);
+            let bytes: u64 = earlier.map(|write| live.bytes(&write.chains)).sum();
+            state.kube_proxy_bytes += bytes;
             self.metrics.kube_proxy(self.reporter.family, bytes);
         }
         if let Some((_, options)) = &state.applied {
             let mut options = options.clone();
             // Only kube-proxy makes counters, and only if the kernel supports them.
             options.counters = counters(&live);
-            let touches: Vec<Touch> = [&earlier[..], &later].concat();
-            let lags = state.comparison.observe(&live, &options, &touches, began);
+            state.writes.is_incomplete |= self.misses_writes();
+            let writes = &state.writes;
+            let lags = state.comparison.observe(&live, &options, writes, began);
             self.report_lags(lags.iter().map(|change| change.lag));
         }
-        state.touches = later;
+        state.writes.forget_before(began);
         state.live = Some(live);
+    }
+
+    /// Reports whether writes are not detected. On legacy without the lock, those that keep the size
+    /// of a table are not.
+    fn misses_writes(&self) -> bool {
+        self.iptables.generation().is_none()
     }
 
     fn report_failure(&self, state: &mut ShadowState, cause: &RunError) {
@@ -384,21 +387,10 @@ impl<I: Iptables> ShadowTask<I> {
     }
 
     fn tick(&mut self, state: &mut ShadowState) {
-        let detection = self.iptables.change_detection();
-        let is_read_unknown = state
-            .last_read
-            .is_none_or(|last| last.elapsed() >= UNDETECTED_INTERVAL);
-        match detection {
-            ChangeDetection::Off => state.is_stale |= is_read_unknown,
-            // Another replacement of the same size is only seen by the lock.
-            ChangeDetection::BySize => {
-                let generation = self.iptables.generation();
-                if generation.is_some() && generation != state.generation {
-                    state.generation = generation;
-                    state.touch_all(moment());
-                }
-            }
-            ChangeDetection::ByEvents => {}
+        if self.misses_writes() {
+            state.is_stale |= state
+                .last_read
+                .is_none_or(|last| last.elapsed() >= UNDETECTED_INTERVAL);
         }
         if let Some((_, options)) = &state.applied
             && *options != self.options()
@@ -437,6 +429,7 @@ impl<I: Iptables> ShadowTask<I> {
             differing_services: counts.differing as u64,
             kube_proxy_lag: state.comparison.kube_proxy_lag.clone(),
             kube_proxy_triggered_lag: state.comparison.kube_proxy_triggered_lag.clone(),
+            unmeasured_changes: state.comparison.unmeasured,
             own_lag: state.comparison.own_lag.clone(),
             own_payloads: state.payloads,
             kube_proxy_bytes_at_least: has_events.then_some(state.kube_proxy_bytes),
@@ -452,12 +445,17 @@ impl ShadowState {
     /// Returns the time of the next reading, if one is needed.
     fn next_reading(&self) -> Option<Instant> {
         // Before the first sync there is nothing to compare with.
-        let is_due = self.is_stale && self.applied.is_some();
+        let is_due = self.is_stale && self.applied.is_some() && self.reading_since.is_none();
         is_due.then(|| self.read_not_before.unwrap_or_else(Instant::now))
     }
 
+    /// Reports whether the kernel still has the rules of the last reading.
+    fn is_current(&self) -> bool {
+        !self.is_stale && self.reading_since.is_none()
+    }
+
     /// Notes a change of the tables, if it is one of kube-proxy chains.
-    fn touch(&mut self, change: &ForeignChange, at: Moment) {
+    fn written(&mut self, change: &ForeignChange, at: Moment) {
         let mut chains = ChainSet::of_tables(
             change
                 .chains
@@ -471,30 +469,46 @@ impl ShadowState {
             }
         }
         if !chains.is_empty() {
-            self.add_touch(Touch { at, chains });
+            self.add_write(TableWrite { at, chains });
         }
     }
 
-    fn touch_all(&mut self, at: Moment) {
+    /// Notes that any rule may have changed.
+    fn may_be_written(&mut self, at: Moment) {
         let chains = ChainSet::of_tables(COMPARED);
-        self.add_touch(Touch { at, chains });
+        self.add_write(TableWrite { at, chains });
     }
 
-    fn add_touch(&mut self, touch: Touch) {
+    fn add_write(&mut self, write: TableWrite) {
         self.is_stale = true;
-        if self.touches.len() < MOST_TOUCHES {
-            self.touches.push(touch);
+        if self.writes.all.len() < MOST_WRITES {
+            self.writes.all.push(write);
+        } else {
+            self.writes.is_incomplete = true;
         }
     }
 }
 
 /// Reads the tables that are compared.
-async fn read_tables(iptables: &impl Iptables, live: &mut LiveTables) -> Result<(), RunError> {
+async fn read_tables(iptables: &impl Iptables) -> (LiveTables, Result<(), RunError>) {
+    let mut live = LiveTables::default();
     for table in COMPARED {
         let mut each = |line: &str| live.read_line(table, line);
-        iptables.save(table, &mut each).await?;
+        if let Err(cause) = iptables.save(table, &mut each).await {
+            return (live, Err(cause));
+        }
     }
-    Ok(())
+    // Writes that it has are reported a moment later.
+    sleep(REPORT_DELAY).await;
+    (live, Ok(()))
+}
+
+/// Waits for the end of a reading; forever for `None`.
+async fn finished<F: Future + Unpin>(reading: &mut Option<F>) -> F::Output {
+    match reading {
+        Some(reading) => reading.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Renders a Service as kube-proxy would.

@@ -24,6 +24,15 @@ pub(super) struct Moment {
     pub(super) wall: SystemTime,
 }
 
+impl Moment {
+    /// Returns the time by both clocks at an earlier `instant`.
+    pub(super) fn back_to(self, instant: Instant) -> Self {
+        let ago = self.instant.saturating_duration_since(instant);
+        let wall = self.wall.checked_sub(ago).unwrap_or(self.wall);
+        Self { instant, wall }
+    }
+}
+
 /// Rules of one Service as digests without comments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ServiceVersion {
@@ -83,14 +92,36 @@ impl ServiceVersion {
     }
 }
 
-/// Change of the rules in the kernel by another program.
+/// Write of rules in the kernel by another program, such as an nftables transaction, and the chains
+/// that it may have changed.
 #[derive(Debug, Clone)]
-pub(super) struct Touch {
+pub(super) struct TableWrite {
     pub(super) at: Moment,
     pub(super) chains: ChainSet,
 }
 
-impl Touch {
+/// Writes of the tables, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct TableWrites {
+    pub(super) all: Vec<TableWrite>,
+    /// Some writes are not in it, because they are not detected or were too many.
+    pub(super) is_incomplete: bool,
+}
+
+impl TableWrites {
+    /// Returns the writes before this time.
+    pub(super) fn before(&self, time: Instant) -> impl Iterator<Item = &TableWrite> {
+        self.all.iter().filter(move |write| write.at.instant < time)
+    }
+
+    /// Forgets the writes before this time, and that writes were missing.
+    pub(super) fn forget_before(&mut self, time: Instant) {
+        self.all.retain(|write| write.at.instant >= time);
+        self.is_incomplete = false;
+    }
+}
+
+impl TableWrite {
     fn has(&self, table: Table, chain: &str) -> bool {
         self.chains.has_table(table)
             || self
@@ -120,31 +151,40 @@ struct WaitingVersion {
     /// Trigger times of its changes.
     triggers: Vec<SystemTime>,
     arrived: Moment,
-    /// Start of the last reading that did not have it.
-    not_before: Instant,
+    /// Start of the last reading that did not have this version, or its arrival: the kernel got it
+    /// later.
+    absent_at: Instant,
 }
 
 impl WaitingVersion {
+    /// Returns the number of its changes: that of its trigger times, or if there are none, one.
+    fn changes(&self) -> u64 {
+        self.triggers.len().max(1) as u64
+    }
+
     /// Returns the time at which the kernel got this version, which a reading found: the first
-    /// change of its chains, or of the dispatch chains, since the last reading without it.
-    fn written_at(&self, touches: &[Touch]) -> Moment {
-        let mut later = touches
+    /// write of its chains, or of the dispatch chains, since the last reading without it. Without
+    /// any, kube-proxy was faster than the arrival here; `None` if writes are missing.
+    fn written_at(&self, writes: &TableWrites) -> Option<Moment> {
+        let mut later = writes
+            .all
             .iter()
-            .filter(|touch| touch.at.instant >= self.not_before);
+            .filter(|write| write.at.instant >= self.absent_at);
         let names: Vec<String> = self.chains.iter().map(|chain| chain.name()).collect();
         let of_service = later
             .clone()
-            .find(|touch| names.iter().any(|name| touch.has(Table::Nat, name)));
+            .find(|write| names.iter().any(|name| write.has(Table::Nat, name)));
         of_service
             .or_else(|| {
-                later.find(|touch| {
+                later.find(|write| {
                     let rules = self.version.dispatch.iter().chain(&self.gone);
                     rules
                         .into_iter()
-                        .any(|(chain, _)| touch.has(chain.table(), chain.name()))
+                        .any(|(chain, _)| write.has(chain.table(), chain.name()))
                 })
             })
-            .map_or(self.arrived, |touch| touch.at)
+            .map(|write| write.at)
+            .or_else(|| (!writes.is_incomplete).then_some(self.arrived))
     }
 }
 
@@ -154,6 +194,14 @@ pub(super) struct ChangeLag {
     pub(super) lag: Duration,
     /// Counted from a trigger time, not from the arrival of the change here.
     pub(super) is_triggered: bool,
+}
+
+/// Changes whose versions a reading has found in the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ObservedChanges {
+    pub(super) lags: Vec<ChangeLag>,
+    /// Number of those whose time is unknown.
+    pub(super) unmeasured: u64,
 }
 
 /// Rules of one Service, in the kernel and desired.
@@ -200,14 +248,14 @@ impl ServiceVersions {
             chains,
             triggers,
             arrived,
-            not_before: arrived.instant,
+            absent_at: arrived.instant,
         };
         // With an earlier version that waits, the kernel may have this one only because it has not
         // got the earlier one yet.
         let is_in = live.is_some_and(|live| self.current.is_in(live, &self.gone));
         if self.waiting.is_empty() && is_in {
             self.settle();
-            return lags(&waiting.triggers, arrived, arrived);
+            return lags(&waiting.triggers, arrived, arrived).collect();
         }
         self.differs_since.get_or_insert(arrived.instant);
         self.waiting.push_back(waiting);
@@ -220,22 +268,29 @@ impl ServiceVersions {
         Vec::new()
     }
 
-    /// Compares the versions with a reading that began at `read`, after these changes of the
-    /// kernel. Returns the lags of the changes whose versions the kernel has got.
+    /// Compares the versions with a reading that began at `read`, after these writes of the tables.
+    /// Returns the lags of the changes whose versions the kernel has got. A version that arrived
+    /// during the reading stays for the next one: the kernel may have got it before or after its
+    /// chains were read.
     pub(super) fn observe(
         &mut self,
         live: &LiveTables,
-        touches: &[Touch],
+        writes: &TableWrites,
         read: Instant,
-    ) -> Vec<ChangeLag> {
-        let is_in = |waiting: &WaitingVersion| waiting.version.is_in(live, &waiting.gone);
+    ) -> ObservedChanges {
+        let is_in = |waiting: &WaitingVersion| {
+            waiting.arrived.instant < read && waiting.version.is_in(live, &waiting.gone)
+        };
         let last = self.waiting.iter().rposition(is_in);
-        let done = self.waiting.drain(..last.map_or(0, |last| last + 1));
-        let lags = done
-            .flat_map(|done| lags(&done.triggers, done.arrived, done.written_at(touches)))
-            .collect();
+        let mut observed = ObservedChanges::default();
+        for done in self.waiting.drain(..last.map_or(0, |last| last + 1)) {
+            match done.written_at(writes) {
+                Some(at) => observed.lags.extend(lags(&done.triggers, done.arrived, at)),
+                None => observed.unmeasured += done.changes(),
+            }
+        }
         for waiting in &mut self.waiting {
-            waiting.not_before = waiting.not_before.max(read);
+            waiting.absent_at = waiting.absent_at.max(read);
         }
         if let Some(oldest) = self.waiting.front() {
             if last.is_some() {
@@ -247,7 +302,7 @@ impl ServiceVersions {
         } else {
             self.differs_since.get_or_insert(read);
         }
-        lags
+        observed
     }
 
     fn settle(&mut self) {
@@ -277,18 +332,21 @@ impl ServiceVersions {
 
 /// Returns the lags of the changes of one version: those with trigger times, or if there are none,
 /// that of its arrival.
-fn lags(triggers: &[SystemTime], arrived: Moment, written: Moment) -> Vec<ChangeLag> {
-    if triggers.is_empty() {
-        let lag = written.instant.saturating_duration_since(arrived.instant);
-        let is_triggered = false;
-        return vec![ChangeLag { lag, is_triggered }];
-    }
-    let lag = |trigger: &SystemTime| ChangeLag {
+fn lags(
+    triggers: &[SystemTime],
+    arrived: Moment,
+    written: Moment,
+) -> impl Iterator<Item = ChangeLag> {
+    let untriggered = triggers.is_empty().then(|| ChangeLag {
+        lag: written.instant.saturating_duration_since(arrived.instant),
+        is_triggered: false,
+    });
+    let triggered = triggers.iter().map(move |trigger| ChangeLag {
         // A clock that was set back counts as no lag.
         lag: written.wall.duration_since(*trigger).unwrap_or_default(),
         is_triggered: true,
-    };
-    triggers.iter().map(lag).collect()
+    });
+    untriggered.into_iter().chain(triggered)
 }
 
 #[cfg(test)]

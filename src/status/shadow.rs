@@ -40,6 +40,9 @@ pub(crate) struct ShadowFamily {
     /// The part of these whose changes have a trigger time, as kube-proxy's
     /// `network_programming_duration_seconds` counts them.
     pub(crate) kube_proxy_triggered_lag: LagHistogram,
+    /// Number of changes whose time to the rules is unknown, because their write was not detected,
+    /// or because kube-proxy wrote nothing for too long.
+    pub(crate) unmeasured_changes: u64,
     /// Times from the same changes to the payload that deltaproxy would have restored.
     pub(crate) own_lag: LagHistogram,
     /// Payloads that deltaproxy would have restored.

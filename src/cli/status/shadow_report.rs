@@ -106,6 +106,7 @@ struct ShadowReport<'a> {
     nodes: usize,
     kube_proxy: LagHistogram,
     own: LagHistogram,
+    unmeasured: u64,
     own_bytes: u64,
     /// Bytes of deltaproxy and at least of kube-proxy, of the families that have both; `None` if
     /// none has.
@@ -126,6 +127,7 @@ impl<'a> ShadowReport<'a> {
             for family in &document.families {
                 report.kube_proxy.merge(&family.kube_proxy_lag);
                 report.own.merge(&family.own_lag);
+                report.unmeasured += family.unmeasured_changes;
                 report.own_bytes += family.own_payloads.bytes;
                 if let Some(bytes) = family.kube_proxy_bytes_at_least {
                     let (own, kube_proxy) = report.both_bytes.get_or_insert_default();
@@ -176,6 +178,10 @@ impl<'a> ShadowReport<'a> {
             counted(self.affecting, "difference"),
         )?;
         writeln!(text, "kube-proxy:  {}", lags(&self.kube_proxy))?;
+        if self.unmeasured > 0 {
+            let changes = counted(self.unmeasured, "more change");
+            writeln!(text, "             {changes} not measured")?;
+        }
         writeln!(
             text,
             "deltaproxy:  {}, without the restore",

@@ -8,7 +8,7 @@ use crate::net::IpFamily;
 use crate::render::Options;
 use crate::rules::Table;
 use crate::shadow::live::LiveTables;
-use crate::shadow::versions::{Moment, NewVersion, ServiceVersion};
+use crate::shadow::versions::{Moment, NewVersion, ServiceVersion, TableWrites};
 use crate::status::ShadowKind;
 
 #[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
@@ -48,7 +48,7 @@ fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
         "-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment \"shop/web:http cluster IP\" -j \
          KUBE-SVC-AAAAAAAAAAAAAAAA",
     ]);
-    comparison.observe(&tables, &options, &[], start.instant);
+    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
     let early = start.instant + LATE_AFTER / 2;
     assert_eq!(late(&mut comparison, &tables, early), []);
     let found = late(&mut comparison, &tables, start.instant + LATE_AFTER);
@@ -58,7 +58,12 @@ fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
     assert_eq!(found, [stale_rule, stale_chain]);
     // A later reading without them ends it.
     let gone = live(&[]);
-    comparison.observe(&gone, &options, &[], start.instant + LATE_AFTER);
+    comparison.observe(
+        &gone,
+        &options,
+        &TableWrites::default(),
+        start.instant + LATE_AFTER,
+    );
     assert_eq!(
         late(&mut comparison, &gone, start.instant + 2 * LATE_AFTER),
         []
@@ -70,7 +75,7 @@ fn each_late_difference_is_new_once() {
     let (options, start) = (Options::defaults(IpFamily::V4), start());
     let mut comparison = Comparison::default();
     let tables = live(&[]);
-    comparison.observe(&tables, &options, &[], start.instant);
+    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
     let at = start.instant + LATE_AFTER;
     let first = comparison.late(&tables, at);
     assert!(!first.new.is_empty());
@@ -101,7 +106,7 @@ fn every_kind_of_table_that_is_compared_has_an_entry_jump() {
     let (options, start) = (Options::defaults(IpFamily::V4), start());
     let mut comparison = Comparison::default();
     let tables = live(&[]);
-    comparison.observe(&tables, &options, &[], start.instant);
+    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
     let found = comparison.late(&tables, start.instant + LATE_AFTER).all;
     for table in COMPARED {
         let mut jumps = found.iter().filter(|one| one.kind == ShadowKind::Jump);

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, Touch};
+use super::{
+    ChangeLag, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions, TableWrite,
+    TableWrites,
+};
 use crate::rules::{ChainSet, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
 use crate::shadow::live::{LiveTables, digest_of_rule, digest_of_rules};
@@ -74,18 +77,33 @@ fn live(target: &str) -> LiveTables {
     live
 }
 
-fn touch(at: Moment, chain: &str) -> Touch {
+fn write(at: Moment, chain: &str) -> TableWrite {
     let mut chains = ChainSet::default();
     chains.add(Table::Nat, chain);
-    Touch { at, chains }
+    TableWrite { at, chains }
+}
+
+/// All writes that there were.
+fn writes<const N: usize>(all: [TableWrite; N]) -> TableWrites {
+    TableWrites {
+        all: all.into(),
+        is_incomplete: false,
+    }
+}
+
+fn measured<const N: usize>(lags: [ChangeLag; N]) -> ObservedChanges {
+    ObservedChanges {
+        lags: lags.into(),
+        unmeasured: 0,
+    }
 }
 
 /// Versions of a Service whose first one the kernel has.
 fn settled(clock: &Clock) -> ServiceVersions {
     let mut versions = ServiceVersions::default();
     versions.replace(version("A"));
-    let lags = versions.observe(&live("A"), &[], clock.at(0).instant);
-    assert_eq!((lags, versions.differs_since), (vec![], None));
+    let lags = versions.observe(&live("A"), &writes([]), clock.at(0).instant);
+    assert_eq!((lags, versions.differs_since), (measured([]), None));
     versions
 }
 
@@ -109,15 +127,15 @@ fn a_lag_ends_when_a_chain_of_the_service_is_written() {
         Some(&live("A")),
     );
     assert!(versions.is_waiting());
-    let touches = [
-        touch(clock.at(1), SVC),
-        touch(clock.at(3), "KUBE-SVC-BBBBBBBBBBBBBBBB"),
-        touch(clock.at(4), SVC),
-        touch(clock.at(6), SVC),
-    ];
+    let all = writes([
+        write(clock.at(1), SVC),
+        write(clock.at(3), "KUBE-SVC-BBBBBBBBBBBBBBBB"),
+        write(clock.at(4), SVC),
+        write(clock.at(6), SVC),
+    ]);
     // The reading is later than the write, and does not count.
-    let lags = versions.observe(&live("B"), &touches, clock.at(9).instant);
-    assert_eq!(lags, [triggered(3)]);
+    let lags = versions.observe(&live("B"), &all, clock.at(9).instant);
+    assert_eq!(lags, measured([triggered(3)]));
     assert!(!versions.is_waiting());
     assert_eq!(versions.differs_since, None);
 }
@@ -133,14 +151,14 @@ fn writes_before_a_reading_without_the_version_do_not_end_its_lag() {
         clock.at(1),
         None,
     );
-    let first = [touch(clock.at(2), SVC)];
+    let first = writes([write(clock.at(2), SVC)]);
     assert_eq!(
         versions.observe(&live("A"), &first, clock.at(3).instant),
-        []
+        measured([])
     );
-    let both = [touch(clock.at(2), SVC), touch(clock.at(5), SVC)];
+    let both = writes([write(clock.at(2), SVC), write(clock.at(5), SVC)]);
     let lags = versions.observe(&live("B"), &both, clock.at(6).instant);
-    assert_eq!(lags, [triggered(4)]);
+    assert_eq!(lags, measured([triggered(4)]));
 }
 
 #[test]
@@ -151,9 +169,9 @@ fn versions_that_are_overtaken_end_with_the_later_one() {
         let at = clock.at(second);
         add(&mut versions, version(target), vec![at.wall], at, None);
     }
-    let write = [touch(clock.at(5), SVC)];
-    let lags = versions.observe(&live("C"), &write, clock.at(6).instant);
-    assert_eq!(lags, [triggered(4), triggered(3)]);
+    let all = writes([write(clock.at(5), SVC)]);
+    let lags = versions.observe(&live("C"), &all, clock.at(6).instant);
+    assert_eq!(lags, measured([triggered(4), triggered(3)]));
     assert!(versions.is_waiting());
     assert_eq!(versions.differs_since, Some(clock.at(3).instant));
 }
@@ -201,7 +219,7 @@ fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
         clock.at(1),
         Some(&live("A")),
     );
-    versions.observe(&live("A"), &[], clock.at(2).instant);
+    versions.observe(&live("A"), &writes([]), clock.at(2).instant);
     let stale = (
         ShadowKind::StaleRule,
         Table::Nat,
@@ -212,27 +230,60 @@ fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
         [stale]
     );
     let gone = LiveTables::default();
-    let write = [touch(clock.at(4), "KUBE-SERVICES")];
-    let lags = versions.observe(&gone, &write, clock.at(5).instant);
+    let all = writes([write(clock.at(4), "KUBE-SERVICES")]);
+    let lags = versions.observe(&gone, &all, clock.at(5).instant);
     let arrival = ChangeLag {
         lag: Duration::from_secs(3),
         is_triggered: false,
     };
-    assert_eq!(lags, [arrival]);
+    assert_eq!(lags, measured([arrival]));
 }
 
 #[test]
 fn an_edited_chain_differs_from_the_reading_that_finds_it() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
-    versions.observe(&live("X"), &[], clock.at(7).instant);
-    versions.observe(&live("X"), &[], clock.at(8).instant);
+    versions.observe(&live("X"), &writes([]), clock.at(7).instant);
+    versions.observe(&live("X"), &writes([]), clock.at(8).instant);
     assert_eq!(versions.differs_since, Some(clock.at(7).instant));
     let changed = (ShadowKind::ChangedChain, Table::Nat, SVC.to_owned());
     assert_eq!(
         versions.differences(&live("X")).collect::<Vec<_>>(),
         [changed]
     );
-    versions.observe(&live("A"), &[], clock.at(9).instant);
+    versions.observe(&live("A"), &writes([]), clock.at(9).instant);
     assert_eq!(versions.differs_since, None);
+}
+
+#[test]
+fn a_version_that_arrives_during_a_reading_waits_for_the_next_one() {
+    let clock = Clock::new();
+    let mut versions = settled(&clock);
+    let trigger = vec![clock.at(1).wall];
+    add(&mut versions, version("B"), trigger, clock.at(4), None);
+    // The reading began before the arrival, and has read the chain after the write.
+    let all = writes([write(clock.at(6), SVC)]);
+    let during = versions.observe(&live("B"), &all, clock.at(3).instant);
+    assert_eq!(during, measured([]));
+    assert!(versions.is_waiting());
+    let next = versions.observe(&live("B"), &all, clock.at(7).instant);
+    assert_eq!(next, measured([triggered(5)]));
+}
+
+#[test]
+fn a_version_whose_write_was_missed_is_not_measured() {
+    let clock = Clock::new();
+    for (is_incomplete, expected) in [(false, 0), (true, 2)] {
+        let mut versions = settled(&clock);
+        let triggers = vec![clock.at(1).wall; 2];
+        add(&mut versions, version("B"), triggers, clock.at(2), None);
+        let missed = TableWrites {
+            all: Vec::new(),
+            is_incomplete,
+        };
+        let observed = versions.observe(&live("B"), &missed, clock.at(4).instant);
+        assert_eq!(observed.unmeasured, expected);
+        assert_eq!(observed.lags.len() as u64, 2 - expected);
+        assert!(!versions.is_waiting());
+    }
 }
