@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::live::{DispatchKey, LiveTables, digest_of_rules};
 use super::versions::{
-    ChangeLag, Moment, NewVersion, ServiceVersion, ServiceVersions, TableWrites,
+    ChangeLag, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions, TableWrites,
 };
 use crate::model::ServiceName;
 use crate::render::{GuardedChainState, Options, node_ports_jumps};
@@ -22,6 +22,10 @@ use crate::status::{LagHistogram, ShadowDifference, ShadowKind};
 /// long.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(60);
 
+/// Maximum digests of versions that wait for kube-proxy: some tens of megabytes. Beyond it, one
+/// version of each Service waits.
+const MOST_WAITING_DIGESTS: usize = 500_000;
+
 /// Tables whose rules are compared: kube-proxy has only a canary in mangle.
 pub(super) const COMPARED: [Table; 2] = [Table::Filter, Table::Nat];
 
@@ -33,6 +37,8 @@ type SharedDifference = (String, ShadowKind, Table, String);
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     services: BTreeMap<ServiceName, ServiceVersions>,
+    /// Digests of all versions that wait.
+    waiting_digests: usize,
     /// Services that had a chain which the kernel may still have.
     former_owners: HashMap<ServiceChain, ServiceName>,
     /// Times since which rules of no Service differ, and whether that was logged.
@@ -73,6 +79,7 @@ impl Comparison {
         for (name, versions) in &mut self.services {
             versions.replace(rendered.remove(name).unwrap_or_default());
         }
+        self.waiting_digests = 0;
         for (name, version) in rendered {
             self.services.entry(name).or_default().replace(version);
         }
@@ -102,9 +109,12 @@ impl Comparison {
         });
         self.former_owners
             .extend(removed.map(|chain| (chain, name.clone())));
-        let lags = versions.add(new, live);
-        self.add_lags(&lags);
-        lags
+        let before = versions.waiting_digests();
+        let observed = versions.add(new, live, self.waiting_digests > MOST_WAITING_DIGESTS);
+        self.waiting_digests += versions.waiting_digests();
+        self.waiting_digests -= before;
+        self.add_changes(&observed);
+        observed.lags
     }
 
     /// Compares a reading that began at `read`, after these writes of the tables. Returns the lags
@@ -116,15 +126,17 @@ impl Comparison {
         writes: &TableWrites,
         read: Instant,
     ) -> Vec<ChangeLag> {
-        let mut lags = Vec::new();
+        let mut all = ObservedChanges::default();
+        self.waiting_digests = 0;
         self.services.retain(|_, versions| {
             let observed = versions.observe(live, writes, read);
-            lags.extend(observed.lags);
-            self.unmeasured += observed.unmeasured;
+            all.lags.extend(observed.lags);
+            all.unmeasured += observed.unmeasured;
+            self.waiting_digests += versions.waiting_digests();
             let is_gone = versions.current.is_empty() && versions.differs_since.is_none();
             !is_gone || versions.is_waiting()
         });
-        self.add_lags(&lags);
+        self.add_changes(&all);
         let mut found = stale_rules(&self.services, live);
         found.extend(self.stale_chains(live));
         found.extend(differences_of_fixed_chains(live, options));
@@ -136,11 +148,12 @@ impl Comparison {
                 (difference, state.unwrap_or((read, false)))
             })
             .collect();
-        lags
+        all.lags
     }
 
-    fn add_lags(&mut self, lags: &[ChangeLag]) {
-        for lag in lags {
+    fn add_changes(&mut self, observed: &ObservedChanges) {
+        self.unmeasured += observed.unmeasured;
+        for lag in &observed.lags {
             self.kube_proxy_lag.add(lag.lag);
             if lag.is_triggered {
                 self.kube_proxy_triggered_lag.add(lag.lag);

@@ -13,7 +13,7 @@ use crate::rules::{ChainSet, RulesDigest, Table, rules_of_lines};
 use crate::ruleset::ServiceChain;
 use crate::status::ShadowKind;
 
-/// Maximum versions that are kept for one Service, while its kube-proxy does not sync.
+/// Maximum versions of one Service that wait for a kube-proxy that does not sync.
 const MOST_VERSIONS: usize = 100;
 
 /// Time by both clocks: the one that is never set orders events, and trigger times are read from
@@ -36,8 +36,8 @@ impl Moment {
 /// Rules of one Service as digests without comments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ServiceVersion {
-    chains: Vec<(ServiceChain, RulesDigest)>,
-    dispatch: Vec<DispatchKey>,
+    pub(super) chains: Vec<(ServiceChain, RulesDigest)>,
+    pub(super) dispatch: Vec<DispatchKey>,
 }
 
 impl ServiceVersion {
@@ -162,6 +162,16 @@ impl WaitingVersion {
         self.triggers.len().max(1) as u64
     }
 
+    fn digests(&self) -> usize {
+        let Self {
+            version,
+            gone,
+            chains,
+            ..
+        } = self;
+        version.chains.len() + version.dispatch.len() + gone.len() + chains.len()
+    }
+
     /// Returns the time at which the kernel got this version, which a reading found: the first
     /// write of its chains, or of the dispatch chains, since the last reading without it. Without
     /// any, kube-proxy was faster than the arrival here; `None` if writes are missing.
@@ -233,8 +243,15 @@ impl ServiceVersions {
         }
     }
 
-    /// Adds a version. Returns the lags of its changes if the kernel has it already.
-    pub(super) fn add(&mut self, new: NewVersion, live: Option<&LiveTables>) -> Vec<ChangeLag> {
+    /// Adds a version. Returns the lags of its changes if the kernel has it already. If the memory
+    /// of versions that wait is used up, the other ones of the Service are not measured.
+    pub(super) fn add(
+        &mut self,
+        new: NewVersion,
+        live: Option<&LiveTables>,
+        is_memory_full: bool,
+    ) -> ObservedChanges {
+        let mut observed = ObservedChanges::default();
         let NewVersion {
             version,
             triggers,
@@ -255,17 +272,16 @@ impl ServiceVersions {
         let is_in = live.is_some_and(|live| self.current.is_in(live, &self.gone));
         if self.waiting.is_empty() && is_in {
             self.settle();
-            return lags(&waiting.triggers, arrived, arrived).collect();
+            observed.lags = lags(&waiting.triggers, arrived, arrived).collect();
+            return observed;
         }
         self.differs_since.get_or_insert(arrived.instant);
         self.waiting.push_back(waiting);
-        if self.waiting.len() > MOST_VERSIONS
-            && let Some(oldest) = self.waiting.pop_front()
-            && let Some(next) = self.waiting.front_mut()
-        {
-            next.triggers.splice(0..0, oldest.triggers);
-        }
-        Vec::new()
+        let most = if is_memory_full { 1 } else { MOST_VERSIONS };
+        let dropped = self.waiting.len().saturating_sub(most);
+        let dropped = self.waiting.drain(..dropped);
+        observed.unmeasured = dropped.map(|version| version.changes()).sum();
+        observed
     }
 
     /// Compares the versions with a reading that began at `read`, after these writes of the tables.
@@ -315,6 +331,11 @@ impl ServiceVersions {
     /// earlier ones.
     pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = &DispatchKey> + Clone {
         self.current.dispatch.iter().chain(&self.gone)
+    }
+
+    /// Returns the number of digests of the versions that wait, as a measure of their memory.
+    pub(super) fn waiting_digests(&self) -> usize {
+        self.waiting.iter().map(WaitingVersion::digests).sum()
     }
 
     pub(super) fn is_waiting(&self) -> bool {

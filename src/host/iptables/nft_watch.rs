@@ -34,6 +34,9 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// The kernel packs messages into datagrams of up to a page, and one rule can be larger.
 const DATAGRAM_BYTES: usize = 64 << 10;
 
+/// Maximum chains that one transaction is known to have deleted. They are only reported.
+const MOST_DELETED: usize = 1000;
+
 /// Transactions of our own restores, of both families, which run in parallel: the kernel has one
 /// generation for all. They tell whether other programs changed anything while notifications were
 /// lost.
@@ -147,7 +150,7 @@ struct NftWatchState {
 #[derive(Debug, Default)]
 struct OpenTransaction {
     change: ForeignChange,
-    /// Chains that it has deleted and not added again.
+    /// Chains that it has deleted and not added again, at most [`MOST_DELETED`].
     deleted: BTreeSet<(Table, Box<str>)>,
 }
 
@@ -361,7 +364,9 @@ impl NftWatchState {
             NftEventKind::DeletedChain(table, chain) => {
                 let open = self.open.entry(port).or_default();
                 open.change.touch(table, chain);
-                open.deleted.insert((table, chain.into()));
+                if open.deleted.len() < MOST_DELETED {
+                    open.deleted.insert((table, chain.into()));
+                }
                 None
             }
             NftEventKind::Table(table) => {

@@ -2,12 +2,13 @@
 
 use std::time::{Instant, SystemTime};
 
-use super::{COMPARED, Comparison, LATE_AFTER};
+use super::{COMPARED, Comparison, LATE_AFTER, MOST_WAITING_DIGESTS};
 use crate::model::ServiceName;
 use crate::net::IpFamily;
 use crate::render::Options;
 use crate::rules::Table;
-use crate::shadow::live::LiveTables;
+use crate::ruleset::ServiceChain;
+use crate::shadow::live::{LiveTables, digest_of_rule};
 use crate::shadow::versions::{Moment, NewVersion, ServiceVersion, TableWrites};
 use crate::status::ShadowKind;
 
@@ -115,4 +116,33 @@ fn every_kind_of_table_that_is_compared_has_an_entry_jump() {
             "{table}: {found:?}"
         );
     }
+}
+
+#[test]
+fn versions_of_all_services_that_wait_have_a_limit() {
+    let start = start();
+    let mut comparison = Comparison::default();
+    let chain = ServiceChain::parse("KUBE-SVC-AAAAAAAAAAAAAAAA").unwrap();
+    let mut change = |service: usize, round: usize| {
+        let rules = digest_of_rule(&format!("-j TARGET-{round}"));
+        let version = ServiceVersion {
+            chains: vec![(chain, rules); 1000],
+            ..ServiceVersion::default()
+        };
+        let new = NewVersion {
+            version,
+            triggers: Vec::new(),
+            arrived: start,
+        };
+        comparison.change(&ServiceName::new("shop", &service.to_string()), new, None);
+        comparison.waiting_digests
+    };
+    let most = (0..90).flat_map(|round| (0..20).map(move |service| (service, round)));
+    let most = most
+        .map(|(service, round)| change(service, round))
+        .max()
+        .unwrap();
+    // One version more, and one of each Service.
+    assert!(most <= MOST_WAITING_DIGESTS + 21 * 1001, "{most}");
+    assert!(comparison.unmeasured > 0);
 }

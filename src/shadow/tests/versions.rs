@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{
-    ChangeLag, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions, TableWrite,
-    TableWrites,
+    ChangeLag, MOST_VERSIONS, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions,
+    TableWrite, TableWrites,
 };
 use crate::rules::{ChainSet, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
@@ -61,7 +61,9 @@ fn add(
         triggers,
         arrived,
     };
-    versions.add(new, live)
+    let observed = versions.add(new, live, false);
+    assert_eq!(observed.unmeasured, 0);
+    observed.lags
 }
 
 /// The same in the kernel.
@@ -285,5 +287,29 @@ fn a_version_whose_write_was_missed_is_not_measured() {
         assert_eq!(observed.unmeasured, expected);
         assert_eq!(observed.lags.len() as u64, 2 - expected);
         assert!(!versions.is_waiting());
+    }
+}
+
+#[test]
+fn versions_beyond_the_limits_are_not_measured() {
+    let clock = Clock::new();
+    for (is_memory_full, kept) in [(false, MOST_VERSIONS), (true, 1)] {
+        let mut versions = settled(&clock);
+        let mut unmeasured = 0;
+        for second in 1..=200 {
+            let new = NewVersion {
+                version: version(&second.to_string()),
+                triggers: vec![clock.at(second).wall; 3],
+                arrived: clock.at(second),
+            };
+            unmeasured += versions.add(new, None, is_memory_full).unmeasured;
+        }
+        assert_eq!(unmeasured as usize, 3 * (200 - kept));
+        let digests = versions.waiting_digests();
+        assert!((3 * kept..=4 * kept).contains(&digests), "{digests}");
+        let all = writes([write(clock.at(201), SVC)]);
+        let observed = versions.observe(&live("200"), &all, clock.at(202).instant);
+        assert_eq!(observed.lags.len(), 3 * kept);
+        assert_eq!(versions.waiting_digests(), 0);
     }
 }

@@ -112,3 +112,23 @@ fn a_restore_started_by_a_script_is_recognized_by_its_transactions() {
     let by_nft = [transaction(7, "nft"), transaction(7, "nft")];
     assert_eq!(ours().port(&by_nft), None);
 }
+
+#[test]
+fn the_deleted_chains_of_one_transaction_have_a_limit() {
+    let mut state = NftWatchState::default();
+    let mut removed = |port, count: usize| {
+        for number in 0..count {
+            let name = format!("CHAIN-{number}");
+            let kind = NftEventKind::DeletedChain(Table::Nat, &name);
+            assert!(state.transaction(&NftEvent { port, kind }).is_none());
+        }
+        let kind = NftEventKind::Generation {
+            program: "nft",
+            process: None,
+        };
+        let ended = state.transaction(&NftEvent { port, kind }).unwrap();
+        ended.change.removals[0].chains.len()
+    };
+    assert_eq!(removed(1, 10), 10);
+    assert_eq!(removed(1, MOST_DELETED + 10), MOST_DELETED);
+}
