@@ -22,6 +22,9 @@ use crate::status::{LagHistogram, ShadowDifference, ShadowKind};
 /// long.
 pub(super) const LATE_AFTER: Duration = Duration::from_secs(60);
 
+/// Interval of checks while there are late differences, whose ages are reported.
+const LATE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Maximum digests of versions that wait for kube-proxy: some tens of megabytes. Beyond it, one
 /// version of each Service waits.
 const MOST_WAITING_DIGESTS: usize = 500_000;
@@ -29,9 +32,9 @@ const MOST_WAITING_DIGESTS: usize = 500_000;
 /// Tables whose rules are compared: kube-proxy has only a canary in mangle.
 pub(super) const COMPARED: [Table; 2] = [Table::Filter, Table::Nat];
 
-/// Difference that is not of the current rules of a Service: Service or an empty text, kind, table
-/// and chain.
-type SharedDifference = (String, ShadowKind, Table, String);
+/// Difference that is not of the current rules of a Service: the Service that a comment names or an
+/// empty text, kind, table and chain.
+type UnownedDifference = (String, ShadowKind, Table, String);
 
 /// Comparison of one family.
 #[derive(Debug, Default)]
@@ -41,8 +44,9 @@ pub(super) struct Comparison {
     waiting_digests: usize,
     /// Services that had a chain which the kernel may still have.
     former_owners: HashMap<ServiceChain, ServiceName>,
-    /// Times since which rules of no Service differ, and whether that was logged.
-    shared: BTreeMap<SharedDifference, (Instant, bool)>,
+    /// Differences of rules that no Service desires and of fixed chains: the times since which they
+    /// exist, and whether they were logged.
+    unowned: BTreeMap<UnownedDifference, (Instant, bool)>,
     /// Changes that await the next sync of this program: their trigger time, if they have one, and
     /// their arrival.
     awaiting_sync: Vec<(Option<SystemTime>, Instant)>,
@@ -51,6 +55,10 @@ pub(super) struct Comparison {
     /// Number of changes that kube-proxy has written at an unknown time.
     pub(super) unmeasured: u64,
     pub(super) own_lag: LagHistogram,
+    /// Nothing has changed since the last check for late differences.
+    is_checked: bool,
+    /// Time from which that check has another result all the same.
+    next_check: Option<Instant>,
 }
 
 /// Differences that are older than [`LATE_AFTER`].
@@ -75,6 +83,7 @@ impl Comparison {
     /// Replaces the rules of all Services, without measuring lags: at the start, and after changes
     /// of options that all rules depend on. A reading has to follow.
     pub(super) fn replace_all(&mut self, rendered: Vec<(ServiceName, ServiceVersion)>) {
+        self.is_checked = false;
         let mut rendered: BTreeMap<_, _> = rendered.into_iter().collect();
         for (name, versions) in &mut self.services {
             versions.replace(rendered.remove(name).unwrap_or_default());
@@ -97,6 +106,7 @@ impl Comparison {
         if versions.current == new.version {
             return Vec::new();
         }
+        self.is_checked = false;
         let arrived = new.arrived.instant;
         if new.triggers.is_empty() {
             self.awaiting_sync.push((None, arrived));
@@ -110,7 +120,7 @@ impl Comparison {
         self.former_owners
             .extend(removed.map(|chain| (chain, name.clone())));
         let before = versions.waiting_digests();
-        let observed = versions.add(new, live, self.waiting_digests > MOST_WAITING_DIGESTS);
+        let observed = versions.add(name, new, live, self.waiting_digests > MOST_WAITING_DIGESTS);
         self.waiting_digests += versions.waiting_digests();
         self.waiting_digests -= before;
         self.add_changes(&observed);
@@ -126,10 +136,11 @@ impl Comparison {
         writes: &TableWrites,
         read: Instant,
     ) -> Vec<ChangeLag> {
+        self.is_checked = false;
         let mut all = ObservedChanges::default();
         self.waiting_digests = 0;
-        self.services.retain(|_, versions| {
-            let observed = versions.observe(live, writes, read);
+        self.services.retain(|name, versions| {
+            let observed = versions.observe(name, live, writes, read);
             all.lags.extend(observed.lags);
             all.unmeasured += observed.unmeasured;
             self.waiting_digests += versions.waiting_digests();
@@ -140,8 +151,8 @@ impl Comparison {
         let mut found = stale_rules(&self.services, live);
         found.extend(self.stale_chains(live));
         found.extend(differences_of_fixed_chains(live, options));
-        let known = std::mem::take(&mut self.shared);
-        self.shared = found
+        let known = std::mem::take(&mut self.unowned);
+        self.unowned = found
             .into_iter()
             .map(|difference| {
                 let state = known.get(&difference).copied();
@@ -162,7 +173,7 @@ impl Comparison {
     }
 
     /// Returns the Service chains in the kernel that no Service has.
-    fn stale_chains(&mut self, live: &LiveTables) -> Vec<SharedDifference> {
+    fn stale_chains(&mut self, live: &LiveTables) -> Vec<UnownedDifference> {
         self.former_owners
             .retain(|chain, _| live.chain(*chain).is_some());
         let current = self
@@ -190,6 +201,7 @@ impl Comparison {
 
     /// Returns the lags of all changes since the last sync of this program, which ended now.
     pub(super) fn synced(&mut self, now: Moment) -> Vec<Duration> {
+        self.is_checked = false;
         let lags: Vec<Duration> = std::mem::take(&mut self.awaiting_sync)
             .into_iter()
             .map(|(trigger, arrived)| match trigger {
@@ -216,19 +228,33 @@ impl Comparison {
         }
     }
 
+    /// Reports whether [`late`](Self::late) or a figure may have another result than at the last
+    /// call of that.
+    pub(super) fn is_check_due(&self, now: Instant) -> bool {
+        !self.is_checked || self.next_check.is_some_and(|at| at <= now)
+    }
+
     /// Returns the differences to the last reading that are late by now, sorted.
     pub(super) fn late(&mut self, live: &LiveTables, now: Instant) -> LateDifferences {
         let mut late = LateDifferences::default();
         let age = |since: Instant| now.saturating_duration_since(since);
+        let mut next_check: Option<Instant> = None;
+        let mut check_at = |at| next_check = Some(next_check.map_or(at, |next| next.min(at)));
         for (name, versions) in &mut self.services {
-            let Some(since) = versions.differs_since.filter(|at| age(*at) >= LATE_AFTER) else {
+            let Some(since) = versions.differs_since else {
                 continue;
             };
-            let found = versions.differences(live).map(|(kind, table, chain)| {
-                let is_waiting = versions.is_waiting();
-                let difference = (name.to_string(), kind, table, chain);
-                to_document(difference, age(since), is_waiting)
-            });
+            if age(since) < LATE_AFTER {
+                check_at(since + LATE_AFTER);
+                continue;
+            }
+            let found = versions
+                .differences(name, live)
+                .map(|(kind, table, chain)| {
+                    let is_waiting = versions.is_waiting();
+                    let difference = (name.to_string(), kind, table, chain);
+                    to_document(difference, age(since), is_waiting)
+                });
             let found: Vec<_> = found.collect();
             if !versions.is_logged && !found.is_empty() {
                 versions.is_logged = true;
@@ -236,8 +262,9 @@ impl Comparison {
             }
             late.all.extend(found);
         }
-        for (difference, (since, is_logged)) in &mut self.shared {
+        for (difference, (since, is_logged)) in &mut self.unowned {
             if age(*since) < LATE_AFTER {
+                check_at(*since + LATE_AFTER);
                 continue;
             }
             let found = to_document(difference.clone(), age(*since), false);
@@ -246,6 +273,10 @@ impl Comparison {
             }
             late.all.push(found);
         }
+        if !late.all.is_empty() {
+            check_at(now + LATE_INTERVAL);
+        }
+        (self.is_checked, self.next_check) = (true, next_check);
         // Those that affect packets first: only some are shown.
         late.all.sort_by(|one, other| {
             let key = |found: &ShadowDifference| !found.kind.affects_packets();
@@ -257,7 +288,7 @@ impl Comparison {
 }
 
 fn to_document(
-    (service, kind, table, chain): SharedDifference,
+    (service, kind, table, chain): UnownedDifference,
     age: Duration,
     is_waiting: bool,
 ) -> ShadowDifference {
@@ -276,7 +307,7 @@ fn to_document(
 fn stale_rules(
     services: &BTreeMap<ServiceName, ServiceVersions>,
     live: &LiveTables,
-) -> Vec<SharedDifference> {
+) -> Vec<UnownedDifference> {
     let known = services.values().flat_map(ServiceVersions::dispatch_rules);
     let found = known.clone().filter(|rule| live.has_rule(rule));
     if found.count() == live.dispatch_rules().len() {
@@ -295,7 +326,7 @@ fn stale_rules(
 }
 
 /// Returns the differences of fixed chains, entry jumps, and jumps to `KUBE-NODEPORTS`.
-fn differences_of_fixed_chains(live: &LiveTables, options: &Options) -> Vec<SharedDifference> {
+fn differences_of_fixed_chains(live: &LiveTables, options: &Options) -> Vec<UnownedDifference> {
     let mut found = Vec::new();
     let mut add = |kind, table, chain: &str| {
         found.push((String::new(), kind, table, chain.to_owned()));

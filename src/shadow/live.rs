@@ -16,8 +16,8 @@ pub(super) type DispatchKey = (DispatchChain, RulesDigest);
 #[derive(Debug, Default)]
 pub(super) struct LiveTables {
     chains: HashMap<ServiceChain, LiveServiceChain>,
-    /// Rules of Services in dispatch chains, with the Service that their comment names.
-    dispatch: HashMap<DispatchKey, Option<ServiceName>>,
+    /// Rules of Services in dispatch chains, with the Services that their comments name.
+    dispatch: HashMap<DispatchKey, Vec<ServiceName>>,
     /// Jumps to `KUBE-NODEPORTS`.
     node_ports_jumps: HashSet<RulesDigest>,
     /// Size of the rules of each shared chain.
@@ -68,9 +68,9 @@ impl LiveTables {
             // kube-proxy has it only where the kernel has counters, next to one that does the same.
             Some(_) if rule.contains("-m nfacct ") => {}
             Some(dispatch) => {
-                let service = commented_service(rule);
-                self.dispatch
-                    .insert((dispatch, digest_of_rule(rule)), service);
+                let key = (dispatch, digest_of_rule(rule));
+                let services = self.dispatch.entry(key).or_default();
+                services.extend(commented_service(rule));
             }
             None if line.contains(" KUBE-") => self.list(table, line),
             None => {}
@@ -98,11 +98,19 @@ impl LiveTables {
         rule.1.is_known() && self.dispatch.contains_key(rule)
     }
 
-    /// Returns all rules of dispatch chains, with the Services that their comments name.
+    /// Reports whether a dispatch chain has a rule that its comment does not give to other Services
+    /// only.
+    pub(super) fn has_rule_of(&self, rule: &DispatchKey, service: &ServiceName) -> bool {
+        let services = self.dispatch.get(rule).filter(|_| rule.1.is_known());
+        services.is_some_and(|services| services.is_empty() || services.contains(service))
+    }
+
+    /// Returns all rules of dispatch chains, with the first Service that their comments name.
     pub(super) fn dispatch_rules(
         &self,
     ) -> impl ExactSizeIterator<Item = (&DispatchKey, Option<&ServiceName>)> {
-        self.dispatch.iter().map(|(key, name)| (key, name.as_ref()))
+        let rules = self.dispatch.iter();
+        rules.map(|(key, services)| (key, services.first()))
     }
 
     /// Reports whether a jump to `KUBE-NODEPORTS` exists.

@@ -76,6 +76,8 @@ struct ShadowState {
     /// Record of the rules that this program would have written, and the options of these.
     applied: Option<(AppliedState, Options)>,
     has_synced: bool,
+    /// States of the dirty Services that were rendered since the last sync.
+    rendered: BTreeMap<ServiceName, Option<ServiceState>>,
     /// Last reading.
     live: Option<LiveTables>,
     /// Writes of the tables since the last reading began.
@@ -197,7 +199,12 @@ impl<I: Iptables + Clone> ShadowTask<I> {
             let rendered = self.tracker.rendered();
             let is_current = state.is_current();
             for name in names {
-                let version = version(&mut rules, &name, rendered.get(&name), options);
+                let service = rendered.get(&name);
+                let known = state.rendered.insert(name.clone(), service.cloned());
+                if known.is_some_and(|known| known.as_ref() == service) {
+                    continue;
+                }
+                let version = version(&mut rules, &name, service, options);
                 let new = NewVersion {
                     version,
                     triggers: triggers.remove(&name).unwrap_or_default(),
@@ -250,6 +257,7 @@ impl<I: Iptables + Clone> ShadowTask<I> {
             (applied, if is_first { 0 } else { bytes })
         };
         state.applied = Some((applied, options));
+        state.rendered.clear();
         self.tracker.mark_applied();
         if bytes > 0 {
             state.payloads.count += 1;
@@ -397,7 +405,9 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         {
             self.request_sync();
         }
-        self.publish(state);
+        if state.comparison.is_check_due(Instant::now().into_std()) {
+            self.publish(state);
+        }
     }
 
     /// Logs new late differences, and updates metrics and the page.

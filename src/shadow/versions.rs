@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::live::{DispatchKey, LiveTables, digest_of_rule, digest_of_rules};
+use crate::model::ServiceName;
 use crate::render::ServiceRules;
 use crate::rules::{ChainSet, RulesDigest, Table, rules_of_lines};
 use crate::ruleset::ServiceChain;
@@ -65,15 +66,24 @@ impl ServiceVersion {
         self.chains.iter().map(|(chain, _)| *chain)
     }
 
-    fn is_in(&self, live: &LiveTables, gone: &BTreeSet<DispatchKey>) -> bool {
-        self.differences(live, gone).next().is_none()
+    /// Reports whether the kernel has exactly these rules for the Service.
+    fn is_live(
+        &self,
+        name: &ServiceName,
+        live: &LiveTables,
+        former: &BTreeSet<DispatchKey>,
+    ) -> bool {
+        self.differences(name, live, former).next().is_none()
     }
 
-    /// Returns the differences to the kernel, which should have none of the `gone` rules.
+    /// Returns the differences to the kernel, which should have none of the `former` rules for this
+    /// Service. Another Service may have the same rule, such as to reject packets to an external IP
+    /// that both have.
     fn differences(
         &self,
+        name: &ServiceName,
         live: &LiveTables,
-        gone: &BTreeSet<DispatchKey>,
+        former: &BTreeSet<DispatchKey>,
     ) -> impl Iterator<Item = (ShadowKind, Table, String)> {
         let chains = self.chains.iter().filter_map(|(chain, desired)| {
             let kind = match live.chain(*chain) {
@@ -85,7 +95,7 @@ impl ServiceVersion {
         });
         let missing = self.dispatch.iter().filter(|rule| !live.has_rule(rule));
         let missing = missing.map(|(chain, _)| (ShadowKind::MissingRule, *chain));
-        let stale = gone.iter().filter(|rule| live.has_rule(rule));
+        let stale = former.iter().filter(|rule| live.has_rule_of(rule, name));
         let stale = stale.map(|(chain, _)| (ShadowKind::StaleRule, *chain));
         let rules = missing.chain(stale);
         chains.chain(rules.map(|(kind, chain)| (kind, chain.table(), chain.name().to_owned())))
@@ -144,8 +154,8 @@ pub(super) struct NewVersion {
 #[derive(Debug)]
 struct WaitingVersion {
     version: ServiceVersion,
-    /// Rules of earlier versions that this one does not have.
-    gone: BTreeSet<DispatchKey>,
+    /// Dispatch rules of earlier versions that this one does not have.
+    former_rules: BTreeSet<DispatchKey>,
     /// Chains of this version and the one before: one of them is written with it.
     chains: BTreeSet<ServiceChain>,
     /// Trigger times of its changes.
@@ -165,11 +175,11 @@ impl WaitingVersion {
     fn digests(&self) -> usize {
         let Self {
             version,
-            gone,
+            former_rules,
             chains,
             ..
         } = self;
-        version.chains.len() + version.dispatch.len() + gone.len() + chains.len()
+        version.chains.len() + version.dispatch.len() + former_rules.len() + chains.len()
     }
 
     /// Returns the time at which the kernel got this version, which a reading found: the first
@@ -187,7 +197,7 @@ impl WaitingVersion {
         of_service
             .or_else(|| {
                 later.find(|write| {
-                    let rules = self.version.dispatch.iter().chain(&self.gone);
+                    let rules = self.version.dispatch.iter().chain(&self.former_rules);
                     rules
                         .into_iter()
                         .any(|(chain, _)| write.has(chain.table(), chain.name()))
@@ -218,8 +228,9 @@ pub(super) struct ObservedChanges {
 #[derive(Debug, Default)]
 pub(super) struct ServiceVersions {
     pub(super) current: ServiceVersion,
-    /// Rules of earlier versions that the kernel may still have.
-    gone: BTreeSet<DispatchKey>,
+    /// Dispatch rules of earlier versions that the current one does not have, and that the kernel
+    /// may still have.
+    former_rules: BTreeSet<DispatchKey>,
     waiting: VecDeque<WaitingVersion>,
     /// Time since which the kernel has other rules than the oldest version that waits, or than the
     /// current one.
@@ -237,9 +248,9 @@ impl ServiceVersions {
 
     fn advance(&mut self, version: ServiceVersion) {
         let before = std::mem::replace(&mut self.current, version);
-        self.gone.extend(before.dispatch);
+        self.former_rules.extend(before.dispatch);
         for rule in &self.current.dispatch {
-            self.gone.remove(rule);
+            self.former_rules.remove(rule);
         }
     }
 
@@ -247,6 +258,7 @@ impl ServiceVersions {
     /// of versions that wait is used up, the other ones of the Service are not measured.
     pub(super) fn add(
         &mut self,
+        name: &ServiceName,
         new: NewVersion,
         live: Option<&LiveTables>,
         is_memory_full: bool,
@@ -261,7 +273,7 @@ impl ServiceVersions {
         self.advance(version);
         let waiting = WaitingVersion {
             version: self.current.clone(),
-            gone: self.gone.clone(),
+            former_rules: self.former_rules.clone(),
             chains,
             triggers,
             arrived,
@@ -269,9 +281,9 @@ impl ServiceVersions {
         };
         // With an earlier version that waits, the kernel may have this one only because it has not
         // got the earlier one yet.
-        let is_in = live.is_some_and(|live| self.current.is_in(live, &self.gone));
-        if self.waiting.is_empty() && is_in {
-            self.settle();
+        let is_live = live.is_some_and(|live| self.current.is_live(name, live, &self.former_rules));
+        if self.waiting.is_empty() && is_live {
+            self.mark_equal();
             observed.lags = lags(&waiting.triggers, arrived, arrived).collect();
             return observed;
         }
@@ -290,14 +302,16 @@ impl ServiceVersions {
     /// chains were read.
     pub(super) fn observe(
         &mut self,
+        name: &ServiceName,
         live: &LiveTables,
         writes: &TableWrites,
         read: Instant,
     ) -> ObservedChanges {
-        let is_in = |waiting: &WaitingVersion| {
-            waiting.arrived.instant < read && waiting.version.is_in(live, &waiting.gone)
+        let is_live = |waiting: &WaitingVersion| {
+            let former = &waiting.former_rules;
+            waiting.arrived.instant < read && waiting.version.is_live(name, live, former)
         };
-        let last = self.waiting.iter().rposition(is_in);
+        let last = self.waiting.iter().rposition(is_live);
         let mut observed = ObservedChanges::default();
         for done in self.waiting.drain(..last.map_or(0, |last| last + 1)) {
             match done.written_at(writes) {
@@ -313,16 +327,17 @@ impl ServiceVersions {
                 self.differs_since = Some(oldest.arrived.instant);
                 self.is_logged = false;
             }
-        } else if self.current.is_in(live, &self.gone) {
-            self.settle();
+        } else if self.current.is_live(name, live, &self.former_rules) {
+            self.mark_equal();
         } else {
             self.differs_since.get_or_insert(read);
         }
         observed
     }
 
-    fn settle(&mut self) {
-        self.gone.clear();
+    /// Notes that the kernel has exactly the current rules.
+    fn mark_equal(&mut self) {
+        self.former_rules.clear();
         self.differs_since = None;
         self.is_logged = false;
     }
@@ -330,7 +345,7 @@ impl ServiceVersions {
     /// Returns the rules of the Service in dispatch chains: those of the current version, and of
     /// earlier ones.
     pub(super) fn dispatch_rules(&self) -> impl Iterator<Item = &DispatchKey> + Clone {
-        self.current.dispatch.iter().chain(&self.gone)
+        self.current.dispatch.iter().chain(&self.former_rules)
     }
 
     /// Returns the number of digests of the versions that wait, as a measure of their memory.
@@ -345,9 +360,10 @@ impl ServiceVersions {
     /// Returns the differences of the current version to the kernel.
     pub(super) fn differences(
         &self,
+        name: &ServiceName,
         live: &LiveTables,
     ) -> impl Iterator<Item = (ShadowKind, Table, String)> {
-        self.current.differences(live, &self.gone)
+        self.current.differences(name, live, &self.former_rules)
     }
 }
 

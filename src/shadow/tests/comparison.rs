@@ -1,6 +1,6 @@
 //! Tests of the comparison of all Services, with rules as `iptables-save` prints them.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{COMPARED, Comparison, LATE_AFTER, MOST_WAITING_DIGESTS};
 use crate::model::ServiceName;
@@ -145,4 +145,25 @@ fn versions_of_all_services_that_wait_have_a_limit() {
     // One version more, and one of each Service.
     assert!(most <= MOST_WAITING_DIGESTS + 21 * 1001, "{most}");
     assert!(comparison.unmeasured > 0);
+}
+
+#[test]
+fn differences_are_looked_for_when_something_changed_or_becomes_late() {
+    let (options, start) = (Options::defaults(IpFamily::V4), start());
+    let mut comparison = Comparison::default();
+    let tables = live(&[]);
+    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
+    let at = |seconds| start.instant + Duration::from_secs(seconds);
+    assert!(comparison.is_check_due(at(0)));
+    // Jumps are missing, but not for long enough.
+    assert_eq!(comparison.late(&tables, at(0)).all, []);
+    assert!(!comparison.is_check_due(at(59)));
+    assert!(comparison.is_check_due(at(60)));
+    assert_ne!(comparison.late(&tables, at(60)).all, []);
+    // Their ages are reported.
+    assert!(!comparison.is_check_due(at(69)));
+    assert!(comparison.is_check_due(at(70)));
+    comparison.late(&tables, at(70));
+    comparison.observe(&tables, &options, &TableWrites::default(), at(71));
+    assert!(comparison.is_check_due(at(71)));
 }

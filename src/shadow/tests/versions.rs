@@ -6,10 +6,15 @@ use super::{
     ChangeLag, MOST_VERSIONS, Moment, NewVersion, ObservedChanges, ServiceVersion, ServiceVersions,
     TableWrite, TableWrites,
 };
+use crate::model::ServiceName;
 use crate::rules::{ChainSet, Table};
 use crate::ruleset::{DispatchChain, ServiceChain};
 use crate::shadow::live::{LiveTables, digest_of_rule, digest_of_rules};
 use crate::status::ShadowKind;
+
+fn name() -> ServiceName {
+    ServiceName::new("shop", "web")
+}
 
 const SVC: &str = "KUBE-SVC-AAAAAAAAAAAAAAAA";
 
@@ -61,7 +66,7 @@ fn add(
         triggers,
         arrived,
     };
-    let observed = versions.add(new, live, false);
+    let observed = versions.add(&name(), new, live, false);
     assert_eq!(observed.unmeasured, 0);
     observed.lags
 }
@@ -104,7 +109,7 @@ fn measured<const N: usize>(lags: [ChangeLag; N]) -> ObservedChanges {
 fn settled(clock: &Clock) -> ServiceVersions {
     let mut versions = ServiceVersions::default();
     versions.replace(version("A"));
-    let lags = versions.observe(&live("A"), &writes([]), clock.at(0).instant);
+    let lags = versions.observe(&name(), &live("A"), &writes([]), clock.at(0).instant);
     assert_eq!((lags, versions.differs_since), (measured([]), None));
     versions
 }
@@ -136,7 +141,7 @@ fn a_lag_ends_when_a_chain_of_the_service_is_written() {
         write(clock.at(6), SVC),
     ]);
     // The reading is later than the write, and does not count.
-    let lags = versions.observe(&live("B"), &all, clock.at(9).instant);
+    let lags = versions.observe(&name(), &live("B"), &all, clock.at(9).instant);
     assert_eq!(lags, measured([triggered(3)]));
     assert!(!versions.is_waiting());
     assert_eq!(versions.differs_since, None);
@@ -155,11 +160,11 @@ fn writes_before_a_reading_without_the_version_do_not_end_its_lag() {
     );
     let first = writes([write(clock.at(2), SVC)]);
     assert_eq!(
-        versions.observe(&live("A"), &first, clock.at(3).instant),
+        versions.observe(&name(), &live("A"), &first, clock.at(3).instant),
         measured([])
     );
     let both = writes([write(clock.at(2), SVC), write(clock.at(5), SVC)]);
-    let lags = versions.observe(&live("B"), &both, clock.at(6).instant);
+    let lags = versions.observe(&name(), &live("B"), &both, clock.at(6).instant);
     assert_eq!(lags, measured([triggered(4)]));
 }
 
@@ -172,7 +177,7 @@ fn versions_that_are_overtaken_end_with_the_later_one() {
         add(&mut versions, version(target), vec![at.wall], at, None);
     }
     let all = writes([write(clock.at(5), SVC)]);
-    let lags = versions.observe(&live("C"), &all, clock.at(6).instant);
+    let lags = versions.observe(&name(), &live("C"), &all, clock.at(6).instant);
     assert_eq!(lags, measured([triggered(4), triggered(3)]));
     assert!(versions.is_waiting());
     assert_eq!(versions.differs_since, Some(clock.at(3).instant));
@@ -221,19 +226,21 @@ fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
         clock.at(1),
         Some(&live("A")),
     );
-    versions.observe(&live("A"), &writes([]), clock.at(2).instant);
+    versions.observe(&name(), &live("A"), &writes([]), clock.at(2).instant);
     let stale = (
         ShadowKind::StaleRule,
         Table::Nat,
         "KUBE-SERVICES".to_owned(),
     );
     assert_eq!(
-        versions.differences(&live("A")).collect::<Vec<_>>(),
+        versions
+            .differences(&name(), &live("A"))
+            .collect::<Vec<_>>(),
         [stale]
     );
     let gone = LiveTables::default();
     let all = writes([write(clock.at(4), "KUBE-SERVICES")]);
-    let lags = versions.observe(&gone, &all, clock.at(5).instant);
+    let lags = versions.observe(&name(), &gone, &all, clock.at(5).instant);
     let arrival = ChangeLag {
         lag: Duration::from_secs(3),
         is_triggered: false,
@@ -245,15 +252,17 @@ fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
 fn an_edited_chain_differs_from_the_reading_that_finds_it() {
     let clock = Clock::new();
     let mut versions = settled(&clock);
-    versions.observe(&live("X"), &writes([]), clock.at(7).instant);
-    versions.observe(&live("X"), &writes([]), clock.at(8).instant);
+    versions.observe(&name(), &live("X"), &writes([]), clock.at(7).instant);
+    versions.observe(&name(), &live("X"), &writes([]), clock.at(8).instant);
     assert_eq!(versions.differs_since, Some(clock.at(7).instant));
     let changed = (ShadowKind::ChangedChain, Table::Nat, SVC.to_owned());
     assert_eq!(
-        versions.differences(&live("X")).collect::<Vec<_>>(),
+        versions
+            .differences(&name(), &live("X"))
+            .collect::<Vec<_>>(),
         [changed]
     );
-    versions.observe(&live("A"), &writes([]), clock.at(9).instant);
+    versions.observe(&name(), &live("A"), &writes([]), clock.at(9).instant);
     assert_eq!(versions.differs_since, None);
 }
 
@@ -265,10 +274,10 @@ fn a_version_that_arrives_during_a_reading_waits_for_the_next_one() {
     add(&mut versions, version("B"), trigger, clock.at(4), None);
     // The reading began before the arrival, and has read the chain after the write.
     let all = writes([write(clock.at(6), SVC)]);
-    let during = versions.observe(&live("B"), &all, clock.at(3).instant);
+    let during = versions.observe(&name(), &live("B"), &all, clock.at(3).instant);
     assert_eq!(during, measured([]));
     assert!(versions.is_waiting());
-    let next = versions.observe(&live("B"), &all, clock.at(7).instant);
+    let next = versions.observe(&name(), &live("B"), &all, clock.at(7).instant);
     assert_eq!(next, measured([triggered(5)]));
 }
 
@@ -283,7 +292,7 @@ fn a_version_whose_write_was_missed_is_not_measured() {
             all: Vec::new(),
             is_incomplete,
         };
-        let observed = versions.observe(&live("B"), &missed, clock.at(4).instant);
+        let observed = versions.observe(&name(), &live("B"), &missed, clock.at(4).instant);
         assert_eq!(observed.unmeasured, expected);
         assert_eq!(observed.lags.len() as u64, 2 - expected);
         assert!(!versions.is_waiting());
@@ -302,14 +311,47 @@ fn versions_beyond_the_limits_are_not_measured() {
                 triggers: vec![clock.at(second).wall; 3],
                 arrived: clock.at(second),
             };
-            unmeasured += versions.add(new, None, is_memory_full).unmeasured;
+            unmeasured += versions.add(&name(), new, None, is_memory_full).unmeasured;
         }
         assert_eq!(unmeasured as usize, 3 * (200 - kept));
         let digests = versions.waiting_digests();
         assert!((3 * kept..=4 * kept).contains(&digests), "{digests}");
         let all = writes([write(clock.at(201), SVC)]);
-        let observed = versions.observe(&live("200"), &all, clock.at(202).instant);
+        let observed = versions.observe(&name(), &live("200"), &all, clock.at(202).instant);
         assert_eq!(observed.lags.len(), 3 * kept);
         assert_eq!(versions.waiting_digests(), 0);
+    }
+}
+
+#[test]
+fn a_former_rule_that_another_service_has_is_not_stale() {
+    let clock = Clock::new();
+    let reject = "-d 203.0.113.7/32 -p tcp -m tcp --dport 80 -j REJECT";
+    let rejected = ServiceVersion {
+        dispatch: vec![(
+            DispatchChain::FilterExternalServices,
+            digest_of_rule(reject),
+        )],
+        ..ServiceVersion::default()
+    };
+    for (service, is_stale) in [("shop/other", false), ("shop/web", true)] {
+        let mut versions = ServiceVersions::default();
+        versions.replace(rejected.clone());
+        let mut live = LiveTables::default();
+        let comment = format!("-m comment --comment \"{service}:http has no endpoints\"");
+        let line = format!("-A KUBE-EXTERNAL-SERVICES {comment} {reject}");
+        live.read_line(Table::Filter, &line);
+        add(
+            &mut versions,
+            ServiceVersion::default(),
+            vec![],
+            clock.at(1),
+            Some(&live),
+        );
+        let stale = versions.differences(&name(), &live).count();
+        assert_eq!(
+            (stale, versions.is_waiting()),
+            (usize::from(is_stale), is_stale)
+        );
     }
 }
