@@ -118,6 +118,7 @@ mod services;
 mod services_live;
 mod setup;
 mod shadow;
+mod shadow_swap;
 mod static_binary;
 mod status;
 mod status_pages;

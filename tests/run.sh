@@ -300,7 +300,7 @@ else
 fi
 count
 # What the comparisons with a real kube-proxy have counted.
-grep -hE '^(conformance|kernel|packets|kube-proxy|swap): ' "$logs/cargo-test" || true
+grep -hE '^(conformance|kernel|packets|kube-proxy|shadow|swap): ' "$logs/cargo-test" || true
 if ((failed > 0 || passed == 0)); then status=1; fi
 grep -h '^skipped: ' "$logs/cargo-test" | sort | uniq -c || true
 # Last, where a service that cuts long logs still shows it: which tests panicked, and why.

@@ -32,17 +32,17 @@ use support::{http, objects, on_both_backends, tell};
 on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 
 /// Besides that of the API server itself.
-const SERVICES: usize = 20;
+pub(crate) const SERVICES: usize = 20;
 
 /// Time of changes, every [`PACE`], and the least time until a difference is reported.
 const CHURN: Duration = Duration::from_secs(20);
-const PACE: Duration = Duration::from_millis(230);
+pub(crate) const PACE: Duration = Duration::from_millis(230);
 const LATE: Duration = Duration::from_secs(60);
 
-const CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
+pub(crate) const CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
 /// Ports of the shadow by default, and of one with other flags.
-const SHADOW: u16 = 10349;
+pub(crate) const SHADOW: u16 = 10349;
 const OTHER_SHADOW: u16 = 10449;
 
 fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
@@ -237,7 +237,7 @@ fn programming(lab: &Lab) -> (f64, f64) {
     (value("count"), value("sum"))
 }
 
-fn service(number: usize) -> Value {
+pub(crate) fn service(number: usize) -> Value {
     let ip = format!("10.96.1.{number}");
     objects::service(
         &format!("churn-{number}"),
@@ -246,7 +246,7 @@ fn service(number: usize) -> Value {
 }
 
 /// The slice of a Service in another state for each number, with a trigger time of now.
-fn slice(service: &Value, number: usize) -> Value {
+pub(crate) fn slice(service: &Value, number: usize) -> Value {
     let last = 1 + number % 200;
     let mut slice = objects::slice(service, &["10.4.1.1", &format!("10.4.2.{last}")]);
     let now = Timestamp::try_from(SystemTime::now()).unwrap();
@@ -257,7 +257,7 @@ fn slice(service: &Value, number: usize) -> Value {
 
 /// What the kernel shows of writes: the number of transactions and all rules with their handles, or
 /// the rules of legacy; and a setting that a proxy writes.
-fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
+pub(crate) fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
     let rules = match backend {
         Backend::Nft => String::new(),
         Backend::Legacy => [Family::V4, Family::V6]
@@ -277,7 +277,7 @@ fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
     (generation, rules.join("\n"), settings)
 }
 
-fn start_shadow(lab: &Lab, backend: Backend, port: u16, cidr: &str) -> Daemon {
+pub(crate) fn start_shadow(lab: &Lab, backend: Backend, port: u16, cidr: &str) -> Daemon {
     let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
     let hostname = format!("--hostname-override={}", objects::NODE);
     let addresses = [
@@ -293,7 +293,7 @@ fn start_shadow(lab: &Lab, backend: Backend, port: u16, cidr: &str) -> Daemon {
 }
 
 /// IPv4 on the page of a shadow.
-fn family(lab: &Lab, port: u16) -> Value {
+pub(crate) fn family(lab: &Lab, port: u16) -> Value {
     read_family(lab, port).unwrap()
 }
 
@@ -306,7 +306,7 @@ fn read_family(lab: &Lab, port: u16) -> Result<Value, String> {
 }
 
 #[track_caller]
-fn wait_for(lab: &Lab, port: u16, is_so: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn wait_for(lab: &Lab, port: u16, is_so: impl Fn(&Value) -> bool) -> Value {
     wait_within(PATIENCE, lab, port, is_so)
 }
 

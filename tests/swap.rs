@@ -34,8 +34,8 @@ use tokio::task::JoinSet;
 const PACE: Duration = Duration::from_millis(10);
 
 /// Connections before and after each exchange of proxies: about two and three seconds.
-const BEFORE: usize = 400;
-const AFTER: usize = 600;
+pub(crate) const BEFORE: usize = 400;
+pub(crate) const AFTER: usize = 600;
 
 /// A connection that takes longer has failed. Long enough for three retransmissions on a busy
 /// machine; a datagram is never sent again.
@@ -157,7 +157,7 @@ fn shown_tables(lab: &Lab) -> String {
 }
 
 /// Values of `--service-dispatch`.
-const FLAT: &str = "flat";
+pub(crate) const FLAT: &str = "flat";
 const TREE: &str = "tree";
 
 /// Waits until the rules of both families have chains of dispatch trees, for cluster IPs and for
@@ -192,7 +192,7 @@ fn wait_for_log(proxy: &Daemon, program: &Program) {
 }
 
 /// Waits until the metrics server is that of a program. It may wait for the port of the one before.
-fn serves_metrics(lab: &Lab, program: &Program) {
+pub(crate) fn serves_metrics(lab: &Lab, program: &Program) {
     eventually(PATIENCE, || {
         let (_, page) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
         let is_deltaproxy = page.contains("\ndeltaproxy_");
@@ -241,7 +241,7 @@ const MORE_SERVICES: usize = 200;
 
 /// A node with one Service for TCP and one for UDP, both with cluster IPs and node ports of both
 /// families.
-fn lab(backend: Backend) -> Lab {
+pub(crate) fn lab(backend: Backend) -> Lab {
     let lab = Lab::new(backend);
     let api = lab.control.api();
     for (name, protocol, number, node_port) in [
@@ -295,7 +295,7 @@ fn service(name: &str, protocol: &str, number: u16, node_port: u16) -> Value {
     )
 }
 
-fn start(lab: &Lab, backend: Backend, program: &Program, dispatch: &str) -> Daemon {
+pub(crate) fn start(lab: &Lab, backend: Backend, program: &Program, dispatch: &str) -> Daemon {
     let dispatch = format!("--service-dispatch={dispatch}");
     let more: &[&str] = if program.is_deltaproxy() {
         &[&dispatch]
@@ -314,7 +314,7 @@ fn start_with(lab: &Lab, backend: Backend, program: &Program, more: &[&str]) -> 
 }
 
 /// Adds a Service and waits until it is in the rules of both families.
-fn wait_for_marker(lab: &Lab, number: usize) {
+pub(crate) fn wait_for_marker(lab: &Lab, number: usize) {
     let marker = format!("marker-{number}");
     let service = objects::service(
         &marker,
@@ -355,7 +355,7 @@ fn frontends() -> [Vec<(SocketAddr, Transport)>; 2] {
 }
 
 /// Clients that open connections at a steady pace until the end.
-struct Traffic {
+pub(crate) struct Traffic {
     is_over: Arc<AtomicBool>,
     opened: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<Vec<String>>>,
@@ -363,7 +363,7 @@ struct Traffic {
 
 impl Traffic {
     /// Starts one client in a Pod, for cluster IPs, and one outside, for node ports.
-    fn start(lab: &Lab) -> Self {
+    pub(crate) fn start(lab: &Lab) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let opened = Arc::new(AtomicUsize::new(0));
         let places: [&Netns; 2] = [&lab.client.netns, &lab.outside];
@@ -383,7 +383,7 @@ impl Traffic {
     }
 
     /// Waits for this many more connections.
-    fn wait_for(&self, connections: usize) {
+    pub(crate) fn wait_for(&self, connections: usize) {
         let goal = self.opened.load(Ordering::Relaxed) + connections;
         eventually(PATIENCE, || {
             let opened = self.opened.load(Ordering::Relaxed);
@@ -392,7 +392,7 @@ impl Traffic {
     }
 
     /// Stops all clients. Returns the number of connections, and those that failed.
-    fn end(self) -> (usize, Vec<String>) {
+    pub(crate) fn end(self) -> (usize, Vec<String>) {
         self.is_over.store(true, Ordering::Relaxed);
         let clients = self.clients.into_iter();
         let failures = clients.flat_map(|client| client.join().unwrap()).collect();
@@ -408,7 +408,7 @@ async fn connect(
     opened: &AtomicUsize,
 ) -> Vec<String> {
     let mut pace = tokio::time::interval(PACE);
-    let mut connections = JoinSet::new();
+    let (mut connections, mut failures) = (JoinSet::new(), Vec::new());
     for (to, transport) in frontends.iter().copied().cycle() {
         pace.tick().await;
         if is_over.load(Ordering::Relaxed) {
@@ -420,6 +420,11 @@ async fn connect(
             (!is_answered).then(|| format!("{to} {transport:?}: {reply:?}"))
         });
         opened.fetch_add(1, Ordering::Relaxed);
+        // In an hour there are hundreds of thousands.
+        while let Some(ended) = connections.try_join_next() {
+            failures.extend(ended.unwrap());
+        }
     }
-    connections.join_all().await.into_iter().flatten().collect()
+    failures.extend(connections.join_all().await.into_iter().flatten());
+    failures
 }
