@@ -27,7 +27,7 @@ use support::left_out::turns;
 use support::process::run;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, objects, on_both_backends, tell};
+use support::{Need, http, machine_has, objects, on_both_backends, tell};
 
 on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 
@@ -101,6 +101,34 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
         events.all(|event| known.contains(&event["reportingController"].as_str().unwrap())),
         "{events:?}"
     );
+}
+
+/// A kube-proxy that writes the other backend: a shadow that reads the wrong one says so.
+#[test]
+fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    let lab = Lab::new(Backend::Nft);
+    let mut command = lab.node.command(real_program(Backend::Nft, "iptables"));
+    run(command.args(["-w", "-t", "nat", "-N", "KUBE-SERVICES"]));
+    let shadow = start_shadow(&lab, Backend::Legacy, SHADOW, CIDR);
+    let v4 = wait_for(&lab, SHADOW, |v4| v4["other_backend"] == "nft");
+    assert_eq!(v4["backend"], "legacy", "{v4}");
+    let warning = "backend nft has rules of a proxy, and those of legacy are compared";
+    eventually(PATIENCE, || {
+        let log = shadow.log();
+        ensure(log.contains(warning), || log)
+    });
+    let text = String::from_utf8(report(&lab).stdout).unwrap();
+    assert!(
+        text.contains("if kube-proxy writes these, set --iptables-backend=nft\n"),
+        "{text}"
+    );
+    let address = SocketAddr::from(([127, 0, 0, 1], SHADOW));
+    let (_, metrics) = http::get(&lab.node, address, "/metrics").unwrap();
+    let metric = "deltaproxy_other_backend_has_rules{ip_family=\"IPv4\"} 1\n";
+    assert!(metrics.contains(metric), "{metrics}");
 }
 
 /// Stops kube-proxy before a change, deletes a rule of another Service, and starts a shadow with

@@ -34,7 +34,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
 use crate::rules::Backend;
 use crate::shadow::ShadowTask;
-use crate::status::{FamilyLog, FamilyRequest, ShadowLog};
+use crate::status::{FamilyRequest, ShadowLog};
 use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{ConnectionMetrics, Metrics, ShadowMetrics, SyncMetrics, on_one_line};
 use crate::tracker::Tracker;
@@ -172,7 +172,17 @@ impl FamilyRunner {
                 let task = self.into_task(render_settings, DryRun::new(family, exec, stop));
                 task.run().await;
             }
-            SyncMode::Shadow => self.into_shadow_task(binaries, render_settings).run().await,
+            SyncMode::Shadow => {
+                let used = binaries.backend();
+                let (log, metrics) = (self.shadow.0.clone(), self.reporter.metrics.clone());
+                let task = self.into_shadow_task(binaries, render_settings);
+                let log = |other| log.set_other_backend(other);
+                tokio::select! {
+                    () = task.run() => {}
+                    never = warn_of_other_backend((family, used), SyncMode::Shadow, log, &metrics)
+                        => never,
+                }
+            }
         }
         Ok(())
     }
@@ -198,6 +208,7 @@ impl FamilyRunner {
         self.watch_tables(&mut exec);
         let watching = exec.clone();
         let (log, metrics) = (self.reporter.log.clone(), self.reporter.metrics.clone());
+        let log = move |other| log.update(|status| status.other_backend = other);
         let connections = self.connections.take();
         let mut task = self.into_task(render_settings, exec);
         task.first_applied = Some(applied);
@@ -207,7 +218,7 @@ impl FamilyRunner {
             result = work => {
                 result.context("cannot start the thread of health checks")?;
             }
-            never = warn_of_other_backend(family, used, (&log, &metrics)) => never,
+            never = warn_of_other_backend((family, used), SyncMode::Restore, log, &metrics) => never,
             never = warn_of_unshared_lock(family, &watching) => never,
             never = complete_after(first_applied, family, needs_localnet) => never,
             never = connections::count(&watching, connections.as_ref()) => never,
@@ -410,13 +421,15 @@ async fn remove_counter_test(exec: &Exec, family: IpFamily) {
 /// backend.
 ///
 /// The backend stays the same all the same: packets traverse the rules of both, so switching would
-/// be worse than the wrong one.
+/// be worse than the wrong one. A shadow that reads the wrong one says nothing of kube-proxy.
 async fn warn_of_other_backend<T>(
-    family: IpFamily,
-    used: Backend,
-    (log, metrics): (&FamilyLog, &SyncMetrics),
+    (family, used): (IpFamily, Backend),
+    mode: SyncMode,
+    log: impl Fn(String),
+    metrics: &SyncMetrics,
 ) -> T {
-    let (mut has_warned_of_rules, mut has_warned_of_hint) = (false, false);
+    let is_shadow = mode == SyncMode::Shadow;
+    let (mut has_warned_of_rules, mut has_warned_of_hint) = (false, is_shadow);
     loop {
         let signs = other_backend_signs(used, family);
         let other = other_backend(used, family).await;
@@ -424,15 +437,24 @@ async fn warn_of_other_backend<T>(
             .restores
             .other_backend_has_rules(family, other.is_some());
         let name = other.map(|other| other.to_string());
-        log.update(|status| status.other_backend = name.unwrap_or_default());
-        if !has_warned_of_rules && let Some(other) = other {
-            has_warned_of_rules = true;
-            warn!(
-                %family,
-                "backend {other} has rules of a proxy as well, and packets traverse both; \
-                 `deltaproxy cleanup --iptables-backend={other}` removes them, \
-                 `--iptables-backend={other}` would update them instead of those of {used}"
-            );
+        log(name.unwrap_or_default());
+        if let Some(other) = other
+            && !std::mem::replace(&mut has_warned_of_rules, true)
+        {
+            if is_shadow {
+                warn!(
+                    %family,
+                    "backend {other} has rules of a proxy, and those of {used} are compared; if \
+                     kube-proxy writes {other}, set `--iptables-backend={other}`"
+                );
+            } else {
+                warn!(
+                    %family,
+                    "backend {other} has rules of a proxy as well, and packets traverse both; \
+                     `deltaproxy cleanup --iptables-backend={other}` removes them, \
+                     `--iptables-backend={other}` would update them instead of those of {used}"
+                );
+            }
         }
         if !has_warned_of_hint
             && let Some(hinted) = kubelet_backend(family).await

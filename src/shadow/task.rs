@@ -434,6 +434,7 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         self.log.set(ShadowFamily {
             family: family.to_string(),
             backend: self.render_settings.fixed.backend.to_string(),
+            other_backend: String::new(),
             services: counts.with_rules as u64,
             waiting_services: counts.waiting as u64,
             differing_services: counts.differing as u64,

@@ -2,7 +2,7 @@
 //! deltaproxy would have written, and how long changes of the cluster took until both had them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -29,6 +29,8 @@ pub(crate) struct ShadowFamily {
     pub(crate) family: String,
     /// Backend of the rules; empty until its binaries are found.
     pub(crate) backend: String,
+    /// Other backend, if it has rules of a proxy: these are not compared. Otherwise empty.
+    pub(crate) other_backend: String,
     /// Number of Services that have rules.
     pub(crate) services: u64,
     /// Number of Services with a change that the kernel does not have yet.
@@ -212,15 +214,23 @@ impl ShadowLog {
         })))
     }
 
-    pub(crate) fn set(&self, state: ShadowFamily) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    /// Replaces the state, except for the other backend, which another task looks for.
+    pub(crate) fn set(&self, mut state: ShadowFamily) {
+        let mut known = self.lock();
+        state.other_backend = std::mem::take(&mut known.other_backend);
+        *known = state;
+    }
+
+    pub(crate) fn set_other_backend(&self, backend: String) {
+        self.lock().other_backend = backend;
     }
 
     pub(crate) fn get(&self) -> ShadowFamily {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ShadowFamily> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -113,6 +113,8 @@ struct ShadowReport<'a> {
     both_bytes: Option<(u64, u64)>,
     /// Nodes and families of which no reading has succeeded: nothing is compared.
     unread: Vec<(&'a str, &'a str)>,
+    /// Nodes and families with rules of a proxy in another backend, which is the last one.
+    other_backends: Vec<(&'a str, &'a str, &'a str)>,
     affecting: u64,
     all_differences: u64,
     waiting: u64,
@@ -136,6 +138,10 @@ impl<'a> ShadowReport<'a> {
                 }
                 if family.readings.count == family.readings.failed {
                     report.unread.push((&document.node, &family.family));
+                }
+                if !family.other_backend.is_empty() {
+                    let (node, other) = (&document.node, &family.other_backend);
+                    report.other_backends.push((node, &family.family, other));
                 }
                 report.affecting += family.differences_affecting_packets;
                 report.all_differences += family.difference_count;
@@ -212,6 +218,14 @@ impl<'a> ShadowReport<'a> {
                     1 => "1 family of a node".to_owned(),
                     count => format!("{count} families of nodes"),
                 }
+            )?;
+        }
+        if let [(node, family, other), ..] = self.other_backends.as_slice() {
+            writeln!(
+                text,
+                "not compared: rules of a proxy in the other backend, in {}, such as {other} for \
+                 {family} of {node}; if kube-proxy writes these, set --iptables-backend={other}",
+                counted(self.other_backends.len() as u64, "case"),
             )?;
         }
         if self.waiting > 0 {

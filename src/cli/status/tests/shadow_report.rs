@@ -84,12 +84,17 @@ fn a_report_says_what_is_not_compared() {
     assert!(ShadowReport::of(&documents).verdict().unwrap());
     documents[1].families[0].readings.count = 1;
     documents[1].families[0].kube_proxy_bytes_at_least = None;
+    documents[1].families[0].unmeasured_changes = 2;
+    documents[1].families[0].other_backend = "legacy".to_owned();
     let report = ShadowReport::of(&documents);
     assert!(report.verdict().is_err());
     let text = report.text();
     for part in [
         "3.0 kB would have been written; on nft 1.5 kB instead of at least 2.0 MB\n",
         "not compared: 1 family of a node, such as IPv4 of node2: ",
+        "             2 more changes not measured\n",
+        "not compared: rules of a proxy in the other backend, in 1 case, such as legacy for IPv4 \
+         of node2; if kube-proxy writes these, set --iptables-backend=legacy\n",
     ] {
         assert!(text.contains(part), "{text}");
     }
