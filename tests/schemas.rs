@@ -73,6 +73,13 @@ impl Validator {
                     }
                     true
                 }
+                "additionalProperties" => {
+                    for (name, one) in value.as_object().into_iter().flatten() {
+                        known.insert(name.clone());
+                        self.check(rule, one)?;
+                    }
+                    true
+                }
                 "anyOf" | "oneOf" => {
                     let branches = rule.as_array().unwrap().iter();
                     let found = branches.map(|branch| self.fields(branch, value));
@@ -127,7 +134,7 @@ fn is_type(value: &Value, name: &str) -> bool {
 }
 
 #[track_caller]
-fn assert_valid(name: &str, document: &str) {
+pub(crate) fn assert_valid(name: &str, document: &str) {
     let root = schema(name);
     let document = serde_json::from_str(document).unwrap();
     let validator = Validator { root: root.clone() };

@@ -9,6 +9,7 @@
     reason = "helpers of tests: failing loudly is the point"
 )]
 
+use crate::schemas::assert_valid;
 use crate::support;
 
 use std::net::SocketAddr;
@@ -181,6 +182,12 @@ fn names_differences(
     });
     // Both have worked, and nothing was written.
     assert_eq!(footprint(lab, backend), before);
+    let address = SocketAddr::from(([127, 0, 0, 1], SHADOW));
+    let (_, page) = http::get(&lab.node, address, "/shadow").unwrap();
+    assert_valid("shadow", &page);
+    let (_, metrics) = http::get(&lab.node, address, "/metrics").unwrap();
+    let waiting = "deltaproxy_shadow_waiting_services{ip_family=\"IPv4\"} 1\n";
+    assert!(metrics.contains(waiting), "{metrics}");
     let log = shadow.log();
     let warning = "rules in the kernel have differed from the desired ones";
     assert!(

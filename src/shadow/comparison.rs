@@ -67,6 +67,8 @@ pub(super) struct LateDifferences {
     pub(super) all: Vec<ShadowDifference>,
     /// Those that no earlier call returned.
     pub(super) new: Vec<ShadowDifference>,
+    /// Number of Services whose changes kube-proxy has not written since.
+    pub(super) waiting_services: usize,
 }
 
 /// Numbers of Services.
@@ -248,6 +250,7 @@ impl Comparison {
                 check_at(since + LATE_AFTER);
                 continue;
             }
+            late.waiting_services += usize::from(versions.is_waiting());
             let found = versions
                 .differences(name, live)
                 .map(|(kind, table, chain)| {
@@ -273,7 +276,7 @@ impl Comparison {
             }
             late.all.push(found);
         }
-        if !late.all.is_empty() {
+        if !late.all.is_empty() || late.waiting_services > 0 {
             check_at(now + LATE_INTERVAL);
         }
         (self.is_checked, self.next_check) = (true, next_check);

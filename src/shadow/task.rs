@@ -424,6 +424,7 @@ impl<I: Iptables + Clone> ShadowTask<I> {
             self.metrics
                 .differences(family, kind.as_str(), of_kind.count());
         }
+        self.metrics.waiting(family, late.waiting_services);
         let affecting = late.all.iter().filter(|found| found.kind.affects_packets());
         let affecting = affecting.count() as u64;
         let counts = state.comparison.counts();

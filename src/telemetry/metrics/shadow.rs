@@ -20,6 +20,7 @@ pub(crate) enum ShadowProxy {
 #[derive(Debug, Clone)]
 pub(crate) struct ShadowMetrics {
     differences: IntGaugeVec,
+    waiting: IntGaugeVec,
     lags: HistogramVec,
     payload_bytes: IntCounterVec,
     kube_proxy_bytes: IntCounterVec,
@@ -33,6 +34,11 @@ impl ShadowMetrics {
                 "shadow_differences",
                 "Number of differences between the rules of kube-proxy and the desired ones that last for more than a minute",
                 &["ip_family", "kind"],
+            )?,
+            waiting: own.gauges(
+                "shadow_waiting_services",
+                "Number of Services with a change that kube-proxy has not written for more than a minute",
+                FAMILY,
             )?,
             lags: own.histograms(
                 "shadow_lag_seconds",
@@ -67,6 +73,11 @@ impl ShadowMetrics {
     /// Sets the number of differences of one kind.
     pub(crate) fn differences(&self, family: IpFamily, kind: &str, count: usize) {
         set(&self.differences, &[family.as_str(), kind], count);
+    }
+
+    /// Sets the number of Services that have waited for kube-proxy for more than a minute.
+    pub(crate) fn waiting(&self, family: IpFamily, services: usize) {
+        set(&self.waiting, &[family.as_str()], services);
     }
 
     /// Counts a payload that would have been restored.

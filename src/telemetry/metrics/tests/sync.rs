@@ -82,6 +82,7 @@ fn use_shadow(metrics: &Metrics) {
     let shadow = &metrics.shadow;
     shadow.lag(v4, ShadowProxy::KubeProxy, Duration::from_secs(1));
     shadow.differences(v4, "jump", 2);
+    shadow.waiting(v4, 3);
     shadow.payload(v4, 7);
     shadow.kube_proxy(v4, 70);
 }
@@ -220,6 +221,7 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_restore_payload_bytes_bucket{scope=\"partial\",le=\"1024\"} 1",
         "deltaproxy_shadow_differences{ip_family=\"IPv4\",kind=\"jump\"} 2",
         "deltaproxy_shadow_lag_seconds_count{ip_family=\"IPv4\",proxy=\"kube-proxy\"} 1",
+        "deltaproxy_shadow_waiting_services{ip_family=\"IPv4\"} 3",
         "deltaproxy_shadow_payload_bytes_total{ip_family=\"IPv4\"} 7",
         "deltaproxy_shadow_kube_proxy_bytes_total{ip_family=\"IPv4\"} 70",
         "deltaproxy_watch_errors_total{kind=\"Service\"} 1",
