@@ -12,6 +12,7 @@
 use crate::schemas::assert_valid;
 use crate::support;
 
+use std::fs;
 use std::net::SocketAddr;
 use std::process::Output;
 use std::time::{Duration, Instant, SystemTime};
@@ -35,9 +36,10 @@ on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 /// Besides that of the API server itself.
 pub(crate) const SERVICES: usize = 20;
 
-/// Time of changes, every [`PACE`], and the least time until a difference is reported.
+/// Time of changes, every [`PACE`], the time without changes before, and the least time until a difference is reported.
 const CHURN: Duration = Duration::from_secs(20);
 pub(crate) const PACE: Duration = Duration::from_millis(230);
+const IDLE: Duration = Duration::from_secs(5);
 const LATE: Duration = Duration::from_secs(60);
 
 pub(crate) const CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
@@ -73,7 +75,7 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
     let kube_proxy = Daemon::start_program(&kube_proxy, &lab.node, backend, &flags);
     wait_for(&lab, SHADOW, |v4| v4["differing_services"] == 0);
 
-    agrees_with_kube_proxy(&lab, backend, &services);
+    agrees_with_kube_proxy(&lab, backend, &shadow, &services);
     let log = shadow.log();
     let mut warnings = log
         .lines()
@@ -182,12 +184,7 @@ fn names_differences(
     });
     // Both have worked, and nothing was written.
     assert_eq!(footprint(lab, backend), before);
-    let address = SocketAddr::from(([127, 0, 0, 1], SHADOW));
-    let (_, page) = http::get(&lab.node, address, "/shadow").unwrap();
-    assert_valid("shadow", &page);
-    let (_, metrics) = http::get(&lab.node, address, "/metrics").unwrap();
-    let waiting = "deltaproxy_shadow_waiting_services{ip_family=\"IPv4\"} 1\n";
-    assert!(metrics.contains(waiting), "{metrics}");
+    publishes_differences(lab);
     let log = shadow.log();
     let warning = "rules in the kernel have differed from the desired ones";
     assert!(
@@ -209,6 +206,16 @@ fn names_differences(
     assert_eq!(v4["differences"][0]["service"], "default/churn-7");
 }
 
+/// The page is as its schema describes, and a metric counts the Service that waits.
+fn publishes_differences(lab: &Lab) {
+    let address = SocketAddr::from(([127, 0, 0, 1], SHADOW));
+    let (_, page) = http::get(&lab.node, address, "/shadow").unwrap();
+    assert_valid("shadow", &page);
+    let (_, metrics) = http::get(&lab.node, address, "/metrics").unwrap();
+    let waiting = "deltaproxy_shadow_waiting_services{ip_family=\"IPv4\"} 1\n";
+    assert!(metrics.contains(waiting), "{metrics}");
+}
+
 /// Output of `shadow-report` on the node.
 fn report(lab: &Lab) -> Output {
     let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));
@@ -216,7 +223,7 @@ fn report(lab: &Lab) -> Output {
 }
 
 /// Changes Services for a while, and compares the lag with kube-proxy's own metric.
-fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, services: &[Value]) {
+fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, shadow: &Daemon, services: &[Value]) {
     let api = lab.control.api();
     let before = programming(lab);
     let triggered = |v4: &Value| {
@@ -226,15 +233,18 @@ fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, services: &[Value]) {
             lag["sum_seconds"].as_f64().unwrap(),
         )
     };
+    let idle = cpu_share(shadow, || std::thread::sleep(IDLE));
     let counted = triggered(&family(lab, SHADOW));
     let started = Instant::now();
     let (mut round, mut rounds) = (0, 0.0);
-    while started.elapsed() < CHURN {
-        api.apply(&slice(&services[round % SERVICES], round + 2));
-        round += 1;
-        rounds += 1.0;
-        std::thread::sleep(PACE);
-    }
+    let busy = cpu_share(shadow, || {
+        while started.elapsed() < CHURN {
+            api.apply(&slice(&services[round % SERVICES], round + 2));
+            round += 1;
+            rounds += 1.0;
+            std::thread::sleep(PACE);
+        }
+    });
     let is_all = |before: f64, after: f64| (after - before - rounds).abs() < 0.5;
     let v4 = wait_for(lab, SHADOW, |v4| {
         v4["waiting_services"] == 0 && is_all(counted.0, triggered(v4).0)
@@ -248,7 +258,8 @@ fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, services: &[Value]) {
     let of_shadow = (triggered(&v4).1 - counted.1) / rounds;
     tell(format_args!(
         "shadow: on {}: {rounds} changes: kube-proxy took {of_kube_proxy:.3} s on average by its \
-         own metric, {of_shadow:.3} s by the shadow; {} of its {} bytes would have been written",
+         own metric, {of_shadow:.3} s by the shadow; {} of its {} bytes would have been written; \
+         the shadow took {busy:.1} % of a CPU, and {idle:.1} % while idle",
         backend.name(),
         v4["own_payloads"]["bytes"],
         v4["kube_proxy_bytes_at_least"],
@@ -256,6 +267,23 @@ fn agrees_with_kube_proxy(lab: &Lab, backend: Backend, services: &[Value]) {
     let off = of_kube_proxy * 0.1;
     assert!((of_shadow - of_kube_proxy).abs() <= off);
     assert_eq!(v4["difference_count"], 0, "{v4}");
+}
+
+/// CPU time of a program and its children meanwhile, in percent of one CPU.
+fn cpu_share(program: &Daemon, wait: impl FnOnce()) -> f64 {
+    let ticks = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();
+        let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
+        // utime, stime, cutime and cstime.
+        let times = fields.skip(11).take(4);
+        times
+            .map(|ticks| ticks.parse::<f64>().unwrap())
+            .sum::<f64>()
+    };
+    let (started, before) = (Instant::now(), ticks());
+    wait();
+    // A tick is a hundredth of a second on all Linux systems that Rust supports.
+    (ticks() - before) / started.elapsed().as_secs_f64()
 }
 
 /// Sum and count of kube-proxy's own metric.

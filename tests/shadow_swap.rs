@@ -69,23 +69,7 @@ fn no_connection_fails_from_shadow_to_replacement_and_back(backend: Backend) {
         let pauses = writes_nothing(&lab, backend, &proxy, &changes, phase);
         let v4 = wait_for(&lab, SHADOW, |v4| v4["waiting_services"] == 0);
         assert_eq!(v4["difference_count"], 0, "{v4}");
-        let lag = |of: &str| {
-            let [sum, count] = ["sum_seconds", "count"].map(|end| v4[of][end].as_f64().unwrap());
-            sum / count
-        };
-        tell(format_args!(
-            "swap: with a shadow on {}: {} changes, kube-proxy took {:.3} s on average and \
-             deltaproxy {:.3} s without the restore, {} not measured; {} bytes of payload instead \
-             of {}; readings took {} of CPU time; {pauses} pauses without a write",
-            backend.name(),
-            v4["kube_proxy_lag"]["count"],
-            lag("kube_proxy_lag"),
-            lag("own_lag"),
-            v4["unmeasured_changes"],
-            v4["own_payloads"]["bytes"],
-            v4["kube_proxy_bytes_at_least"],
-            v4["readings"]["cpu_seconds"],
-        ));
+        tell_figures(backend, &v4, pauses);
         shadow.terminate();
 
         for (number, next) in [(1, &Program::Deltaproxy), (2, &kube_proxy)] {
@@ -113,6 +97,27 @@ fn no_connection_fails_from_shadow_to_replacement_and_back(backend: Backend) {
          connections, none failed",
         backend.name(),
         changes.load(Ordering::Relaxed),
+    ));
+}
+
+/// Prints what the shadow has measured.
+fn tell_figures(backend: Backend, v4: &Value, pauses: usize) {
+    let lag = |of: &str| {
+        let [sum, count] = ["sum_seconds", "count"].map(|end| v4[of][end].as_f64().unwrap());
+        sum / count
+    };
+    tell(format_args!(
+        "swap: with a shadow on {}: {} changes, kube-proxy took {:.3} s on average and deltaproxy \
+         {:.3} s without the restore, {} not measured; {} bytes of payload instead of {}; readings \
+         took {:.1} s of CPU time; {pauses} pauses without a write",
+        backend.name(),
+        v4["kube_proxy_lag"]["count"],
+        lag("kube_proxy_lag"),
+        lag("own_lag"),
+        v4["unmeasured_changes"],
+        v4["own_payloads"]["bytes"],
+        v4["kube_proxy_bytes_at_least"],
+        v4["readings"]["cpu_seconds"].as_f64().unwrap(),
     ));
 }
 
@@ -173,9 +178,9 @@ fn writes_nothing(
     while pauses == 0 || started.elapsed() < phase {
         kill(process, Signal::SIGSTOP).unwrap();
         let before = after_last_restore(lab, backend);
-        let (counted, changed) = (payloads(), changes.load(Ordering::Relaxed));
+        let (synced, round) = (payloads(), changes.load(Ordering::Relaxed));
         sleep(PAUSE);
-        let is_following = payloads() > counted && changes.load(Ordering::Relaxed) > changed;
+        let is_following = payloads() > synced && changes.load(Ordering::Relaxed) > round;
         let after = footprint(lab, backend);
         kill(process, Signal::SIGCONT).unwrap();
         assert!(is_following, "the shadow has followed no change");

@@ -74,7 +74,7 @@ pub(crate) struct ShadowPayloads {
 pub(crate) struct ShadowReadings {
     pub(crate) count: u64,
     pub(crate) failed: u64,
-    /// CPU time of all of them, with that of the iptables binaries.
+    /// CPU time of this family during all of them, with that of the iptables binaries.
     pub(crate) cpu_seconds: f64,
 }
 

@@ -313,7 +313,7 @@ fn versions_beyond_the_limits_are_not_measured() {
             };
             unmeasured += versions.add(&name(), new, None, is_memory_full).unmeasured;
         }
-        assert_eq!(unmeasured as usize, 3 * (200 - kept));
+        assert_eq!(unmeasured, 3 * (200 - kept) as u64);
         let digests = versions.waiting_digests();
         assert!((3 * kept..=4 * kept).contains(&digests), "{digests}");
         let all = writes([write(clock.at(201), SVC)]);
@@ -339,8 +339,8 @@ fn a_former_rule_that_another_service_has_is_not_stale() {
         versions.replace(rejected.clone());
         let mut live = LiveTables::default();
         let comment = format!("-m comment --comment \"{service}:http has no endpoints\"");
-        let line = format!("-A KUBE-EXTERNAL-SERVICES {comment} {reject}");
-        live.read_line(Table::Filter, &line);
+        let rule = format!("-A KUBE-EXTERNAL-SERVICES {comment} {reject}");
+        live.read_line(Table::Filter, &rule);
         add(
             &mut versions,
             ServiceVersion::default(),
