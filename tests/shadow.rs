@@ -36,7 +36,8 @@ on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 /// Besides that of the API server itself.
 pub(crate) const SERVICES: usize = 20;
 
-/// Time of changes, every [`PACE`], the time without changes before, and the least time until a difference is reported.
+/// Time of changes, every [`PACE`], the time without changes before, and the least time until a
+/// difference is reported.
 const CHURN: Duration = Duration::from_secs(20);
 pub(crate) const PACE: Duration = Duration::from_millis(230);
 const IDLE: Duration = Duration::from_secs(5);

@@ -37,8 +37,8 @@ const PAUSE_FACTOR: u32 = 19;
 /// Minimum pause: a restore changes tables one after the other, milliseconds apart.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum time from a write to its report, apart from a busy host: that the xtables lock stays closed
-/// takes a moment.
+/// Maximum time from a write to its report, apart from a busy host: that the xtables lock stays
+/// closed takes a moment.
 const REPORT_DELAY: Duration = Duration::from_millis(30);
 
 /// Interval of checks for late differences and changed node addresses, and for changes of tables
@@ -378,8 +378,8 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         state.live = Some(live);
     }
 
-    /// Reports whether writes are not detected. On legacy without the lock, those that keep the size
-    /// of a table are not.
+    /// Reports whether writes are not detected. On legacy without the lock, those that keep the
+    /// size of a table are not.
     fn misses_writes(&self) -> bool {
         self.iptables.generation().is_none()
     }

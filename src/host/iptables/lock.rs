@@ -75,8 +75,8 @@ fn is_flock(line: &str) -> bool {
 /// minutes: this is the deadline of our own restores.
 const LONGEST_HOLD: Duration = Duration::from_secs(300);
 
-/// Time for which the lock stays closed after a restore. Between two tables, a restore closes it and
-/// opens it again at once.
+/// Time for which the lock stays closed after a restore. Between two tables, a restore closes it
+/// and opens it again at once.
 const CLOSED_FOR: Duration = Duration::from_millis(10);
 
 /// Evidence that programs of this node change rules without the lock that is watched.
