@@ -197,7 +197,7 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         if let Some((_, options)) = &state.applied {
             let mut rules = ServiceRules::default();
             let rendered = self.tracker.rendered();
-            let is_current = state.is_current();
+            let is_current = !state.is_stale && state.reading_since.is_none();
             for name in names {
                 let service = rendered.get(&name);
                 let known = state.rendered.insert(name.clone(), service.cloned());
@@ -358,13 +358,6 @@ impl<I: Iptables + Clone> ShadowTask<I> {
     }
 
     fn compare(&self, state: &mut ShadowState, live: LiveTables, began: std::time::Instant) {
-        let has_events = self.iptables.change_detection() == ChangeDetection::ByEvents;
-        if has_events {
-            let earlier = state.writes.before(began);
-            let bytes: u64 = earlier.map(|write| live.bytes(&write.chains)).sum();
-            state.kube_proxy_bytes += bytes;
-            self.metrics.kube_proxy(self.reporter.family, bytes);
-        }
         if let Some((_, options)) = &state.applied {
             let mut options = options.clone();
             // Only kube-proxy makes counters, and only if the kernel supports them.
@@ -374,7 +367,12 @@ impl<I: Iptables + Clone> ShadowTask<I> {
             let lags = state.comparison.observe(&live, &options, writes, began);
             self.report_lags(lags.iter().map(|change| change.lag));
         }
-        state.writes.forget_before(began);
+        let earlier = state.writes.take_before(began);
+        let bytes: u64 = earlier.map(|write| live.bytes(&write.chains)).sum();
+        if self.iptables.change_detection() == ChangeDetection::ByEvents {
+            state.kube_proxy_bytes += bytes;
+            self.metrics.kube_proxy(self.reporter.family, bytes);
+        }
         state.live = Some(live);
     }
 
@@ -459,11 +457,6 @@ impl ShadowState {
         // Before the first sync there is nothing to compare with.
         let is_due = self.is_stale && self.applied.is_some() && self.reading_since.is_none();
         is_due.then(|| self.read_not_before.unwrap_or_else(Instant::now))
-    }
-
-    /// Reports whether the kernel still has the rules of the last reading.
-    fn is_current(&self) -> bool {
-        !self.is_stale && self.reading_since.is_none()
     }
 
     /// Notes a change of the tables, if it is one of kube-proxy chains.

@@ -119,15 +119,11 @@ pub(super) struct TableWrites {
 }
 
 impl TableWrites {
-    /// Returns the writes before this time.
-    pub(super) fn before(&self, time: Instant) -> impl Iterator<Item = &TableWrite> {
-        self.all.iter().filter(move |write| write.at.instant < time)
-    }
-
-    /// Forgets the writes before this time, and that writes were missing.
-    pub(super) fn forget_before(&mut self, time: Instant) {
-        self.all.retain(|write| write.at.instant >= time);
+    /// Takes the writes before this time, and forgets that writes were missing.
+    pub(super) fn take_before(&mut self, time: Instant) -> impl Iterator<Item = TableWrite> {
         self.is_incomplete = false;
+        let is_earlier = move |write: &mut TableWrite| write.at.instant < time;
+        self.all.extract_if(.., is_earlier)
     }
 }
 
@@ -173,13 +169,7 @@ impl WaitingVersion {
     }
 
     fn digests(&self) -> usize {
-        let Self {
-            version,
-            former_rules,
-            chains,
-            ..
-        } = self;
-        version.chains.len() + version.dispatch.len() + former_rules.len() + chains.len()
+        self.version.chains.len() + self.chains.len() + self.former_rules.len()
     }
 
     /// Returns the time at which the kernel got this version, which a reading found: the first
