@@ -230,4 +230,5 @@ pub mod cli;
 mod config;
 
 #[cfg(feature = "testing")]
+#[path = "tests/testing.rs"]
 pub mod testing;

@@ -214,7 +214,10 @@ fn a_release_has_no_test_support() {
     let features = String::from_utf8(output.stdout).unwrap();
     assert_eq!(features.trim(), "default,jemalloc,tools");
     for (file, module) in [
-        ("src/lib.rs", "pub mod testing;"),
+        (
+            "src/lib.rs",
+            "#[path = \"tests/testing.rs\"]\npub mod testing;",
+        ),
         (
             "src/rules/mod.rs",
             "#[path = \"tests/comparison.rs\"]\nmod comparison;",

@@ -125,17 +125,6 @@ pub(crate) fn recorder(origin: Origin) -> (Recorder, Writer) {
 }
 
 impl Writer {
-    /// Takes the Events that are not written yet.
-    #[cfg(test)]
-    pub(crate) fn queued_events(&mut self) -> Vec<Event> {
-        let entries = std::iter::from_fn(|| self.waiting.try_recv().ok());
-        let events = entries.filter_map(|entry| match entry {
-            QueueEntry::Happened(event, _) => Some(event),
-            QueueEntry::Flush(_) => None,
-        });
-        events.collect()
-    }
-
     /// Writes to this server; never returns.
     pub(crate) async fn run(mut self, server: &ApiClient) -> Infallible {
         loop {

@@ -139,22 +139,6 @@ pub struct Endpoint {
     pub zone_hints: Box<[Arc<str>]>,
 }
 
-#[cfg(feature = "testing")]
-impl Endpoint {
-    /// Returns a ready endpoint of another node, without hints.
-    pub fn ready(ip: IpAddr) -> Self {
-        Self {
-            ip,
-            is_ready: true,
-            is_serving: true,
-            is_terminating: false,
-            is_local: false,
-            node_hint: NodeHint::Absent,
-            zone_hints: Box::default(),
-        }
-    }
-}
-
 /// `hints.forNodes`, as it concerns this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeHint {
@@ -256,24 +240,6 @@ impl From<Change> for SourceChange {
     }
 }
 
-#[cfg(test)]
-impl Service {
-    /// Returns a Service with an address, ports, and defaults for everything else.
-    pub(crate) fn plain(cluster_ip: IpAddr, ports: Box<[ServicePort]>) -> Self {
-        Self {
-            cluster_ip,
-            external_ips: Box::default(),
-            load_balancer_ips: Box::default(),
-            source_ranges: Box::default(),
-            internal_policy: TrafficPolicy::Cluster,
-            external_policy: TrafficPolicy::Cluster,
-            affinity: None,
-            health_check_node_port: None,
-            ports,
-        }
-    }
-}
-
 /// Namespace and name of a Service. Cheap to clone; ordered as text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceName(Arc<str>);
@@ -368,3 +334,7 @@ impl fmt::Debug for SliceName {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(feature = "testing")]
+#[path = "tests/object.rs"]
+mod testing;

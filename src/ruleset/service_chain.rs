@@ -59,11 +59,6 @@ impl ChainKind {
         all.find(|kind| name.starts_with(kind.prefix()))
     }
 
-    /// Reports whether chains of this kind choose among endpoints.
-    pub const fn is_policy(self) -> bool {
-        matches!(self, Self::Cluster | Self::Local | Self::RetiredExternal)
-    }
-
     const fn prefix(self) -> &'static str {
         match self {
             Self::Endpoint => "KUBE-SEP-",

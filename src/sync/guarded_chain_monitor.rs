@@ -371,52 +371,5 @@ async fn list(
 }
 
 #[cfg(test)]
-mod rewrite_tests {
-    use super::*;
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an Instant cannot be made otherwise"
-    )]
-    fn start() -> Instant {
-        Instant::now()
-    }
-
-    const FORWARD: (Table, &str) = (Table::Filter, "KUBE-FORWARD");
-
-    /// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
-    fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
-        let start = start();
-        let mut chains = RewriteBackoff::default();
-        let seconds = (0..until).step_by(30);
-        let due = seconds.filter(|second| {
-            let found = if is_edited(*second) {
-                &[FORWARD][..]
-            } else {
-                &[]
-            };
-            let now = start + Duration::from_secs(*second);
-            !chains
-                .due(found, &Table::ALL, Duration::from_secs(30), now)
-                .is_empty()
-        });
-        due.collect()
-    }
-
-    #[test]
-    fn rules_that_keep_coming_back_are_removed_at_growing_intervals() {
-        let hours = 4 * 3600;
-        let always = rewrites(|_| true, hours);
-        assert_eq!(always, [0, 30, 90, 210, 450, 930, 1890, 3810, 7410, 11010]);
-    }
-
-    #[test]
-    fn a_rule_that_stays_away_is_forgotten() {
-        // Once, and again ten minutes later.
-        assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
-    }
-}
-
-#[cfg(test)]
 #[path = "tests/guarded_chain_monitor.rs"]
 mod tests;

@@ -11,10 +11,6 @@ use super::attempt::{
     Attempt, Failure, FullReason, Notices, Outcome, QuarantineRetry, Scope, SearchResult,
     SyncHistory, TrialFailure,
 };
-#[cfg(feature = "testing")]
-use super::guarded_chain_monitor::GuardedChainMonitor;
-#[cfg(feature = "testing")]
-use super::kernel::{Drift, Extent, RepairKey, check_guarded_chains, read_chains};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
 use super::pacer::SyncResult;
 use super::quarantine::Quarantine;
@@ -662,55 +658,11 @@ impl<I: Iptables> Syncer<I> {
     }
 }
 
-#[cfg(feature = "testing")]
-impl<I: Iptables> Syncer<I> {
-    /// Verifies all rules in the kernel after a sync that was applied, for tests. Returns what
-    /// differs, or why nothing was compared.
-    pub async fn verify(&mut self) -> String {
-        // No call of the clock: with that of a test, each takes time.
-        let (true, Some(now)) = (self.kernel.record().is_some(), self.history.last_full) else {
-            return "the rules in the kernel are unknown".to_owned();
-        };
-        let (drift, failure) = self
-            .read_and_compare(&Extent::whole(), &BTreeSet::new(), now)
-            .await;
-        if let Some(failure) = failure {
-            return failure.to_string();
-        }
-        if drift.is_empty() {
-            return String::new();
-        }
-        format!(
-            "{:?} {} {}",
-            drift.counts,
-            drift.chain_names(),
-            drift.service_names()
-        )
-    }
-
-    /// Reads and compares an extent without a task, and returns the failure to read, for tests.
-    pub(super) async fn read_and_compare(
-        &mut self,
-        extent: &Extent,
-        contested: &BTreeSet<RepairKey>,
-        now: Instant,
-    ) -> (Drift, Option<RunError>) {
-        let KernelState::Known(applied, options) = &self.kernel else {
-            return (Drift::default(), None);
-        };
-        let mut monitor = GuardedChainMonitor::new(None, now);
-        let mut reading =
-            check_guarded_chains(&mut monitor, &self.iptables, options, extent, now).await;
-        read_chains(&mut reading, &self.iptables, extent, applied).await;
-        let unreadable = &self.unreadable_tables;
-        let drift = self
-            .kernel
-            .find_drift(&mut reading, contested, unreadable, &self.tracker);
-        (drift, reading.failure)
-    }
-}
-
 /// Returns the result of a restore that was not made because the kernel could not be read.
 fn failed_read(error: RunError) -> (PartialPayload, Result<Restored, Failure>) {
     (PartialPayload::default(), Err(Failure::Read(error)))
 }
+
+#[cfg(feature = "testing")]
+#[path = "tests/verify.rs"]
+mod verify;

@@ -13,6 +13,18 @@ use crate::events::{Event, Recorder, recorder};
 use crate::model::ServiceName;
 use crate::watch::api::{Encoding, RateLimit};
 
+impl Writer {
+    /// Takes the Events that are not written yet.
+    pub(crate) fn queued_events(&mut self) -> Vec<Event> {
+        let entries = std::iter::from_fn(|| self.waiting.try_recv().ok());
+        let events = entries.filter_map(|entry| match entry {
+            QueueEntry::Happened(event, _) => Some(event),
+            QueueEntry::Flush(_) => None,
+        });
+        events.collect()
+    }
+}
+
 /// What the server was asked, with the second.
 type Log = Arc<Mutex<Vec<String>>>;
 

@@ -4,13 +4,17 @@ use super::*;
 use crate::host::Fake;
 use crate::net::IpFamily;
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant cannot be made otherwise"
+)]
+fn start() -> Instant {
+    Instant::now()
+}
+
 /// Waits between checks of a flushed kernel, or of one of unknown state.
 async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an Instant cannot be made otherwise"
-    )]
-    let start = Instant::now();
+    let start = start();
     let kernel = Fake::default();
     let mut guarded_chains = GuardedChainMonitor::new(Some(every), start);
     let mut waits = Vec::new();
@@ -94,4 +98,38 @@ fn an_abandoned_check_keeps_its_findings() {
     assert_eq!(table, Table::Filter);
     assert_eq!(*guarded_chains.unreadable(), [Table::Filter].into());
     assert!(guarded_chains.abandoned(after).is_none());
+}
+
+const FORWARD: (Table, &str) = (Table::Filter, "KUBE-FORWARD");
+
+/// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
+fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
+    let start = start();
+    let mut chains = RewriteBackoff::default();
+    let seconds = (0..until).step_by(30);
+    let due = seconds.filter(|second| {
+        let found = if is_edited(*second) {
+            &[FORWARD][..]
+        } else {
+            &[]
+        };
+        let now = start + Duration::from_secs(*second);
+        !chains
+            .due(found, &Table::ALL, Duration::from_secs(30), now)
+            .is_empty()
+    });
+    due.collect()
+}
+
+#[test]
+fn rules_that_keep_coming_back_are_removed_at_growing_intervals() {
+    let hours = 4 * 3600;
+    let always = rewrites(|_| true, hours);
+    assert_eq!(always, [0, 30, 90, 210, 450, 930, 1890, 3810, 7410, 11010]);
+}
+
+#[test]
+fn a_rule_that_stays_away_is_forgotten() {
+    // Once, and again ten minutes later.
+    assert_eq!(rewrites(|second| second % 600 == 0, 1300), [0, 600, 1200]);
 }

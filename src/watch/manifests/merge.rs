@@ -25,16 +25,6 @@ pub(crate) struct ManifestOptions {
     pub ranges: ManifestRanges,
 }
 
-#[cfg(test)]
-impl ManifestOptions {
-    pub(crate) fn new(node_name: Arc<str>) -> Self {
-        Self {
-            node_name,
-            ranges: ManifestRanges::default(),
-        }
-    }
-}
-
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
 #[derive(Debug, Default)]
 pub(crate) struct Manifests {

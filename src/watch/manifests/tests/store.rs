@@ -1,14 +1,25 @@
 //! Tests of `store`.
 
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
 use super::super::files::find;
 use super::*;
+use crate::watch::manifests::ManifestRanges;
 
 const A: &str = "{kind: Service, metadata: {name: a}}";
 const B: &str = "{kind: Service, metadata: {name: b}}";
+
+impl ManifestOptions {
+    pub(crate) fn new(node_name: Arc<str>) -> Self {
+        Self {
+            node_name,
+            ranges: ManifestRanges::default(),
+        }
+    }
+}
 
 /// Directory whose files are looked at once, or after they have stayed the same.
 struct Scene {
