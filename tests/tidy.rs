@@ -138,7 +138,7 @@ const PURE: &[&str] = &[
     "render/",
     "rules/",
     "ruleset/",
-    "select/",
+    "select.rs",
     "shadow/comparison.rs",
     "shadow/live.rs",
     "shadow/versions.rs",

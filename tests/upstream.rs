@@ -6,7 +6,7 @@
 //! ```text
 //! [pkg/proxy/topology_test.go] 2                   a section, and how many entries it has
 //! TestCategorizeEndpoints                          an entry, here a test of kube-proxy
-//!     src/select/tests/table.rs one another        tests of ours by their file
+//!     src/tests/select/table.rs one another        tests of ours by their file
 //!     tests/scenarios zone_hints node_hints        scenarios
 //!     tests/packets/topology.tbl zone              Services of a table of packets
 //!     but what is otherwise here, and why

@@ -5,7 +5,6 @@
 //! bound to.
 
 mod document;
-mod family_log;
 mod family_requests;
 mod html;
 mod pages;
@@ -19,10 +18,9 @@ mod summary;
 #[cfg(test)]
 pub(crate) use document::WatchStatus;
 pub(crate) use document::{
-    ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, Problem,
+    ConntrackStatus, DriftRecord, FailureRecord, FamilyLog, FamilyStatus, LimitRecord, Problem,
     QuarantinedService, StatusDocument, SyncRecord, UndetectedPods, Verification,
 };
-pub(crate) use family_log::FamilyLog;
 pub(crate) use family_requests::{
     FamilyRequest, FamilyRequests, FamilyService, ServiceDetail, ServiceRulesText, ServiceSearch,
     ServicesAsked,

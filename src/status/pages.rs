@@ -7,8 +7,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
 
-use super::document::{ConntrackStatus, FamilyStatus, StatusDocument, WatchStatus};
-use super::family_log::FamilyLog;
+use super::document::{ConntrackStatus, FamilyLog, FamilyStatus, StatusDocument, WatchStatus};
 use super::html::{self, Audience};
 use super::rules_page::RulesPage;
 use super::service_pages::ServicePages;

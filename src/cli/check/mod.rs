@@ -2,7 +2,6 @@
 //! get in its way.
 
 mod cluster;
-mod configuration;
 mod daemon;
 mod kernel;
 mod network;
@@ -34,7 +33,7 @@ pub(super) fn check(args: &CheckArgs) -> anyhow::Result<bool> {
 }
 
 fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
-    let (configuration, config) = configuration::examine(args);
+    let (configuration, config) = daemon::configuration(args);
     let mut groups = vec![configuration];
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let used = config
@@ -49,7 +48,7 @@ fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
     if let Some(config) = config {
         groups.push(cluster::examine(&config));
         if !args.pre {
-            groups.push(daemon::examine(config.serving.metrics));
+            groups.push(daemon::running(config.serving.metrics));
         }
     }
     Ok(CheckReport::new(groups))

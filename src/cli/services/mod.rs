@@ -4,7 +4,6 @@ mod counters;
 mod document;
 mod nodes;
 mod notes;
-mod query;
 mod rows;
 mod single;
 mod status;

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::query;
 use super::rows::{self, Row};
+use super::single;
 use crate::cli::arguments::RuleSettings;
 use crate::cli::cluster::{self, Held, MAX_NAMES};
 use crate::cli::exit::{ComparisonResult, ErrorReport};
@@ -28,7 +28,7 @@ pub(super) fn compare_nodes(
 ) -> anyhow::Result<ComparisonResult> {
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.origin.desired)?;
-    let query = &query::read(args, &settings)?;
+    let query = &single::query(args, &settings)?;
     let options = settings.api_options()?;
     let mut named = None;
     let agreement = snapshot::compare_rules(options, report, |snapshot| {

@@ -2,18 +2,19 @@
 
 use std::mem::ManuallyDrop;
 
-use super::{counters, document, notes, query, rows, table};
+use super::{counters, document, notes, rows, table};
 use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
-use crate::cli::snapshot::{RuleOrigin, RuleSnapshot};
+use crate::cli::snapshot::{self, RuleOrigin, RuleSnapshot};
 use crate::cli::terminal::{self, Progress};
 use crate::config::{ServicesArgs, ServicesOutput};
+use crate::inspect::catalog::PortQuery;
 
 /// Prints the service ports that the flags select.
 pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<()> {
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.origin.desired)?;
-    let query = query::read(args, &settings)?;
+    let query = query(args, &settings)?;
     // The process ends after this: freeing each rule of a large cluster takes part of a second.
     let snapshot = ManuallyDrop::new(RuleSnapshot::load(&args.origin, &settings, report)?);
     let absence = snapshot.absence();
@@ -72,4 +73,20 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
         }
     }
     Ok(())
+}
+
+/// Returns the query that the flags make up. Rules have no labels: the API server is asked for the
+/// names of the Services.
+///
+/// # Errors
+///
+/// A name has another namespace, or no Service has the labels.
+pub(super) fn query(args: &ServicesArgs, settings: &RuleSettings<'_>) -> anyhow::Result<PortQuery> {
+    let Some(labels) = &args.labels else {
+        return Ok(args.selection.query()?);
+    };
+    let options = settings.api_options()?;
+    let namespace = args.selection.namespace.name.as_deref();
+    let names = snapshot::names_with_labels(&options, labels, namespace)?;
+    Ok(PortQuery::new(&names, None)?)
 }

@@ -8,8 +8,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::host::{SetElement, Side};
-use super::outcome::{BridgePort, TracedNode};
+use super::outcome::{BridgePort, SetElement, Side, TracedNode};
 use super::packet::{CLIENT_PORTS, Direction, Interface, MatchResult, PacketState, Tracking};
 use crate::net::Protocol;
 use crate::rules::grammar::{

@@ -3,15 +3,15 @@
 mod decide;
 mod fork;
 mod hook;
-mod host;
 mod outcome;
 mod packet;
 mod path;
 mod target;
 mod walk;
 
-pub use host::{HostLookup, RoutedPacket, SetElement, Side};
-pub use outcome::{BridgePort, Packet, TracedNode, Verdict};
+pub use outcome::{
+    BridgePort, HostLookup, Packet, RoutedPacket, SetElement, Side, TracedNode, Verdict,
+};
 pub(crate) use outcome::{ReplyLoss, Step, TraceOutcome, Unclear};
 pub use walk::trace;
 #[cfg(test)]

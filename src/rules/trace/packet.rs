@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use super::hook::Hook;
-use super::host::RoutedPacket;
-use super::outcome::{Packet, TracedNode};
+use super::outcome::{Packet, RoutedPacket, TracedNode};
 use crate::rules::grammar::{PortRange, Share};
 
 /// Result of matching a rule or one of its conditions.

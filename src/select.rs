@@ -1,8 +1,13 @@
-//! Groups the endpoints of a Service by port, and applies traffic policies and hints to those of
-//! one port, with terminating endpoints as fallback.
+//! Selects the endpoints of a service port that this node uses: conditions, traffic policies,
+//! hints, and the fallback to terminating endpoints.
 //!
 //! A Service may have 20,000 ports and 10,000 slices: a search through all slices for each port
 //! would take their product, so endpoints are sorted by port first.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/topology.go, pkg/proxy/endpointslicecache.go (v1.37)
+//! KEP: kep.k8s.io/1669, kep.k8s.io/2086, kep.k8s.io/2433, kep.k8s.io/3015
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -73,7 +78,7 @@ impl<'a> EndpointGroups<'a> {
     }
 
     /// Returns the endpoints of each port of the slices, including ports that the Service lacks.
-    pub(super) fn ports(&self) -> impl Iterator<Item = PortEndpoints<'_, 'a>> {
+    fn ports(&self) -> impl Iterator<Item = PortEndpoints<'_, 'a>> {
         let ports = self.groups.chunk_by(|one, other| one.port == other.port);
         ports.map(PortEndpoints)
     }
@@ -402,3 +407,7 @@ impl fmt::Debug for EndpointText {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+#[path = "tests/select/mod.rs"]
+mod tests;
