@@ -45,43 +45,29 @@ pub(super) enum ServiceProblem {
     },
 }
 
-/// Kind of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProblemKind {
-    /// Endpoints of a Service.
-    Endpoints,
-    /// EndpointSlices of a Service.
-    Slices,
-    /// Endpoints of a namespace.
-    NamespaceEndpoints,
-    /// Rules of a namespace, not counting those for endpoints.
-    NamespaceRules,
-    /// Frontends of other Services.
-    Frontends,
-}
-
-/// Limits that Services can exceed, with the values of the metric label.
-const LIMITS: [(ProblemKind, &str); 4] = [
-    (ProblemKind::Endpoints, "endpoints"),
-    (ProblemKind::Slices, "slices"),
-    (ProblemKind::NamespaceEndpoints, "namespace_endpoints"),
-    (ProblemKind::NamespaceRules, "namespace_rules"),
+/// Labels of the limits that Services can exceed.
+const LIMITS: [&str; 4] = [
+    "endpoints",
+    "slices",
+    "namespace_endpoints",
+    "namespace_rules",
 ];
 
 impl ServiceProblem {
-    const fn kind(&self) -> ProblemKind {
+    /// Returns the limit, as metrics label it, or `frontends`.
+    const fn label(&self) -> &'static str {
         match self {
-            Self::Endpoints { .. } => ProblemKind::Endpoints,
-            Self::Slices { .. } => ProblemKind::Slices,
-            Self::NamespaceEndpoints { .. } => ProblemKind::NamespaceEndpoints,
-            Self::NamespaceRules { .. } => ProblemKind::NamespaceRules,
-            Self::Frontends { .. } => ProblemKind::Frontends,
+            Self::Endpoints { .. } => "endpoints",
+            Self::Slices { .. } => "slices",
+            Self::NamespaceEndpoints { .. } => "namespace_endpoints",
+            Self::NamespaceRules { .. } => "namespace_rules",
+            Self::Frontends { .. } => "frontends",
         }
     }
 
     /// Reports whether a limit is the reason.
-    pub(super) fn is_over_limit(&self) -> bool {
-        self.kind() != ProblemKind::Frontends
+    pub(super) const fn is_over_limit(&self) -> bool {
+        !matches!(self, Self::Frontends { .. })
     }
 }
 
@@ -93,7 +79,8 @@ const MOST_LOGGED: usize = 100;
 /// Known problems of all Services.
 #[derive(Debug, Default)]
 pub(super) struct ServiceProblems {
-    known: HashMap<ServiceName, Vec<ProblemKind>>,
+    /// Labels of the problems of each Service.
+    known: HashMap<ServiceName, Vec<&'static str>>,
     /// Number of Services over each of the [`LIMITS`].
     over: [usize; LIMITS.len()],
     /// Number of problems found so far.
@@ -112,22 +99,22 @@ impl ServiceProblems {
         for (name, _) in before {
             let state = tracker.get(name).into_iter();
             let problems: Vec<_> = state.flat_map(|state| problems(state, tracker)).collect();
-            let kinds: Vec<_> = problems.iter().map(ServiceProblem::kind).collect();
-            for ((limit, _), count) in LIMITS.iter().zip(&mut self.over) {
-                *count += usize::from(kinds.contains(limit));
+            let labels: Vec<_> = problems.iter().map(ServiceProblem::label).collect();
+            for (limit, count) in LIMITS.iter().zip(&mut self.over) {
+                *count += usize::from(labels.contains(limit));
             }
-            let known = if kinds.is_empty() {
+            let known = if labels.is_empty() {
                 self.known.remove(name)
             } else {
-                self.known.insert(name.clone(), kinds)
+                self.known.insert(name.clone(), labels)
             };
             let known = known.unwrap_or_default();
-            for ((limit, _), count) in LIMITS.iter().zip(&mut self.over) {
+            for (limit, count) in LIMITS.iter().zip(&mut self.over) {
                 *count -= usize::from(known.contains(limit));
             }
             let new = problems
                 .into_iter()
-                .filter(|problem| !known.contains(&problem.kind()));
+                .filter(|problem| !known.contains(&problem.label()));
             for problem in new {
                 self.found += 1;
                 if self.found <= MOST_LOGGED || self.found.is_power_of_two() {
@@ -140,7 +127,7 @@ impl ServiceProblems {
 
     /// Returns the metric label of each limit, and the number of Services over it.
     pub(super) fn over_limits(&self) -> impl Iterator<Item = (&'static str, usize)> {
-        LIMITS.map(|(_, label)| label).into_iter().zip(self.over)
+        LIMITS.into_iter().zip(self.over)
     }
 }
 
