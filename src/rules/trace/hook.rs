@@ -114,32 +114,12 @@ impl Hook {
         }
     }
 
-    pub(super) const fn has_outgoing(self) -> bool {
-        !matches!(
-            self,
-            Self::RawPrerouting
-                | Self::ManglePrerouting
-                | Self::NatPrerouting
-                | Self::RawReturn
-                | Self::MangleReturn
-                | Self::MangleInput
-                | Self::FilterInput
-                | Self::SecurityInput
-                | Self::NatInput
-        )
+    pub(super) fn has_outgoing(self) -> bool {
+        !matches!(self.chain().1, "PREROUTING" | "INPUT")
     }
 
-    pub(super) const fn has_incoming(self) -> bool {
-        !matches!(
-            self,
-            Self::RawOutput
-                | Self::MangleOutput
-                | Self::NatOutput
-                | Self::FilterOutput
-                | Self::SecurityOutput
-                | Self::ManglePostrouting
-                | Self::NatPostrouting
-        )
+    pub(super) fn has_incoming(self) -> bool {
+        !matches!(self.chain().1, "OUTPUT" | "POSTROUTING")
     }
 }
 

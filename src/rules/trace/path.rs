@@ -36,19 +36,14 @@ pub(super) struct TracePath<'a, 'q> {
 }
 
 /// All state of a path that decides its future at a given position.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct MergeKey<'q> {
-    receiver: IpAddr,
-    receiver_port: u16,
-    tracking: Tracking,
-    is_translated: bool,
-    new_source: Option<PacketAddress>,
-    mark: u32,
-    connection_mark: u32,
-    entrance: Interface<'q>,
-    route: Interface<'q>,
-    added_to: Vec<Box<str>>,
-}
+pub(super) type MergeKey<'q> = (
+    (IpAddr, u16),
+    (Tracking, bool),
+    Option<PacketAddress>,
+    (u32, u32),
+    [Interface<'q>; 2],
+    Vec<Box<str>>,
+);
 
 impl<'a, 'q> TracePath<'a, 'q> {
     /// Returns the path of all packets at their first hook.
@@ -115,18 +110,15 @@ impl<'a, 'q> TracePath<'a, 'q> {
 
     /// Paths at one position with equal keys have the same future.
     pub(super) fn merge_key(&self) -> MergeKey<'q> {
-        MergeKey {
-            receiver: self.packet.receiver,
-            receiver_port: self.packet.receiver_port,
-            tracking: self.packet.tracking,
-            is_translated: self.packet.is_translated,
-            new_source: self.packet.new_source,
-            mark: self.packet.mark,
-            connection_mark: self.packet.connection_mark,
-            entrance: self.packet.entrance,
-            route: self.packet.route,
-            added_to: self.packet.added_to.clone(),
-        }
+        let packet = &self.packet;
+        (
+            (packet.receiver, packet.receiver_port),
+            (packet.tracking, packet.is_translated),
+            packet.new_source,
+            (packet.mark, packet.connection_mark),
+            [packet.entrance, packet.route],
+            packet.added_to.clone(),
+        )
     }
 
     /// Reports whether the merge keys are equal. Compares the mark first, which costs nothing.
