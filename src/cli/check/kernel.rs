@@ -15,8 +15,7 @@ const WITHOUT: &str = "rules are written without it, with the same effect on con
 
 /// A match or target, and the rules that need it.
 struct Feature {
-    name: &'static str,
-    /// Parameters after `iptables -m NAME`, or with `-j` after it.
+    /// Parameters of iptables.
     rule: &'static str,
     table: Table,
     needed_for: &'static str,
@@ -35,14 +34,12 @@ enum IsNeeded {
 }
 
 const fn feature(
-    name: &'static str,
     rule: &'static str,
     table: Table,
     needed_for: &'static str,
     is_needed: IsNeeded,
 ) -> Feature {
     Feature {
-        name,
         rule,
         table,
         needed_for,
@@ -55,86 +52,39 @@ const FEATURES: [Feature; 13] = {
     use IsNeeded::{Always, ByServices, Never};
     use Table::{Filter, Nat};
     [
+        feature("-m comment --comment x", Nat, "all rules", Always),
+        feature("-m mark --mark 0x4000/0x4000", Nat, "masquerading", Always),
+        feature("-j MARK --or-mark 0x4000", Nat, "masquerading", Always),
+        feature("-j MASQUERADE", Nat, "masquerading", Always),
         feature(
-            "comment",
-            "-m comment --comment x",
-            Nat,
-            "all rules",
-            Always,
-        ),
-        feature(
-            "mark",
-            "-m mark --mark 0x4000/0x4000",
-            Nat,
-            "masquerading",
-            Always,
-        ),
-        feature(
-            "MARK",
-            "-j MARK --or-mark 0x4000",
-            Nat,
-            "masquerading",
-            Always,
-        ),
-        feature("MASQUERADE", "-j MASQUERADE", Nat, "masquerading", Always),
-        feature(
-            "MASQUERADE --random-fully",
             "-j MASQUERADE --random-fully",
             Nat,
             "masquerading, without collisions of ports",
             Never,
         ),
         feature(
-            "conntrack",
             "-m conntrack --ctstate NEW",
             Filter,
             "chains of filter",
             Always,
         ),
+        feature("-m addrtype --dst-type LOCAL", Nat, "NodePorts", Always),
         feature(
-            "addrtype",
-            "-m addrtype --dst-type LOCAL",
-            Nat,
-            "NodePorts",
-            Always,
-        ),
-        feature(
-            "statistic",
             "-m statistic --mode random --probability 0.5",
             Nat,
             "Services with several endpoints",
             ByServices,
         ),
         feature(
-            "recent",
             "-m recent --name x --rcheck --seconds 10 --reap",
             Nat,
             "session affinity",
             ByServices,
         ),
+        feature("-p tcp -m tcp --dport 80", Nat, "TCP ports", ByServices),
+        feature("-p udp -m udp --dport 80", Nat, "UDP ports", ByServices),
+        feature("-p sctp -m sctp --dport 80", Nat, "SCTP ports", ByServices),
         feature(
-            "tcp",
-            "-p tcp -m tcp --dport 80",
-            Nat,
-            "TCP ports",
-            ByServices,
-        ),
-        feature(
-            "udp",
-            "-p udp -m udp --dport 80",
-            Nat,
-            "UDP ports",
-            ByServices,
-        ),
-        feature(
-            "sctp",
-            "-p sctp -m sctp --dport 80",
-            Nat,
-            "SCTP ports",
-            ByServices,
-        ),
-        feature(
-            "REJECT",
             "-j REJECT",
             Filter,
             "Services without endpoints",
@@ -180,14 +130,14 @@ fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
         let mut known = Vec::new();
         for feature in &FEATURES {
             match feature.try_in(&exec, family).await {
-                Ok(()) => known.push(feature.name),
+                Ok(()) => known.push(feature.name()),
                 Err(error) if error.is_conclusive() => {
                     checks.push(feature.missing(family, &error));
                 }
                 Err(error) => checks.push(CheckResult::skipped(
                     format!(
                         "{family}: {} was not tried: {}",
-                        feature.name,
+                        feature.name(),
                         reason(&error)
                     ),
                     "run the command again",
@@ -224,11 +174,22 @@ async fn try_tables(exec: &Exec, family: IpFamily, backend: Backend) -> CheckRes
 }
 
 impl Feature {
+    /// Returns the name of the match or target, or the target with its parameter if that is what
+    /// may be missing.
+    fn name(&self) -> &'static str {
+        let option = self.rule.find("-j ").or_else(|| self.rule.find("-m "));
+        let named = option.and_then(|at| self.rule.get(at + 3..));
+        match named.unwrap_or(self.rule) {
+            whole @ "MASQUERADE --random-fully" => whole,
+            named => named.split(' ').next().unwrap_or(named),
+        }
+    }
+
     async fn try_in(&self, exec: &Exec, family: IpFamily) -> Result<(), RestoreError> {
-        let (table, rule) = (self.table, self.rule);
-        let rule = match (self.name, family) {
-            ("REJECT", IpFamily::V6) => "-j REJECT --reject-with icmp6-port-unreachable",
-            _ => rule,
+        let table = self.table;
+        let rule = match (self.rule, family) {
+            ("-j REJECT", IpFamily::V6) => "-j REJECT --reject-with icmp6-port-unreachable",
+            (rule, _) => rule,
         };
         let payload = format!("*{table}\n:KUBE-CHECK - [0:0]\n-A KUBE-CHECK {rule}\nCOMMIT\n");
         exec.restore(&mut Text::new(payload), None).await?;
@@ -236,9 +197,7 @@ impl Feature {
     }
 
     fn missing(&self, family: IpFamily, error: &RestoreError) -> CheckResult {
-        let Self {
-            name, needed_for, ..
-        } = self;
+        let (name, needed_for) = (self.name(), self.needed_for);
         let found = format!("{family}: {name}, for {needed_for}: {}", reason(error));
         let hint = "load the kernel module, or build a kernel with it";
         match self.is_needed {
