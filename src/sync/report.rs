@@ -83,17 +83,14 @@ impl Reporter {
         let causes = QuarantineCause::ALL.map(QuarantineCause::as_str);
         self.metrics.restores.serving(self.family, &reasons);
         self.metrics.quarantine.serving(self.family, &causes);
+        let drift = &self.metrics.drift;
         for table in Table::ALL {
-            self.metrics
-                .drift
-                .unreadable(self.family, table.as_str(), false);
+            drift.unreadable(self.family, table.as_str(), false);
         }
         let triggers = ComparisonTrigger::ALL.map(ComparisonTrigger::as_str);
         let tables = Table::ALL.map(Table::as_str);
         let kinds = DriftKind::ALL.map(DriftKind::as_str);
-        self.metrics
-            .drift
-            .checking(self.family, &triggers, &tables, &kinds);
+        drift.checking(self.family, &triggers, &tables, &kinds);
         self.metrics.serving(self.family);
         self.metrics.queued(self.family, wall_clock());
     }
@@ -252,19 +249,16 @@ impl Reporter {
             Scope::Full(_) => SyncKind::Full,
             Scope::Partial | Scope::Adoption => SyncKind::Partial,
         };
+        let restores = &self.metrics.restores;
         self.metrics.synced(self.family, kind, attempt.took);
         if let Scope::Full(reason) = attempt.scope {
-            self.metrics
-                .restores
-                .full_sync(self.family, reason.as_str());
+            restores.full_sync(self.family, reason.as_str());
             if reason == FullReason::Flushed {
                 let note = flush_note(self.family, &self.node_name);
                 self.recorder.record(Event::RulesFlushed(note));
             }
         }
-        self.metrics
-            .restores
-            .lock_waited(self.family, lock_wait(attempt));
+        restores.lock_waited(self.family, lock_wait(attempt));
         if let Some(reason) = attempt.declined {
             debug!(family = %self.family, reason, "rules in the kernel are not adopted");
         }
@@ -272,14 +266,14 @@ impl Reporter {
             Ok(()) => {
                 // Without a payload no process was started.
                 if attempt.stats.bytes > 0 {
-                    self.metrics.restores.restored(kind, attempt.stats.bytes);
+                    restores.restored(kind, attempt.stats.bytes);
                 }
                 self.rule_counts(outcome, attempt.stats.rules);
                 log_success(self.family, attempt, outcome.dirty, self.mode);
             }
             Err(failure) => {
                 if let Failure::Restore { .. } = failure {
-                    self.metrics.restores.restore_failed(self.family, kind);
+                    restores.restore_failed(self.family, kind);
                 }
                 log_failure(self.family, attempt, (failure, next), retry);
             }
@@ -357,14 +351,11 @@ impl Reporter {
 
     /// Reports the search, the quarantine retry and the Services in quarantine.
     pub(super) fn quarantine(&self, outcome: &Outcome) {
+        let metrics = &self.metrics.quarantine;
         if let Some(search) = &outcome.search {
-            self.metrics
-                .quarantine
-                .trial_restores(self.family, search.restores, search.failed);
+            metrics.trial_restores(self.family, search.restores, search.failed);
             for quarantined in &search.quarantined {
-                self.metrics
-                    .quarantine
-                    .quarantined(self.family, quarantined.cause.as_str());
+                metrics.quarantined(self.family, quarantined.cause.as_str());
                 let note = quarantine_note(self.family, &self.node_name, quarantined);
                 self.recorder
                     .record(Event::ServiceQuarantined(quarantined.name.clone(), note));
@@ -380,9 +371,7 @@ impl Reporter {
             }
         }
         if let Some(retry) = &outcome.quarantine_retry {
-            self.metrics
-                .quarantine
-                .trial_restores(self.family, retry.restores, retry.failed);
+            metrics.trial_restores(self.family, retry.restores, retry.failed);
             log_retry(self.family, retry);
         }
         // Not after a failure: the applied state may have been cleared, and with it these counts.
@@ -392,9 +381,7 @@ impl Reporter {
             self.rule_counts(outcome, outcome.rules);
         }
         let names = &outcome.overridden;
-        self.metrics
-            .quarantine
-            .in_quarantine(self.family, names.len());
+        metrics.in_quarantine(self.family, names.len());
         let names = ServiceSummary::new(names.iter());
         self.health
             .update(|health| health.findings(self.family).quarantined = names);

@@ -23,25 +23,19 @@ impl Reporter {
     /// Reports the differences between the kernel and the applied state.
     pub(super) fn compared(&self, compared: &Compared<'_>) {
         let (family, drift) = (self.family, compared.drift);
-        let trigger = compared.trigger.as_str();
-        self.metrics
-            .drift
-            .checked(family, trigger, drift.is_empty());
+        let (trigger, metrics) = (compared.trigger.as_str(), &self.metrics.drift);
+        metrics.checked(family, trigger, drift.is_empty());
         if compared.is_verification {
             match compared.failure {
-                None => self.metrics.drift.verified(family, wall_clock()),
-                Some(_) => self.metrics.drift.check_failed(family),
+                None => metrics.verified(family, wall_clock()),
+                Some(_) => metrics.check_failed(family),
             }
         }
         for ((table, kind), chains) in &drift.counts {
-            self.metrics
-                .drift
-                .drifted(family, table.as_str(), kind.as_str(), *chains);
+            metrics.drifted(family, table.as_str(), kind.as_str(), *chains);
         }
         // Those whose last repair was delayed, not those of which the next one would be.
-        self.metrics
-            .drift
-            .contested(family, compared.delayed_chains);
+        metrics.contested(family, compared.delayed_chains);
         if !drift.is_empty() && !compared.repair_delay.is_zero() {
             let note = contest_note(family, &self.node_name, drift);
             self.recorder.record(Event::RulesContested(note));
@@ -138,19 +132,16 @@ impl Reporter {
         });
         self.health
             .update(|health| health.findings(self.family).unreadable = names);
+        let metrics = &self.metrics.drift;
         for table in Table::ALL {
             let is_unreadable = unreadable.contains(&table);
-            self.metrics
-                .drift
-                .unreadable(self.family, table.as_str(), is_unreadable);
+            metrics.unreadable(self.family, table.as_str(), is_unreadable);
         }
         for DueRewrite {
             chain: (table, _), ..
         } in &findings.due_rewrites
         {
-            self.metrics
-                .drift
-                .chain_repaired(self.family, table.as_str());
+            metrics.chain_repaired(self.family, table.as_str());
         }
         log_checked(self.family, findings);
     }
