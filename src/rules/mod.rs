@@ -30,6 +30,7 @@ pub(crate) use error::{LineError, ParseError};
 pub(crate) use grammar::Probability;
 pub(crate) use grammar::{
     MarkBits, Negatable, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
+    without_counters,
 };
 pub use grammar::{Match, Rule, Share};
 #[cfg(feature = "tools")]

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::rules::{Rule, Table};
+use crate::rules::{Rule, Table, without_counters};
 use crate::ruleset::{JUMPS, is_proxy_chain};
 
 /// Payload that removes the proxy's chains and entry jumps from one table.
@@ -131,14 +131,6 @@ impl<'s> ProxyChains<'s> {
         }
         (jumps, referenced)
     }
-}
-
-/// Removes the packet and byte counters, which may stand before a rule.
-fn without_counters(line: &str) -> &str {
-    let counted = line.strip_prefix('[');
-    counted
-        .and_then(|line| line.split_once("] "))
-        .map_or(line, |(_, rule)| rule)
 }
 
 /// Returns the entry jumps of a table. Those of older versions are recognized by target and
