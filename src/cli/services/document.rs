@@ -6,286 +6,175 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::IpAddr;
 
-use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::rows::{Row, RuleFindings};
-use super::status::PortStatus;
 use crate::cli::snapshot::{PortCounters, RuleSnapshot};
+use crate::config::ServicesOutput;
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{
-    EndpointView, FrontendConflict, FrontendKind, FrontendView, Policy, PortQuery, PortView,
-    RulesetGap, ServiceType,
+    EndpointView, FrontendConflict, Policy, PortQuery, PortView, RulesetGap, ServiceType,
 };
 use crate::net::IpFamily;
 use crate::rules::Share;
 
-/// Service ports that are programmed on a node, and findings on its rules.
+/// Findings on the rules of a node, and the Service ports that are programmed on it. Service ports
+/// become values one at a time: all of them would take much memory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ListDocument<'a> {
-    api_version: &'static str,
-    source: String,
-    observed_at: Option<Timestamp>,
-    service_ports: Vec<PortDocument<'a>>,
-    stale_chains: Vec<StaleChainDocument<'a>>,
-    missing_jumps: Vec<MissingJumpDocument>,
-    broken_chains: Vec<BrokenChainDocument>,
-    frontend_conflicts: Vec<ConflictDocument<'a>>,
-    unknown: Vec<UnknownDocument>,
-    families_without_nat: Vec<&'static str>,
-    families_with_legacy_rules: Vec<&'static str>,
+    #[serde(flatten)]
+    findings: Value,
+    #[serde(serialize_with = "ports")]
+    service_ports: &'a [Row],
 }
 
-/// Parts of the rules of a family that may be of service ports, and do not show of which.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct UnknownDocument {
-    family: &'static str,
-    unreadable_rules: usize,
-    unreadable_frontends: usize,
+fn ports<S: Serializer>(rows: &&[Row], serializer: S) -> Result<S::Ok, S::Error> {
+    let views = |row| Row::views(row).map(move |(family, view)| port(row, family, view));
+    serializer.collect_seq(rows.iter().flat_map(views))
 }
 
-/// Service port in one IP family, as its rules show it.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PortDocument<'a> {
-    namespace: &'a str,
-    service: &'a str,
-    port: &'a str,
-    protocol: &'a str,
-    family: &'static str,
-    status: PortStatus,
-    r#type: Option<&'static str>,
-    type_source: &'static str,
-    entrances: &'a [FrontendView],
-    internal_traffic_policy: Option<&'static str>,
-    external_traffic_policy: Option<&'static str>,
-    affinity_seconds: Option<u64>,
-    source_ranges: Vec<String>,
-    endpoints: Vec<EndpointDocument<'a>>,
-    chains: Vec<&'a str>,
-    rules: usize,
-    unreadable_rules: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_full_sync: Option<Timestamp>,
-}
-
-/// Endpoint of a service port.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EndpointDocument<'a> {
-    address: String,
-    chain: &'a str,
-    cluster_share: Option<String>,
-    cluster_ratio: Option<f64>,
-    local_share: Option<String>,
-    local_ratio: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    connections: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    observed_ratio: Option<f64>,
-}
-
-/// Chain of a service port in the nat table that no jump leads to.
-#[derive(Debug, Serialize)]
-struct StaleChainDocument<'a> {
-    family: &'static str,
-    chain: &'a str,
-}
-
-/// Jump between two chains of the nat table that is missing.
-#[derive(Debug, Serialize)]
-struct MissingJumpDocument {
-    family: &'static str,
-    from: &'static str,
-    to: &'static str,
-}
-
-/// Chain of the nat table that rules of Services depend on.
-#[derive(Debug, Serialize)]
-struct BrokenChainDocument {
-    family: &'static str,
-    chain: &'static str,
-    exists: bool,
-}
-
-/// Frontend that a service port requests and another Service has rules for.
-#[derive(Debug, Serialize)]
-struct ConflictDocument<'a> {
-    family: &'static str,
-    namespace: &'a str,
-    service: &'a str,
-    port: &'a str,
-    protocol: &'a str,
-    entrance: ConflictFrontend,
-    owner: &'a str,
-}
-
-/// Frontend without rules of its own.
-#[derive(Debug, Serialize)]
-struct ConflictFrontend {
-    kind: FrontendKind,
-    ip: Option<IpAddr>,
-    port: u16,
-}
-
-/// Writes indented JSON with a final line break.
-pub(super) fn write_json(
+/// Writes one document: indented JSON with a final line break, or YAML.
+pub(super) fn write(
     out: &mut dyn Write,
+    output: ServicesOutput,
     snapshot: &RuleSnapshot,
     rows: &[Row],
     findings: &RuleFindings,
     query: &PortQuery,
 ) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(snapshot, rows, findings, query))?;
+    let document = ListDocument {
+        findings: findings_of(snapshot, findings, query),
+        service_ports: rows,
+    };
+    if output == ServicesOutput::Yaml {
+        return Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?);
+    }
+    serde_json::to_writer_pretty(&mut *out, &document)?;
     Ok(writeln!(out)?)
 }
 
-/// Writes one YAML document.
-pub(super) fn write_yaml(
-    out: &mut dyn Write,
-    snapshot: &RuleSnapshot,
-    rows: &[Row],
-    findings: &RuleFindings,
-    query: &PortQuery,
-) -> anyhow::Result<()> {
-    let document = document(snapshot, rows, findings, query);
-    Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?)
-}
-
-fn document<'a>(
-    snapshot: &RuleSnapshot,
-    rows: &'a [Row],
-    findings: &'a RuleFindings,
-    query: &PortQuery,
-) -> ListDocument<'a> {
-    let stale = findings.stale().map(|(family, chain)| StaleChainDocument {
-        family: family.as_str(),
-        chain,
-    });
+fn findings_of(snapshot: &RuleSnapshot, findings: &RuleFindings, query: &PortQuery) -> Value {
     let (mut missing_jumps, mut broken_chains) = (Vec::new(), Vec::new());
     for (family, gap) in findings.gaps() {
         let family = family.as_str();
         match gap {
-            RulesetGap::Jump(jump) => missing_jumps.push(MissingJumpDocument {
-                family,
-                from: jump.from(),
-                to: jump.to(),
-            }),
-            RulesetGap::NoChain(chain) | RulesetGap::NoEffect(chain) => {
-                broken_chains.push(BrokenChainDocument {
-                    family,
-                    chain: chain.name(),
-                    exists: matches!(gap, RulesetGap::NoEffect(_)),
-                });
-            }
+            RulesetGap::Jump(jump) => missing_jumps.push(json!({
+                "family": family,
+                "from": jump.from(),
+                "to": jump.to(),
+            })),
+            RulesetGap::NoChain(chain) | RulesetGap::NoEffect(chain) => broken_chains.push(json!({
+                "family": family,
+                "chain": chain.name(),
+                "exists": matches!(gap, RulesetGap::NoEffect(_)),
+            })),
         }
     }
-    let service_ports = rows.iter().flat_map(|row| {
-        let views = row.views();
-        views.map(|(family, view)| port_document(row, family, view))
-    });
+    let stale = findings.stale();
+    let stale = stale.map(|(family, chain)| json!({"family": family.as_str(), "chain": chain}));
     let unknown = findings.unknown.as_ref().into_pairs().into_iter();
     let unknown = unknown.filter(|(_, unknown)| !unknown.is_none());
-    let names = |families: &BTreeSet<IpFamily>| {
-        let families = families.iter().copied();
-        families.map(IpFamily::as_str).collect()
-    };
-    ListDocument {
-        api_version: API_VERSION,
-        source: snapshot.origin.to_string(),
-        observed_at: snapshot.observed_at,
-        service_ports: service_ports.collect(),
-        stale_chains: stale.collect(),
-        missing_jumps,
-        broken_chains,
-        frontend_conflicts: findings.conflicts(query).map(conflict).collect(),
-        unknown: unknown
-            .map(|(family, unknown)| UnknownDocument {
-                family: family.as_str(),
-                unreadable_rules: unknown.unreadable,
-                unreadable_frontends: unknown.unreadable_frontends,
-            })
-            .collect(),
-        families_without_nat: names(&findings.without_nat),
-        families_with_legacy_rules: names(&findings.with_legacy),
+    let unknown = unknown.map(|(family, unknown)| {
+        json!({
+            "family": family.as_str(),
+            "unreadableRules": unknown.unreadable,
+            "unreadableFrontends": unknown.unreadable_frontends,
+        })
+    });
+    json!({
+        "apiVersion": API_VERSION,
+        "source": snapshot.origin.to_string(),
+        "observedAt": snapshot.observed_at,
+        "staleChains": stale.collect::<Value>(),
+        "missingJumps": missing_jumps,
+        "brokenChains": broken_chains,
+        "frontendConflicts": findings.conflicts(query).map(conflict).collect::<Value>(),
+        "unknown": unknown.collect::<Value>(),
+        "familiesWithoutNat": names(&findings.without_nat),
+        "familiesWithLegacyRules": names(&findings.with_legacy),
+    })
+}
+
+fn names(families: &BTreeSet<IpFamily>) -> Value {
+    families.iter().map(|family| family.as_str()).collect()
+}
+
+/// Adds a field, if it has a value.
+fn add(document: &mut Value, key: &str, value: Option<Value>) {
+    if let (Some(fields), Some(value)) = (document.as_object_mut(), value) {
+        fields.insert(key.to_owned(), value);
     }
 }
 
-/// Returns the document of a service port in one family.
-pub(super) fn port_document<'a>(
-    row: &'a Row,
-    family: IpFamily,
-    view: &'a PortView,
-) -> PortDocument<'a> {
+fn port(row: &Row, family: IpFamily, view: &PortView) -> Value {
     let name = &row.name;
     let least = ServiceType::least(view.frontends.iter());
     let counters = row.counters.get(family).as_ref();
     let endpoints = view.endpoints.iter().enumerate();
-    PortDocument {
-        namespace: name.namespace(),
-        service: name.service(),
-        port: name.port(),
-        protocol: &name.protocol,
-        family: family.as_str(),
-        status: row.status_of(family, view),
-        r#type: row.declared_type.or(least).map(ServiceType::as_str),
-        type_source: if row.declared_type.is_some() {
-            "object"
-        } else {
-            "rules"
-        },
-        entrances: &view.frontends,
-        internal_traffic_policy: view.internal_policy.map(Policy::as_str),
-        external_traffic_policy: view.external_policy.map(Policy::as_str),
-        affinity_seconds: view.affinity.map(|time| time.as_secs()),
-        source_ranges: view.source_ranges.iter().map(ToString::to_string).collect(),
-        endpoints: endpoints
+    let source_ranges = view.source_ranges.iter();
+    let mut document = json!({
+        "namespace": name.namespace(),
+        "service": name.service(),
+        "port": name.port(),
+        "protocol": name.protocol,
+        "family": family.as_str(),
+        "status": row.status_of(family, view).as_str(),
+        "type": row.declared_type.or(least).map(ServiceType::as_str),
+        "typeSource": if row.declared_type.is_some() { "object" } else { "rules" },
+        "entrances": view.frontends,
+        "internalTrafficPolicy": view.internal_policy.map(Policy::as_str),
+        "externalTrafficPolicy": view.external_policy.map(Policy::as_str),
+        "affinitySeconds": view.affinity.map(|time| time.as_secs()),
+        "sourceRanges": source_ranges.map(ToString::to_string).collect::<Value>(),
+        "endpoints": endpoints
             .map(|(index, one)| endpoint(one, counters, index))
-            .collect(),
-        chains: view.chains.iter().map(|chain| &**chain).collect(),
-        rules: view.rules,
-        unreadable_rules: view.unreadable_rules,
-        connections: counters.map(|counters| counters.connections),
-        last_full_sync: counters.and_then(|counters| counters.last_full_sync),
+            .collect::<Value>(),
+        "chains": view.chains,
+        "rules": view.rules,
+        "unreadableRules": view.unreadable_rules,
+    });
+    if let Some(counters) = counters {
+        add(
+            &mut document,
+            "connections",
+            Some(json!(counters.connections)),
+        );
+        let last_full_sync = counters.last_full_sync.map(|at| json!(at));
+        add(&mut document, "lastFullSync", last_full_sync);
     }
+    document
 }
 
-fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> ConflictDocument<'_> {
+fn conflict((family, conflict): (IpFamily, &FrontendConflict)) -> Value {
     let loser = &conflict.loser;
-    ConflictDocument {
-        family: family.as_str(),
-        namespace: loser.namespace(),
-        service: loser.service(),
-        port: loser.port(),
-        protocol: &loser.protocol,
-        entrance: ConflictFrontend {
-            kind: conflict.kind,
-            ip: conflict.ip,
-            port: conflict.port,
-        },
-        owner: &conflict.owner,
-    }
+    json!({
+        "family": family.as_str(),
+        "namespace": loser.namespace(),
+        "service": loser.service(),
+        "port": loser.port(),
+        "protocol": loser.protocol,
+        "entrance": {"kind": conflict.kind, "ip": conflict.ip, "port": conflict.port},
+        "owner": conflict.owner,
+    })
 }
 
-fn endpoint<'a>(
-    endpoint: &'a EndpointView,
-    counters: Option<&PortCounters>,
-    index: usize,
-) -> EndpointDocument<'a> {
-    EndpointDocument {
-        address: endpoint.address.to_string(),
-        chain: &endpoint.chain,
-        cluster_share: endpoint.cluster.map(|share| share.to_string()),
-        cluster_ratio: endpoint.cluster.map(Share::ratio),
-        local_share: endpoint.local.map(|share| share.to_string()),
-        local_ratio: endpoint.local.map(Share::ratio),
-        connections: counters.and_then(|counters| counters.endpoints.get(index).copied()),
-        observed_ratio: counters.and_then(|counters| counters.observed_ratio(index)),
+fn endpoint(endpoint: &EndpointView, counters: Option<&PortCounters>, index: usize) -> Value {
+    let mut document = json!({
+        "address": endpoint.address.to_string(),
+        "chain": endpoint.chain,
+        "clusterShare": endpoint.cluster.map(|share| share.to_string()),
+        "clusterRatio": endpoint.cluster.map(Share::ratio),
+        "localShare": endpoint.local.map(|share| share.to_string()),
+        "localRatio": endpoint.local.map(Share::ratio),
+    });
+    if let Some(counters) = counters {
+        let connections = counters.endpoints.get(index).map(|count| json!(count));
+        add(&mut document, "connections", connections);
+        let ratio = counters.observed_ratio(index).map(|ratio| json!(ratio));
+        add(&mut document, "observedRatio", ratio);
     }
+    document
 }

@@ -42,8 +42,9 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     }
     let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
     terminal::stdout(|out| match args.output {
-        ServicesOutput::Json => document::write_json(out, &snapshot, &rows, &findings, &query),
-        ServicesOutput::Yaml => document::write_yaml(out, &snapshot, &rows, &findings, &query),
+        output @ (ServicesOutput::Json | ServicesOutput::Yaml) => {
+            document::write(out, output, &snapshot, &rows, &findings, &query)
+        }
         ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
         ServicesOutput::Table | ServicesOutput::Wide if args.counters => {
             let is_wide = args.output == ServicesOutput::Wide;
