@@ -152,7 +152,7 @@ pub(super) fn status_pages(
         node: node.clone(),
         version: VERSION,
         started: started(),
-        rules: RulesPage::new(node.clone(), VERSION, Arc::clone(&requests)),
+        rules: Arc::new(RulesPage::new(node.clone(), VERSION, Arc::clone(&requests))),
         services: config
             .serving
             .has_status_page

@@ -6,10 +6,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use flate2::write::GzEncoder;
 use tokio::sync::{Mutex, MutexGuard, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::rules_stream::RulesWriter;
 use super::summary::{RulesSummary, SummaryLimits};
 use crate::model::{Service, ServiceName, ServiceState};
 use crate::net::{IpFamily, PerFamily, parse_ip};
@@ -27,7 +27,7 @@ const PAUSE_FACTOR: u32 = 2;
 #[derive(Debug)]
 pub(crate) enum FamilyRequest {
     /// Adds the rules to a page.
-    Rules(Question<GzEncoder<Vec<u8>>, GzEncoder<Vec<u8>>>),
+    Rules(Question<RulesWriter, RulesWriter>),
     /// Names the Services that a search finds, sorted.
     Names(Question<ServiceSearch, Vec<ServiceName>>),
     /// Describes Services, in the order of their names; `None` for an unknown one.

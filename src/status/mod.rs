@@ -10,6 +10,7 @@ mod html;
 mod pages;
 mod problems;
 mod rules_page;
+mod rules_stream;
 mod service_condition;
 mod service_pages;
 mod shadow;

@@ -1,6 +1,7 @@
 //! Pages about the node, on the metrics port: `/rules` and `/status` for commands, and in HTML `/`
 //! and those about Services.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -32,7 +33,7 @@ pub(crate) struct StatusPages {
     /// Start of the process.
     pub started: Timestamp,
     /// Rules of all families.
-    pub rules: RulesPage,
+    pub rules: Arc<RulesPage>,
     /// Services of all families; `None`: pages in HTML are not served.
     pub services: Option<ServicePages>,
     /// Syncs and comparisons of each family.

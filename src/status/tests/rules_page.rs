@@ -1,10 +1,11 @@
 //! Requests for the rules, and families that answer them or do not.
 
-use http_body_util::BodyExt;
-
+use std::io::Read;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use flate2::read::GzDecoder;
+use http_body_util::BodyExt;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 use crate::net::PerFamily;
@@ -21,10 +22,10 @@ async fn body(reply: Reply) -> Vec<u8> {
     reply.into_body().collect().await.unwrap().to_bytes().into()
 }
 
-fn new_page() -> (RulesPage, PerFamily<mpsc::Receiver<FamilyRequest>>) {
+fn new_page() -> (Arc<RulesPage>, PerFamily<mpsc::Receiver<FamilyRequest>>) {
     let (requests, ends) = FamilyRequests::new();
     let page = RulesPage::new("node1".to_owned(), "1.2.3", Arc::new(requests));
-    (page, ends)
+    (Arc::new(page), ends)
 }
 
 /// Answers requests for a family with the number of the request.
@@ -44,13 +45,20 @@ async fn answer_all(family: IpFamily, mut requests: mpsc::Receiver<FamilyRequest
 }
 
 /// Runs `test` with a page whose families both answer.
-async fn with_page<T>(test: impl AsyncFnOnce(&RulesPage) -> T) -> T {
+async fn with_page<T>(test: impl AsyncFnOnce(&Arc<RulesPage>) -> T) -> T {
     let (page, requests) = new_page();
     let PerFamily { v4, v6 } = requests;
     tokio::select! {
         result = test(&page) => result,
         () = answer_all(IpFamily::V4, v4) => unreachable!(),
         () = answer_all(IpFamily::V6, v6) => unreachable!(),
+    }
+}
+
+/// Waits until the last stream is complete: requests share it until then.
+async fn completed(page: &RulesPage) {
+    while page.last.lock().await.is_some() {
+        tokio::task::yield_now().await;
     }
 }
 
@@ -95,9 +103,8 @@ async fn requests_at_the_same_time_share_a_stream() {
         let different: std::collections::BTreeSet<_> = bodies.iter().collect();
         assert_eq!((bodies.len(), different.len()), (1000, 1));
         // It is not in memory afterwards, and a later request gets a new one.
-        let last = page.last.lock().await;
-        assert!(last.as_ref().unwrap().page.is_none());
-        drop(last);
+        assert!(page.last.lock().await.is_none());
+        assert_eq!(page.held().iter().filter_map(Weak::upgrade).count(), 0);
         let later = body(page.answer(&request("gzip"), AT).await).await;
         assert!(!bodies.contains(&later));
     })
@@ -118,7 +125,12 @@ async fn the_next_stream_waits_twice_the_time_of_the_last_one() {
     let test = async {
         let started = Instant::now();
         for _ in 0..3 {
-            assert_eq!(page.answer(&request("gzip"), AT).await.status(), 200);
+            assert!(
+                !body(page.answer(&request("gzip"), AT).await)
+                    .await
+                    .is_empty()
+            );
+            completed(&page).await;
         }
         assert_eq!(started.elapsed().as_millis() / 10, (3 * 200 + 2 * 400) / 10);
     };
@@ -154,6 +166,7 @@ async fn clients_that_read_slowly_have_a_bounded_number_of_streams() {
         for _ in 0..20 {
             unread.push(page.answer(&request("gzip"), AT).await);
             assert_eq!(unread.last().unwrap().status(), StatusCode::OK);
+            completed(page).await;
         }
         let held = page.held().iter().filter_map(Weak::upgrade).count();
         assert_eq!(held, MAX_HELD);
@@ -171,4 +184,103 @@ async fn clients_that_read_slowly_have_a_bounded_number_of_streams() {
         assert!(started.elapsed() < GRACE, "{:?}", started.elapsed());
     })
     .await;
+}
+
+/// Answers the first request for rules with `first`, then waits until it may go on with `rest`.
+async fn answer_in_parts(
+    mut requests: mpsc::Receiver<FamilyRequest>,
+    (first, rest): (Vec<u8>, &[u8]),
+    go_on: oneshot::Receiver<()>,
+) {
+    let Some(FamilyRequest::Rules(request)) = requests.recv().await else {
+        unreachable!()
+    };
+    let rest = rest.to_owned();
+    // As a family does, on a thread of its own.
+    let answer = move || {
+        request.answer_rules(IpFamily::V4, &FamilyStatus::default(), |sink| {
+            sink(&first);
+            go_on.blocking_recv().unwrap();
+            sink(&rest);
+        });
+    };
+    tokio::task::spawn_blocking(answer).await.unwrap();
+}
+
+/// Bytes that cannot be compressed.
+fn noise() -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_be_bytes()[0] & 0x7f
+    };
+    (0..500_000).map(next).collect()
+}
+
+#[tokio::test]
+async fn the_beginning_is_sent_while_the_rest_is_made() {
+    for encodings in ["gzip", ""] {
+        let (page, requests) = new_page();
+        drop(requests.v6);
+        let (sender, go_on) = oneshot::channel();
+        let family = answer_in_parts(requests.v4, (noise(), b"the rest"), go_on);
+        let test = async {
+            let reply = page.answer(&request(encodings), AT).await;
+            let mut first = reply.into_body();
+            let frame = first.frame().await.unwrap().unwrap();
+            // One that comes now gets all of it as well, and the same.
+            let second = page.answer(&request(encodings), AT).await;
+            assert_eq!(page.held().len(), 1);
+            sender.send(()).unwrap();
+            let mut whole = frame.into_data().unwrap().to_vec();
+            whole.extend(first.collect().await.unwrap().to_bytes());
+            assert_eq!(whole, body(second).await);
+            let mut text = Vec::new();
+            match encodings {
+                "gzip" => drop(GzDecoder::new(&whole[..]).read_to_end(&mut text).unwrap()),
+                _ => text = whole,
+            }
+            assert!(text.ends_with(b"the rest"), "{}", text.len());
+        };
+        tokio::join!(test, family);
+    }
+}
+
+#[tokio::test]
+async fn a_family_that_does_not_answer_after_another_one_ends_the_response() {
+    tokio::time::pause();
+    let (page, requests) = new_page();
+    let PerFamily { v4, v6 } = requests;
+    let test = async {
+        let reply = page.answer(&request("gzip"), AT).await;
+        assert_eq!(reply.status(), StatusCode::OK);
+        assert!(reply.into_body().collect().await.is_err());
+        assert!(page.last.lock().await.is_none());
+    };
+    tokio::select! {
+        () = test => {}
+        () = answer_all(IpFamily::V4, v4) => unreachable!(),
+    }
+    drop(v6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_before_a_family_answers_costs_nothing() {
+    let (page, requests) = new_page();
+    let PerFamily { mut v4, v6: _v6 } = requests;
+    let request = request("gzip");
+    {
+        let answer = page.answer(&request, AT);
+        tokio::pin!(answer);
+        let gone = timeout(Duration::from_secs(1), &mut answer).await;
+        assert!(gone.is_err());
+    }
+    tokio::task::yield_now().await;
+    let FamilyRequest::Rules(question) = v4.recv().await.unwrap() else {
+        unreachable!()
+    };
+    question.answer(|_| unreachable!());
+    assert_eq!(page.held().iter().filter_map(Weak::upgrade).count(), 0);
 }
