@@ -31,6 +31,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 /// Timeout of the whole request: the daemon answers within three seconds, or that it is busy.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Bytes that are decompressed at a time, to a thousand times as many at most.
+const MOST_COMPRESSED: usize = 16 * 1024;
+
 /// Reason for which there is no page.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoPage {
@@ -60,23 +63,58 @@ pub(super) fn loopback_of(bind: SocketAddr) -> SocketAddr {
 
 /// Returns a page of the daemon at an address.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, NoPage> {
+    let mut text = WholePage::default();
+    get_pieces(address, path, &mut text)?;
+    text.finish()
+}
+
+/// Reads a page of the daemon at an address, and passes on each piece as it arrives.
+pub(super) fn get_pieces(
+    address: SocketAddr,
+    path: &str,
+    pieces: &mut impl PageSink,
+) -> Result<(), NoPage> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(NoPage::absent)?;
     runtime.block_on(async {
-        let page = timeout(TIMEOUT, page(address, path)).await;
+        let page = timeout(TIMEOUT, page(address, path, pieces)).await;
         page.unwrap_or(Err(NoPage::Busy))
     })
 }
 
-async fn page(address: SocketAddr, path: &str) -> Result<String, NoPage> {
+async fn page(address: SocketAddr, path: &str, pieces: &mut impl PageSink) -> Result<(), NoPage> {
     match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
         Ok(stream) => {
             let stream = stream.map_err(NoPage::absent)?;
-            ask(stream, &address.to_string(), path).await
+            ask_pieces(stream, &address.to_string(), path, pieces).await
         }
         Err(_) => Err(NoPage::Busy),
+    }
+}
+
+/// Takes the bytes of a page.
+pub(super) trait PageSink {
+    /// Takes the next bytes, as long as they are.
+    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()>;
+}
+
+/// Text of a page that is read as a whole.
+#[derive(Default)]
+struct WholePage(Vec<u8>);
+
+impl PageSink for WholePage {
+    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl WholePage {
+    fn finish(self) -> Result<String, NoPage> {
+        let text = String::from_utf8(self.0).context("the page is not text");
+        text.map_err(NoPage::absent)
     }
 }
 
@@ -87,6 +125,17 @@ pub(super) async fn ask(
     host: &str,
     path: &str,
 ) -> Result<String, NoPage> {
+    let mut text = WholePage::default();
+    ask_pieces(stream, host, path, &mut text).await?;
+    text.finish()
+}
+
+async fn ask_pieces(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    path: &str,
+    pieces: &mut impl PageSink,
+) -> Result<(), NoPage> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(NoPage::absent)?;
@@ -98,7 +147,7 @@ pub(super) async fn ask(
     let answer = async {
         let response = sender.send_request(request).await.map_err(NoPage::absent)?;
         match response.status() {
-            StatusCode::OK => body(response).await.map_err(NoPage::absent),
+            StatusCode::OK => body(response, pieces).await.map_err(NoPage::absent),
             StatusCode::SERVICE_UNAVAILABLE => Err(NoPage::Busy),
             status => Err(NoPage::Absent(format!("{path}: {status}"))),
         }
@@ -112,29 +161,38 @@ pub(super) async fn ask(
 }
 
 /// Reads a text, which is decompressed while the rest of it arrives.
-async fn body(response: http::Response<Incoming>) -> anyhow::Result<String> {
+async fn body(
+    response: http::Response<Incoming>,
+    pieces: &mut impl PageSink,
+) -> anyhow::Result<()> {
     let is_compressed = response.headers().contains_key(CONTENT_ENCODING);
     let mut body = response.into_body();
     let mut inflated = GzDecoder::new(Vec::new());
-    let mut plain = Vec::new();
+    let mut size = 0;
+    let mut add = |bytes: &[u8]| {
+        size += bytes.len() as u64;
+        anyhow::ensure!(size <= MAX_DUMP_BYTES, "the page is too large");
+        pieces.add(bytes)
+    };
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
             continue;
         };
-        if is_compressed {
-            inflated.write_all(&data)?;
-        } else {
-            plain.extend_from_slice(&data);
+        if !is_compressed {
+            add(&data)?;
+            continue;
         }
-        let size = plain.len().max(inflated.get_ref().len());
-        anyhow::ensure!(size as u64 <= MAX_DUMP_BYTES, "the page is too large");
+        // A few bytes may stand for many more.
+        for data in data.chunks(MOST_COMPRESSED) {
+            inflated.write_all(data)?;
+            add(inflated.get_ref())?;
+            inflated.get_mut().clear();
+        }
     }
-    let text = if is_compressed {
-        inflated.finish()?
-    } else {
-        plain
-    };
-    String::from_utf8(text).context("the page is not text")
+    if is_compressed {
+        add(&inflated.finish()?)?;
+    }
+    Ok(())
 }
 
 /// Parses a document of a page. Characters in its strings that a terminal acts on are escaped.

@@ -83,3 +83,9 @@ pub struct ApplyError {
     /// Reason for which the line is rejected.
     pub reason: LineError,
 }
+
+impl From<ApplyError> for ParseError {
+    fn from(ApplyError { line, reason }: ApplyError) -> Self {
+        Self { line, reason }
+    }
+}

@@ -11,6 +11,8 @@ mod comparison;
 mod error;
 mod grammar;
 #[cfg(feature = "tools")]
+mod reader;
+#[cfg(feature = "tools")]
 mod ruleset;
 mod table;
 #[cfg(feature = "tools")]

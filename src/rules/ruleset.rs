@@ -8,22 +8,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::num::NonZero;
-use std::sync::mpsc;
-use std::thread;
 
 use super::chain::{Chain, Chains};
-use super::error::{ApplyError, LineError, ParseError};
+use super::error::{ApplyError, ParseError};
 use super::grammar::Rule;
+use super::reader::RulesReader;
 use super::table::{Table, TracedTable};
-use super::transaction::{RestoreCommand, TextOrigin, Transaction, parse_command};
+use super::transaction::TextOrigin;
 
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSet {
-    tables: BTreeMap<TracedTable, Chains>,
+    pub(super) tables: BTreeMap<TracedTable, Chains>,
     /// Number of rules of each unknown table.
-    unknown: BTreeMap<Box<str>, usize>,
+    pub(super) unknown: BTreeMap<Box<str>, usize>,
 }
 
 impl Default for RuleSet {
@@ -52,8 +50,21 @@ impl RuleSet {
     ///
     /// As [`parse`](Self::parse); the tables before the line are added.
     pub fn add_tables(&mut self, save_text: &str) -> Result<(), ParseError> {
-        let read = self.read(save_text, TextOrigin::Kernel);
-        read.map_err(|ApplyError { line, reason }| ParseError { line, reason })
+        let read = RulesReader::new(self, TextOrigin::Kernel).read(save_text);
+        read.map_err(ParseError::from)
+    }
+
+    /// Parses the output of `iptables-save` as its pieces arrive, each of whole lines.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse); no more pieces are taken then.
+    pub(crate) fn parse_pieces<P: AsRef<str>>(
+        pieces: impl Iterator<Item = P> + Send,
+    ) -> Result<Self, ParseError> {
+        let mut rule_set = Self::default();
+        RulesReader::new(&mut rule_set, TextOrigin::Kernel).read_pieces(pieces)?;
+        Ok(rule_set)
     }
 
     /// Removes all rules and chains of a table, as if it had never been used.
@@ -74,7 +85,7 @@ impl RuleSet {
 
     /// Applies a payload like `iptables-restore --noflush`.
     pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
-        self.read(payload, TextOrigin::Payload)
+        RulesReader::new(self, TextOrigin::Payload).read(payload)
     }
 
     /// Returns the chain, if it exists.
@@ -144,154 +155,6 @@ impl RuleSet {
     /// and without tables in their initial state.
     pub fn to_save_text(&self) -> String {
         self.to_string()
-    }
-
-    fn read(&mut self, text: &str, origin: TextOrigin) -> Result<(), ApplyError> {
-        let mut lines = Lines::new(text);
-        while let Some(line) = lines.next_command() {
-            let rejected = |reason| lines.rejected(reason);
-            let name = line
-                .strip_prefix('*')
-                .ok_or(LineError::OutsideTable)
-                .map_err(rejected)?;
-            match TracedTable::from_name(name.trim()) {
-                Some(table) => self.read_table(table, &mut lines, origin)?,
-                None => self.skip_table(name.trim(), &mut lines)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn read_table(
-        &mut self,
-        table: TracedTable,
-        lines: &mut Lines<'_>,
-        origin: TextOrigin,
-    ) -> Result<(), ApplyError> {
-        let chains = self
-            .tables
-            .entry(table)
-            .or_insert_with(|| Chains::new(table));
-        let mut transaction = Transaction::new(chains, origin);
-        let (commands, committed) = lines.until_commit();
-        parse_all(&commands, origin, |line, command| {
-            command
-                .and_then(|command| transaction.apply(command))
-                .map_err(|reason| ApplyError { line, reason })
-        })?;
-        committed?;
-        let changes = transaction.into_changes();
-        chains.commit(changes);
-        Ok(())
-    }
-
-    fn skip_table(&mut self, name: &str, lines: &mut Lines<'_>) -> Result<(), ApplyError> {
-        let mut rules = 0;
-        while let Some(line) = lines.next_until_commit()? {
-            rules += usize::from(!line.starts_with(':'));
-        }
-        *self.unknown.entry(name.into()).or_default() += rules;
-        Ok(())
-    }
-}
-
-/// Commands that a thread parses at a time; a text with fewer is not worth a thread.
-const BATCH: usize = 1024;
-
-/// Maximum threads that parse: the commands are applied by one.
-const MAX_THREADS: usize = 4;
-
-/// Parses commands, each with the number of its line, and passes them on in their order. Most of
-/// the time is spent in parsing, for which each core has a thread.
-fn parse_all<'a>(
-    commands: &[(usize, &'a str)],
-    origin: TextOrigin,
-    mut apply: impl FnMut(usize, Result<RestoreCommand<'a>, LineError>) -> Result<(), ApplyError>,
-) -> Result<(), ApplyError> {
-    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
-    if commands.len() <= BATCH || cores() == 1 {
-        let mut commands = commands.iter();
-        return commands.try_for_each(|(line, text)| apply(*line, parse_command(text, origin)));
-    }
-    let batches: Vec<_> = commands.chunks(BATCH).collect();
-    let threads = cores().min(MAX_THREADS);
-    thread::scope(|scope| {
-        let parsers = (0..threads).map(|first| {
-            let (parsed, receiver) = mpsc::sync_channel(2);
-            let batches = batches.iter().skip(first).step_by(threads);
-            let parse = move |batch: &&[(usize, &'a str)]| -> Vec<_> {
-                let commands = batch.iter().map(|(_, text)| parse_command(text, origin));
-                commands.collect()
-            };
-            scope.spawn(move || {
-                // After an error there is no receiver.
-                let _ = batches.map(parse).try_for_each(|batch| parsed.send(batch));
-            });
-            receiver
-        });
-        let parsers: Vec<mpsc::Receiver<_>> = parsers.collect();
-        for (batch, parser) in batches.iter().zip(parsers.iter().cycle()) {
-            // Only a panic ends a thread before, which then ends this one.
-            let parsed = parser.recv().unwrap_or_default();
-            for ((line, _), command) in batch.iter().zip(parsed) {
-                apply(*line, command)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Lines of a text without blank lines and comments, and the number of the current line.
-struct Lines<'a> {
-    lines: std::str::Lines<'a>,
-    number: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            lines: text.lines(),
-            number: 0,
-        }
-    }
-
-    fn next_command(&mut self) -> Option<&'a str> {
-        loop {
-            self.number += 1;
-            let line = self.lines.next()?.trim();
-            if !line.is_empty() && !line.starts_with('#') {
-                return Some(line);
-            }
-        }
-    }
-
-    /// Returns the next command of a table; `None` at its `COMMIT`.
-    fn next_until_commit(&mut self) -> Result<Option<&'a str>, ApplyError> {
-        match self.next_command() {
-            Some("COMMIT") => Ok(None),
-            Some(line) if !line.starts_with('*') => Ok(Some(line)),
-            Some(_) | None => Err(self.rejected(LineError::MissingCommit)),
-        }
-    }
-
-    /// Returns the commands of a table with the numbers of their lines, and whether a `COMMIT`
-    /// follows.
-    fn until_commit(&mut self) -> (Vec<(usize, &'a str)>, Result<(), ApplyError>) {
-        let mut commands = Vec::new();
-        loop {
-            match self.next_until_commit() {
-                Ok(Some(line)) => commands.push((self.number, line)),
-                Ok(None) => return (commands, Ok(())),
-                Err(error) => return (commands, Err(error)),
-            }
-        }
-    }
-
-    fn rejected(&self, reason: LineError) -> ApplyError {
-        ApplyError {
-            line: self.number,
-            reason,
-        }
     }
 }
 

@@ -152,15 +152,15 @@ fn non_empty(chain: &str) -> Option<&str> {
 
 /// Table and the changes to it that are not committed yet.
 #[derive(Debug)]
-pub(super) struct Transaction<'a> {
-    base: &'a Chains,
+pub(super) struct Transaction {
+    base: Chains,
     origin: TextOrigin,
     changes: StagedChanges,
 }
 
 /// Staged changes of one table.
 #[derive(Debug, Default)]
-pub(super) struct StagedChanges {
+struct StagedChanges {
     /// Changed chains; `None`: deleted.
     chains: HashMap<Box<str>, Option<Chain>>,
     /// Changes to the reference counts.
@@ -169,7 +169,7 @@ pub(super) struct StagedChanges {
 
 impl Chains {
     /// Applies changes that were staged on this table.
-    pub(super) fn commit(&mut self, changes: StagedChanges) {
+    fn commit(&mut self, changes: StagedChanges) {
         let chains = changes.chains.into_iter();
         let (kept, deleted): (Vec<_>, Vec<_>) = chains.partition(|(_, chain)| chain.is_some());
         for (name, _) in deleted {
@@ -187,8 +187,8 @@ impl Chains {
     }
 }
 
-impl<'a> Transaction<'a> {
-    pub(super) fn new(base: &'a Chains, origin: TextOrigin) -> Self {
+impl Transaction {
+    pub(super) fn new(base: Chains, origin: TextOrigin) -> Self {
         Self {
             base,
             origin,
@@ -196,8 +196,15 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(super) fn into_changes(self) -> StagedChanges {
-        self.changes
+    /// Returns the table with the changes.
+    pub(super) fn commit(mut self) -> Chains {
+        self.base.commit(self.changes);
+        self.base
+    }
+
+    /// Returns the table as it was before.
+    pub(super) fn roll_back(self) -> Chains {
+        self.base
     }
 
     /// Stages one command. After an error the transaction must be discarded.
@@ -302,7 +309,7 @@ impl<'a> Transaction<'a> {
             Some(at) if at < rules.len() => rules.remove(at),
             _ => return Err(no_such_number(name, number)),
         };
-        self.drop_reference(&removed);
+        self.changes.drop_reference(&removed);
         Ok(())
     }
 
@@ -314,14 +321,13 @@ impl<'a> Transaction<'a> {
         if let Some(staged) = self.changes.chains.insert(name.into(), empty) {
             let rules = staged.map(|chain| chain.rules).unwrap_or_default();
             for rule in &rules {
-                self.drop_reference(rule);
+                self.changes.drop_reference(rule);
             }
             return Ok(());
         }
-        let base = self.base;
-        if let Some(chain) = base.by_name.get(name) {
+        if let Some(chain) = self.base.by_name.get(name) {
             for rule in &chain.rules {
-                self.drop_reference(rule);
+                self.changes.drop_reference(rule);
             }
         }
         Ok(())
@@ -378,10 +384,12 @@ impl<'a> Transaction<'a> {
         if self.origin == TextOrigin::Payload && !is_legal() {
             return Err(LineError::TargetNotFound(target.to_owned()));
         }
-        self.count_reference(target, 1);
+        self.changes.count_reference(target, 1);
         Ok(())
     }
+}
 
+impl StagedChanges {
     fn drop_reference(&mut self, rule: &Rule) {
         if let Some(target) = rule.target_chain() {
             self.count_reference(target, -1);
@@ -389,9 +397,9 @@ impl<'a> Transaction<'a> {
     }
 
     fn count_reference(&mut self, target: &str, change: isize) {
-        match self.changes.references.get_mut(target) {
+        match self.references.get_mut(target) {
             Some(sum) => *sum = sum.saturating_add(change),
-            None => drop(self.changes.references.insert(target.into(), change)),
+            None => drop(self.references.insert(target.into(), change)),
         }
     }
 }

@@ -1,18 +1,23 @@
 //! Reads the rules of this node: those that the daemon wrote, from its page `/rules`, or else those
 //! of the kernel.
 
+use std::borrow::Cow;
+use std::mem;
 use std::net::SocketAddr;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use anyhow::Context as _;
 
 use super::recorded;
 use super::rules::{RuleOrigin, RuleSnapshot};
-use super::written::{Verified, WrittenRules};
-use crate::cli::daemon::{self, NoPage};
+use super::rules_page::{PageFacts, PagePart, PageReader};
+use super::written::WrittenRules;
+use crate::cli::daemon::{self, NoPage, PageSink};
 use crate::cli::terminal::escaped;
 use crate::host::{BackendChoice, local_addresses};
-use crate::inspect::catalog::RulesetSource;
 use crate::net::IpFamily;
-use crate::rules::{Backend, RuleSet};
-use crate::status::{FamilyStatus, HEAD, RulesHead};
+use crate::rules::{Backend, ParseError, RuleSet};
 
 /// Sources of the rules of this node.
 pub(in crate::cli) struct HostSources {
@@ -43,11 +48,12 @@ impl HostSources {
 /// family are unknown to the daemon, a proxy has rules in the other backend, or the backend is not
 /// the chosen one.
 fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, NoPage> {
-    let text = daemon::get(address, "/rules")?;
     let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
-    let page = UnparsedRules::read(&text, choice);
-    let page = page.filter(|page| page.other_backends().next().is_none());
-    let snapshot = page.and_then(|page| page.parse(RuleOrigin::Daemon));
+    let snapshot = thread::scope(|scope| {
+        let mut page = ArrivingRules::new(scope);
+        daemon::get_pieces(address, "/rules", &mut page)?;
+        Ok(page.finish(choice))
+    })?;
     let mut snapshot = snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))?;
     snapshot.node_addresses = addresses;
     Ok(snapshot)
@@ -55,8 +61,7 @@ fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, 
 
 /// Page of a daemon that knows all of its rules. They are not parsed yet.
 pub(super) struct UnparsedRules<'p> {
-    head: RulesHead,
-    families: Vec<FamilyStatus>,
+    facts: PageFacts,
     backend: Backend,
     texts: Vec<(IpFamily, &'p str)>,
 }
@@ -65,30 +70,18 @@ impl<'p> UnparsedRules<'p> {
     /// Reads the page; `None` if it has another form, or lacks rules, or their backend is not the
     /// chosen one.
     pub(super) fn read(page: &'p str, choice: BackendChoice) -> Option<Self> {
-        let (head, mut rest) = page.split_once('\n')?;
-        let head: RulesHead = document(head)?;
-        let mut texts: Vec<(IpFamily, &str)> = Vec::new();
-        let mut families: Vec<FamilyStatus> = Vec::new();
-        while !rest.is_empty() {
-            let (title, after) = rest.split_once('\n')?;
-            let family = family_of(title)?;
-            let end = after.find(TITLE).map_or(after.len(), |at| at + 1);
-            let (section, after) = after.split_at_checked(end)?;
-            let (status, text) = section.split_once('\n')?;
-            let status: FamilyStatus = document(status)?;
-            let is_first = texts.iter().all(|(known, _)| *known != family);
-            if !is_first || !status.unknown.is_empty() {
-                return None;
+        let mut facts = PageFacts::default();
+        let mut texts = Vec::new();
+        PageReader::default().read(page, |part| {
+            match part {
+                PagePart::Rules(text) => texts.push((facts.last_family()?, text)),
+                part => facts.add(part)?,
             }
-            texts.push((family, text));
-            families.push(status);
-            rest = after;
-        }
-        let backend = common_backend(&families).filter(|backend| fits(choice, *backend))?;
+            Some(())
+        })?;
         Some(Self {
-            head,
-            families,
-            backend,
+            backend: facts.backend(choice)?,
+            facts,
             texts,
         })
     }
@@ -96,11 +89,7 @@ impl<'p> UnparsedRules<'p> {
     /// Returns the backends with rules of a proxy that are not on the page, each with its family:
     /// packets traverse both.
     pub(super) fn other_backends(&self) -> impl Iterator<Item = (&str, &str)> {
-        let others = self
-            .families
-            .iter()
-            .filter(|family| !family.other_backend.is_empty());
-        others.map(|family| (&*family.family, &*family.other_backend))
+        self.facts.other_backends()
     }
 
     /// Returns the rules of each family.
@@ -111,56 +100,110 @@ impl<'p> UnparsedRules<'p> {
     /// Parses the rules, which have an origin on this node or on another one; `None` if they are
     /// invalid.
     pub(super) fn parse(self, origin: fn(WrittenRules) -> RuleOrigin) -> Option<RuleSnapshot> {
-        let mut snapshot = RuleSnapshot {
-            observed_at: Some(self.head.observed_at),
-            ..RuleSnapshot::default()
-        };
-        for (family, text) in self.texts {
-            snapshot.families.insert(family);
-            *snapshot.rules.get_mut(family) = RuleSet::parse(&escaped(text)).ok()?;
-            *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
-        }
-        snapshot.origin = origin(WrittenRules {
-            node: self.head.node,
-            version: self.head.version,
-            backend: self.backend,
-            verified: Verified::of(&self.families, self.head.observed_at),
+        let texts = self.texts.into_iter();
+        let parsed = texts.map(|(family, text)| {
+            let rules = RuleSet::parse(&escaped(text)).ok()?;
+            Some((family, rules))
         });
-        Some(snapshot)
+        let parsed: Option<Vec<_>> = parsed.collect();
+        Some(self.facts.snapshot(self.backend, parsed?, origin))
     }
 }
 
-/// Beginning of the line before the rules of a family, after a line end.
-const TITLE: &str = "\n# Generated by ";
+/// Page that is parsed while it arrives.
+struct ArrivingRules<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    /// Lines that are not parsed yet; the last one may be incomplete.
+    text: Vec<u8>,
+    reader: PageReader,
+    facts: PageFacts,
+    /// Rules of the last family.
+    pieces: Option<SyncSender<String>>,
+    families: Vec<(
+        IpFamily,
+        ScopedJoinHandle<'scope, Result<RuleSet, ParseError>>,
+    )>,
+}
 
-fn family_of(title: &str) -> Option<IpFamily> {
-    let program = title.strip_prefix(TITLE.trim_start())?.split(',').next()?;
-    match program {
-        "iptables-save" => Some(IpFamily::V4),
-        "ip6tables-save" => Some(IpFamily::V6),
-        _ => None,
+/// Bytes that are parsed at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Pieces that wait to be parsed.
+const MAX_PIECES: usize = 8;
+
+impl PageSink for ArrivingRules<'_, '_> {
+    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.text.extend_from_slice(bytes);
+        if self.text.len() < PIECE {
+            return Ok(());
+        }
+        let end = self.text.iter().rposition(|byte| *byte == b'\n');
+        let rest = self.text.split_off(end.map_or(0, |at| at + 1));
+        let piece = mem::replace(&mut self.text, rest);
+        self.parse(piece).context("not the rules of the kernel")
     }
 }
 
-fn document<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
-    daemon::document(line.strip_prefix(HEAD)?).ok()
-}
+impl<'scope, 'env> ArrivingRules<'scope, 'env> {
+    /// Returns a page whose rules are parsed by threads of this scope.
+    fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
+        Self {
+            scope,
+            text: Vec::new(),
+            reader: PageReader::default(),
+            facts: PageFacts::default(),
+            pieces: None,
+            families: Vec::new(),
+        }
+    }
 
-/// Returns the backend of all families; `None` if they have different ones.
-fn common_backend(families: &[FamilyStatus]) -> Option<Backend> {
-    let mut backends = families.iter().map(|family| family.backend.as_str());
-    let first = backends.next()?;
-    let mut all = [Backend::Nft, Backend::Legacy].into_iter();
-    let backend = all.find(|backend| backend.as_str() == first)?;
-    backends.all(|other| other == first).then_some(backend)
-}
+    /// Parses whole lines; `None` if they are not those of a page with the rules of the kernel.
+    fn parse(&mut self, piece: Vec<u8>) -> Option<()> {
+        let piece = String::from_utf8(piece).ok()?;
+        let piece = match escaped(&piece) {
+            Cow::Owned(escaped) => escaped,
+            Cow::Borrowed(_) => piece,
+        };
+        let mut is_all_rules = false;
+        let (facts, pieces) = (&mut self.facts, &mut self.pieces);
+        self.reader.read(&piece, |part| match part {
+            PagePart::Rules(rules) if rules.len() == piece.len() => {
+                is_all_rules = true;
+                Some(())
+            }
+            PagePart::Rules(rules) => pieces.as_ref()?.send(rules.to_owned()).ok(),
+            part => {
+                facts.add(part)?;
+                let Some(family) = facts.last_family() else {
+                    return Some(());
+                };
+                let (sender, receiver) = mpsc::sync_channel::<String>(MAX_PIECES);
+                *pieces = Some(sender);
+                let rules = || RuleSet::parse_pieces(receiver.into_iter());
+                self.families.push((family, self.scope.spawn(rules)));
+                facts.other_backends().next().is_none().then_some(())
+            }
+        })?;
+        if is_all_rules {
+            self.pieces.as_ref()?.send(piece).ok()?;
+        }
+        Some(())
+    }
 
-/// Reports whether a choice of programs may be that of this backend.
-fn fits(choice: BackendChoice, backend: Backend) -> bool {
-    match choice {
-        BackendChoice::Auto | BackendChoice::Path => true,
-        BackendChoice::Nft => backend == Backend::Nft,
-        BackendChoice::Legacy => backend == Backend::Legacy,
+    /// Returns the rules at the end of the page; `None` as for [`UnparsedRules::read`], or if a
+    /// proxy has rules in the other backend.
+    fn finish(mut self, choice: BackendChoice) -> Option<RuleSnapshot> {
+        let rest = mem::take(&mut self.text);
+        self.parse(rest)?;
+        drop(self.pieces);
+        let backend = self.facts.backend(choice)?;
+        let families = self.families.into_iter();
+        let parsed = families.map(|(family, rules)| {
+            let rules = rules.join().ok()?.ok()?;
+            Some((family, rules))
+        });
+        let parsed: Option<Vec<_>> = parsed.collect();
+        Some(self.facts.snapshot(backend, parsed?, RuleOrigin::Daemon))
     }
 }
 

@@ -15,6 +15,7 @@ mod objects;
 mod proxy_report;
 mod recorded;
 mod rules;
+mod rules_page;
 mod written;
 
 pub(super) use all_nodes::compare_rules;

@@ -32,7 +32,7 @@ pub(in crate::cli) enum Verified {
 }
 
 impl Verified {
-    pub(super) fn of(families: &[FamilyStatus], now: Timestamp) -> Self {
+    pub(super) fn of<'f>(families: impl Iterator<Item = &'f FamilyStatus>, now: Timestamp) -> Self {
         let mut verdict = Self::Clean(0);
         for family in families {
             verdict = match (&family.verification, verdict) {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::rules::Table;
-use crate::status::Verification;
+use crate::status::{FamilyStatus, HEAD, RulesHead, Verification};
 
 const RULES: &str = "*nat\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j ACCEPT\nCOMMIT\n";
 
@@ -44,8 +44,31 @@ fn of_v4(change: impl FnOnce(&mut FamilyStatus)) -> String {
     page(&[("iptables-save", family(change))])
 }
 
+/// Reads a page as a whole, and as it arrives in pieces, with the same result.
 fn read(page: &str, choice: BackendChoice) -> Option<RuleSnapshot> {
-    UnparsedRules::read(page, choice)?.parse(RuleOrigin::Daemon)
+    let whole = UnparsedRules::read(page, choice).and_then(|page| page.parse(RuleOrigin::Daemon));
+    for size in [1, 7, PIECE, usize::MAX] {
+        let arrived = arrived(page, size, choice);
+        assert_eq!(
+            arrived.map(|read| (read.rules, read.families, read.origin, read.observed_at)),
+            whole
+                .clone()
+                .map(|read| (read.rules, read.families, read.origin, read.observed_at)),
+            "{size}: {page}"
+        );
+    }
+    whole
+}
+
+/// Reads a page that arrives in pieces of this many bytes.
+fn arrived(page: &str, size: usize, choice: BackendChoice) -> Option<RuleSnapshot> {
+    thread::scope(|scope| {
+        let mut arriving = ArrivingRules::new(scope);
+        for bytes in page.as_bytes().chunks(size) {
+            arriving.add(bytes).ok()?;
+        }
+        arriving.finish(choice)
+    })
 }
 
 fn origin(page: &str) -> String {
@@ -63,6 +86,38 @@ fn both_families_are_read() {
         assert_eq!(rules.rules_of(Table::Nat, "KUBE-SERVICES").len(), 1);
     }
     assert_eq!(snapshot.observed_at, Timestamp::from_second(NOW).ok());
+}
+
+#[test]
+fn large_pages_are_parsed_as_they_arrive() {
+    let rules: String = (0..20_000)
+        .map(|number| format!("-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment {number}\n"))
+        .collect();
+    let page = of_v4(|_| {}).replace("COMMIT\n", &(rules + "COMMIT\n"));
+    let snapshot = read(&page, BackendChoice::Auto).unwrap();
+    let read = snapshot.rules.v4.rules_of(Table::Nat, "KUBE-SERVICES");
+    assert_eq!(read.len(), 20_001);
+    let text = read.last().unwrap().to_string();
+    assert!(text.contains("--comment 19999"), "{text}");
+    // One that is cut, or has an invalid line, is none, wherever that is.
+    let cut = page.len() / 2;
+    assert!(arrived(&page[..cut], PIECE, BackendChoice::Auto).is_none());
+    for at in ["--comment 3\n", "--comment 12345\n"] {
+        let page = page.replace(at, &format!("{at}*nat\n"));
+        assert!(arrived(&page, PIECE, BackendChoice::Auto).is_none());
+    }
+    // Characters that a terminal acts on are escaped, as on every page.
+    let page = page.replace("--comment 12345\n", "--comment \u{1b}[2J\n");
+    let snapshot = arrived(&page, PIECE, BackendChoice::Auto).unwrap();
+    let text = snapshot.rules.v4.to_save_text();
+    assert!(text.contains("\\u{1b}[2J") && !text.contains('\u{1b}'));
+}
+
+#[test]
+fn rules_of_two_backends_are_not_those_of_the_kernel() {
+    let page = of_v4(|status| status.other_backend = "legacy".to_owned());
+    assert!(UnparsedRules::read(&page, BackendChoice::Auto).is_some());
+    assert!(arrived(&page, PIECE, BackendChoice::Auto).is_none());
 }
 
 #[test]
