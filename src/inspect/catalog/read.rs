@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+use std::thread;
 use std::time::Duration;
 
 use super::Catalog;
@@ -32,11 +34,8 @@ impl Catalog {
         catalog.read_node_ports(rules, &mut owners);
         catalog.read_filter_chains(rules, &mut owners);
         let nat = NatChains::of(rules);
-        for view in catalog.ports.values_mut() {
-            read_chains(view, &nat);
-            view.frontends.sort_unstable();
-            view.frontends.dedup();
-        }
+        let mut views: Vec<&mut PortView> = catalog.ports.values_mut().collect();
+        read_all_chains(&mut views, &nat);
         catalog.shadowed = owners.into_shadowed();
         catalog.mark_shadowed();
         catalog.stale = stale_chains(&catalog, rules, &nat);
@@ -199,6 +198,29 @@ fn disposition_of(rule: &Rule) -> Option<FrontendDisposition> {
         Target::Drop => Some(FrontendDisposition::Dropped),
         _ => None,
     }
+}
+
+/// Service ports for which a thread is worth its start.
+const MIN_OF_THREAD: usize = 512;
+
+/// Reads the chains of service ports, on all cores if they are many.
+fn read_all_chains(views: &mut [&mut PortView], nat: &NatChains<'_>) {
+    let read = |views: &mut [&mut PortView]| {
+        for view in views {
+            read_chains(view, nat);
+            view.frontends.sort_unstable();
+            view.frontends.dedup();
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = views.len().div_ceil(cores).max(MIN_OF_THREAD);
+    let (first, rest) = views.split_at_mut(share.min(views.len()));
+    thread::scope(|scope| {
+        for views in rest.chunks_mut(share) {
+            scope.spawn(|| read(views));
+        }
+        read(first);
+    });
 }
 
 /// Follows the jumps from the frontends.
