@@ -129,6 +129,53 @@ fn only_clients_on_the_node_get_rules_and_names(backend: Backend) {
     );
 }
 
+#[test]
+fn pages_can_only_be_read() {
+    if !support::machine_has(support::Need::Kernel) {
+        return;
+    }
+    let (netns, _daemon) = start(Backend::Nft);
+    let server: SocketAddr = LOOPBACK.parse().unwrap();
+    let paths = [
+        "/rules",
+        "/status",
+        "/",
+        "/services",
+        "/services/shop/checkout",
+    ];
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+        for path in paths {
+            let reply = http::ask(&netns, server, &format!("{method} {path}")).unwrap();
+            assert!(
+                reply.starts_with("HTTP/1.1 405 "),
+                "{method} {path}: {reply}"
+            );
+            assert!(
+                reply.contains("\r\nAllow: GET, HEAD\r\n"),
+                "{method} {path}: {reply}"
+            );
+        }
+        // The pages of kube-proxy take each method, and other paths are unknown.
+        for (path, status) in [
+            ("/proxyMode", "200"),
+            ("/servicesx", "404"),
+            ("/shadow", "404"),
+        ] {
+            let reply = http::ask(&netns, server, &format!("{method} {path}")).unwrap();
+            let expected = format!("HTTP/1.1 {status} ");
+            assert!(reply.starts_with(&expected), "{method} {path}: {reply}");
+        }
+    }
+    for path in paths {
+        let reply = http::ask(&netns, server, &format!("HEAD {path}")).unwrap();
+        let (_, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(
+            reply.starts_with("HTTP/1.1 200 ") && body.is_empty(),
+            "{path}: {reply}"
+        );
+    }
+}
+
 on_both_backends!(Kernel, a_flush_is_in_the_status);
 
 fn a_flush_is_in_the_status(backend: Backend) {

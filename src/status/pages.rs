@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::header::{ALLOW, HeaderValue};
+use http::{Method, Request, StatusCode};
 use jiff::Timestamp;
 
 use super::document::{ConntrackStatus, FamilyLog, FamilyStatus, StatusDocument, WatchStatus};
@@ -51,6 +52,9 @@ pub(crate) struct StatusPages {
 impl StatusPages {
     /// Returns the response to a request, if it is for one of these pages.
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Option<Reply> {
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return self.has(request.uri().path()).then(read_only);
+        }
         let now = now();
         let audience = if is_of_this_node(request) {
             Audience::Node
@@ -82,6 +86,19 @@ impl StatusPages {
         }
     }
 
+    /// Reports whether a path is that of one of these pages, or below `/services`.
+    fn has(&self, path: &str) -> bool {
+        match path {
+            "/rules" | "/status" => true,
+            "/shadow" => self.shadow.is_some(),
+            path => {
+                let below = path.strip_prefix("/services");
+                let is_html = path == "/" || below.is_some_and(is_end_of_path);
+                is_html && self.services.is_some()
+            }
+        }
+    }
+
     /// Returns a page in HTML.
     async fn html(
         &self,
@@ -96,10 +113,8 @@ impl StatusPages {
             let main = html::overview(&status, audience);
             return Some(html::page(StatusCode::OK, audience, &title, &main));
         }
-        let below = path.strip_prefix("/services")?;
-        if !below.is_empty() && !below.starts_with('/') {
-            return None;
-        }
+        let below = path.strip_prefix("/services");
+        let below = below.filter(|below| is_end_of_path(below))?;
         if audience == Audience::Others {
             return Some(html::refusal(StatusCode::FORBIDDEN, audience, FORBIDDEN));
         }
@@ -160,6 +175,20 @@ impl StatusPages {
         })
         .collect()
     }
+}
+
+/// Reports whether a name of a path ends before this rest of it.
+fn is_end_of_path(rest: &str) -> bool {
+    rest.is_empty() || rest.starts_with('/')
+}
+
+/// Returns the response to a method that would change something.
+fn read_only() -> Reply {
+    let text = "405 method not allowed: this page can only be read\n";
+    let mut reply = reply(StatusCode::METHOD_NOT_ALLOWED, TEXT, text);
+    let allowed = HeaderValue::from_static("GET, HEAD");
+    reply.headers_mut().insert(ALLOW, allowed);
+    reply
 }
 
 impl ConntrackStatus {
