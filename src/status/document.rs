@@ -46,6 +46,9 @@ pub(crate) struct StatusDocument {
     pub configuration_invalid: bool,
     /// Settings that this version does not know.
     pub unknown_settings: Vec<String>,
+    /// The daemon compares its rules with those of another proxy, and writes none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_shadow: bool,
 }
 
 /// Something that an operator should know.

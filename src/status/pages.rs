@@ -161,6 +161,7 @@ impl StatusPages {
             configuration_changed: self.config.is_stale(),
             configuration_invalid: self.config.is_invalid(),
             unknown_settings: self.unknown_settings.paths(),
+            is_shadow: self.shadow.is_some(),
             problems: Vec::new(),
         };
         status.find_problems();

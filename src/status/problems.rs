@@ -24,6 +24,9 @@ impl StatusDocument {
         let mut problems = Vec::new();
         for family in &self.families {
             family.add_problems(self.observed_at, &mut problems);
+            if !self.is_shadow {
+                problems.extend(family.first_sync_missing());
+            }
         }
         self.add_problems(&mut problems);
         // Stable: those of a family stay together.
@@ -109,6 +112,19 @@ impl ConntrackStatus {
 }
 
 impl FamilyStatus {
+    /// Returns the problem that no sync was applied since the start of the process, if none was,
+    /// and none has failed.
+    fn first_sync_missing(&self) -> Option<Problem> {
+        let is_missing = !self.is_disabled && self.generation == 0 && self.failed_syncs == 0;
+        is_missing.then(|| {
+            Problem::failure(
+                format!("{}: no sync was applied yet", self.family),
+                "the rules are those from before the start, if there are any: the first sync waits \
+                 for the iptables binaries, Services and EndpointSlices; see the log if this lasts",
+            )
+        })
+    }
+
     fn add_problems(&self, now: Timestamp, problems: &mut Vec<Problem>) {
         if self.is_disabled {
             return;

@@ -8,6 +8,7 @@ use crate::status::{
 fn family(change: impl FnOnce(&mut FamilyStatus)) -> StatusDocument {
     let mut status = FamilyStatus {
         family: "IPv4".to_owned(),
+        generation: 1,
         ..FamilyStatus::default()
     };
     change(&mut status);
@@ -35,6 +36,31 @@ fn a_node_that_is_well_has_no_problems() {
         });
     };
     assert!(problems(family(clean)).is_empty());
+}
+
+#[test]
+fn a_node_without_its_first_sync_is_not_well() {
+    let new = |status: &mut FamilyStatus| status.generation = 0;
+    let mut status = family(new);
+    assert_eq!(problems(status.clone()), ["IPv4: no sync was applied yet"]);
+    status.find_problems();
+    assert!(!status.is_well() && status.problems[0].is_failure);
+    // A failure has its own words; a disabled family has nothing to do, and a shadow writes nothing.
+    let failed = |status: &mut FamilyStatus| {
+        new(status);
+        status.failed_syncs = 1;
+    };
+    assert_eq!(
+        problems(family(failed)),
+        ["IPv4: 1 syncs in a row failed: "]
+    );
+    let disabled = |status: &mut FamilyStatus| {
+        new(status);
+        status.is_disabled = true;
+    };
+    assert!(problems(family(disabled)).is_empty());
+    status.is_shadow = true;
+    assert!(problems(status).is_empty());
 }
 
 #[test]
