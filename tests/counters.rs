@@ -220,6 +220,31 @@ fn counters_of_a_dump_are_read() {
     write(&run(shop.node.netns.command(&save).arg("-c")));
     let table = shop.services(&["--from-save", path]);
     assert!(table.contains("shop:http   3"), "{table}");
+    // An endpoint whose rule is not in the reading has no counter, which is not one of 0.
+    let mut counted = run(shop.node.netns.command(&save).arg("-c"));
+    let jump = counted.find(" -j KUBE-SEP-").unwrap();
+    let begin = counted[..jump].rfind('\n').unwrap() + 1;
+    let end = counted[begin..].find("-A").unwrap() + begin;
+    counted.replace_range(begin..end, "");
+    write(&counted);
+    let document = shop.services(&["--from-save", path, "-o", "json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let endpoints = &document["servicePorts"][0]["endpoints"];
+    let counts = [0, 1].map(|index| endpoints[index]["connections"].as_u64());
+    assert!(
+        counts.contains(&None) && counts.iter().any(Option::is_some),
+        "{document}"
+    );
+    let wide = shop.services(&["--from-save", path, "-o", "wide"]);
+    let rows = wide
+        .lines()
+        .map(|line| line.split_whitespace().skip(4).take(2).collect());
+    let rows: Vec<Vec<&str>> = rows.collect();
+    assert_eq!(
+        rows.iter().filter(|row| **row == ["-", "-"]).count(),
+        1,
+        "{wide}"
+    );
     write(&run(&mut shop.node.netns.command(&save)));
     let mut services = shop.node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
     let output = services.args(["services", "--counters", "--from-save", path]);

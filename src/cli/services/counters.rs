@@ -101,11 +101,12 @@ fn counters(row: &Row) -> impl Iterator<Item = &PortCounters> {
 }
 
 fn first_cells(row: &Row) -> Vec<String> {
-    let connections: u64 = counters(row).map(|one| one.connections).sum();
+    let connections = counters(row).filter_map(|one| one.connections);
+    let connections = connections.reduce(|one, other| one + other);
     vec![
         row.name.namespace().to_owned(),
         name(row),
-        connections.to_string(),
+        number(connections),
     ]
 }
 
@@ -116,11 +117,11 @@ fn wide_lines(row: &Row) -> Vec<Vec<String>> {
             continue;
         };
         for (index, endpoint) in view.endpoints.iter().enumerate() {
-            let sent = counters.endpoints.get(index).copied().unwrap_or(0);
+            let sent = counters.endpoints.get(index).copied().flatten();
             let mut line = first_cells(row);
             line.extend([
                 endpoint.address.to_string(),
-                sent.to_string(),
+                number(sent),
                 percent(counters.observed_ratio(index)),
                 percent(expected(endpoint)),
             ]);
@@ -138,6 +139,10 @@ fn wide_lines(row: &Row) -> Vec<Vec<String>> {
 /// Returns the share by the rules. Under both policies, that of policy Cluster.
 fn expected(endpoint: &EndpointView) -> Option<f64> {
     endpoint.cluster.or(endpoint.local).map(Share::ratio)
+}
+
+fn number(count: Option<u64>) -> String {
+    count.map_or_else(|| NOTHING.to_owned(), |count| count.to_string())
 }
 
 fn percent(ratio: Option<f64>) -> String {

@@ -137,11 +137,8 @@ fn port(row: &Row, family: IpFamily, view: &PortView) -> Value {
         "unreadableRules": view.unreadable_rules,
     });
     if let Some(counters) = counters {
-        add(
-            &mut document,
-            "connections",
-            Some(json!(counters.connections)),
-        );
+        let connections = counters.connections.map(|number| json!(number));
+        add(&mut document, "connections", connections);
         let last_full_sync = counters.last_full_sync.map(|at| json!(at));
         add(&mut document, "lastFullSync", last_full_sync);
     }
@@ -171,7 +168,8 @@ fn endpoint(endpoint: &EndpointView, counters: Option<&PortCounters>, index: usi
         "localRatio": endpoint.local.map(Share::ratio),
     });
     if let Some(counters) = counters {
-        let connections = counters.endpoints.get(index).map(|count| json!(count));
+        let connections = counters.endpoints.get(index).copied().flatten();
+        let connections = connections.map(|number| json!(number));
         add(&mut document, "connections", connections);
         let ratio = counters.observed_ratio(index).map(|ratio| json!(ratio));
         add(&mut document, "observedRatio", ratio);

@@ -71,14 +71,15 @@ impl RuleCounters {
         let chains = view.chains.iter();
         let mut chains = chains.filter_map(|chain| ServiceChain::parse(chain));
         let of_port = chains.find(|chain| chain.kind != ChainKind::Endpoint);
-        let connections = of_port.and_then(|chain| self.frontends.get(&chain.hash));
+        // A port without chains of its own has no rules that could be missing.
+        let connections = of_port.map_or(Some(0), |chain| self.frontends.get(&chain.hash).copied());
         let sent = |endpoint: &EndpointView| {
             let chain = ServiceChain::parse(&endpoint.chain);
             let sent = chain.and_then(|chain| self.endpoints.get(&chain));
-            sent.copied().unwrap_or(0)
+            sent.copied()
         };
         PortCounters {
-            connections: connections.copied().unwrap_or(0),
+            connections,
             endpoints: view.endpoints.iter().map(sent).collect(),
             last_full_sync,
         }
@@ -88,10 +89,11 @@ impl RuleCounters {
 /// Counters of a service port in one family.
 #[derive(Debug)]
 pub(in crate::cli) struct PortCounters {
-    /// Connections that matched rules of its frontends.
-    pub(in crate::cli) connections: u64,
-    /// Connections that were sent to each endpoint, in their order.
-    pub(in crate::cli) endpoints: Vec<u64>,
+    /// Connections that matched rules of its frontends; `None` if the reading has none of these.
+    pub(in crate::cli) connections: Option<u64>,
+    /// Connections that were sent to each endpoint, in their order; `None` for one whose rule is
+    /// not in the reading, which may be older or newer than the rules of the listing.
+    pub(in crate::cli) endpoints: Vec<Option<u64>>,
     /// Last full sync of the daemon, which wrote all rules: counters begin then or later.
     pub(in crate::cli) last_full_sync: Option<Timestamp>,
 }
@@ -103,8 +105,8 @@ impl PortCounters {
         reason = "a share with 15 digits is exact enough"
     )]
     pub(in crate::cli) fn observed_ratio(&self, index: usize) -> Option<f64> {
-        let all: u64 = self.endpoints.iter().sum();
-        let of_one = *self.endpoints.get(index)?;
+        let all: u64 = self.endpoints.iter().flatten().sum();
+        let of_one = (*self.endpoints.get(index)?)?;
         (all > 0).then(|| of_one as f64 / all as f64)
     }
 }
