@@ -11,6 +11,7 @@ use super::terminal::{self, escaped};
 use crate::config::{HistoryArgs, OutputArg};
 use crate::history::{HistoryFiles, HistoryRecord};
 use crate::ruleset::{ChainKind, ServiceChain};
+use crate::telemetry;
 
 /// Names of Services on a line.
 const SHOWN_SERVICES: usize = 3;
@@ -84,10 +85,11 @@ fn write_record(
         let line = serde_json::to_string(record)?;
         return Ok(writeln!(out, "{}", escaped(&line))?);
     }
-    writeln!(out, "{}", escaped(&line(record)))?;
+    // A line end in a text may not forge a record.
+    writeln!(out, "{}", telemetry::escaped(&line(record)))?;
     if let Some(service) = &args.service {
         for rule in rules_of(&record.payload, &full_name(service)) {
-            writeln!(out, "    {}", escaped(rule))?;
+            writeln!(out, "    {}", telemetry::escaped(rule))?;
         }
     }
     Ok(())

@@ -54,6 +54,8 @@ pub use resolve::{Config, run};
 #[cfg(feature = "tools")]
 pub(crate) use resolve::{SHADOW_METRICS, metrics_address, rendering};
 pub(crate) use settings::LogStyle;
+#[cfg(all(test, feature = "tools"))]
+pub(crate) use tool_flags::OutputArgs;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
     CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,

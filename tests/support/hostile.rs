@@ -35,6 +35,39 @@ pub fn cases(number: u32) -> ProptestConfig {
     }
 }
 
+/// A copy of a document in which every text but times is this one, in fields of today and later.
+pub fn everywhere<T: serde::Serialize + serde::de::DeserializeOwned>(
+    document: &T,
+    text: &str,
+) -> T {
+    let mut value = serde_json::to_value(document).unwrap();
+    replace_texts(&mut value, text);
+    serde_json::from_value(value).unwrap()
+}
+
+fn replace_texts(value: &mut serde_json::Value, text: &str) {
+    use serde_json::Value;
+    match value {
+        Value::String(found) if found.parse::<jiff::Timestamp>().is_err() => text.clone_into(found),
+        Value::Array(values) => values
+            .iter_mut()
+            .for_each(|value| replace_texts(value, text)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|value| replace_texts(value, text)),
+        _ => {}
+    }
+}
+
+/// Reports whether a text has a character that a terminal acts on, but for line ends.
+pub fn acts_on_a_terminal(text: &str) -> bool {
+    let turns = [
+        '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}',
+    ];
+    let acts = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    text.chars().any(|c| turns.contains(&c) || acts(c))
+}
+
 /// What has a meaning to some parser on the way from an object to the kernel, or to people's eyes.
 pub const WORDS: &[&str] = &[
     "\n",

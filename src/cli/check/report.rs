@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cli::terminal::escaped;
 use crate::inspect::API_VERSION;
+use crate::telemetry;
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -175,10 +176,11 @@ impl CheckGroup {
         writeln!(text, "{}", self.name)?;
         for check in &self.checks {
             let (mark, style) = (check.status.mark(), check.status.style());
-            let found = escaped(&check.found);
+            // A line end in a text may not forge a result.
+            let found = telemetry::escaped(&check.found);
             writeln!(text, "  {style}{mark:<4}{style:#} {found}")?;
             if !check.hint.is_empty() {
-                writeln!(text, "       hint: {}", escaped(&check.hint))?;
+                writeln!(text, "       hint: {}", telemetry::escaped(&check.hint))?;
             }
             if !check.page.is_empty() {
                 writeln!(text, "       see: {}", check.page)?;

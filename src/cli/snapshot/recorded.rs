@@ -46,6 +46,8 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
             Ok::<_, RunError>((programs, text))
         };
         let (programs, text) = read.await?;
+        // Another program's comments may have characters that a terminal acts on.
+        let text = escaped(&text);
         let program = programs.save.to_string_lossy();
         let rules = RuleSet::parse(&text)
             .with_context(|| format!("cannot parse the output of `{program}`"))?;
@@ -77,7 +79,7 @@ async fn other_backend(
     let Some((backend, text)) = other_rules(shown, family).await else {
         return Ok(None);
     };
-    let rules = RuleSet::parse(&text)
+    let rules = RuleSet::parse(&escaped(&text))
         .with_context(|| format!("cannot parse the {family} rules of backend {backend}"))?;
     Ok(Some((backend, rules)))
 }

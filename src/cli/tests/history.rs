@@ -1,7 +1,9 @@
 //! Lines of records, and rules of a Service in a payload.
 
-use super::{cause, line, rules_of};
+use super::{cause, line, rules_of, write_record};
+use crate::config::{HistoryArgs, OutputArg, OutputArgs};
 use crate::history::HistoryRecord;
+use crate::hostile::{WORDS, acts_on_a_terminal, everywhere};
 use crate::status::DriftRecord;
 
 const PAYLOAD: &str = "\
@@ -28,8 +30,27 @@ fn rules_of_a_service_are_found_by_name_and_chain() {
 }
 
 #[test]
-fn a_line_has_cause_drift_and_error() {
-    let record = HistoryRecord {
+fn a_record_is_one_line_and_harmless_to_a_terminal() {
+    for text in WORDS {
+        let record = everywhere(&full_record(), text);
+        for format in [OutputArg::Text, OutputArg::Json] {
+            let args = HistoryArgs {
+                service: None,
+                state_dir: "/".into(),
+                since: None,
+                output: OutputArgs { format },
+            };
+            let mut out = Vec::new();
+            write_record(&mut out, &record, &args).unwrap();
+            let shown = String::from_utf8(out).unwrap();
+            assert!(!acts_on_a_terminal(&shown), "{text:?}: {shown:?}");
+            assert_eq!(shown.matches('\n').count(), 1, "{text:?}: {shown:?}");
+        }
+    }
+}
+
+fn full_record() -> HistoryRecord {
+    HistoryRecord {
         family: "IPv4".to_owned(),
         scope: "full".to_owned(),
         reason: "flushed".to_owned(),
@@ -44,9 +65,13 @@ fn a_line_has_cause_drift_and_error() {
             ..DriftRecord::default()
         }],
         ..HistoryRecord::default()
-    };
+    }
+}
+
+#[test]
+fn a_line_has_cause_drift_and_error() {
     assert_eq!(
-        line(&record),
+        line(&full_record()),
         "1970-01-01T00:00:00.000Z  IPv4  full           1.2 ms       345 B  flushed, a/a, a/b, a/c, \
          4 more; changed by ufw (7): KUBE-SERVICES; failed: no"
     );

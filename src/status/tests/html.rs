@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::document::{STYLE, document};
 use super::quantities::{bytes, duration, milliseconds};
 use super::*;
-use crate::hostile::WORDS;
+use crate::hostile::{WORDS, everywhere};
 use crate::model::{Allowance, Frontend, ServiceName, TrafficPolicy};
 use crate::net::{IpFamily, Port, Protocol};
 use crate::render::Disposition;
@@ -26,7 +26,7 @@ use crate::status::summary::{
 };
 use crate::status::{
     ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, QuarantinedService,
-    StatusDocument, SyncRecord, Verification, WatchStatus,
+    StatusDocument, SyncRecord, UndetectedPods, Verification, WatchStatus,
 };
 
 /// Texts that would add a tag, an attribute or an entity if they were not escaped.
@@ -300,6 +300,24 @@ fn hostile_texts_add_no_tag_and_no_attribute() {
     let [_, list, _] = documents("a b?c#d/e%f");
     let link = "href=\"/services/a+b%3Fc%23d/e%25f%2Fa+b%3Fc%23d%2Fe%25f\"";
     assert!(list.contains(link), "{list}");
+}
+
+#[test]
+fn no_text_of_a_state_adds_a_tag() {
+    let mut state = status("shop", 3);
+    state.families[0].undetected_pods = Some(UndetectedPods::default());
+    state.families[0].other_backend = "legacy".to_owned();
+    state.families[0].backend_reason = "plain names in PATH".to_owned();
+    state.find_problems();
+    let page = |state: &StatusDocument| {
+        let main = overview(state, Audience::Node);
+        document(Audience::Node, &state.node, &main).into_string()
+    };
+    let expected = tags(&page(&state));
+    for text in TAGS.iter().chain(WORDS) {
+        let found = page(&everywhere(&state, text));
+        assert_eq!(tags(&found), expected, "{text:?}");
+    }
 }
 
 #[test]

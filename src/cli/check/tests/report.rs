@@ -15,7 +15,7 @@ fn report() -> CheckReport {
             "cluster",
             vec![
                 CheckResult::skipped("no cluster", ""),
-                CheckResult::failed("no Node `a\u{1b}[2J`", "set a name", ""),
+                CheckResult::failed("no Node `a\u{1b}[2J\n  ok   b`", "set a name", ""),
             ],
         ),
     ])
@@ -34,7 +34,7 @@ fn text_has_a_mark_per_line_and_counts() {
 
 cluster
   skip no cluster
-  FAIL no Node `a\\u{1b}[2J`
+  FAIL no Node `a\\u{1b}[2J\\n  ok   b`
        hint: set a name
 
 1 failed, 1 warning, 1 ok, 1 skipped

@@ -1,6 +1,9 @@
 //! Screens of nodes: well, failing, with a disabled family, of another version.
 
 use super::*;
+use crate::cli::status::StatusPage;
+use crate::cli::terminal::escaped;
+use crate::hostile::{WORDS, acts_on_a_terminal, everywhere};
 use crate::status::{
     ConntrackStatus, DriftRecord, FailureRecord, LimitRecord, QuarantinedService, Verification,
     WatchStatus,
@@ -93,6 +96,29 @@ fn a_node_that_is_well() {
 
 #[test]
 fn a_node_that_fails_shows_failures_first() {
+    let status = failing_node();
+    assert!(!status.is_well());
+    assert_eq!(screen(&status), include_str!("failing.txt"));
+}
+
+#[test]
+fn texts_of_a_daemon_are_harmless_to_a_terminal() {
+    let sample = failing_node();
+    let long = "<script>".repeat(10_000);
+    for text in WORDS.iter().copied().chain([&*long]) {
+        let page = serde_json::to_string(&everywhere(&sample, text)).unwrap();
+        let page = StatusPage::parse(page);
+        // Without a version, it is not that of deltaproxy.
+        let Ok(page) = page else {
+            continue;
+        };
+        for shown in [&*super::text(&page.document), &*escaped(&page.text)] {
+            assert!(!acts_on_a_terminal(shown), "{text:?}: {shown:?}");
+        }
+    }
+}
+
+fn failing_node() -> StatusDocument {
     let mut failing = family("IPv4");
     failing.failed_syncs = 3;
     failing.pending_services = 2;
@@ -130,8 +156,7 @@ fn a_node_that_fails_shows_failures_first() {
     status.configuration_invalid = true;
     status.watches[1].age_seconds = 400.0;
     status.find_problems();
-    assert!(!status.is_well());
-    assert_eq!(screen(&status), include_str!("failing.txt"));
+    status
 }
 
 #[test]
