@@ -86,10 +86,9 @@ impl HeldStream {
         poll_fn(|context| match &mut *self.lock() {
             Some(stream) if stream.progress > StreamProgress::Requested => Poll::Ready(()),
             stream => {
-                let waiting = stream.as_mut().map(|stream| &mut stream.waiting);
-                waiting
-                    .into_iter()
-                    .for_each(|waiting| waiting.push(context.waker().clone()));
+                if let Some(stream) = stream {
+                    stream.waiting.push(context.waker().clone());
+                }
                 Poll::Pending
             }
         })

@@ -24,7 +24,7 @@ use crate::rules::Share;
 /// become values one at a time: all of them would take much memory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ListDocument<'a> {
+pub(super) struct ListDocument<'a> {
     #[serde(flatten)]
     findings: Value,
     #[serde(serialize_with = "ports")]
@@ -36,24 +36,27 @@ fn ports<S: Serializer>(rows: &&[Row], serializer: S) -> Result<S::Ok, S::Error>
     serializer.collect_seq(rows.iter().flat_map(views))
 }
 
-/// Writes one document: indented JSON with a final line break, or YAML.
-pub(super) fn write(
-    out: &mut dyn Write,
-    output: ServicesOutput,
-    snapshot: &RuleSnapshot,
-    rows: &[Row],
-    findings: &RuleFindings,
-    query: &PortQuery,
-) -> anyhow::Result<()> {
-    let document = ListDocument {
-        findings: findings_of(snapshot, findings, query),
-        service_ports: rows,
-    };
-    if output == ServicesOutput::Yaml {
-        return Ok(out.write_all(serde_saphyr::to_string(&document)?.as_bytes())?);
+impl<'a> ListDocument<'a> {
+    pub(super) fn new(
+        snapshot: &RuleSnapshot,
+        rows: &'a [Row],
+        findings: &RuleFindings,
+        query: &PortQuery,
+    ) -> Self {
+        Self {
+            findings: findings_of(snapshot, findings, query),
+            service_ports: rows,
+        }
     }
-    serde_json::to_writer_pretty(&mut *out, &document)?;
-    Ok(writeln!(out)?)
+
+    /// Writes one document: indented JSON with a final line break, or YAML.
+    pub(super) fn write(&self, out: &mut dyn Write, output: ServicesOutput) -> anyhow::Result<()> {
+        if output == ServicesOutput::Yaml {
+            return Ok(out.write_all(serde_saphyr::to_string(self)?.as_bytes())?);
+        }
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        Ok(writeln!(out)?)
+    }
 }
 
 fn findings_of(snapshot: &RuleSnapshot, findings: &RuleFindings, query: &PortQuery) -> Value {

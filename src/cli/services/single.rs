@@ -2,7 +2,8 @@
 
 use std::mem::ManuallyDrop;
 
-use super::{counters, document, notes, rows, table};
+use super::document::ListDocument;
+use super::{counters, notes, rows, table};
 use crate::cli::arguments::RuleSettings;
 use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot::{self, RuleOrigin, RuleSnapshot};
@@ -43,7 +44,7 @@ pub(super) fn list(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<
     let has_problems = !rows.is_empty() || unlisted > 0 || absence.is_some();
     terminal::stdout(|out| match args.output {
         output @ (ServicesOutput::Json | ServicesOutput::Yaml) => {
-            document::write(out, output, &snapshot, &rows, &findings, &query)
+            ListDocument::new(&snapshot, &rows, &findings, &query).write(out, output)
         }
         ServicesOutput::Name => Ok(table::write_names(out, &rows)?),
         ServicesOutput::Table | ServicesOutput::Wide if args.counters => {

@@ -1,5 +1,7 @@
 //! Pages of daemons, and which of them stand for the rules in the kernel.
 
+use std::fmt::Write;
+
 use jiff::Timestamp;
 
 use super::*;
@@ -90,9 +92,11 @@ fn both_families_are_read() {
 
 #[test]
 fn large_pages_are_parsed_as_they_arrive() {
-    let rules: String = (0..20_000)
-        .map(|number| format!("-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment {number}\n"))
-        .collect();
+    let rule = "-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment";
+    let mut rules = String::new();
+    for number in 0..20_000 {
+        writeln!(rules, "{rule} {number}").unwrap();
+    }
     let page = of_v4(|_| {}).replace("COMMIT\n", &(rules + "COMMIT\n"));
     let snapshot = read(&page, BackendChoice::Auto).unwrap();
     let read = snapshot.rules.v4.rules_of(Table::Nat, "KUBE-SERVICES");
