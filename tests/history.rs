@@ -11,7 +11,11 @@ use crate::support;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::SystemTime;
 
+use deltaproxy::testing::cli::past_rules;
+use deltaproxy::testing::rules::{RuleSet, Table};
+use jiff::Timestamp;
 use serde_json::Value;
 use support::daemon::{Backend, Daemon, backend_programs};
 use support::node::{Node, SHOP};
@@ -94,17 +98,116 @@ fn syncs_are_recorded_with_cause_and_payload() {
             })
         });
 
-        let copy = tempfile::tempdir().unwrap();
-        for entry in std::fs::read_dir(folder.path()).unwrap() {
-            let path = entry.unwrap().path();
-            std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
-        }
+        let copy = copy_of(folder.path());
         let text = history(copy.path(), &["shop"]);
         assert!(text.contains("default/shop"), "{text}");
         assert!(text.contains("    -A KUBE-SEP-"), "{text}");
         assert!(!history(copy.path(), &["cafe"]).contains("shop"));
         assert_eq!(history(copy.path(), &["--since", "0s"]), "");
     }
+}
+
+/// The command with the folder, as it succeeds or finds a difference.
+fn past(folder: &Path, args: &[&str]) -> String {
+    let mut past = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    let past = past.args(args).arg("--state-dir").arg(folder);
+    let output = past.env_remove("RUST_LOG").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let code = output.status.code();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(code, Some(0 | 1)), "{code:?} {text}{error}");
+    text
+}
+
+/// Chains of Services and shared chains, with their rules; entry jumps are compared as well.
+fn ours(rules: &RuleSet) -> Vec<String> {
+    let mut lines = Vec::new();
+    for table in Table::ALL {
+        for (name, chain) in rules.chains(table) {
+            let is_ours = name.starts_with("KUBE-");
+            let rules = chain.rules.iter().filter(|rule| {
+                let target = rule.target_chain().unwrap_or_default();
+                is_ours || target.starts_with("KUBE-")
+            });
+            lines.extend(is_ours.then(|| format!("{table} :{name}")));
+            lines.extend(rules.map(|rule| format!("{table} -A {name} {rule}")));
+        }
+    }
+    lines
+}
+
+/// The rules of moments in a copied folder are those that iptables-save printed then: before and
+/// after a change, after another program's damage, after a restart.
+#[test]
+fn past_rules_are_those_that_the_kernel_had() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    for backend in [Backend::Nft, Backend::Legacy] {
+        let node = Node::new(backend);
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = start(&node, folder.path());
+        node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
+        let mut moments = Vec::new();
+        let mut keep = |what: &str| {
+            // A sync is recorded after the kernel has its rules.
+            eventually(PATIENCE, || {
+                let at = Timestamp::try_from(SystemTime::now()).unwrap();
+                let kernel = ours(&RuleSet::parse(&node.rules()).unwrap());
+                let rebuilt = past_rules(folder.path(), at);
+                let rebuilt = rebuilt.map(|rules| ours(&rules));
+                let is_same = rebuilt.as_ref().is_ok_and(|rebuilt| *rebuilt == kernel);
+                ensure(is_same, || format!("{what}: {rebuilt:#?}\n{kernel:#?}"))?;
+                moments.push((what.to_owned(), at, kernel));
+                Ok(())
+            });
+        };
+        keep("first");
+        change(&node, 13);
+        keep("changed");
+        node.iptables(&["-t", "nat", "-F", "KUBE-SERVICES"]);
+        node.iptables(&["-t", "nat", "-F", "PREROUTING"]);
+        node.wait_for_rule("-A PREROUTING -m comment --comment \"kubernetes service portals\"");
+        node.wait_for_rule("-A KUBE-SERVICES -d");
+        keep("repaired");
+        drop(daemon);
+        let _daemon = start(&node, folder.path());
+        change(&node, 14);
+        keep("restarted");
+        change(&node, 15);
+        keep("last");
+
+        let copy = copy_of(folder.path());
+        for (what, at, kernel) in &moments {
+            let rebuilt = ours(&past_rules(copy.path(), *at).unwrap());
+            assert_eq!(rebuilt, *kernel, "{what}");
+        }
+        let [first, last] = [moments[0].1, moments[4].1].map(|at| at.to_string());
+        let text = past(copy.path(), &["diff", "--at", &first, "--at", &last]);
+        assert!(
+            text.contains("10.4.0.12") && text.contains("10.4.0.15"),
+            "{text}"
+        );
+        let text = past(
+            copy.path(),
+            &["explain", "shop", "--from=pod", "--at", &first],
+        );
+        assert!(
+            text.contains("10.4.0.12") && !text.contains("10.4.0.15"),
+            "{text}"
+        );
+        let text = past(copy.path(), &["services", "--at", "0s"]);
+        assert!(text.contains("10.96.0.10"), "{text}");
+    }
+}
+
+fn copy_of(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    copy
 }
 
 /// Changes reach the kernel whatever becomes of the disk: it is full, and then gone.

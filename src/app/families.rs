@@ -110,7 +110,7 @@ pub(super) async fn run(
             recorder: checks.recorder.clone(),
             node_name: checks.node_name.clone(),
             log: pages.log,
-            history: history.clone().map(HistoryLog::new),
+            history: history.clone().map(|one| HistoryLog::new(one, family)),
         };
         let external_ips = shared.rules.render_settings.get(family).fixed.external_ips;
         let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);

@@ -101,7 +101,7 @@ pub(super) fn history(config: &Config, metrics: &Metrics) -> anyhow::Result<Opti
         return Ok(None);
     }
     let metrics = HistoryMetrics::register(&metrics.registry)?;
-    let writer = HistoryWriter::start(folder, metrics);
+    let writer = HistoryWriter::start(folder, metrics, started());
     Ok(Some(
         writer.context("cannot start the thread of --state-dir")?,
     ))
@@ -166,7 +166,10 @@ pub(super) fn status_pages(
     (pages, family_pages)
 }
 
-#[expect(clippy::disallowed_methods, reason = "pages show the uptime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "pages show the uptime, and the history has it"
+)]
 fn started() -> Timestamp {
     Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }

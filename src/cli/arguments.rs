@@ -7,15 +7,21 @@ use std::ffi::OsString;
 #[cfg(feature = "tools")]
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "tools")]
+use std::time::SystemTime;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
+#[cfg(feature = "tools")]
+use jiff::Timestamp;
 
 #[cfg(feature = "tools")]
 use super::daemon;
 use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
 #[cfg(feature = "tools")]
-use crate::config::{DaemonArgs, DesiredArgs, RenderConfig, Source, SourceArgs, environment};
+use crate::config::{
+    DaemonArgs, DesiredArgs, PastTime, RenderConfig, Source, SourceArgs, environment,
+};
 #[cfg(feature = "tools")]
 use crate::watch::api::ApiOptions;
 use crate::watch::bounded;
@@ -134,6 +140,19 @@ impl<'a> RuleSettings<'a> {
         log_notes(&notes);
         Ok(config.with_context(&self.args.context, environment::kubeconfigs))
     }
+}
+
+/// Returns the time of a moment in the past.
+#[cfg(feature = "tools")]
+#[expect(clippy::disallowed_methods, reason = "durations are relative to now")]
+pub(super) fn moment(time: PastTime) -> Timestamp {
+    let ago = match time {
+        PastTime::At(at) => return at,
+        PastTime::Ago(ago) => ago,
+    };
+    let moment = SystemTime::now().checked_sub(ago);
+    let moment = moment.and_then(|moment| Timestamp::try_from(moment).ok());
+    moment.unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Returns the address at which to ask the daemon on this node, given its configuration file;

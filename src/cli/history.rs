@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
-use jiff::Timestamp;
-
+use super::arguments;
+use super::snapshot;
 use super::terminal::{self, escaped};
 use crate::config::{HistoryArgs, OutputArg};
-use crate::history::{HistoryFiles, HistoryRecord};
+use crate::history::{HistoryEntry, HistoryRecord};
 use crate::ruleset::{ChainKind, ServiceChain};
 use crate::telemetry;
 
@@ -24,17 +22,14 @@ const SHOWN_SERVICES: usize = 3;
 pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<()> {
     terminal::install_quiet_log()?;
     let folder = &args.state_dir;
-    let files = HistoryFiles::find(folder);
-    let files = files.with_context(|| format!("cannot read `{}`", folder.display()))?;
-    anyhow::ensure!(
-        !files.is_empty(),
-        "`{}` has no history\nhint: give the folder that `run --state-dir` names",
-        folder.display()
-    );
-    let since = args.since.map(ago);
+    let files = snapshot::open_history(folder)?;
+    let since = args.since.map(arguments::moment);
     terminal::stdout(|out| {
         let mut result = Ok(());
-        let mut print = |record: HistoryRecord| {
+        let mut print = |entry: HistoryEntry| {
+            let HistoryEntry::Record(record) = entry else {
+                return;
+            };
             let is_wanted = since.is_none_or(|since| record.at >= since)
                 && args
                     .service
@@ -53,13 +48,6 @@ pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<()> {
         }
         result
     })
-}
-
-#[expect(clippy::disallowed_methods, reason = "--since is relative to now")]
-fn ago(since: Duration) -> Timestamp {
-    let moment = SystemTime::now().checked_sub(since);
-    let moment = moment.and_then(|moment| Timestamp::try_from(moment).ok());
-    moment.unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Reports whether a record is about a Service, `[NAMESPACE/]NAME`.

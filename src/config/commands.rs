@@ -13,11 +13,13 @@ use clap::{FromArgMatches, Parser, Subcommand};
 use super::environment::ProgramName;
 use super::flags::{CleanupArgs, RunArgs};
 use super::help;
+#[cfg(feature = "tools")]
+use super::history_flags::HistoryArgs;
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
 use super::tool_flags::{
-    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, HistoryArgs, RenderArgs, ServicesArgs,
-    ShadowReportArgs, StatusArgs,
+    CheckArgs, ColorWhen, DiffArgs, ExplainArgs, RenderArgs, ServicesArgs, ShadowReportArgs,
+    StatusArgs,
 };
 #[cfg(feature = "tools")]
 use super::tool_help;

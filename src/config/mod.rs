@@ -18,8 +18,12 @@ mod feature_gates;
 mod flags;
 mod go;
 mod help;
+#[cfg(feature = "tools")]
+mod history_flags;
 mod kube_proxy;
 mod observability;
+#[cfg(feature = "tools")]
+mod past_time;
 mod problems;
 mod render_config;
 mod resolve;
@@ -43,8 +47,12 @@ pub(crate) use environment::ProgramName;
 pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
 pub(crate) use help::{CommandHelp, INVALID_FLAGS};
+#[cfg(feature = "tools")]
+pub(crate) use history_flags::HistoryArgs;
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
+#[cfg(feature = "tools")]
+pub(crate) use past_time::PastTime;
 pub(crate) use problems::ConfigNote;
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
@@ -59,8 +67,8 @@ pub(crate) use tool_flags::OutputArgs;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
     CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,
-    GraphArg, HistoryArgs, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput,
-    ShadowReportArgs, StatusArgs,
+    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, ShadowReportArgs,
+    StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

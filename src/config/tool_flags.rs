@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::go::{GoDuration, InvalidDuration};
+use super::past_time::PastTime;
 use super::problems::Unusable;
 use super::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use super::validate;
@@ -233,6 +234,28 @@ pub struct OriginArgs {
         help_heading = "Source"
     )]
     pub kernel: bool,
+    /// Rebuild the rules of a past moment from --state-dir
+    ///
+    /// TIME is a duration before now, as 30m, or a time in RFC 3339. The history has only the rules
+    /// that the daemon wrote.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "state_dir",
+        conflicts_with_all = ["from_save", "kernel", "metrics_bind_address", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
+        help_heading = "Source",
+        hide_short_help = true
+    )]
+    pub at: Option<PastTime>,
+    /// Folder of the records for --at
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "at",
+        help_heading = "Source",
+        hide_short_help = true
+    )]
+    pub state_dir: Option<PathBuf>,
     /// Daemon on this node.
     #[command(flatten)]
     pub daemon: DaemonArgs,
@@ -331,7 +354,7 @@ pub struct ServicesArgs {
     /// Print on which endpoints all nodes disagree
     #[arg(
         long,
-        conflicts_with_all = ["output", "problems", "no_headers", "node", "from_save", "manifests", "kernel", "metrics_bind_address"],
+        conflicts_with_all = ["output", "problems", "no_headers", "node", "from_save", "manifests", "kernel", "metrics_bind_address", "at"],
         help_heading = "Source"
     )]
     pub all_nodes: bool,
@@ -445,7 +468,7 @@ pub struct ExplainArgs {
     /// Print for which packets all nodes disagree
     #[arg(
         long,
-        conflicts_with_all = ["output", "verbose", "graph", "expect", "node_ip", "node", "from_save", "manifests", "kernel", "metrics_bind_address"],
+        conflicts_with_all = ["output", "verbose", "graph", "expect", "node_ip", "node", "from_save", "manifests", "kernel", "metrics_bind_address", "at"],
         help_heading = "Source"
     )]
     pub all_nodes: bool,
@@ -546,28 +569,6 @@ pub struct ShadowReportArgs {
     /// Cluster of --node and --all-nodes.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-}
-
-/// Flags of `history`.
-#[derive(Debug, Clone, Args)]
-pub struct HistoryArgs {
-    /// Only syncs that wrote rules of this Service, [NAMESPACE/]NAME
-    #[arg(value_name = "SERVICE")]
-    pub service: Option<String>,
-    /// Folder of the records
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: PathBuf,
-    /// Only syncs within this time before now, as 30m
-    #[arg(long, value_name = "DURATION", value_parser = since)]
-    pub since: Option<Duration>,
-    /// Format of the output.
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
-
-/// Parses the value of `--since`, which always fits.
-fn since(text: &str) -> Result<Duration, String> {
-    not_negative(text).map(|duration| duration.to_std().unwrap_or_default())
 }
 
 /// Flags of `status`.
@@ -720,6 +721,28 @@ pub struct DiffArgs {
         help_heading = "Live rules"
     )]
     pub from_manifests: Vec<PathBuf>,
+    /// Past moments to compare, from --state-dir
+    ///
+    /// Give the flag twice: the rules of the second moment replace the desired ones. TIME is a
+    /// duration before now, as 30m, or in RFC 3339.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "state_dir",
+        conflicts_with_all = ["from_save", "from_manifests", "manifests", "kubeconfig", "master", "context", "cluster", "user"],
+        help_heading = "Live rules",
+        hide_short_help = true
+    )]
+    pub at: Vec<PastTime>,
+    /// Folder of the records for --at
+    #[arg(
+        long,
+        value_name = "DIR",
+        requires = "at",
+        help_heading = "Live rules",
+        hide_short_help = true
+    )]
+    pub state_dir: Option<PathBuf>,
     /// Output format
     #[arg(
         short,

@@ -243,7 +243,9 @@ A change of manifests before it is merged, with the restore of a node:
   deltaproxy diff --from-manifests main/ --manifests branch/
 Some Services only:
   deltaproxy diff shop/web --from-manifests main/ --manifests branch/
-The same for a pull request:
+Two moments of a node, from its --state-dir or a copy of it:
+  deltaproxy diff --at 2h --at 10m --state-dir /var/lib/deltaproxy
+Manifests for a pull request:
   deltaproxy diff -o markdown --from-manifests main/ --manifests branch/
 Service ports that lose an endpoint:
   deltaproxy diff --output json | jq -r '.servicePorts[] |
@@ -287,6 +289,8 @@ On a node, with any proxy; without root if deltaproxy runs:
 On another node, and where the nodes of a cluster disagree:
   deltaproxy services --node node1
   deltaproxy services --all-nodes
+At a moment in the past:
+  deltaproxy explain prod/web --at 2h --state-dir /var/lib/deltaproxy
 From a dump, without root:
   deltaproxy services --from-save iptables.txt --from-save ip6tables.txt
 Rendered from manifests:

@@ -1,4 +1,5 @@
-//! Files of a history: segments of compressed records, of which the oldest are deleted.
+//! Files of a history: segments of compressed records, and checkpoints of all rules between them.
+//! The oldest are deleted.
 //!
 //! Each record is a gzip member of its own, so that `zcat` reads a segment that is still written,
 //! and at most the last record is lost if the process is killed.
@@ -13,12 +14,15 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+#[cfg(feature = "tools")]
+use super::checkpoint::CheckpointHead;
 use super::record::HistoryRecord;
+use crate::net::{IpFamily, PerFamily};
 
-/// Maximum bytes of all segments.
+/// Maximum bytes of all files.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
 
-/// Segments in [`MAX_BYTES`]: one at a time is deleted.
+/// Segments in [`MAX_BYTES`].
 const SEGMENTS: u64 = 16;
 
 /// Digits of the number in the name of a segment.
@@ -27,35 +31,75 @@ const DIGITS: usize = 10;
 /// Bytes that a file of any size takes on most disks.
 const BLOCK: u64 = 4096;
 
-const PREFIX: &str = "history-";
-const SUFFIX: &str = ".jsonl.gz";
+const SEGMENT: &str = "history-";
+const CHECKPOINT: &str = "checkpoint-";
 
-fn number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
-    // As they are written: a larger number has no successor.
-    (digits.len() == DIGITS).then(|| digits.parse().ok())?
+/// Beginning of the names that `tempfile` gives; six characters follow.
+const TEMPORARY: &str = ".tmp";
+
+/// File of a history, with its size on disk.
+#[derive(Debug)]
+struct HistoryFile {
+    /// Place among all files.
+    number: u64,
+    /// Family of a checkpoint; `None` for a segment.
+    checkpoint: Option<IpFamily>,
+    path: PathBuf,
+    bytes: u64,
 }
 
-/// Returns the segments in order, with their sizes on disk.
-fn segments(folder: &Path) -> io::Result<Vec<(u64, PathBuf, u64)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if let Some(number) = entry.file_name().to_str().and_then(number) {
-            let bytes = entry.metadata()?.len().next_multiple_of(BLOCK);
-            found.push((number, entry.path(), bytes));
+impl HistoryFile {
+    /// Returns the files in order.
+    fn all(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if let Some((number, checkpoint)) = name.to_str().and_then(parse_name) {
+                found.push(Self {
+                    number,
+                    checkpoint,
+                    path: entry.path(),
+                    bytes: entry.metadata()?.len().next_multiple_of(BLOCK),
+                });
+            }
         }
+        found.sort_by(|one, other| (one.number, &one.path).cmp(&(other.number, &other.path)));
+        Ok(found)
     }
-    found.sort();
-    Ok(found)
 }
 
-/// Writer of segments in a folder.
+/// Returns the place and the family in the name of a file.
+fn parse_name(name: &str) -> Option<(u64, Option<IpFamily>)> {
+    let (digits, family) = if let Some(rest) = name.strip_prefix(SEGMENT) {
+        (rest.strip_suffix(".jsonl.gz")?, None)
+    } else {
+        let rest = name.strip_prefix(CHECKPOINT)?;
+        let mut families = IpFamily::ALL.into_iter();
+        let of_family = |family| Some((rest.strip_suffix(checkpoint_suffix(family))?, family));
+        let (digits, family) = families.find_map(of_family)?;
+        (digits, Some(family))
+    };
+    // As they are written: a larger number has no successor.
+    let number = (digits.len() == DIGITS).then(|| digits.parse().ok())??;
+    Some((number, family))
+}
+
+const fn checkpoint_suffix(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::V4 => "-ipv4.rules.gz",
+        IpFamily::V6 => "-ipv6.rules.gz",
+    }
+}
+
+/// Writer of files in a folder.
 #[derive(Debug)]
 pub(super) struct HistoryFolder {
     path: PathBuf,
     max_bytes: u64,
     segment: Option<Segment>,
+    /// Numbers of the last checkpoints that this process wrote.
+    checkpoints: PerFamily<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -73,22 +117,60 @@ impl HistoryFolder {
             path,
             max_bytes,
             segment: None,
+            checkpoints: PerFamily { v4: None, v6: None },
         }
+    }
+
+    /// Deletes the temporary files of processes that were killed.
+    pub(super) fn remove_temporary_files(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix(TEMPORARY));
+            let is_random = |rest: &str| rest.len() == 6 && rest.chars().all(char::is_alphanumeric);
+            if rest.is_some_and(is_random) && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint. The records that follow are in a new segment.
+    pub(super) fn checkpoint(&mut self, family: IpFamily, file: &[u8]) -> io::Result<()> {
+        self.segment = None;
+        let (number, _) = self.make_room(file.len() as u64)?;
+        let suffix = checkpoint_suffix(family);
+        self.replace(&format!("{CHECKPOINT}{number:0DIGITS$}{suffix}"), file)?;
+        *self.checkpoints.get_mut(family) = Some(number);
+        Ok(())
+    }
+
+    /// Replaces a file atomically. Only its owner can read it.
+    pub(super) fn replace(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.path)?;
+        file.write_all(text)?;
+        file.persist(self.path.join(name))?;
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a record.
-    pub(super) fn append(&mut self, record: &HistoryRecord) -> io::Result<()> {
+    /// Appends a record. Returns the families whose last checkpoint is deleted, or soon will be.
+    pub(super) fn append(&mut self, record: &HistoryRecord) -> io::Result<Vec<IpFamily>> {
         let mut member = GzEncoder::new(Vec::new(), Compression::fast());
         serde_json::to_writer(&mut member, record)?;
         member.write_all(b"\n")?;
         let member = member.finish()?;
+        let mut due = Vec::new();
         let mut segment = match self.segment.take() {
             Some(segment) if self.has_room(&segment, member.len() as u64) => segment,
-            _ => self.begin_segment()?,
+            _ => {
+                let (segment, old) = self.begin_segment()?;
+                due = old;
+                segment
+            }
         };
         // After an error the segment is not used again. What was written of the record is cut off,
         // so that a full disk gets its space back.
@@ -97,7 +179,7 @@ impl HistoryFolder {
         })?;
         segment.bytes += member.len() as u64;
         self.segment = Some(segment);
-        Ok(())
+        Ok(due)
     }
 
     /// Reports whether a record belongs into the segment: it is not full, and still the file at its
@@ -109,35 +191,68 @@ impl HistoryFolder {
         at_path.is_some() && at_path == open && segment.bytes + bytes <= self.max_bytes / SEGMENTS
     }
 
-    /// Deletes the oldest segments until there is room for one, and creates it.
-    fn begin_segment(&self) -> io::Result<Segment> {
-        let segments = segments(&self.path)?;
-        let next = segments.last().map_or(0, |(number, ..)| number + 1);
-        let mut bytes: u64 = segments.iter().map(|(.., bytes)| bytes).sum();
-        for (_, path, of_segment) in segments {
-            if bytes + self.max_bytes / SEGMENTS <= self.max_bytes {
-                break;
-            }
-            fs::remove_file(path)?;
-            bytes -= of_segment;
-        }
-        let path = self.path.join(format!("{PREFIX}{next:0DIGITS$}{SUFFIX}"));
+    /// Creates a segment. Also returns the families whose last checkpoint is missing, or in the
+    /// older half of the files.
+    fn begin_segment(&self) -> io::Result<(Segment, Vec<IpFamily>)> {
+        let (number, files) = self.make_room(self.max_bytes / SEGMENTS)?;
+        let is_due = |family: &IpFamily| {
+            self.checkpoints.get(*family).is_some_and(|last| {
+                let after = files.iter().filter(|file| file.number > last);
+                let bytes: u64 = after.map(|file| file.bytes).sum();
+                bytes > self.max_bytes / 2 || files.iter().all(|file| file.number != last)
+            })
+        };
+        let due = IpFamily::ALL.into_iter().filter(is_due).collect();
+        let path = self
+            .path
+            .join(format!("{SEGMENT}{number:0DIGITS$}.jsonl.gz"));
         let mut options = OpenOptions::new();
         options.append(true).create_new(true).mode(0o600);
-        Ok(Segment {
-            file: options.open(&path)?,
+        let file = options.open(&path)?;
+        let segment = Segment {
             path,
+            file,
             bytes: 0,
-        })
+        };
+        Ok((segment, due))
+    }
+
+    /// Deletes the oldest files until there is room for one of this size. Returns its number, and
+    /// the files that are left.
+    fn make_room(&self, bytes: u64) -> io::Result<(u64, Vec<HistoryFile>)> {
+        let mut files = HistoryFile::all(&self.path)?;
+        let next = files.last().map_or(0, |last| last.number + 1);
+        let mut total: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut deleted = 0;
+        for file in &files {
+            if total + bytes.next_multiple_of(BLOCK) <= self.max_bytes {
+                break;
+            }
+            fs::remove_file(&file.path)?;
+            total -= file.bytes;
+            deleted += 1;
+        }
+        files.drain(..deleted);
+        Ok((next, files))
     }
 }
 
-/// Segments of a folder, for readers.
+/// Files of a folder, for readers.
 #[cfg(feature = "tools")]
 #[derive(Debug)]
-pub(crate) struct HistoryFiles(Vec<PathBuf>);
+pub(crate) struct HistoryFiles(Vec<HistoryFile>);
 
-/// Maximum bytes of the text of a segment: a file of this program has far fewer.
+/// Entry of a history.
+#[cfg(feature = "tools")]
+#[derive(Debug)]
+pub(crate) enum HistoryEntry {
+    /// Attempt of a sync.
+    Record(Box<HistoryRecord>),
+    /// All rules of a family, in this file.
+    Checkpoint(IpFamily, CheckpointHead, PathBuf),
+}
+
+/// Maximum bytes of the text of a file: one of this program has far fewer.
 #[cfg(feature = "tools")]
 const MAX_TEXT: u64 = 1 << 30;
 
@@ -147,10 +262,9 @@ const MAX_LINE: u64 = 8 << 20;
 
 #[cfg(feature = "tools")]
 impl HistoryFiles {
-    /// Finds the segments in a folder.
+    /// Finds the files in a folder.
     pub(crate) fn find(folder: &Path) -> io::Result<Self> {
-        let segments = segments(folder)?.into_iter();
-        Ok(Self(segments.map(|(_, path, _)| path).collect()))
+        HistoryFile::all(folder).map(Self)
     }
 
     /// Reports whether there are none.
@@ -158,20 +272,23 @@ impl HistoryFiles {
         self.0.is_empty()
     }
 
-    /// Passes on all records, the oldest first. What cannot be read of a segment is left out.
-    /// Returns the number of such segments.
-    pub(crate) fn read(&self, each: &mut dyn FnMut(HistoryRecord)) -> usize {
-        let read = |path: &PathBuf| Self::read_segment(path, each);
-        self.0.iter().map(read).filter(Result::is_err).count()
+    /// Passes on all entries, the oldest first. What cannot be read of a file is left out. Returns
+    /// the number of such files.
+    pub(crate) fn read(&self, each: &mut dyn FnMut(HistoryEntry)) -> usize {
+        let mut read = |file: &HistoryFile| match file.checkpoint {
+            Some(family) => {
+                let head = read_head(&file.path)?;
+                each(HistoryEntry::Checkpoint(family, head, file.path.clone()));
+                Ok(())
+            }
+            None => Self::read_segment(&file.path, each),
+        };
+        let results = self.0.iter().map(&mut read);
+        results.filter(io::Result::is_err).count()
     }
 
-    fn read_segment(path: &Path, each: &mut dyn FnMut(HistoryRecord)) -> io::Result<()> {
-        // A copied folder may have anything under these names.
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("not a file"));
-        }
-        let text = flate2::read::MultiGzDecoder::new(BufReader::new(File::open(path)?));
-        let mut text = BufReader::new(text.take(MAX_TEXT));
+    fn read_segment(path: &Path, each: &mut dyn FnMut(HistoryEntry)) -> io::Result<()> {
+        let mut text = open(path)?;
         let mut is_whole = true;
         loop {
             let mut line = Vec::new();
@@ -180,7 +297,7 @@ impl HistoryFiles {
             }
             // A record of another version, or the rest of a line that is too long.
             match serde_json::from_slice(&line) {
-                Ok(record) => each(record),
+                Ok(record) => each(HistoryEntry::Record(record)),
                 Err(_) => is_whole = false,
             }
         }
@@ -190,4 +307,31 @@ impl HistoryFiles {
             Err(io::Error::other("some records cannot be read"))
         }
     }
+}
+
+/// Opens a compressed file.
+#[cfg(feature = "tools")]
+fn open(path: &Path) -> io::Result<impl BufRead> {
+    // A copied folder may have anything under these names.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a file"));
+    }
+    let text = flate2::read::MultiGzDecoder::new(BufReader::new(File::open(path)?));
+    Ok(BufReader::new(text.take(MAX_TEXT)))
+}
+
+#[cfg(feature = "tools")]
+fn read_head(path: &Path) -> io::Result<CheckpointHead> {
+    let mut lines = open(path)?.take(MAX_LINE).lines();
+    let head = lines.nth(1).transpose()?;
+    let head = head.and_then(|line| CheckpointHead::parse(&line));
+    head.ok_or_else(|| io::Error::other("not a checkpoint"))
+}
+
+/// Reads a checkpoint.
+#[cfg(feature = "tools")]
+pub(crate) fn read_checkpoint(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open(path)?.read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -14,15 +14,23 @@ pub(crate) const MAX_SERVICES: usize = 100;
 /// Maximum bytes of a payload in a record. A partial payload has a few kilobytes.
 pub(crate) const MAX_PAYLOAD: usize = 256 << 10;
 
+/// Scope of the record of a checkpoint that failed.
+pub(crate) const CHECKPOINT_SCOPE: &str = "checkpoint";
+
 /// Attempt of a sync that wrote rules or failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct HistoryRecord {
     /// Its end.
     pub at: Timestamp,
+    /// Start of the process, in milliseconds since 1970.
+    pub process: u64,
+    /// Number among the records of this process and family, from 1: a missing one is a lost record,
+    /// or stands for restores that are not recorded.
+    pub number: u64,
     /// `IPv4` or `IPv6`.
     pub family: String,
-    /// `full`, `partial` or `adoption`.
+    /// `full`, `partial` or `adoption`; `checkpoint` for one that failed.
     pub scope: String,
     /// Reason of a full sync, as in logs.
     #[serde(skip_serializing_if = "String::is_empty")]

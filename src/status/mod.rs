@@ -27,9 +27,9 @@ pub(crate) use family_requests::{
     ServicesAsked,
 };
 pub(crate) use pages::StatusPages;
-pub(crate) use rules_page::RulesPage;
 #[cfg(feature = "tools")]
-pub(crate) use rules_page::{HEAD, RulesHead};
+pub(crate) use rules_page::RulesHead;
+pub(crate) use rules_page::{HEAD, RulesPage};
 pub(crate) use service_pages::ServicePages;
 pub(crate) use shadow::{
     LagHistogram, MOST_DIFFERENCES, ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind,

@@ -36,13 +36,18 @@ pub(super) fn answer<I: Iptables>(request: FamilyRequest, syncer: &Syncer<I>, re
 /// Returns the state of the family for the head of its rules.
 fn status<I: Iptables>(syncer: &Syncer<I>, reporter: &Reporter) -> FamilyStatus {
     let mut status = reporter.status().without_recent_syncs();
-    // After a failed restore, dispatch rules may be desired that the kernel does not have.
-    status.unknown = match &syncer.kernel {
-        _ if status.failed_syncs > 0 => "the last sync failed".to_owned(),
-        KernelState::Known(..) => String::new(),
-        KernelState::Unknown { reason, .. } => reason.as_str().to_owned(),
-    };
+    unknown(syncer, reporter).clone_into(&mut status.unknown);
     status
+}
+
+/// Returns the reason for which the rules in the kernel are not known; empty if they are.
+pub(super) fn unknown<I: Iptables>(syncer: &Syncer<I>, reporter: &Reporter) -> &'static str {
+    match &syncer.kernel {
+        // After a failed restore, dispatch rules may be desired that the kernel does not have.
+        _ if reporter.status().failed_syncs > 0 => "the last sync failed",
+        KernelState::Known(..) => "",
+        KernelState::Unknown { reason, .. } => reason.as_str(),
+    }
 }
 
 fn names<I: Iptables>(syncer: &Syncer<I>, search: &ServiceSearch) -> Vec<ServiceName> {

@@ -26,7 +26,7 @@ mod syncer;
 mod task;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use attempt::SyncMode;
 pub use attempt::{Attempt, Failure, FullReason, Outcome, Scope};

@@ -157,7 +157,7 @@ impl Reporter {
 
     /// Reports the end of a sync. For logs, `retry` has the number of syncs in a row that failed,
     /// and the time until the next one, unless a change of the cluster triggers it earlier.
-    pub(super) fn finished(
+    pub(crate) fn finished(
         &self,
         outcome: &Outcome,
         tracker: &Tracker,

@@ -1,12 +1,16 @@
-//! Records syncs in the history.
+//! Records syncs in the history, and checkpoints of all rules.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use jiff::Timestamp;
 
-use super::attempt::{Attempt, Outcome};
+use super::answers;
+use super::attempt::{Attempt, Outcome, Scope};
 use super::report::{Reporter, failure_text, full_reason, milliseconds};
+use super::syncer::Syncer;
 use crate::history::{HistoryRecord, MAX_PAYLOAD, MAX_SERVICES};
+use crate::host::Iptables;
 use crate::model::ServiceName;
 use crate::net::IpFamily;
 use crate::tracker::Tracker;
@@ -19,6 +23,9 @@ impl Reporter {
         };
         for attempt in &outcome.attempts {
             if attempt.result.is_ok() && attempt.stats.bytes == 0 {
+                if attempt.scope == Scope::Adoption {
+                    history.not_recorded(at);
+                }
                 continue;
             }
             let applied = outcome.applied.before.iter().map(|(name, _)| name);
@@ -30,6 +37,26 @@ impl Reporter {
                 services,
                 service_count: count,
                 ..history_record(self.family, attempt, at)
+            });
+        }
+        // Their restores have no records.
+        if outcome.search.is_some() || outcome.quarantine_retry.is_some() {
+            history.not_recorded(at);
+        }
+    }
+
+    /// Records a checkpoint of all rules, if one is due and the rules in the kernel are known.
+    pub(crate) fn record_checkpoint<I: Iptables>(
+        &self,
+        syncer: &Syncer<I>,
+        clock: impl Fn() -> Instant,
+    ) {
+        let Some(history) = &self.history else {
+            return;
+        };
+        if history.is_checkpoint_due(clock()) && answers::unknown(syncer, self).is_empty() {
+            history.checkpoint(clock, |sink| {
+                syncer.write_applied(sink);
             });
         }
     }

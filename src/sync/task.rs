@@ -135,6 +135,8 @@ impl<I: Iptables> Task<I> {
                 TaskEvent::Requested(request) => answer(request, &self.syncer, &self.reporter),
                 TaskEvent::Shutdown => return,
             }
+            let clock = || Instant::now().into_std();
+            self.reporter.record_checkpoint(&self.syncer, clock);
         }
     }
 

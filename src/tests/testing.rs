@@ -1,6 +1,10 @@
 //! Items that tests and benchmarks use. With `cli::main`, they are all that the library exports; a
 //! release exports only that.
 
+/// Items of `cli`.
+pub mod cli {
+    pub use crate::cli::past_rules;
+}
 /// Items of `config`.
 pub mod config {
     pub use crate::config::{Cli, Command, Config, Source, Unusable, run};

@@ -1,18 +1,19 @@
 //! Loads both sides of a comparison, and the restore that turns one into the other.
 //!
-//! The live side comes from the kernel, a dump or older objects; the restore depends on which.
+//! The live side comes from the kernel, a dump, older objects or a past moment; the restore depends
+//! on which.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use super::super::arguments::{RuleSettings, given_once};
+use super::super::arguments::{self, RuleSettings, given_once};
 use super::super::exit::ErrorReport;
 use super::super::snapshot::{
     self, HostSources, NextRestore, RenderSide, RuleOrigin, RuleSnapshot,
 };
 use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
-use crate::config::{DiffArgs, RenderConfig, Source, SourceArgs, Unusable};
+use crate::config::{DiffArgs, PastTime, RenderConfig, Source, SourceArgs, Unusable};
 use crate::host::RunError;
 use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
 use crate::net::{IpFamily, PerFamily};
@@ -30,6 +31,9 @@ pub(super) fn load(
     report: &ErrorReport,
 ) -> anyhow::Result<Sides> {
     check_stdin(args)?;
+    if let (Some(folder), moments) = (&args.state_dir, &args.at[..]) {
+        return of_moments(folder, moments);
+    }
     match given_once("from-manifests", &args.from_manifests)? {
         Some(path) => of_manifests(args, settings, path),
         None => of_host(args, settings, report),
@@ -117,6 +121,26 @@ fn of_host(
             .map(|_, other| other.map(|(backend, _)| backend)),
         names,
         restores,
+        ..Sides::default()
+    })
+}
+
+/// Loads the rules of two past moments.
+fn of_moments(folder: &Path, moments: &[PastTime]) -> anyhow::Result<Sides> {
+    let [before, after] = moments else {
+        let problem = "must be given twice: the rules of the first moment are compared with those \
+                       of the second";
+        return Err(Unusable::of_flag("at", problem.to_owned()).into());
+    };
+    let [left, right] =
+        [before, after].map(|at| RuleSnapshot::past(folder, arguments::moment(*at)));
+    let (left, right) = (left?, right?);
+    Ok(Sides {
+        absence_reason: "the history does not have it at both moments",
+        families: &left.families & &right.families,
+        names: [left.origin.to_string(), right.origin.to_string()],
+        left: left.rules.map(|_, rules| flattened(rules)),
+        right: right.rules.map(|_, rules| flattened(rules)),
         ..Sides::default()
     })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::daemon::HostSources;
 use super::rules::RuleSnapshot;
 use super::{desired, node, proxy_report, recorded};
-use crate::cli::arguments::RuleSettings;
+use crate::cli::arguments::{self, RuleSettings};
 use crate::cli::exit::{ErrorReport, NotANode};
 use crate::config::{OriginArgs, Unusable};
 use crate::host::RunError;
@@ -21,6 +21,9 @@ impl RuleSnapshot {
         let OriginArgs {
             from_save, desired, ..
         } = args;
+        if let (Some(at), Some(folder)) = (args.at, &args.state_dir) {
+            return Self::past(folder, arguments::moment(at));
+        }
         if let Some(node) = &args.node.name {
             return node::snapshot(settings.api_options()?, node, report);
         }

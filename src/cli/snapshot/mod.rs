@@ -1,5 +1,5 @@
-//! Rules of both families, from the daemon on this node, from the kernel, from dumps or rendered
-//! from objects.
+//! Rules of both families, from the daemon on this node, from the kernel, from dumps, rebuilt from
+//! a history or rendered from objects.
 //!
 //! The one place where commands obtain rules: a flag means the same in `diff`, `explain` and
 //! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
@@ -12,6 +12,7 @@ mod dump;
 mod load;
 mod node;
 mod objects;
+mod past;
 mod proxy_report;
 mod recorded;
 mod rules;
@@ -25,5 +26,8 @@ pub(super) use desired::{NextRestore, RenderSide, options};
 pub(super) use objects::{
     ask, list_error, manifest_trackers, names_with_labels, read as read_objects,
 };
+pub(super) use past::open as open_history;
+#[cfg(feature = "testing")]
+pub use past::past_rules;
 pub(super) use proxy_report::{Conflicts, ServiceNames};
 pub(super) use rules::{RuleOrigin, RuleSnapshot};

@@ -95,6 +95,8 @@ pub(in crate::cli) enum RuleOrigin {
     },
     /// Dumps in files.
     Saved(Vec<PathBuf>),
+    /// History in a folder, at a moment.
+    Past(PathBuf, Timestamp),
     /// Rendered from objects.
     #[default]
     Desired,
@@ -117,6 +119,10 @@ impl RuleOrigin {
                 "rules of other programs and policies of built-in chains are not among them, and \
                  may drop packets: on that node, --kernel reads them",
             ),
+            Self::Past(..) => Some(
+                "rules of other programs and policies of built-in chains are not among them, and \
+                 may have dropped packets",
+            ),
             _ => None,
         }
     }
@@ -137,6 +143,7 @@ impl fmt::Display for RuleOrigin {
                 let paths = paths.iter().map(|path| format!("`{}`", path.display()));
                 f.write_str(&paths.collect::<Vec<_>>().join(", "))
             }
+            Self::Past(folder, at) => write!(f, "the rules at {at}, by `{}`", folder.display()),
             Self::Desired => f.write_str("the desired rules"),
         }
     }

@@ -269,8 +269,8 @@ pub(super) const SYNC: SettingSection = SettingSection {
         Setting::without_field("state-dir", Path("DIR"))
             .help("Existing directory for a history of syncs [default: none]")
             .more(
-                "It has at most 16 MiB of records for the command history, and the last failed \
-                 restore input of each IP family.",
+                "It has at most 16 MiB for the command history and --at of others, and the last \
+                 failed restore input of each IP family.",
             ),
         Setting::without_field("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))
             .default("changed-chains")

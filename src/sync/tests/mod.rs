@@ -12,9 +12,9 @@ mod held_back;
 mod node_faults;
 mod quarantine_report;
 mod repeated_addresses;
-mod report;
-mod search;
-mod syncer;
+pub(crate) mod report;
+pub(crate) mod search;
+pub(crate) mod syncer;
 mod task;
 mod tree_chains;
 

@@ -19,13 +19,13 @@ use crate::tracker::{AppliedChanges, Tracker};
 use crate::watch::change_channels;
 
 /// Reporters of both families, and their metrics.
-pub(super) struct ReportedMetrics {
-    pub(super) metrics: Metrics,
-    pub(super) reporters: [Reporter; 2],
+pub(crate) struct ReportedMetrics {
+    pub(crate) metrics: Metrics,
+    pub(crate) reporters: [Reporter; 2],
 }
 
 impl ReportedMetrics {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let metrics = Metrics::new().unwrap();
         let reporters = [IpFamily::V4, IpFamily::V6].map(|family| Reporter {
             family,

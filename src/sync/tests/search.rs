@@ -34,7 +34,7 @@ pub(super) fn wait(seconds: u64) {
 }
 
 /// The only endpoint of a Service, `10.0.NUMBER.last`.
-pub(super) fn endpoint(number: u8, last: u8) -> Change {
+pub(crate) fn endpoint(number: u8, last: u8) -> Change {
     let slice = Slice {
         service: name(number),
         ports: Box::new([SlicePort {

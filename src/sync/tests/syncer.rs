@@ -14,7 +14,7 @@ use crate::tracker::Tracker;
 pub(super) const PERIOD: Duration = Duration::from_secs(3600);
 
 /// A Service, or its deletion.
-pub(super) fn service(number: u8, is_there: bool) -> Change {
+pub(crate) fn service(number: u8, is_there: bool) -> Change {
     let service = Service::plain(
         IpAddr::from([10, 96, 0, number]),
         Box::new([ServicePort {
@@ -29,7 +29,7 @@ pub(super) fn service(number: u8, is_there: bool) -> Change {
 }
 
 /// Knows of one Service, and has done nothing.
-pub(super) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>) -> Syncer<Fake> {
+pub(crate) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>) -> Syncer<Fake> {
     let options = SyncerOptions {
         render_settings: RenderSettings {
             fixed: options(IpFamily::V4),
@@ -52,7 +52,7 @@ pub(super) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>
     clippy::disallowed_methods,
     reason = "an Instant cannot be made otherwise"
 )]
-pub(super) fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

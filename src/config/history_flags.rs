@@ -1,0 +1,25 @@
+//! Flags of the commands that read the folder of `--state-dir`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::past_time::PastTime;
+use super::tool_flags::OutputArgs;
+
+/// Flags of `history`.
+#[derive(Debug, Clone, Args)]
+pub struct HistoryArgs {
+    /// Only syncs that wrote rules of this Service, [NAMESPACE/]NAME
+    #[arg(value_name = "SERVICE")]
+    pub service: Option<String>,
+    /// Folder of the records
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: PathBuf,
+    /// Only syncs since a time, or 30m before now
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<PastTime>,
+    /// Format of the output.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
