@@ -42,6 +42,7 @@ mod adoption;
 mod api_server;
 mod backend;
 mod browser;
+mod bundle;
 mod bursts;
 mod bytes;
 mod charts;

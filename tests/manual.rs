@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{Need, machine_has};
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "run",
     "render",
     "status",
@@ -22,6 +22,7 @@ const COMMANDS: [&str; 12] = [
     "services",
     "explain",
     "history",
+    "bundle",
     "cleanup",
     "completions",
     "man",

@@ -42,7 +42,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     }
     let mut program = Cli::command()
         .bin_name(AS_PLUGIN)
-        .after_help("The plugin works from afar: it has no run, no cleanup and no check.");
+        .after_help("The plugin works from afar: it has no run, cleanup, check or bundle.");
     for name in config::NODE_COMMANDS {
         program = program.mut_subcommand(name, |command| command.hide(true));
     }
@@ -52,6 +52,8 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         config::Command::Cleanup(_) => Err(refused(program, "cleanup")),
         #[cfg(feature = "tools")]
         config::Command::Check(_) => Err(refused(program, "check")),
+        #[cfg(feature = "tools")]
+        config::Command::Bundle(_) => Err(refused(program, "bundle")),
         #[cfg(feature = "tools")]
         _ => Ok(cli),
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::{arguments, cleanup, exit, run, terminal};
 #[cfg(feature = "tools")]
-use super::{check, completion, diff, explain, history, manual, render, services, status};
+use super::{bundle, check, completion, diff, explain, history, manual, render, services, status};
 use crate::config::{Command, normalize};
 
 /// Runs the command of a command line, whose first word is the program's name.
@@ -43,6 +43,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => return exit::judged(check::check(&args), &report),
         #[cfg(feature = "tools")]
         Command::History(args) => history::history(&args),
+        #[cfg(feature = "tools")]
+        Command::Bundle(args) => bundle::bundle(&args),
         Command::Cleanup(args) => cleanup::cleanup(&args),
         #[cfg(feature = "tools")]
         Command::Completions { shell } => manual::script(shell),

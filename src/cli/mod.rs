@@ -2,6 +2,8 @@
 
 mod arguments;
 #[cfg(feature = "tools")]
+mod bundle;
+#[cfg(feature = "tools")]
 mod check;
 mod cleanup;
 #[cfg(feature = "tools")]

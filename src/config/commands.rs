@@ -14,7 +14,7 @@ use super::environment::ProgramName;
 use super::flags::{CleanupArgs, RunArgs};
 use super::help;
 #[cfg(feature = "tools")]
-use super::history_flags::HistoryArgs;
+use super::history_flags::{BundleArgs, HistoryArgs};
 use super::problems::in_standard_form;
 #[cfg(feature = "tools")]
 use super::tool_flags::{
@@ -124,6 +124,10 @@ pub enum Command {
     #[cfg(feature = "tools")]
     #[command(after_help = tool_help::HISTORY.after_flags(), args_override_self = true)]
     History(Box<HistoryArgs>),
+    /// Pack the state of this node for a support case
+    #[cfg(feature = "tools")]
+    #[command(after_help = tool_help::BUNDLE.after_flags(), args_override_self = true)]
+    Bundle(Box<BundleArgs>),
     /// Remove the Service rules of every proxy from this node
     #[command(
         after_help = "Examples, exit codes and removed chains: deltaproxy cleanup --help",
@@ -143,7 +147,7 @@ pub enum Command {
     #[command(after_help = tool_help::MAN.after_flags())]
     Man {
         /// Command to print the page of
-        #[arg(value_parser = ["run", "render", "status", "shadow-report", "check", "diff", "services", "explain", "history", "cleanup", "completions", "man"])]
+        #[arg(value_parser = ["run", "render", "status", "shadow-report", "check", "diff", "services", "explain", "history", "bundle", "cleanup", "completions", "man"])]
         command: Option<String>,
         /// Write all pages to this folder instead of printing one
         #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -188,7 +192,7 @@ fn excerpt(names: clap::Arg) -> clap::Arg {
 }
 
 /// Commands about the machine that they run on, which the kubectl plugin does not have.
-pub(crate) const NODE_COMMANDS: [&str; 3] = ["run", "cleanup", "check"];
+pub(crate) const NODE_COMMANDS: [&str; 4] = ["run", "cleanup", "check", "bundle"];
 
 /// Returns the command line that clap expects: `run` is inserted where it is implied, and `_` in
 /// the names of flags becomes `-`. kube-proxy has no commands and accepts both spellings of flags.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::past_time::PastTime;
-use super::tool_flags::OutputArgs;
+use super::tool_flags::{DaemonArgs, OutputArgs};
 
 /// Flags of `history`.
 #[derive(Debug, Clone, Args)]
@@ -22,4 +22,24 @@ pub struct HistoryArgs {
     /// Format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
+}
+
+/// Flags of `bundle`.
+#[derive(Debug, Clone, Args)]
+pub struct BundleArgs {
+    /// File to write [default: deltaproxy-HOST-TIME.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Folder of the records, which are added
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// KubeProxyConfiguration of the daemon, for its metrics address
+    #[arg(long, value_name = "FILE", help_heading = "Source")]
+    pub config: Option<PathBuf>,
+    /// Daemon on this node.
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
 }

@@ -48,7 +48,7 @@ pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
 pub(crate) use help::{CommandHelp, INVALID_FLAGS};
 #[cfg(feature = "tools")]
-pub(crate) use history_flags::HistoryArgs;
+pub(crate) use history_flags::{BundleArgs, HistoryArgs};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
 #[cfg(feature = "tools")]

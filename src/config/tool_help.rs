@@ -8,7 +8,7 @@ pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 11] = [
+const COMMANDS: [&CommandHelp; 12] = [
     &RUN,
     &RENDER,
     &STATUS,
@@ -17,6 +17,7 @@ const COMMANDS: [&CommandHelp; 11] = [
     &SERVICES,
     &EXPLAIN,
     &HISTORY,
+    &BUNDLE,
     &CLEANUP,
     &COMPLETIONS,
     &MAN,
@@ -142,6 +143,25 @@ Failed syncs:
     exit_status: "\
 0  the records were printed
 1  the folder cannot be read, or has no history",
+};
+
+pub(super) const BUNDLE: CommandHelp = CommandHelp {
+    name: "bundle",
+    description: "\
+Packs into one file: the rules of both backends and families; rules, status,
+metrics and effective configuration from the daemon on this node; versions of
+programs and kernel; with --state-dir the history. Parts that cannot be read are
+named on stderr and in errors.txt.
+
+No kubeconfig, certificate or environment variable is read, and credentials in
+URLs and tokens are removed from texts. Names and addresses of Services, Pods
+and nodes are in it.",
+    examples: "\
+On a node, as root:
+  deltaproxy bundle --state-dir /var/lib/deltaproxy -o case-4711.tar.gz",
+    exit_status: "\
+0  the bundle was written; parts may be missing
+1  the file exists, or cannot be written",
 };
 
 pub(super) const STATUS: CommandHelp = CommandHelp {

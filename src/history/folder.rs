@@ -272,6 +272,11 @@ impl HistoryFiles {
         self.0.is_empty()
     }
 
+    /// Returns the paths of the files, in order.
+    pub(crate) fn into_paths(self) -> Vec<PathBuf> {
+        self.0.into_iter().map(|file| file.path).collect()
+    }
+
     /// Passes on all entries, the oldest first. What cannot be read of a file is left out. Returns
     /// the number of such files.
     pub(crate) fn read(&self, each: &mut dyn FnMut(HistoryEntry)) -> usize {

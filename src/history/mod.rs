@@ -18,6 +18,8 @@ pub(crate) use folder::{HistoryEntry, HistoryFiles};
 #[cfg(feature = "tools")]
 pub(crate) use past::{PastRules, rules_at};
 pub(crate) use record::{HistoryRecord, MAX_PAYLOAD, MAX_SERVICES};
+#[cfg(feature = "tools")]
+pub(crate) use writer::FAILED_PAYLOADS;
 #[cfg(test)]
 pub(crate) use writer::HistoryThread;
 pub(crate) use writer::{HistoryLog, HistoryWriter};

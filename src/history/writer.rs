@@ -224,10 +224,14 @@ impl HistoryThread {
     }
 }
 
+/// Names of the files of failed payloads.
+pub(crate) const FAILED_PAYLOADS: [&str; 2] = ["failed-ipv4.payload", "failed-ipv6.payload"];
+
 pub(super) const fn failed_payload_name(family: IpFamily) -> &'static str {
+    let [v4, v6] = FAILED_PAYLOADS;
     match family {
-        IpFamily::V4 => "failed-ipv4.payload",
-        IpFamily::V6 => "failed-ipv6.payload",
+        IpFamily::V4 => v4,
+        IpFamily::V6 => v6,
     }
 }
 

@@ -1,0 +1,155 @@
+//! `bundle`: what it packs, and that no secret is in it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "failing is a test's job, and this one runs programs"
+)]
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use flate2::read::MultiGzDecoder;
+use support::daemon::{Backend, backend_programs};
+use support::node::Node;
+use support::process::run;
+use support::wait::{PATIENCE, ensure, eventually};
+use support::{Need, machine_has};
+
+const TOKEN: &str = "s3cr3t-planted-4711";
+
+fn bundle(node: &Node, output: &Path, more: &[&str]) -> Output {
+    let mut command = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+    let command = command.arg("bundle").arg("-o").arg(output).args(more);
+    command.env_remove("RUST_LOG").env("TOKEN", TOKEN);
+    command.output().unwrap()
+}
+
+/// The files of an archive, by their paths in its folder; compressed ones as text.
+fn content(archive: &Path) -> BTreeMap<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    run(Command::new("tar")
+        .args(["-xzf"])
+        .arg(archive)
+        .arg("--strip-components=1")
+        .current_dir(folder.path()));
+    let mut files = BTreeMap::new();
+    let mut folders: Vec<PathBuf> = vec![folder.path().to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let bytes = fs::read(&path).unwrap();
+            let mut text = String::new();
+            if path.extension().is_some_and(|extension| extension == "gz") {
+                MultiGzDecoder::new(&*bytes)
+                    .read_to_string(&mut text)
+                    .unwrap();
+            } else {
+                text = String::from_utf8(bytes).unwrap();
+            }
+            let name = path.strip_prefix(folder.path()).unwrap();
+            files.insert(name.to_str().unwrap().to_owned(), text);
+        }
+    }
+    files
+}
+
+/// Files with a planted token, which the command is given or finds in its environment.
+fn plant(folder: &Path) -> [String; 2] {
+    let kubeconfig = folder.join("kubeconfig");
+    let user = format!("[{{name: a, user: {{token: {TOKEN}}}}}]");
+    fs::write(&kubeconfig, format!("kind: Config\nusers: {user}\n")).unwrap();
+    let config = folder.join("config.yaml");
+    let text = format!(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
+         clientConnection: {{kubeconfig: {}}}\ntoken: {TOKEN}\n",
+        kubeconfig.display()
+    );
+    fs::write(&config, text).unwrap();
+    [config, kubeconfig].map(|path| path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_bundle_has_the_state_of_the_node_and_no_secret() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let state = tempfile::tempdir().unwrap();
+    let state_dir = format!("--state-dir={}", state.path().display());
+    let daemon = node.start_with(backend_programs(node.backend), &[&state_dir]);
+    node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
+    eventually(PATIENCE, || {
+        let entries = fs::read_dir(state.path()).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name());
+        let is_there = names.any(|name| name.to_string_lossy().contains("ipv4.rules"));
+        ensure(is_there, || daemon.log())
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let [config, kubeconfig] = plant(folder.path());
+    fs::write(state.path().join("history-notes.txt"), TOKEN).unwrap();
+    let archive = folder.path().join("case.tar.gz");
+    let metrics = "--metrics-bind-address=127.0.0.1:10249";
+    let flags = [&*state_dir, "--config", &config, metrics];
+    let output = bundle(&node, &archive, &flags);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+
+    let files = content(&archive);
+    let names: Vec<&str> = files.keys().map(String::as_str).collect();
+    for (name, part) in [
+        ("daemon/metrics.txt", "kubeproxy_sync_proxy_rules"),
+        ("daemon/rules.txt", "10.4.0.12:8080"),
+        ("daemon/status.json", "\"node1\""),
+        ("daemon/configz.json", "iptables"),
+        ("daemon/flagz.txt", "state-dir"),
+        ("rules/nft-ipv4.txt", "10.4.0.12:8080"),
+        ("kernel/version.txt", "Linux"),
+        ("versions.txt", "deltaproxy 0."),
+    ] {
+        let text = files.get(name);
+        assert!(
+            text.is_some_and(|text| text.contains(part)),
+            "{name}: {names:?} {text:?}"
+        );
+    }
+    let of_history = |end: &str| {
+        let mut names = names.iter();
+        names.any(|name| name.starts_with("history/") && name.ends_with(end))
+    };
+    assert!(of_history("-ipv4.rules.gz"), "{names:?}");
+    assert!(!of_history("notes.txt"), "{names:?}");
+    for (name, text) in &files {
+        assert!(!text.contains(TOKEN), "{name}");
+    }
+    // A line for each part that is missing, and no other.
+    let errors = files.get("errors.txt").unwrap();
+    assert_eq!(
+        stderr.lines().count(),
+        errors.lines().count(),
+        "{stderr}\n{errors}"
+    );
+
+    let before = fs::read(&archive).unwrap();
+    let again = bundle(&node, &archive, &[]);
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(fs::read(&archive).unwrap(), before);
+    drop(daemon);
+    let forced = bundle(&node, &archive, &["--force", "--config", &config]);
+    assert!(forced.status.success());
+    let files = content(&archive);
+    let errors = files.get("errors.txt").unwrap();
+    assert!(errors.contains("daemon/status.json: "), "{errors}");
+    assert!(!fs::read_to_string(kubeconfig).unwrap().is_empty());
+    let left = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 3, "no temporary file is left");
+}
