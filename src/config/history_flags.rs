@@ -36,7 +36,7 @@ pub struct BundleArgs {
     /// Folder of the records, which are added
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// KubeProxyConfiguration of the daemon, for its metrics address
+    /// KubeProxyConfiguration of the daemon
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub config: Option<PathBuf>,
     /// Daemon on this node.

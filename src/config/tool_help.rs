@@ -131,6 +131,8 @@ Reads the records that the daemon writes with --state-dir, on the node or from a
 copy of the folder: time, family, scope, duration, size and cause of each sync
 that wrote rules or failed, and changes by other programs that it repaired.
 
+TIME of --since is a duration before now, as 30m, or in RFC 3339.
+
 JSON has one record on each line, with the input of iptables-restore. Fields may
 be added; nothing else changes.",
     examples: "\
