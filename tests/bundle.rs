@@ -63,8 +63,8 @@ fn content(archive: &Path) -> BTreeMap<String, String> {
     files
 }
 
-/// Files with a planted token, which the command is given or finds in its environment.
-fn plant(folder: &Path) -> [String; 2] {
+/// Writes files with a planted token, and returns the path of the configuration file.
+fn plant(folder: &Path) -> String {
     let kubeconfig = folder.join("kubeconfig");
     let user = format!("[{{name: a, user: {{token: {TOKEN}}}}}]");
     fs::write(&kubeconfig, format!("kind: Config\nusers: {user}\n")).unwrap();
@@ -75,7 +75,7 @@ fn plant(folder: &Path) -> [String; 2] {
         kubeconfig.display()
     );
     fs::write(&config, text).unwrap();
-    [config, kubeconfig].map(|path| path.to_str().unwrap().to_owned())
+    config.to_str().unwrap().to_owned()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
         ensure(is_there, || daemon.log())
     });
     let folder = tempfile::tempdir().unwrap();
-    let [config, kubeconfig] = plant(folder.path());
+    let config = plant(folder.path());
     fs::write(state.path().join("history-notes.txt"), TOKEN).unwrap();
     let archive = folder.path().join("case.tar.gz");
     let metrics = "--metrics-bind-address=127.0.0.1:10249";
@@ -138,18 +138,25 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
         errors.lines().count(),
         "{stderr}\n{errors}"
     );
+}
 
-    let before = fs::read(&archive).unwrap();
-    let again = bundle(&node, &archive, &[]);
-    assert_eq!(again.status.code(), Some(1));
-    assert_eq!(fs::read(&archive).unwrap(), before);
-    drop(daemon);
-    let forced = bundle(&node, &archive, &["--force", "--config", &config]);
+#[test]
+fn a_bundle_without_a_daemon_replaces_a_file_only_with_force() {
+    if !machine_has(Need::Kernel) {
+        return;
+    }
+    let node = Node::new(Backend::Nft);
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("case.tar.gz");
+    fs::write(&archive, "before").unwrap();
+    let refused = bundle(&node, &archive, &[]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(fs::read(&archive).unwrap(), b"before");
+    let forced = bundle(&node, &archive, &["--force"]);
     assert!(forced.status.success());
     let files = content(&archive);
     let errors = files.get("errors.txt").unwrap();
     assert!(errors.contains("daemon/status.json: "), "{errors}");
-    assert!(!fs::read_to_string(kubeconfig).unwrap().is_empty());
     let left = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 3, "no temporary file is left");
+    assert_eq!(left, 1, "no temporary file is left");
 }
