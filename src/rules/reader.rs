@@ -2,6 +2,7 @@
 //!
 //! Most of the time is spent in parsing. A text may arrive in pieces, which are parsed meanwhile.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::num::NonZero;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,7 +11,6 @@ use std::thread;
 
 use super::chain::Chains;
 use super::error::{ApplyError, LineError};
-use super::ruleset::RuleSet;
 use super::table::TracedTable;
 use super::transaction::{RestoreCommand, TextOrigin, Transaction, parse_command};
 
@@ -20,10 +20,12 @@ const PIECE: usize = 64 * 1024;
 /// Maximum threads that parse: the commands are applied by one at a time.
 const MAX_THREADS: usize = 4;
 
-/// Rule set that a text is read into, with the state after the lines that were read.
+/// Tables that a text is read into, with the state after the lines that were read.
 #[derive(Debug)]
 pub(super) struct RulesReader<'r> {
-    rules: &'r mut RuleSet,
+    tables: &'r mut BTreeMap<TracedTable, Chains>,
+    /// Numbers of rules of tables that are not modeled.
+    unknown: &'r mut BTreeMap<Box<str>, usize>,
     origin: TextOrigin,
     table: OpenTable,
     lines: usize,
@@ -79,9 +81,14 @@ impl<'t> ParsedPiece<'t> {
 
 impl<'r> RulesReader<'r> {
     /// Returns a reader of a text of this origin.
-    pub(super) fn new(rules: &'r mut RuleSet, origin: TextOrigin) -> Self {
+    pub(super) fn new(
+        tables: &'r mut BTreeMap<TracedTable, Chains>,
+        unknown: &'r mut BTreeMap<Box<str>, usize>,
+        origin: TextOrigin,
+    ) -> Self {
         Self {
-            rules,
+            tables,
+            unknown,
             origin,
             table: OpenTable::None,
             lines: 0,
@@ -147,7 +154,7 @@ impl<'r> RulesReader<'r> {
     fn open(&mut self, name: &str) {
         self.table = match TracedTable::from_name(name) {
             Some(table) => {
-                let chains = self.rules.tables.remove(&table);
+                let chains = self.tables.remove(&table);
                 let chains = chains.unwrap_or_else(|| Chains::new(table));
                 let transaction = Transaction::new(chains, self.origin);
                 OpenTable::Known(table, Box::new(transaction))
@@ -160,10 +167,10 @@ impl<'r> RulesReader<'r> {
         match mem::take(&mut self.table) {
             OpenTable::None => {}
             OpenTable::Known(table, transaction) => {
-                self.rules.tables.insert(table, transaction.commit());
+                self.tables.insert(table, transaction.commit());
             }
             OpenTable::Unknown(name, rules) => {
-                *self.rules.unknown.entry(name).or_default() += rules;
+                *self.unknown.entry(name).or_default() += rules;
             }
         }
     }
@@ -179,7 +186,7 @@ impl<'r> RulesReader<'r> {
     /// Returns the error of a line after the pieces that were read; its table stays as it was.
     fn rejected(&mut self, number: usize, reason: LineError) -> ApplyError {
         if let OpenTable::Known(table, transaction) = mem::take(&mut self.table) {
-            self.rules.tables.insert(table, transaction.roll_back());
+            self.tables.insert(table, transaction.roll_back());
         }
         ApplyError {
             line: self.lines + number,

@@ -50,7 +50,7 @@ impl RuleSet {
     ///
     /// As [`parse`](Self::parse); the tables before the line are added.
     pub fn add_tables(&mut self, save_text: &str) -> Result<(), ParseError> {
-        let read = RulesReader::new(self, TextOrigin::Kernel).read(save_text);
+        let read = self.reader(TextOrigin::Kernel).read(save_text);
         read.map_err(ParseError::from)
     }
 
@@ -63,8 +63,12 @@ impl RuleSet {
         pieces: impl Iterator<Item = P> + Send,
     ) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        RulesReader::new(&mut rule_set, TextOrigin::Kernel).read_pieces(pieces)?;
+        rule_set.reader(TextOrigin::Kernel).read_pieces(pieces)?;
         Ok(rule_set)
+    }
+
+    fn reader(&mut self, origin: TextOrigin) -> RulesReader<'_> {
+        RulesReader::new(&mut self.tables, &mut self.unknown, origin)
     }
 
     /// Removes all rules and chains of a table, as if it had never been used.
@@ -85,7 +89,7 @@ impl RuleSet {
 
     /// Applies a payload like `iptables-restore --noflush`.
     pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
-        RulesReader::new(self, TextOrigin::Payload).read(payload)
+        self.reader(TextOrigin::Payload).read(payload)
     }
 
     /// Returns the chain, if it exists.

@@ -15,7 +15,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Bytes of a stream that a client gets at a time.
 const PIECE: usize = 64 * 1024;
 
-/// The same for clients that do not accept gzip: rules are up to ten times as long as in a stream.
+/// Bytes at a time for clients that do not accept gzip: rules are up to ten times as long as in a
+/// stream.
 const INFLATED_PIECE: usize = 8 * 1024;
 
 /// Compresses rules into a stream.

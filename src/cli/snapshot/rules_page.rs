@@ -92,7 +92,7 @@ fn document<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
     daemon::document(line.strip_prefix(HEAD)?).ok()
 }
 
-/// What a page says of its rules.
+/// Facts about the rules of a page.
 #[derive(Default)]
 pub(super) struct PageFacts {
     head: Option<RulesHead>,

@@ -45,7 +45,8 @@ fn a_node_without_its_first_sync_is_not_well() {
     assert_eq!(problems(status.clone()), ["IPv4: no sync was applied yet"]);
     status.find_problems();
     assert!(!status.is_well() && status.problems[0].is_failure);
-    // A failure has its own words; a disabled family has nothing to do, and a shadow writes nothing.
+    // A failure has its own words, a disabled family has nothing to do, and a shadow writes
+    // nothing.
     let failed = |status: &mut FamilyStatus| {
         new(status);
         status.failed_syncs = 1;
