@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 
 use plotters::prelude::*;
@@ -47,13 +46,13 @@ fn draw(path: &Path, services: usize, runs: &[&Run]) -> Result<(), Box<dyn Error
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(72)
-        .build_cartesian_2d(-0.5..users.len() as f64 - 0.5, range(runs).log_scale())?;
+        .build_cartesian_2d(-0.5..users.len() as f64 - 0.5, 0.0..highest(runs) * 1.4)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .max_light_lines(1)
+        .y_labels(6)
         .x_labels(2 * users.len() + 1)
-        .y_labels(5)
         .x_desc("users: a bar from median to p99, a line to the maximum, a dot at the average")
         .y_desc("latency")
         .x_label_formatter(&|place| match users.get(place.round() as usize) {
@@ -94,12 +93,9 @@ fn draw(path: &Path, services: usize, runs: &[&Run]) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// Of the vertical axis, with room for the legend.
-fn range(runs: &[&Run]) -> Range<f64> {
-    let latencies = || runs.iter().filter_map(|run| run.latency.as_ref());
-    let lowest = latencies().fold(f64::MAX, |low, one| low.min(one.median));
-    let highest = latencies().fold(lowest, |high, one| high.max(one.maximum));
-    (lowest / 1.5)..(highest * 3.0)
+fn highest(runs: &[&Run]) -> f64 {
+    let latencies = runs.iter().filter_map(|run| run.latency.as_ref());
+    latencies.fold(f64::MIN_POSITIVE, |high, one| high.max(one.maximum))
 }
 
 /// Where the latencies of a program stand on the horizontal axis.
