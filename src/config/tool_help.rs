@@ -8,10 +8,11 @@ pub(crate) fn help_of(command: &str) -> &'static CommandHelp {
     all.find(|help| help.name == command).unwrap_or(&PROGRAM)
 }
 
-const COMMANDS: [&CommandHelp; 12] = [
+const COMMANDS: [&CommandHelp; 13] = [
     &RUN,
     &RENDER,
     &STATUS,
+    &SHADOW_REPORT,
     &CHECK,
     &DIFF,
     &SERVICES,

@@ -17,7 +17,7 @@ use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficP
 use crate::net::PerFamily;
 use crate::tracker::Tracker;
 use crate::watch::api::{
-    self, ApiClient, ApiError, ApiOptions, ConnectFailure, Selector, is_not_http,
+    self, ApiClient, ApiError, ApiOptions, ConnectFailure, ObjectDecodeError, Selector, is_not_http,
 };
 use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
@@ -131,6 +131,9 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
     let snapshot = ask(options, async |server| {
         api::snapshot(server, node, options.list_timeout).await
     })?;
+    warn_of_undecodable(&snapshot.services.undecodable);
+    warn_of_undecodable(&snapshot.slices.undecodable);
+    warn_of_undecodable(&snapshot.nodes.undecodable);
     let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
     set_services.for_each(|service| ingester.service(service));
     snapshot
@@ -144,6 +147,24 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
         .iter()
         .for_each(|node| ingester.node(SourceEvent::Set(node)));
     Ok(ServiceTypes::read(&snapshot.services.objects))
+}
+
+fn warn_of_undecodable(problems: &[ObjectDecodeError]) {
+    if let Some(text) = undecodable(problems) {
+        tracing::warn!("{text}");
+    }
+}
+
+/// Returns the warning of objects of one kind that are left out.
+fn undecodable(problems: &[ObjectDecodeError]) -> Option<String> {
+    let first = problems.first()?;
+    let (name, cause) = (first.name.to_string(), first.source.to_string());
+    Some(format!(
+        "objects of the API server that cannot be decoded and are left out: {}, such as `{}`: {}",
+        problems.len(),
+        escaped(&name),
+        escaped(&cause)
+    ))
 }
 
 /// Returns the names of the Services with these labels that rules may be for.
@@ -160,6 +181,7 @@ pub(in crate::cli) fn names_with_labels(
     let listed = ask(options, async |server| {
         api::within(options.list_timeout, api::list(server, &selector)).await
     })?;
+    warn_of_undecodable(&listed.undecodable);
     let is_selected = |service: &&ServiceObject| {
         let is_in = namespace.is_none_or(|namespace| service.metadata.namespace == namespace);
         is_in && service.spec.type_ != "ExternalName"
@@ -365,3 +387,7 @@ fn states(trackers: &PerFamily<Tracker>) -> impl Iterator<Item = &ServiceState> 
 fn endpoints(state: &ServiceState) -> impl Iterator<Item = &Endpoint> {
     state.slices.iter().flat_map(|(_, slice)| &slice.endpoints)
 }
+
+#[cfg(test)]
+#[path = "tests/objects.rs"]
+mod tests;

@@ -19,6 +19,13 @@ fn helps(width: usize) -> Vec<[String; 2]> {
 }
 
 #[test]
+fn every_command_has_texts_of_its_own() {
+    for command in Cli::command().get_subcommands() {
+        assert_eq!(help_of(command.get_name()).name, command.get_name());
+    }
+}
+
+#[test]
 fn short_help_fits_on_a_screen() {
     for [short, _] in helps(100) {
         assert!(short.lines().count() <= SCREEN, "{short}");

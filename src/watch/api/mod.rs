@@ -63,6 +63,8 @@ mod watch;
 pub(crate) use client::build_counted_client;
 pub use client::{ApiClient, ApiOptions, RateLimit, build_client};
 pub use encoding::Encoding;
+#[cfg(feature = "tools")]
+pub(crate) use encoding::ObjectDecodeError;
 pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
 pub(crate) use kubeconfig::ContextChoice;
 pub use list::snapshot;
