@@ -24,7 +24,6 @@ const MAX_THREADS: usize = 4;
 #[derive(Debug)]
 pub(super) struct RulesReader<'r> {
     tables: &'r mut BTreeMap<TracedTable, Chains>,
-    /// Numbers of rules of tables that are not modeled.
     unknown: &'r mut BTreeMap<Box<str>, usize>,
     origin: TextOrigin,
     table: OpenTable,
@@ -45,7 +44,7 @@ enum OpenTable {
 /// Line that is neither blank nor a comment.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all lines are commands, and one allocation for each would cost more"
+    reason = "nearly all lines are commands: a box for each costs more than it saves"
 )]
 enum ParsedLine<'t> {
     Table(&'t str),
@@ -80,7 +79,8 @@ impl<'t> ParsedPiece<'t> {
 }
 
 impl<'r> RulesReader<'r> {
-    /// Returns a reader of a text of this origin.
+    /// Returns a reader of a text of this origin, into modeled tables and the number of rules of
+    /// each unknown one.
     pub(super) fn new(
         tables: &'r mut BTreeMap<TracedTable, Chains>,
         unknown: &'r mut BTreeMap<Box<str>, usize>,

@@ -19,9 +19,9 @@ use super::transaction::TextOrigin;
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleSet {
-    pub(super) tables: BTreeMap<TracedTable, Chains>,
+    tables: BTreeMap<TracedTable, Chains>,
     /// Number of rules of each unknown table.
-    pub(super) unknown: BTreeMap<Box<str>, usize>,
+    unknown: BTreeMap<Box<str>, usize>,
 }
 
 impl Default for RuleSet {
@@ -63,12 +63,9 @@ impl RuleSet {
         pieces: impl Iterator<Item = P> + Send,
     ) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        rule_set.reader(TextOrigin::Kernel).read_pieces(pieces)?;
+        let reader = rule_set.reader(TextOrigin::Kernel);
+        reader.read_pieces(pieces)?;
         Ok(rule_set)
-    }
-
-    fn reader(&mut self, origin: TextOrigin) -> RulesReader<'_> {
-        RulesReader::new(&mut self.tables, &mut self.unknown, origin)
     }
 
     /// Removes all rules and chains of a table, as if it had never been used.
@@ -90,6 +87,10 @@ impl RuleSet {
     /// Applies a payload like `iptables-restore --noflush`.
     pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
         self.reader(TextOrigin::Payload).read(payload)
+    }
+
+    fn reader(&mut self, origin: TextOrigin) -> RulesReader<'_> {
+        RulesReader::new(&mut self.tables, &mut self.unknown, origin)
     }
 
     /// Returns the chain, if it exists.

@@ -12,12 +12,9 @@ use flate2::write::{GzDecoder, GzEncoder};
 use hyper::body::{Body, Frame};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Bytes of a stream that a client gets at a time.
-const PIECE: usize = 64 * 1024;
-
-/// Bytes at a time for clients that do not accept gzip: rules are up to ten times as long as in a
-/// stream.
-const INFLATED_PIECE: usize = 8 * 1024;
+/// Bytes of a piece. Decompressed for a client that does not accept gzip, it is up to ten times as
+/// long.
+const PIECE: usize = 8 * 1024;
 
 /// Compresses rules into a stream.
 pub(crate) type RulesWriter = GzEncoder<StreamWriter>;
@@ -27,10 +24,11 @@ pub(crate) type RulesWriter = GzEncoder<StreamWriter>;
 #[derive(Debug)]
 pub(super) struct HeldStream(Mutex<Option<Stream>>);
 
-/// Bytes of a stream, and the tasks that wait for more of them.
+/// Pieces of a stream, and the tasks that wait for more of them. In one buffer, the stream would
+/// take three times its size whenever that buffer grows.
 #[derive(Debug)]
 struct Stream {
-    bytes: Vec<u8>,
+    pieces: Vec<Bytes>,
     progress: StreamProgress,
     waiting: Vec<Waker>,
     _permit: OwnedSemaphorePermit,
@@ -47,7 +45,7 @@ pub(super) enum StreamProgress {
 impl HeldStream {
     pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
         Self(Mutex::new(Some(Stream {
-            bytes: Vec::new(),
+            pieces: Vec::new(),
             progress: StreamProgress::Requested,
             waiting: Vec::new(),
             _permit: permit,
@@ -86,35 +84,29 @@ impl HeldStream {
     pub(super) async fn begun(&self) {
         poll_fn(|context| match &mut *self.lock() {
             Some(stream) if stream.progress > StreamProgress::Requested => Poll::Ready(()),
-            stream => {
-                if let Some(stream) = stream {
-                    stream.waiting.push(context.waker().clone());
-                }
+            Some(stream) => {
+                stream.waiting.push(context.waker().clone());
                 Poll::Pending
             }
+            // Ended before: the task that makes it has the reason.
+            None => Poll::Pending,
         })
         .await;
     }
 
-    /// Returns up to `most` bytes from a position on, none at the end.
-    fn poll_read(
-        &self,
-        at: usize,
-        most: usize,
-        context: &Context<'_>,
-    ) -> Poll<io::Result<Vec<u8>>> {
+    /// Returns the piece at a position, none at the end.
+    fn poll_piece(&self, at: usize, context: &Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let mut stream = self.lock();
         let Some(stream) = &mut *stream else {
             let ended = io::Error::other("ended for newer requests");
             return Poll::Ready(Err(ended));
         };
-        let bytes = stream.bytes.get(at..).unwrap_or_default();
-        if bytes.is_empty() && stream.progress < StreamProgress::Complete {
+        let piece = stream.pieces.get(at).cloned();
+        if piece.is_none() && stream.progress < StreamProgress::Complete {
             stream.waiting.push(context.waker().clone());
             return Poll::Pending;
         }
-        let bytes = bytes.get(..most).unwrap_or(bytes);
-        Poll::Ready(Ok(bytes.to_vec()))
+        Poll::Ready(Ok(piece))
     }
 }
 
@@ -136,8 +128,8 @@ impl StreamWriter {
 
 impl Write for StreamWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0
-            .change(|stream| stream.bytes.extend_from_slice(bytes));
+        let pieces = bytes.chunks(PIECE).map(Bytes::copy_from_slice);
+        self.0.change(|stream| stream.pieces.extend(pieces));
         Ok(bytes.len())
     }
 
@@ -150,8 +142,9 @@ impl Write for StreamWriter {
 #[derive(Debug)]
 pub(super) struct StreamBody {
     stream: Arc<HeldStream>,
+    /// Number of pieces that were read.
     at: usize,
-    /// Decompresses it for a client that does not accept gzip; `None` for others, and at the end.
+    /// Decompresses it for a client that does not accept gzip; `None` for others.
     inflated: Option<GzDecoder<Vec<u8>>>,
 }
 
@@ -165,25 +158,22 @@ impl StreamBody {
         }
     }
 
-    /// Returns the next piece, none at the end.
-    fn poll_piece(&mut self, context: &Context<'_>) -> Poll<io::Result<Vec<u8>>> {
+    /// Returns the next bytes, none at the end.
+    fn poll_bytes(&mut self, context: &Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         loop {
-            let most = match &self.inflated {
-                Some(_) => INFLATED_PIECE,
-                None => PIECE,
-            };
-            let read = ready!(self.stream.poll_read(self.at, most, context))?;
-            self.at += read.len();
+            let piece = ready!(self.stream.poll_piece(self.at, context))?;
+            self.at += usize::from(piece.is_some());
             let Some(inflated) = &mut self.inflated else {
-                return Poll::Ready(Ok(read));
-            };
-            inflated.write_all(&read)?;
-            if read.is_empty() {
-                inflated.try_finish()?;
-            }
-            let piece = mem::take(inflated.get_mut());
-            if read.is_empty() || !piece.is_empty() {
                 return Poll::Ready(Ok(piece));
+            };
+            match &piece {
+                Some(piece) => inflated.write_all(piece)?,
+                None => inflated.try_finish()?,
+            }
+            let bytes = mem::take(inflated.get_mut());
+            if piece.is_none() || !bytes.is_empty() {
+                let bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
+                return Poll::Ready(Ok(bytes.map(Bytes::from)));
             }
         }
     }
@@ -197,12 +187,7 @@ impl Body for StreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let piece = ready!(self.poll_piece(context));
-        let piece = piece.map(|piece| Some(piece).filter(|piece| !piece.is_empty()));
-        Poll::Ready(
-            piece
-                .map(|piece| piece.map(|piece| Frame::data(piece.into())))
-                .transpose(),
-        )
+        let bytes = ready!(self.poll_bytes(context));
+        Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)).transpose())
     }
 }
