@@ -36,8 +36,6 @@
 //! | 5-10 min | `timeoutSeconds` of a watch; the client itself waits 30 s longer | watch reopened |
 //! | at most 60 s | `Retry-After` | next request |
 //!
-//! # Source
-//!
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.37)
 
 mod client;
