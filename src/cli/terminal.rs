@@ -73,8 +73,7 @@ pub(super) fn note(text: &str) {
 /// Time before a note on what is waited for.
 const NOTE_DELAY: Duration = Duration::from_secs(1);
 
-/// Note on stderr about something that takes long; nothing if this is dropped before
-/// [`NOTE_DELAY`].
+/// Note on stderr about something that takes long; none if this is dropped before [`NOTE_DELAY`].
 #[derive(Debug)]
 pub(super) struct Progress {
     stop: Option<Sender<()>>,
@@ -82,8 +81,20 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Starts to wait for an activity.
+    /// Starts to wait for an activity of this machine, which is noted on a terminal only: elsewhere
+    /// the output would depend on the load of the machine.
     pub(super) fn start(activity: impl Into<String>) -> Self {
+        if io::stderr().is_terminal() {
+            return Self::waiting_for(activity);
+        }
+        Self {
+            stop: None,
+            thread: None,
+        }
+    }
+
+    /// Starts to wait for another program or machine, which may never answer.
+    pub(super) fn waiting_for(activity: impl Into<String>) -> Self {
         let (stop, stopped) = mpsc::channel::<()>();
         let activity = activity.into();
         let thread = thread::spawn(move || {

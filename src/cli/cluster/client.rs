@@ -86,7 +86,7 @@ impl Cluster {
             is_http1: true,
             ..options
         };
-        let _progress = Progress::start("waiting for credentials of the API server");
+        let _progress = Progress::waiting_for("waiting for credentials of the API server");
         let server = api::build_client(&options, &environment::proxies()).await;
         let limit = options.list_timeout.unwrap_or(NODE_TIMEOUT);
         Ok(Self {
@@ -111,7 +111,8 @@ impl Cluster {
         role: PodRole,
         node: Option<&str>,
     ) -> anyhow::Result<Vec<ProxyPod>> {
-        let _progress = Progress::start("waiting for the API server to list the Pods of proxies");
+        let _progress =
+            Progress::waiting_for("waiting for the API server to list the Pods of proxies");
         let listed = ProxyPod::list(&self.server, role, node);
         let listed = api::within(self.list_timeout, listed).await;
         let mut pods = listed.map_err(|error| match error {

@@ -21,7 +21,7 @@ pub(super) fn snapshot(
 ) -> anyhow::Result<RuleSnapshot> {
     let (pod, answer) = cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
-        let _progress = Progress::start(format!("waiting for node {node}"));
+        let _progress = Progress::waiting_for(format!("waiting for node {node}"));
         let answer = cluster.rules(&pod).await;
         let answer = answer.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         Ok((pod, answer))

@@ -213,12 +213,12 @@ pub(in crate::cli) fn ask<T>(
         .build()?;
     runtime.block_on(async {
         // A credential plugin may ask for a password, or hang.
-        let progress = Progress::start("waiting for credentials of the API server");
+        let progress = Progress::waiting_for("waiting for credentials of the API server");
         let server = api::build_client(options, &environment::proxies())
             .await
             .map_err(connect_error)?;
         drop(progress);
-        let _progress = Progress::start(waiting_text(options, server.address()));
+        let _progress = Progress::waiting_for(waiting_text(options, server.address()));
         let answer = question(&server).await;
         answer.map_err(|error| list_error(&error, server.address()))
     })

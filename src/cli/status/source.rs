@@ -46,7 +46,7 @@ pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<Stat
     let options = args.cluster.api_options(environment::kubeconfigs);
     cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
-        let _progress = Progress::start(format!("waiting for node {node}"));
+        let _progress = Progress::waiting_for(format!("waiting for node {node}"));
         let page = cluster.document(&pod, "/status").await;
         let page = page.map_err(|problem| anyhow::anyhow!("node `{node}`: {problem}"))?;
         let Some(page) = page else {
