@@ -128,6 +128,15 @@ impl IpFamily {
         }
     }
 
+    /// Returns the name of the program that prints rules, by which readers of dumps recognize the
+    /// family.
+    pub const fn save_program(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables-save",
+            Self::V6 => "ip6tables-save",
+        }
+    }
+
     /// Returns the other family.
     #[must_use]
     pub const fn other(self) -> Self {

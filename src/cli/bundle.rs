@@ -1,8 +1,8 @@
 //! `bundle`: packs what a support case about this node needs into one file.
 //!
 //! Nothing that holds credentials is read: no kubeconfig, no configuration file but for the address
-//! of the daemon, no environment. Credentials in URLs and tokens in the texts of others are
-//! replaced.
+//! of the daemon, no environment. Credentials in URLs and tokens in the texts of other
+//! programs are replaced.
 
 use std::fs;
 use std::io::{self, Write};

@@ -29,7 +29,7 @@ pub(crate) use family_requests::{
 pub(crate) use pages::StatusPages;
 #[cfg(feature = "tools")]
 pub(crate) use rules_page::RulesHead;
-pub(crate) use rules_page::{HEAD, RulesPage};
+pub(crate) use rules_page::{HEAD, RulesPage, rules_title};
 pub(crate) use service_pages::ServicePages;
 pub(crate) use shadow::{
     LagHistogram, MOST_DIFFERENCES, ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind,

@@ -12,6 +12,7 @@ use crate::cli::daemon;
 use crate::cli::snapshot::list_error;
 use crate::cli::terminal::{Count, Progress, escaped};
 use crate::config::environment;
+use crate::net::IpFamily;
 use crate::watch::api::{
     self, ApiClient, ApiError, ApiOptions, PodRole, ProxyPod, ProxyProgram, StreamError,
 };
@@ -155,8 +156,8 @@ impl Cluster {
                 }
                 ProxyProgram::KubeProxy { container } => {
                     let mut saved = Vec::new();
-                    for program in ["iptables-save", "ip6tables-save"] {
-                        saved.push(self.save(pod, container, program).await?);
+                    for family in IpFamily::ALL {
+                        saved.push(self.save(pod, container, family.save_program()).await?);
                     }
                     Ok(NodeAnswer::Saved(saved))
                 }

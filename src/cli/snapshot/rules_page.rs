@@ -81,11 +81,8 @@ fn end_of_rules(text: &str) -> usize {
 
 fn family_of(title: &str) -> Option<IpFamily> {
     let program = title.strip_prefix(TITLE)?.split(',').next()?;
-    match program {
-        "iptables-save" => Some(IpFamily::V4),
-        "ip6tables-save" => Some(IpFamily::V6),
-        _ => None,
-    }
+    let mut families = IpFamily::ALL.into_iter();
+    families.find(|family| family.save_program() == program)
 }
 
 fn document<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {

@@ -269,7 +269,7 @@ pub(super) const SYNC: SettingSection = SettingSection {
         Setting::without_field("state-dir", Path("DIR"))
             .help("Existing directory for a history of syncs [default: none]")
             .more(
-                "It has at most 16 MiB for the command history and --at of others, and the last \
+                "It has at most 16 MiB for history and --at of other commands, and the last \
                  failed restore input of each IP family.",
             ),
         Setting::without_field("partial-restore", Word("SHAPE", || texts(PARTIAL_RESTORES)))

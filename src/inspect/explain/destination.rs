@@ -480,7 +480,7 @@ pub enum NotFound {
         similar: Suggestions,
     },
     /// Address of an IP family of which no rules were given.
-    #[error("no {0} rules in the input\nhint: add the output of {program} with --from-save", program = save_program(*.0))]
+    #[error("no {0} rules in the input\nhint: add the output of {program} with --from-save", program = .0.save_program())]
     Family(IpFamily),
     /// Address without a port that neither a Service nor an endpoint has.
     #[error(
@@ -500,11 +500,4 @@ pub enum NotFound {
          hint: set --source to an address of the destination's IP family"
     )]
     Client,
-}
-
-const fn save_program(family: IpFamily) -> &'static str {
-    match family {
-        IpFamily::V4 => "iptables-save",
-        IpFamily::V6 => "ip6tables-save",
-    }
 }

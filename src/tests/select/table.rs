@@ -128,7 +128,7 @@ fn node_hints_come_before_zone_hints() {
 }
 
 #[test]
-fn the_terminating_step_in_when_nobody_is_ready() {
+fn terminating_endpoints_serve_if_none_is_ready() {
     let mixed = ["10.0.0.1 ready", "10.0.0.2 serving terminating"];
     check(&mixed, PLAIN, None, "any cluster=1 local=");
     let terminating = [
