@@ -74,8 +74,9 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
     let written = || format!("cannot write `{}`", path.display());
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let file = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+    let archive = GzEncoder::new(file.with_context(written)?, Compression::default());
     let mut bundle = Bundle {
-        archive: GzEncoder::new(file.with_context(written)?, Compression::default()),
+        archive: tar::Builder::new(archive),
         folder: name,
         at: now,
         errors: Vec::new(),
@@ -97,7 +98,8 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
     }
     drop(progress);
     let errors = bundle.errors.join("\n");
-    bundle.add("errors.txt", errors.as_bytes())?;
+    let added = bundle.add("errors.txt", errors.as_bytes());
+    added.with_context(written)?;
     let file = bundle.finish().with_context(written)?;
     if args.force {
         file.persist(&path).with_context(written)?;
@@ -110,7 +112,7 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
 
 /// Archive that is written.
 struct Bundle {
-    archive: GzEncoder<NamedTempFile>,
+    archive: tar::Builder<GzEncoder<NamedTempFile>>,
     /// Folder in the archive.
     folder: String,
     at: Timestamp,
@@ -189,44 +191,21 @@ impl Bundle {
         self.errors.push(problem);
     }
 
-    /// Adds a file in the format of POSIX, ustar.
     fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut header = tar::Header::new_ustar();
+        header.set_mode(0o600);
+        header.set_size(content.len() as u64);
+        header.set_mtime(self.at.as_second().unsigned_abs());
         let path = format!("{}/{name}", self.folder);
-        let mut header = [0; TAR_BLOCK];
-        let mut put = |at: usize, text: &str| {
-            let field = header.iter_mut().skip(at);
-            field.zip(text.bytes()).for_each(|(to, byte)| *to = byte);
-        };
-        // Names of hosts have at most 64 bytes, so the path is cut off in no case.
-        put(0, path.get(..99).unwrap_or(&path));
-        put(100, "0000600\0");
-        put(108, "0000000\0");
-        put(116, "0000000\0");
-        put(124, &format!("{:011o}\0", content.len()));
-        put(136, &format!("{:011o}\0", self.at.as_second().max(0)));
-        put(148, "        0");
-        put(257, "ustar\x0000");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        let sum = format!("{sum:06o}\0 ");
-        let field = header.iter_mut().skip(148);
-        field.zip(sum.bytes()).for_each(|(to, byte)| *to = byte);
-        self.archive.write_all(&header)?;
-        self.archive.write_all(content)?;
-        let padding = content.len().next_multiple_of(TAR_BLOCK) - content.len();
-        self.archive.write_all(&vec![0; padding])
+        self.archive.append_data(&mut header, path, content)
     }
 
-    /// Ends the archive by two empty blocks.
-    fn finish(mut self) -> io::Result<NamedTempFile> {
-        self.archive.write_all(&[0; 2 * TAR_BLOCK])?;
-        let mut file = self.archive.finish()?;
+    fn finish(self) -> io::Result<NamedTempFile> {
+        let mut file = self.archive.into_inner()?.finish()?;
         file.flush()?;
         Ok(file)
     }
 }
-
-/// Size of a header, and unit of contents.
-const TAR_BLOCK: usize = 512;
 
 /// Replaces credentials in URLs, words after `Bearer`, and JSON Web Tokens.
 fn without_secrets(text: &str) -> String {
