@@ -69,6 +69,18 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// Red, green and blue of its lines, the same in the plots of all benches. People who do not
+    /// see red and green apart can tell them apart, too.
+    pub const fn color(self) -> (u8, u8, u8) {
+        match self {
+            Self::KubeProxy => (0xd5, 0x5e, 0x00),
+            Self::KubeProxyNftables => (0xcc, 0x79, 0xa7),
+            Self::Deltaproxy1s => (0x56, 0xb4, 0xe9),
+            Self::Deltaproxy0s => (0x00, 0x9e, 0x73),
+            Self::Deltaproxy | Self::Deltaproxy10 | Self::Deltaproxy50 => (0x00, 0x72, 0xb2),
+        }
+    }
+
     /// As on the command line.
     pub fn name(self) -> &'static str {
         match self {

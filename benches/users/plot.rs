@@ -13,12 +13,11 @@ use crate::figures::{Latency, Report, Run};
 use crate::subject::Subject;
 
 const SIZE: (u32, u32) = (640, 400);
-/// Where the line of a program stands between two numbers of users, and its color, which is the
-/// same in the plots of all benches.
-const LINES: [(Subject, f64, RGBColor); 3] = [
-    (Subject::KubeProxy, -0.2, RGBColor(0xd5, 0x5e, 0x00)),
-    (Subject::KubeProxyNftables, 0.0, RGBColor(0xcc, 0x79, 0xa7)),
-    (Subject::Deltaproxy, 0.2, RGBColor(0x00, 0x72, 0xb2)),
+/// Where the line of a program stands between two numbers of users.
+const LINES: [(Subject, f64); 3] = [
+    (Subject::KubeProxy, -0.2),
+    (Subject::KubeProxyNftables, 0.0),
+    (Subject::Deltaproxy, 0.2),
 ];
 
 /// Writes `users-SERVICES.svg` for each number of Services that exist besides.
@@ -61,7 +60,9 @@ fn draw(path: &Path, services: usize, runs: &[&Run]) -> Result<(), Box<dyn Error
         })
         .y_label_formatter(&|seconds| format!("{:.0} ms", seconds * 1000.0))
         .draw()?;
-    for (program, shift, color) in LINES {
+    for (program, shift) in LINES {
+        let (red, green, blue) = program.color();
+        let color = RGBColor(red, green, blue);
         let places = places(program, shift, &users, runs);
         if places.is_empty() {
             continue;

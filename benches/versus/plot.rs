@@ -12,13 +12,13 @@ use crate::quantity::{QUANTITIES, Quantity, Unit};
 use crate::subject::{Backend, Subject};
 
 const SIZE: (u32, u32) = (640, 400);
-/// Both are told apart by people who do not see red and green apart, too.
-const COLORS: [(Subject, RGBColor); 5] = [
-    (Subject::KubeProxy, RGBColor(0xd5, 0x5e, 0x00)),
-    (Subject::KubeProxyNftables, RGBColor(0xcc, 0x79, 0xa7)),
-    (Subject::Deltaproxy, RGBColor(0x00, 0x72, 0xb2)),
-    (Subject::Deltaproxy1s, RGBColor(0x56, 0xb4, 0xe9)),
-    (Subject::Deltaproxy0s, RGBColor(0x00, 0x9e, 0x73)),
+/// Programs that are drawn, in the order of the legend.
+const LINES: [Subject; 5] = [
+    Subject::KubeProxy,
+    Subject::KubeProxyNftables,
+    Subject::Deltaproxy,
+    Subject::Deltaproxy1s,
+    Subject::Deltaproxy0s,
 ];
 
 /// Of everything that is measured, what pages show.
@@ -31,8 +31,8 @@ const DRAWN: [&str; 6] = [
     "rss",
 ];
 
-/// A program, its color, and `(Services, value)` from left to right.
-type Line = (Subject, RGBColor, Vec<(f64, f64)>);
+/// A program, and `(Services, value)` from left to right.
+type Line = (Subject, Vec<(f64, f64)>);
 
 /// Writes `BACKEND-QUANTITY.svg` for all that is drawn and was measured at two sizes or more.
 pub fn write_all(report: &Report, folder: &Path) {
@@ -61,12 +61,12 @@ fn draw(
     backend: Backend,
     runs: &[&Run],
 ) -> Result<(), Box<dyn Error>> {
-    let lines: Vec<Line> = COLORS
+    let lines: Vec<Line> = LINES
         .into_iter()
-        .map(|(subject, color)| (subject, color, points(quantity, subject, runs)))
-        .filter(|(_, _, points)| !points.is_empty())
+        .map(|subject| (subject, points(quantity, subject, runs)))
+        .filter(|(_, points)| !points.is_empty())
         .collect();
-    let all = || lines.iter().flat_map(|(_, _, points)| points);
+    let all = || lines.iter().flat_map(|(_, points)| points);
     let range = |value: fn(&(f64, f64)) -> f64| {
         let (low, high) = all()
             .map(value)
@@ -100,7 +100,9 @@ fn draw(
         .x_label_formatter(&|services| format!("{services:.0}"))
         .y_label_formatter(&|value| quantity.unit.write(*value))
         .draw()?;
-    for (subject, color, points) in lines {
+    for (subject, points) in lines {
+        let (red, green, blue) = subject.color();
+        let color = RGBColor(red, green, blue);
         let line = LineSeries::new(points.clone(), color.stroke_width(2));
         chart
             .draw_series(line)?
