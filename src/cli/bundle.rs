@@ -17,6 +17,7 @@ use tempfile::NamedTempFile;
 
 use super::arguments::{daemon_address, moment, read_file};
 use super::daemon;
+use super::runtime::runtime;
 use super::terminal::{self, Progress, escaped};
 use crate::config::{BundleArgs, PastTime, VERSION, environment};
 use crate::history::{FAILED_PAYLOADS, HistoryFiles};
@@ -123,9 +124,7 @@ struct Bundle {
 impl Bundle {
     /// Adds the versions of the programs, and the rules of both backends and families.
     fn add_programs(&mut self) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = runtime()?;
         let mut versions = vec![format!("deltaproxy {VERSION}")];
         for (choice, backend) in [
             (BackendChoice::Nft, "nft"),

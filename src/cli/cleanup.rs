@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::runtime::runtime;
 use super::terminal::{self, Progress};
 use crate::config::CleanupArgs;
 use crate::host::{
@@ -47,9 +48,7 @@ pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
 ///
 /// Something could not be removed; everything else was.
 pub(super) fn everywhere(choice: BackendChoice, mode: SyncMode) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = runtime()?;
     let progress = Progress::start("removing rules");
     let mut cleanup = Cleanup {
         mode,

@@ -22,6 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::runtime::runtime;
 use crate::telemetry::escaped;
 use crate::watch::bounded::MAX_DUMP_BYTES;
 
@@ -74,10 +75,7 @@ pub(super) fn get_pieces(
     path: &str,
     pieces: &mut impl PageSink,
 ) -> Result<(), NoPage> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(NoPage::absent)?;
+    let runtime = runtime().map_err(NoPage::absent)?;
     runtime.block_on(async {
         let page = timeout(TIMEOUT, page(address, path, pieces)).await;
         page.unwrap_or(Err(NoPage::Busy))

@@ -25,6 +25,7 @@ mod manual;
 #[cfg(feature = "tools")]
 mod render;
 mod run;
+mod runtime;
 #[cfg(feature = "tools")]
 mod services;
 #[cfg(feature = "tools")]

@@ -2,9 +2,8 @@
 //!
 //! A rule that the kernel does not know makes each restore with it fail.
 
-use tokio::runtime::Builder;
-
 use super::report::{CheckGroup, CheckResult};
+use crate::cli::runtime::runtime;
 use crate::host::{Binaries, Exec, ExecOptions, Iptables, RestoreError, in_own_network};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Table, Text};
@@ -120,7 +119,7 @@ pub(super) fn examine(binaries: &[Binaries]) -> CheckGroup {
 /// Tries the features in the network namespace of this thread.
 fn try_all(binaries: &Binaries) -> Vec<CheckResult> {
     let (family, backend) = (binaries.family, binaries.backend());
-    let runtime = match Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return vec![CheckResult::error(&error, NODE_SETUP)],
     };

@@ -8,10 +8,9 @@ mod network;
 mod programs;
 mod report;
 
-use tokio::runtime::Builder;
-
 use self::report::{CheckGroup, CheckReport};
 use super::terminal::{self, Progress};
+use crate::cli::runtime::runtime;
 use crate::config::{CheckArgs, OutputArg};
 use crate::host::{BackendChoice, Binaries};
 use crate::sync::SyncMode;
@@ -35,7 +34,7 @@ pub(super) fn check(args: &CheckArgs) -> anyhow::Result<bool> {
 fn examine(args: &CheckArgs) -> anyhow::Result<CheckReport> {
     let (configuration, config) = daemon::configuration(args);
     let mut groups = vec![configuration];
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let used = config
         .as_ref()
         .map(|config| (config.rules.backend, config.mode));

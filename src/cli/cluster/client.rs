@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::app::connect_error;
 use crate::cli::daemon;
+use crate::cli::runtime::runtime;
 use crate::cli::snapshot::list_error;
 use crate::cli::terminal::{Count, Progress, escaped};
 use crate::config::environment;
@@ -72,10 +73,7 @@ pub(in crate::cli) fn block_on<T>(
     options: ApiOptions,
     ask: impl AsyncFnOnce(&Cluster) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         let cluster = Cluster::new(options).await?;
         ask(&cluster).await
     })

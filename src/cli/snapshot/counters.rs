@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::cli::runtime::runtime;
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls};
 use crate::inspect::catalog::{EndpointView, PortView};
 use crate::net::{IpFamily, PerFamily};
@@ -21,9 +22,7 @@ pub(in crate::cli) struct RuleCounters {
 impl RuleCounters {
     /// Reads the kernel, with one run of the save program for each family.
     pub(in crate::cli) fn read_kernel(backend: BackendChoice) -> anyhow::Result<PerFamily<Self>> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = runtime()?;
         let mut counters = PerFamily::<Self>::default();
         let families = IpFamily::ALL.into_iter();
         for family in families.filter(|family| !Sysctls::default().lacks(*family)) {

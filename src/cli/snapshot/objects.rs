@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use super::rules::ServiceTypes;
 use crate::app::connect_error;
 use crate::cli::exit::ErrorReport;
+use crate::cli::runtime::runtime;
 use crate::cli::terminal::{Progress, escaped};
 use crate::config::{RenderConfig, Source, environment};
 use crate::ingest::ServiceObject;
@@ -208,10 +209,7 @@ pub(in crate::cli) fn ask<T>(
     options: &ApiOptions,
     question: impl AsyncFnOnce(&ApiClient) -> Result<T, ApiError>,
 ) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    runtime()?.block_on(async {
         // A credential plugin may ask for a password, or hang.
         let progress = Progress::waiting_for("waiting for credentials of the API server");
         let server = api::build_client(options, &environment::proxies())

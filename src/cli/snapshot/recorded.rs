@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::dump::{self, DumpPart};
 use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::exit::ErrorReport;
+use crate::cli::runtime::runtime;
 use crate::cli::terminal::{Progress, escaped};
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_rules};
 use crate::inspect::catalog::RulesetSource;
@@ -24,10 +25,7 @@ use crate::watch::bounded;
 /// Reads the rules of the kernel.
 pub(super) fn live(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading the kernel's rules");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(snapshot(backend))
+    runtime()?.block_on(snapshot(backend))
 }
 
 #[expect(clippy::disallowed_methods, reason = "documents show the time")]
