@@ -78,6 +78,14 @@ fn plant(folder: &Path) -> String {
     config.to_str().unwrap().to_owned()
 }
 
+/// Appends a rule of another program, which the bundle reads with all others.
+fn append_rule_with_token(node: &Node) {
+    let mut iptables = node.netns.command("iptables-nft");
+    let rule = ["-A", "INPUT", "-j", "ACCEPT", "-m", "comment"];
+    let comment = format!("see https://admin:{TOKEN}@example.com/");
+    run(iptables.args(rule).arg("--comment").arg(comment));
+}
+
 #[test]
 fn a_bundle_has_the_state_of_the_node_and_no_secret() {
     if !machine_has(Need::Kernel) {
@@ -97,6 +105,7 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
     let folder = tempfile::tempdir().unwrap();
     let config = plant(folder.path());
     fs::write(state.path().join("history-notes.txt"), TOKEN).unwrap();
+    append_rule_with_token(&node);
     let archive = folder.path().join("case.tar.gz");
     let metrics = "--metrics-bind-address=127.0.0.1:10249";
     let flags = [&*state_dir, "--config", &config, metrics];
@@ -113,6 +122,7 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
         ("daemon/configz.json", "iptables"),
         ("daemon/flagz.txt", "state-dir"),
         ("rules/nft-ipv4.txt", "10.4.0.12:8080"),
+        ("rules/nft-ipv4.txt", "https://REMOVED@example.com/"),
         ("kernel/version.txt", "Linux"),
         ("versions.txt", "deltaproxy 0."),
     ] {
