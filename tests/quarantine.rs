@@ -161,7 +161,7 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     }
     assert_eq!(failures(), before, "{}", daemon.log());
 
-    // A mended Service returns 10 s after it was tried last.
+    // A mended Service returns 1 s after it was tried last.
     node.write(&fourth_has("10.4.4.7", 5));
     node.wait_for_rule("--to-destination 10.4.4.7:8080");
     eventually(PATIENCE, || {

@@ -26,9 +26,10 @@ use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
 use crate::net::DoublingDelay;
 
-/// Delay of retries.
+/// Delay of retries. The first is short: a restore also fails for reasons that end soon, such as a
+/// lack of memory, and a retry of one Service costs little.
 const RETRY_DELAY: DoublingDelay = DoublingDelay {
-    first: Duration::from_secs(10),
+    first: Duration::from_secs(1),
     longest: Duration::from_secs(600),
 };
 

@@ -41,6 +41,8 @@ pub enum Fault {
     KilledRestore,
     HeldLock,
     SecondProxy,
+    /// Lasts longer than a step, so that no history has it beside others.
+    UnreliableRestores,
 }
 
 impl Fault {
@@ -90,6 +92,15 @@ pub fn cause(node: &mut Node, fault: Fault, number: usize) -> String {
         Fault::KilledRestore => {
             node.spoil_restores(1, "kill -9 $$");
             "the next restore of each family is killed".to_owned()
+        }
+        Fault::UnreliableRestores => {
+            // The trial of a match is not repeated before the next full sync.
+            let script = "payload=$(mktemp); cat >$payload; exec <$payload\n\
+                          if ! grep -q NFACCT-TEST $payload &&\n\
+                          [ $(($(od -An -N1 -tu1 /dev/urandom) % 10)) -lt 3 ]\n\
+                          then rm $payload; exit 1; fi; rm $payload";
+            node.spoil_restores(1 << 10, script);
+            "three of ten restores fail".to_owned()
         }
         Fault::HeldLock if node.variant().backend == Backend::Legacy => {
             let (lock, seconds) = (node.xtables_lock(), PAUSE.as_secs().to_string());

@@ -136,6 +136,18 @@ fn soak_with_faults() {
     soak::run_for(first, time, steps);
 }
 
+/// Three of ten restores fail, in each group of variants.
+#[test]
+#[ignore = "takes minutes"]
+fn unreliable_restores_leave_the_same_rules() {
+    if !machine_has(Need::Cluster) {
+        return;
+    }
+    for seed in SEED..SEED + GROUPS {
+        soak::run_with_unreliable_restores(seed, 70);
+    }
+}
+
 /// What `tests/soak.sh` runs: one history after the other until enough steps or hours are over.
 #[test]
 #[ignore = "takes as long as it is told to"]

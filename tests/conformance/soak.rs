@@ -88,6 +88,38 @@ pub fn run(seed: u64, steps: usize) {
     ));
 }
 
+/// Runs a history in which three of ten restores fail, and panics at the first difference that stays.
+pub fn run_with_unreliable_restores(seed: u64, steps: usize) {
+    let variants = group(seed);
+    let mut stage = Stage::new(&NAMESPACES);
+    stage.expect_faults();
+    let mut history = History::new(seed, Size::Small);
+    stage.cast(&variants.iter().collect::<Vec<_>>());
+    let mut longest = Duration::ZERO;
+    for step in 0..steps {
+        let mut ops = vec![Op::Fault(Fault::UnreliableRestores, 0)];
+        ops.extend(history.edit_objects());
+        let effect = stage.step(&ops, Size::Small);
+        assert!(
+            effect.differences.is_empty(),
+            "step {step} of seed {seed} left different rules (kube-proxy -, deltaproxy +)\n{}\n{}",
+            effect.differences,
+            words(&ops, &effect.refused),
+        );
+        longest = longest.max(effect.repaired_after);
+    }
+    let pairs = stage.pairs_now();
+    let failed = pairs
+        .iter()
+        .map(|[_, ours]| ours.metric("kubeproxy_sync_proxy_rules_iptables_restore_failures_total"));
+    let (failed, longest) = (failed.sum::<u64>(), longest.as_secs_f64());
+    assert!(failed > 0, "no restore has failed");
+    tell(format_args!(
+        "conformance: unreliable restores: seed {seed}, {steps} steps, {failed} failed restores, 0 \
+         differences, equal after {longest:.2} s at most"
+    ));
+}
+
 /// Each kind in turn, so that none is left out; at the end, those that do not restart the daemon.
 fn next_fault(step: usize, is_end: bool, dice: &mut Dice) -> Fault {
     let fault = Fault::ALL[step % Fault::ALL.len()];

@@ -288,12 +288,13 @@ impl RestoreError {
         self
     }
 
-    /// Reports whether the kernel or the program rejected the payload, so that it would be rejected
-    /// again.
+    /// Reports whether the kernel or the program rejected a line of the payload, so that it would be
+    /// rejected again.
     pub(crate) const fn is_conclusive(&self) -> bool {
         match self {
-            Self::Rejected { .. } | Self::Failed { .. } => true,
-            Self::Locked { .. }
+            Self::Rejected { .. } => true,
+            Self::Failed { .. }
+            | Self::Locked { .. }
             | Self::TimedOut { .. }
             | Self::Killed { .. }
             | Self::Spawn { .. } => false,

@@ -361,10 +361,10 @@ async fn a_quarantined_service_is_retried_without_another_change() {
         (3000, Comes(9)),
         (5000, Comes(1)),
     ];
-    // Partial, full, without endpoints, left out; the change of another; 10 s after the failure
-    // the retry, and with it the full sync that is due by then.
-    let expected = [0, 3000, 3000, 3000, 3000, 5000, 13_000, 13_000];
-    assert_eq!(restores(&steps, 14_000).await, expected);
+    // Partial, full, without endpoints, left out; 1 s after the failure the first retry, and with
+    // the change of another the second one.
+    let expected = [0, 3000, 3000, 3000, 3000, 4000, 5000];
+    assert_eq!(restores(&steps, 5500).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
