@@ -82,23 +82,10 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
         name,
         views,
     });
-    let mut rows: Vec<Row> = rows.collect();
-    // Whole names sort differently, as `/` and `:` are neither the first nor the last characters.
-    rows.sort_by(|left, right| left.key().cmp(&right.key()));
-    (rows, findings)
+    (rows.collect(), findings)
 }
 
 impl Row {
-    fn key(&self) -> (&str, &str, &str, &str) {
-        let name = &self.name;
-        (
-            name.namespace(),
-            name.service(),
-            name.port(),
-            &name.protocol,
-        )
-    }
-
     /// Returns the status in one family.
     pub(super) fn status_of(&self, family: IpFamily, view: &PortView) -> PortStatus {
         let shown = PortStatus::of(view, !self.families_without_nat.contains(&family));

@@ -3,6 +3,7 @@
 //! Every command parses and selects here, so that one spelling selects the same service ports
 //! everywhere, and a typo gets the same answer.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +12,9 @@ use crate::net::Protocol;
 use crate::rules::Rule;
 use crate::ruleset::PortComment;
 
-/// Name of a service port: `namespace/name:port`, and the protocol.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Name of a service port: `namespace/name:port`, and the protocol. Sorted by namespace, Service,
+/// port and protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PortName {
     /// Spelling in comments of rules; without `:port` if the port has no name.
     pub name: Box<str>,
@@ -52,6 +54,28 @@ impl PortName {
     /// Returns the name of the port, empty if it has none.
     pub fn port(&self) -> &str {
         self.name.split_once(':').map_or("", |(_, port)| port)
+    }
+}
+
+impl Ord for PortName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Before every character of a name, so that `a/b` comes before `a-b/c`.
+        let rank = |byte: u8| if matches!(byte, b'/' | b':') { 0 } else { byte };
+        let of_names = self
+            .name
+            .bytes()
+            .map(rank)
+            .cmp(other.name.bytes().map(rank));
+        let of_protocols = || self.protocol.cmp(&other.protocol);
+        // The names of odd rules may differ in nothing but these characters.
+        let of_bytes = || self.name.cmp(&other.name);
+        of_names.then_with(of_protocols).then_with(of_bytes)
+    }
+}
+
+impl PartialOrd for PortName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
