@@ -141,6 +141,7 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
     for (name, text) in &files {
         assert!(!text.contains(TOKEN), "{name}");
     }
+    names_and_addresses_are_redacted(&node, &flags);
     // A line for each part that is missing, and no other.
     let errors = files.get("errors.txt").unwrap();
     assert_eq!(
@@ -148,6 +149,29 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
         errors.lines().count(),
         "{stderr}\n{errors}"
     );
+}
+
+/// Packs the same with `--redact`: the rules can be read, and tell nothing about the cluster.
+fn names_and_addresses_are_redacted(node: &Node, flags: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("case.tar.gz");
+    let flags = [flags, &["--redact"]].concat();
+    let output = bundle(node, &archive, &flags);
+    assert!(output.status.success(), "{output:?}");
+    let files = content(&archive);
+    for (name, text) in &files {
+        for secret in ["10.4.0.12", "10.96.", "/shop", "node1"] {
+            let at = text.find(secret);
+            let around = at.and_then(|at| text.get(at.saturating_sub(80)..at + 20));
+            assert_eq!(around, None, "{name}");
+        }
+    }
+    let rules = folder.path().join("rules.txt");
+    fs::write(&rules, files.get("rules/nft-ipv4.txt").unwrap()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+    let listed = command.arg("services").arg("--from-save").arg(&rules);
+    let listed = String::from_utf8(listed.output().unwrap().stdout).unwrap();
+    assert!(listed.contains("namespace-1   service-1"), "{listed}");
 }
 
 #[test]

@@ -5,18 +5,20 @@
 //! programs are replaced.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use flate2::Compression;
+use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use super::arguments::{daemon_address, moment, read_file};
 use super::daemon;
+use super::redact::Redaction;
 use super::runtime::runtime;
 use super::terminal::{self, Progress, escaped};
 use crate::config::{BundleArgs, PastTime, VERSION, environment};
@@ -26,12 +28,15 @@ use crate::net::IpFamily;
 
 /// Pages of the daemon, and the names of their files.
 const PAGES: [(&str, &str); 5] = [
+    (STATUS, "daemon/status.json"),
     ("/rules", "daemon/rules.txt"),
-    ("/status", "daemon/status.json"),
     ("/metrics", "daemon/metrics.txt"),
     ("/configz", "daemon/configz.json"),
     ("/flagz", "daemon/flagz.txt"),
 ];
+
+/// Page with the name of the node, by which others are redacted: it is the first.
+const STATUS: &str = "/status";
 
 /// Files of the kernel, and the names of their copies.
 const KERNEL_FILES: [(&str, &str); 6] = [
@@ -61,7 +66,9 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
     terminal::install_quiet_log()?;
     let now = moment(PastTime::Ago(Duration::ZERO));
     let host = environment::host_name();
-    let name = format!("deltaproxy-{host}-{}", now.strftime("%Y%m%dT%H%M%SZ"));
+    let redaction = args.redact.then(|| Redaction::new(vec![host.clone()]));
+    let shown = if args.redact { "node" } else { &host };
+    let name = format!("deltaproxy-{shown}-{}", now.strftime("%Y%m%dT%H%M%SZ"));
     let path = args.output.clone();
     let path = path.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
     anyhow::ensure!(
@@ -81,6 +88,7 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
         folder: name,
         at: now,
         errors: Vec::new(),
+        redaction,
     };
     bundle.add_programs().with_context(written)?;
     for (page, name) in PAGES {
@@ -88,6 +96,9 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
             Some(address) => daemon::get(address, page).map_err(anyhow::Error::from),
             None => Err(anyhow::anyhow!("the metrics port is disabled")),
         };
+        if let (STATUS, Ok(text), Some(redaction)) = (page, &text, &mut bundle.redaction) {
+            redaction.add_node_of(text);
+        }
         bundle.add_text(name, text).with_context(written)?;
     }
     for (file, name) in KERNEL_FILES {
@@ -119,6 +130,8 @@ struct Bundle {
     at: Timestamp,
     /// Parts that are missing, with their causes.
     errors: Vec<String>,
+    /// With `--redact`.
+    redaction: Option<Redaction>,
 }
 
 impl Bundle {
@@ -163,8 +176,15 @@ impl Bundle {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let name = format!("history/{name}");
             let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+            let is_compressed = path.extension().is_some_and(|extension| extension == "gz");
             match fs::read(&path) {
-                Ok(bytes) if is_file => self.add(&name, &bytes)?,
+                Ok(bytes) if is_file => match &mut self.redaction {
+                    None => self.add(&name, &bytes)?,
+                    Some(redaction) => {
+                        let bytes = redacted(redaction, &bytes, is_compressed)?;
+                        self.add(&name, &bytes)?;
+                    }
+                },
                 Ok(_) => self.missing(&name, "not a file"),
                 // The daemon deletes the oldest ones.
                 Err(error) => self.missing(&name, &error.to_string()),
@@ -176,7 +196,11 @@ impl Bundle {
     /// Adds a text without secrets, or notes the reason that it is missing.
     fn add_text(&mut self, name: &str, text: anyhow::Result<String>) -> io::Result<()> {
         match text {
-            Ok(text) => self.add(name, without_secrets(&text).as_bytes()),
+            Ok(text) => {
+                let text = without_secrets(&text);
+                let text = self.redact(text);
+                self.add(name, text.as_bytes())
+            }
             Err(error) => {
                 self.missing(name, &without_secrets(&format!("{error:#}")));
                 Ok(())
@@ -187,7 +211,15 @@ impl Bundle {
     fn missing(&mut self, name: &str, reason: &str) {
         let problem = escaped(&format!("{name}: {reason}")).replace('\n', "; ");
         tracing::warn!("{problem}");
+        let problem = self.redact(problem);
         self.errors.push(problem);
+    }
+
+    fn redact(&mut self, text: String) -> String {
+        match &mut self.redaction {
+            Some(redaction) => redaction.apply(&text),
+            None => text,
+        }
     }
 
     fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
@@ -204,6 +236,21 @@ impl Bundle {
         file.flush()?;
         Ok(file)
     }
+}
+
+/// Returns a file of the history without names and addresses. The end of a compressed one may not
+/// be written yet.
+fn redacted(redaction: &mut Redaction, bytes: &[u8], is_compressed: bool) -> io::Result<Vec<u8>> {
+    if !is_compressed {
+        let text = String::from_utf8_lossy(bytes);
+        return Ok(redaction.apply(&text).into_bytes());
+    }
+    let mut read = Vec::new();
+    let _ = MultiGzDecoder::new(bytes).read_to_end(&mut read);
+    let text = redaction.apply(&String::from_utf8_lossy(&read));
+    let mut file = GzEncoder::new(Vec::new(), Compression::fast());
+    file.write_all(text.as_bytes())?;
+    file.finish()
 }
 
 /// Replaces credentials in URLs, words after `Bearer`, and JSON Web Tokens.

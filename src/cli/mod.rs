@@ -23,6 +23,8 @@ mod history;
 #[cfg(feature = "tools")]
 mod manual;
 #[cfg(feature = "tools")]
+mod redact;
+#[cfg(feature = "tools")]
 mod render;
 mod run;
 mod runtime;

@@ -36,6 +36,9 @@ pub struct BundleArgs {
     /// Folder of the records, which are added
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Replace names of Services, namespaces and the node, and addresses
+    #[arg(long)]
+    pub redact: bool,
     /// KubeProxyConfiguration of the daemon
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub config: Option<PathBuf>,

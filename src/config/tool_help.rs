@@ -158,7 +158,9 @@ named on stderr and in errors.txt.
 
 No kubeconfig, certificate or environment variable is read, and credentials in
 URLs and tokens are removed from texts. Names and addresses of Services, Pods
-and nodes are in it.",
+and nodes are in it; with --redact the same one becomes the same word, such as
+`namespace-1/service-7`. Commands read the rules of such a bundle as well. Names
+of chains stay, and names alone in comments of other programs.",
     examples: "\
 On a node, as root:
   deltaproxy bundle --state-dir /var/lib/deltaproxy -o case-4711.tar.gz",

@@ -88,7 +88,8 @@ pub fn run(seed: u64, steps: usize) {
     ));
 }
 
-/// Runs a history in which three of ten restores fail, and panics at the first difference that stays.
+/// Runs a history in which three of ten restores fail, and panics at the first difference that
+/// stays.
 pub fn run_with_unreliable_restores(seed: u64, steps: usize) {
     let variants = group(seed);
     let mut stage = Stage::new(&NAMESPACES);

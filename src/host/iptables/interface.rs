@@ -288,8 +288,8 @@ impl RestoreError {
         self
     }
 
-    /// Reports whether the kernel or the program rejected a line of the payload, so that it would be
-    /// rejected again.
+    /// Reports whether the kernel or the program rejected a line of the payload, so that it would
+    /// be rejected again.
     pub(crate) const fn is_conclusive(&self) -> bool {
         match self {
             Self::Rejected { .. } => true,
