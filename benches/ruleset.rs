@@ -1,11 +1,11 @@
-//! How long it takes to read what `iptables-save` prints, and to apply payloads to it.
+//! How long it takes to read what `iptables-save` prints.
 
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
 
 use std::time::Duration;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{FullPayload, LiveChains};
 use deltaproxy::testing::rules::{Payload, RuleSet};
@@ -46,23 +46,5 @@ fn parse(criterion: &mut Criterion) {
     }
 }
 
-fn apply(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("apply");
-    group
-        .sample_size(10)
-        .measurement_time(Duration::from_secs(3));
-    for services in SERVICES {
-        let payload = payload(services);
-        group.throughput(Throughput::Bytes(payload.len() as u64));
-        group.bench_function(BenchmarkId::from_parameter(services), |bencher| {
-            bencher.iter_batched(
-                RuleSet::default,
-                |mut rules| rules.apply(&payload),
-                BatchSize::LargeInput,
-            );
-        });
-    }
-}
-
-criterion_group!(benches, parse, apply);
+criterion_group!(benches, parse);
 criterion_main!(benches);

@@ -33,7 +33,7 @@
 //! |---|---|
 //! | [`net`], [`model`] | addresses and families; Services, slices and the Node, reduced for rules |
 //! | [`linux`] | netlink sockets and inotify, which fail on other systems |
-//! | [`rules`] | the language of iptables-restore as data: read, apply, compare, trace |
+//! | [`rules`] | the language of iptables-restore as data: read, compare, trace |
 //! | [`ruleset`] | names and roles of the chains and jumps of a kube-proxy |
 //! | [`ingest`] | Kubernetes objects to model: parse, don't validate |
 //! | [`tracker`] | changes since the last sync that reached the kernel |

@@ -1,14 +1,7 @@
-//! Chains, and the chains of one table with the number of jumps to each.
-//!
-//! # Invariants
-//!
-//! - The built-in chains of a table always exist.
-//! - The reference count of a chain is the number of rules of its table that jump or go to it.
+//! Chains, and the chains of one table. The built-in ones always exist.
 
 use std::collections::BTreeMap;
 use std::fmt;
-
-use hashbrown::HashMap;
 
 use super::grammar::Rule;
 use super::table::TracedTable;
@@ -51,12 +44,10 @@ pub struct Chain {
     pub rules: Vec<Rule>,
 }
 
-/// Chains of one table, the unit that `COMMIT` changes as a whole.
+/// Chains of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chains {
     pub(super) by_name: BTreeMap<Box<str>, Chain>,
-    /// Number of rules that jump to a chain; chains without any are absent.
-    pub(super) references: HashMap<Box<str>, usize>,
 }
 
 impl Chains {
@@ -69,15 +60,7 @@ impl Chains {
         let names = table.built_in_chains().iter();
         Self {
             by_name: names.map(|name| (Box::from(*name), built_in())).collect(),
-            references: HashMap::new(),
         }
-    }
-
-    /// Reports whether the table is as the kernel creates it.
-    pub(super) fn is_pristine(&self) -> bool {
-        self.by_name
-            .values()
-            .all(|chain| chain.rules.is_empty() && chain.policy == Some(ChainPolicy::Accept))
     }
 
     pub(super) fn rule_count(&self) -> usize {
@@ -107,23 +90,11 @@ impl Chains {
                     rules.push(rule);
                     continue;
                 };
-                if let Some(target) = target {
-                    self.add_references(target, -1);
-                }
                 rest.extend(below.rules.into_iter().rev());
             }
             if let Some(chain) = self.by_name.get_mut(&name) {
                 chain.rules = rules;
             }
-        }
-    }
-
-    /// Adds to the reference count of a chain; a negative number subtracts.
-    pub(super) fn add_references(&mut self, chain: &str, change: isize) {
-        let before = self.references.get(chain).copied().unwrap_or(0);
-        match before.saturating_add_signed(change) {
-            0 => drop(self.references.remove(chain)),
-            after => drop(self.references.insert(chain.into(), after)),
         }
     }
 }

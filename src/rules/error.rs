@@ -1,9 +1,4 @@
-//! Errors of reading a save and of applying a payload.
-//!
-//! Both report the same reasons for a line. They are two types because a save that cannot be
-//! parsed is invalid input, whereas a rejected payload is an error of the program that wrote it.
-
-use super::table::MAX_CHAIN_NAME;
+//! Errors of reading rules.
 
 /// Reason for which one line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,38 +24,12 @@ pub enum LineError {
     /// Not a command of `iptables-restore`.
     #[error("unknown command `{0}`")]
     UnknownCommand(String),
-    /// The name does not fit into the structures of the kernel.
-    #[error("chain name `{0}` is longer than {MAX_CHAIN_NAME} bytes")]
-    LongChainName(String),
-    /// A chain with the name of a verdict, a user chain with a policy, an unknown policy, or the
-    /// deletion of a built-in chain.
+    /// A chain with the name of a verdict, an unknown policy, or the deletion of a built-in chain.
     #[error("invalid declaration, policy or deletion of chain `{0}`")]
     InvalidChain(String),
     /// The chain of the command does not exist.
     #[error("chain `{0}` does not exist")]
     ChainNotFound(String),
-    /// The rule jumps to a chain that does not exist or is built in.
-    #[error("cannot jump to chain `{0}`: it does not exist or is built in")]
-    TargetNotFound(String),
-    /// `-N` of a chain that exists.
-    #[error("chain `{0}` already exists")]
-    ChainExists(String),
-    /// `-X` of a chain that still has rules.
-    #[error("chain `{0}` is not empty")]
-    ChainNotEmpty(String),
-    /// `-X` of a chain that rules still jump to.
-    #[error("chain `{0}` is still referenced")]
-    ChainReferenced(String),
-    /// `-D` of a rule that is not in the chain.
-    #[error("no such rule in chain `{0}`")]
-    RuleNotFound(String),
-    /// A rule number beyond the end of the chain.
-    #[error("no rule number {number} in chain `{chain}`")]
-    RuleNumberNotFound {
-        chain: String,
-        /// Rule number, counted from 1.
-        number: usize,
-    },
 }
 
 /// Error of parsing the output of `iptables-save`.
@@ -71,21 +40,4 @@ pub struct ParseError {
     pub line: usize,
     /// Reason for which the line is rejected.
     pub reason: LineError,
-}
-
-/// Error of applying a payload that `iptables-restore` would reject too. Tables committed before
-/// `line` stay committed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} rejected: {reason}")]
-pub struct ApplyError {
-    /// Line number, counted from 1.
-    pub line: usize,
-    /// Reason for which the line is rejected.
-    pub reason: LineError,
-}
-
-impl From<ApplyError> for ParseError {
-    fn from(ApplyError { line, reason }: ApplyError) -> Self {
-        Self { line, reason }
-    }
 }

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "tools")]
 mod chain;
+#[cfg(feature = "tools")]
+mod command;
 #[cfg(feature = "testing")]
 #[path = "tests/comparison.rs"]
 mod comparison;
@@ -17,8 +19,6 @@ mod ruleset;
 mod table;
 #[cfg(feature = "tools")]
 mod trace;
-#[cfg(feature = "tools")]
-mod transaction;
 
 #[cfg(test)]
 mod tests;

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::chain::Chains;
-use super::error::{ApplyError, LineError};
+use super::command::{RestoreCommand, parse_command};
+use super::error::{LineError, ParseError};
 use super::table::TracedTable;
-use super::transaction::{RestoreCommand, TextOrigin, Transaction, parse_command};
 
 /// Bytes of a text that a thread parses at a time; a text with fewer is not worth a thread.
 const PIECE: usize = 64 * 1024;
@@ -25,7 +25,6 @@ const MAX_THREADS: usize = 4;
 pub(super) struct RulesReader<'r> {
     tables: &'r mut BTreeMap<TracedTable, Chains>,
     unknown: &'r mut BTreeMap<Box<str>, usize>,
-    origin: TextOrigin,
     table: OpenTable,
     lines: usize,
 }
@@ -35,10 +34,9 @@ pub(super) struct RulesReader<'r> {
 enum OpenTable {
     #[default]
     None,
-    /// The rule set is without it.
-    Known(TracedTable, Box<Transaction>),
-    /// Not modeled, with the number of its rules.
-    Unknown(Box<str>, usize),
+    Known(TracedTable),
+    /// Not modeled: its rules are counted.
+    Unknown(Box<str>),
 }
 
 /// Line that is neither blank nor a comment.
@@ -60,7 +58,7 @@ struct ParsedPiece<'t> {
 }
 
 impl<'t> ParsedPiece<'t> {
-    fn parse(piece: &'t str, origin: TextOrigin) -> Self {
+    fn parse(piece: &'t str) -> Self {
         let mut lines = Vec::new();
         let mut count = 0;
         for text in piece.lines() {
@@ -70,7 +68,7 @@ impl<'t> ParsedPiece<'t> {
                 _ if text.is_empty() || text.starts_with('#') => continue,
                 Some(table) => ParsedLine::Table(table.trim()),
                 None if text == "COMMIT" => ParsedLine::Commit,
-                None => ParsedLine::Command(text, parse_command(text, origin)),
+                None => ParsedLine::Command(text, parse_command(text)),
             };
             lines.push((count, line));
         }
@@ -79,28 +77,25 @@ impl<'t> ParsedPiece<'t> {
 }
 
 impl<'r> RulesReader<'r> {
-    /// Returns a reader of a text of this origin, into modeled tables and the number of rules of
-    /// each unknown one.
+    /// Returns a reader into modeled tables and the number of rules of each unknown one.
     pub(super) fn new(
         tables: &'r mut BTreeMap<TracedTable, Chains>,
         unknown: &'r mut BTreeMap<Box<str>, usize>,
-        origin: TextOrigin,
     ) -> Self {
         Self {
             tables,
             unknown,
-            origin,
             table: OpenTable::None,
             lines: 0,
         }
     }
 
     /// Reads a text.
-    pub(super) fn read(mut self, text: &str) -> Result<(), ApplyError> {
+    pub(super) fn read(mut self, text: &str) -> Result<(), ParseError> {
         if text.len() > PIECE {
             return self.read_pieces(TextPieces(text));
         }
-        self.add(ParsedPiece::parse(text, self.origin))?;
+        self.add(ParsedPiece::parse(text))?;
         self.finish()
     }
 
@@ -108,13 +103,12 @@ impl<'r> RulesReader<'r> {
     pub(super) fn read_pieces<P: AsRef<str>>(
         self,
         pieces: impl Iterator<Item = P> + Send,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<(), ParseError> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
-        let origin = self.origin;
         let source = PieceSource::new(pieces, self);
         thread::scope(|scope| {
             for _ in 0..cores.min(MAX_THREADS) {
-                scope.spawn(|| source.read(origin));
+                scope.spawn(|| source.read());
             }
         });
         // Without a result a thread has panicked, and this one before it came here.
@@ -122,18 +116,26 @@ impl<'r> RulesReader<'r> {
     }
 
     /// Applies the lines of the next piece.
-    fn add(&mut self, piece: ParsedPiece<'_>) -> Result<(), ApplyError> {
+    fn add(&mut self, piece: ParsedPiece<'_>) -> Result<(), ParseError> {
         for (number, line) in piece.lines {
             let applied = match (line, &mut self.table) {
-                (ParsedLine::Command(_, command), OpenTable::Known(_, transaction)) => {
-                    command.and_then(|command| transaction.apply(command))
+                (ParsedLine::Command(_, command), OpenTable::Known(table)) => {
+                    let chains = self.tables.entry(*table);
+                    let chains = chains.or_insert_with(|| Chains::new(*table));
+                    command.and_then(|command| chains.apply(command))
                 }
-                (ParsedLine::Command(text, _), OpenTable::Unknown(_, rules)) => {
+                (ParsedLine::Command(text, _), OpenTable::Unknown(name)) => {
+                    let rules = self.unknown.entry(name.clone()).or_default();
                     *rules += usize::from(!text.starts_with(':'));
                     Ok(())
                 }
                 (ParsedLine::Table(name), OpenTable::None) => {
-                    self.open(name);
+                    self.table = if let Some(table) = TracedTable::from_name(name) {
+                        OpenTable::Known(table)
+                    } else {
+                        self.unknown.entry(name.into()).or_default();
+                        OpenTable::Unknown(name.into())
+                    };
                     Ok(())
                 }
                 (ParsedLine::Commit | ParsedLine::Command(..), OpenTable::None) => {
@@ -141,7 +143,7 @@ impl<'r> RulesReader<'r> {
                 }
                 (ParsedLine::Table(_), _) => Err(LineError::MissingCommit),
                 (ParsedLine::Commit, _) => {
-                    self.commit();
+                    self.table = OpenTable::None;
                     Ok(())
                 }
             };
@@ -151,52 +153,23 @@ impl<'r> RulesReader<'r> {
         Ok(())
     }
 
-    fn open(&mut self, name: &str) {
-        self.table = match TracedTable::from_name(name) {
-            Some(table) => {
-                let chains = self.tables.remove(&table);
-                let chains = chains.unwrap_or_else(|| Chains::new(table));
-                let transaction = Transaction::new(chains, self.origin);
-                OpenTable::Known(table, Box::new(transaction))
-            }
-            None => OpenTable::Unknown(name.into(), 0),
-        };
-    }
-
-    fn commit(&mut self) {
-        match mem::take(&mut self.table) {
-            OpenTable::None => {}
-            OpenTable::Known(table, transaction) => {
-                self.tables.insert(table, transaction.commit());
-            }
-            OpenTable::Unknown(name, rules) => {
-                *self.unknown.entry(name).or_default() += rules;
-            }
-        }
-    }
-
     /// Checks that no table is open at the end of the text.
-    fn finish(mut self) -> Result<(), ApplyError> {
+    fn finish(self) -> Result<(), ParseError> {
         match self.table {
             OpenTable::None => Ok(()),
             _ => Err(self.rejected(1, LineError::MissingCommit)),
         }
     }
 
-    /// Returns the error of a line after the pieces that were read; its table stays as it was.
-    fn rejected(&mut self, number: usize, reason: LineError) -> ApplyError {
-        if let OpenTable::Known(table, transaction) = mem::take(&mut self.table) {
-            self.tables.insert(table, transaction.roll_back());
-        }
-        ApplyError {
-            line: self.lines + number,
-            reason,
-        }
+    /// Returns the error of a line after the pieces that were read.
+    const fn rejected(&self, number: usize, reason: LineError) -> ParseError {
+        let line = self.lines + number;
+        ParseError { line, reason }
     }
 }
 
 /// Result of reading all pieces up to one.
-type ReadSoFar<'r> = Result<RulesReader<'r>, ApplyError>;
+type ReadSoFar<'r> = Result<RulesReader<'r>, ParseError>;
 
 /// Pieces of a text, which threads take in turn. Each one gets the reader from the thread of the
 /// piece before, when that has been applied.
@@ -211,9 +184,9 @@ impl<'r, I: Iterator<Item: AsRef<str>>> PieceSource<'r, I> {
     }
 
     /// Parses and applies pieces until there are no more.
-    fn read(&self, origin: TextOrigin) {
+    fn read(&self) {
         while let Some((piece, before, after)) = self.take() {
-            let parsed = ParsedPiece::parse(piece.as_ref(), origin);
+            let parsed = ParsedPiece::parse(piece.as_ref());
             // Only a panic of its thread takes the reader away.
             let Ok(read) = before.recv() else {
                 return;

@@ -1,20 +1,16 @@
-//! Holds the rules of one family, and applies payloads like `iptables-restore --noflush`.
-//!
-//! # Invariants
-//!
-//! - Every table has its built-in chains.
-//! - A rejected payload changes neither the table of the rejected line nor later ones; tables
-//!   committed before stay committed.
+//! Holds the rules of one family. Every table has its built-in chains.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::chain::{Chain, Chains};
-use super::error::{ApplyError, ParseError};
+use super::error::ParseError;
 use super::grammar::Rule;
 use super::reader::RulesReader;
 use super::table::{Table, TracedTable};
-use super::transaction::TextOrigin;
+
+#[cfg(feature = "testing")]
+#[path = "tests/transaction.rs"]
+mod transaction;
 
 /// Rules of one IP family, as in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +40,13 @@ impl RuleSet {
         Ok(rule_set)
     }
 
-    /// Adds the tables of another output of `iptables-save`.
+    /// Adds the tables of another output of `iptables-save`, or a payload that was restored.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse); the tables before the line are added.
+    /// As [`parse`](Self::parse); the lines before the rejected one are added.
     pub fn add_tables(&mut self, save_text: &str) -> Result<(), ParseError> {
-        let read = self.reader(TextOrigin::Kernel).read(save_text);
-        read.map_err(ParseError::from)
+        RulesReader::new(&mut self.tables, &mut self.unknown).read(save_text)
     }
 
     /// Parses the output of `iptables-save` as its pieces arrive, each of whole lines.
@@ -63,8 +58,7 @@ impl RuleSet {
         pieces: impl Iterator<Item = P> + Send,
     ) -> Result<Self, ParseError> {
         let mut rule_set = Self::default();
-        let reader = rule_set.reader(TextOrigin::Kernel);
-        reader.read_pieces(pieces)?;
+        RulesReader::new(&mut rule_set.tables, &mut rule_set.unknown).read_pieces(pieces)?;
         Ok(rule_set)
     }
 
@@ -82,15 +76,6 @@ impl RuleSet {
                 chains.inline(&|name| is_selected(table, name));
             }
         }
-    }
-
-    /// Applies a payload like `iptables-restore --noflush`.
-    pub fn apply(&mut self, payload: &str) -> Result<(), ApplyError> {
-        self.reader(TextOrigin::Payload).read(payload)
-    }
-
-    fn reader(&mut self, origin: TextOrigin) -> RulesReader<'_> {
-        RulesReader::new(&mut self.tables, &mut self.unknown, origin)
     }
 
     /// Returns the chain, if it exists.
@@ -125,9 +110,9 @@ impl RuleSet {
 
     /// Returns the number of rules of the table that jump or go to the chain.
     pub fn reference_count(&self, table: Table, chain: &str) -> usize {
-        let chains = self.tables.get(&table.into());
-        let count = chains.and_then(|chains| chains.references.get(chain));
-        count.copied().unwrap_or(0)
+        let rules = self.chains(table).flat_map(|(_, chain)| &chain.rules);
+        let jumps = rules.filter(|rule| rule.target_chain() == Some(chain));
+        jumps.count()
     }
 
     /// Returns the rules of the proxy's tables that could not be parsed, with their chains.
@@ -155,37 +140,4 @@ impl RuleSet {
         let known: usize = others.map(|(_, chains)| chains.rule_count()).sum();
         known + self.unknown.values().sum::<usize>()
     }
-
-    /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters,
-    /// and without tables in their initial state.
-    pub fn to_save_text(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl fmt::Display for RuleSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (table, chains) in &self.tables {
-            if !chains.is_pristine() {
-                write_table(f, *table, chains)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_table(f: &mut fmt::Formatter<'_>, table: TracedTable, chains: &Chains) -> fmt::Result {
-    writeln!(f, "*{table}")?;
-    for (name, chain) in &chains.by_name {
-        match chain.policy {
-            Some(policy) => writeln!(f, ":{name} {policy} [0:0]")?,
-            None => writeln!(f, ":{name} - [0:0]")?,
-        }
-    }
-    for (name, chain) in &chains.by_name {
-        for rule in &chain.rules {
-            writeln!(f, "{}", format!("-A {name} {rule}").trim_end())?;
-        }
-    }
-    writeln!(f, "COMMIT")
 }

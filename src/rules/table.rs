@@ -8,10 +8,6 @@ use std::fmt;
 /// counter. Deleted at once; left over only if the process is killed meanwhile.
 pub(crate) const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
-/// Maximum length of a chain name in bytes: `XT_EXTENSION_MAXNAMELEN` without the final zero. Both
-/// backends reject longer names.
-pub(super) const MAX_CHAIN_NAME: usize = 28;
-
 /// Netfilter table that the proxy uses; payloads hold `filter` first, then `nat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {

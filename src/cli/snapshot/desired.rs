@@ -107,8 +107,7 @@ impl RenderSide<'_> {
         let mut text = Vec::new();
         while payload.write_next(&mut text) {}
         let applied = payload.finish().0;
-        let mut rules = RuleSet::default();
-        rules.apply(&String::from_utf8_lossy(&text))?;
+        let rules = RuleSet::parse(&String::from_utf8_lossy(&text))?;
         Ok((rules, applied))
     }
 

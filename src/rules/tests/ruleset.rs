@@ -208,6 +208,28 @@ fn a_dump_may_delete_chains_that_only_the_kernel_had() {
 }
 
 #[test]
+fn a_payload_of_a_sync_is_read_as_a_dump() {
+    let text = "*nat\n:A - [0:0]\n:B - [0:0]\n-N C\n-P OUTPUT DROP\n-A A -j B\n-I A 2 -j C\n\
+                -I A -j RETURN\n-A B -j RETURN\n-F B\n-A C -j ACCEPT\n-X C\nCOMMIT\n";
+    let printed = "*nat\n:A - [0:0]\n:B - [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT DROP [0:0]\n\
+                   :POSTROUTING ACCEPT [0:0]\n:PREROUTING ACCEPT [0:0]\n\
+                   -A A -j RETURN\n-A A -j B\n-A A -j C\nCOMMIT\n";
+    assert_eq!(RuleSet::parse(text).unwrap().to_save_text(), printed);
+    for (line, reason) in [
+        ("-I A 2 -j DROP", "unexpected `2`"),
+        ("-A NOPE -j DROP", "chain `NOPE` does not exist"),
+        ("-D A 1", "unknown command `-D`"),
+        (
+            "-X OUTPUT",
+            "invalid declaration, policy or deletion of chain `OUTPUT`",
+        ),
+    ] {
+        let error = RuleSet::parse(&format!("*nat\n:A - [0:0]\n{line}\nCOMMIT\n")).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot read line 3: {reason}"));
+    }
+}
+
+#[test]
 fn rules_with_replaced_quotes_or_addresses_are_kept_as_text() {
     for rule in [
         "-m comment --comment \u{201c}shop/web\u{201d} -j ACCEPT",
