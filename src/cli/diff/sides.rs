@@ -217,10 +217,7 @@ pub(super) fn print(
             for note in sides.notes() {
                 writeln!(text, "{note}")?;
             }
-            diff::text(text, reviews, facts)?;
-            // Two sets of objects are rendered with the same flags, so the hint cannot apply.
-            let hint = diff::hint(reviews).filter(|_| args.from_manifests.is_empty());
-            hint.map_or(Ok(()), |hint| writeln!(text, "hint: {hint}"))
+            diff::text(text, reviews, facts)
         }),
         DiffFormat::Markdown => print_text(|text| {
             let rules = reviews.iter().map(|review| {

@@ -36,7 +36,7 @@ mod tests;
 pub use compare::compare;
 pub use json::json;
 pub(crate) use markdown::markdown;
-pub(crate) use node_settings::{HostSettings, InvalidPacketHandling, hint};
+pub(crate) use node_settings::{HostSettings, InvalidPacketHandling};
 pub use review::{ManifestFacts, PortChange, Review};
 pub(crate) use review::{PlannedRestore, RestoreScope};
 pub(crate) use scope::PortSelection;

@@ -1,9 +1,7 @@
 //! Recognizes settings of the node in its rules: facts about the host, which are no difference, and
 //! flags that make nearly every Service differ, which are reported once.
 
-use std::collections::BTreeMap;
-
-use super::review::{Effect, MasqueradedClients, PortChange, PortReview, Review};
+use super::review::{Effect, PortReview};
 use crate::net::IpFamily;
 use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
 use crate::ruleset::{KUBE_FORWARD, KUBE_NODEPORTS, KUBE_POSTROUTING};
@@ -114,72 +112,4 @@ pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<SettingGroup<'_>>, Vec<
     others.extend(single.into_iter().flat_map(|group| group.ports));
     others.sort_by_key(|(port, family)| (&port.name, *family));
     (several, others)
-}
-
-/// Names the flag that the live rules seem to have been written with or without, if at least 90% of
-/// the changed service ports differ by it and by nothing else.
-pub(crate) fn hint(reviews: &[Review<'_>]) -> Option<String> {
-    let (mut changed, mut by_flag) = (0, 0);
-    let mut effects: BTreeMap<IpFamily, &Effect> = BTreeMap::new();
-    for review in reviews {
-        let ports = review.ports.iter();
-        for port in ports.filter(|port| port.change == PortChange::Changes) {
-            changed += 1;
-            let Some(effect) = flag_effect(port) else {
-                continue;
-            };
-            by_flag += 1;
-            if *effects.entry(review.family).or_insert(effect) != effect {
-                return None;
-            }
-        }
-    }
-    if by_flag == 0 || by_flag * 10 < changed * 9 {
-        return None;
-    }
-    let clients = effects.into_values().filter_map(|effect| match effect {
-        Effect::MasqueradeChanged { before, after } => Some((before.as_ref(), after.as_ref())),
-        _ => None,
-    });
-    let (before, after): (Vec<_>, Vec<_>) = clients.unzip();
-    if before.iter().all(Option::is_none) {
-        let flag = flag(&after.into_iter().collect::<Option<Vec<_>>>()?)?;
-        return Some(format!(
-            "omit {flag}; the live rules were written without it"
-        ));
-    }
-    let flag = flag(&before.into_iter().collect::<Option<Vec<_>>>()?)?;
-    Some(format!("use {flag}; the live rules were written with it"))
-}
-
-/// Returns the effect of a service port that a flag may have caused alone.
-fn flag_effect<'r>(port: &'r PortReview<'_>) -> Option<&'r Effect> {
-    let [effect @ Effect::MasqueradeChanged { .. }, rest @ ..] = port.effects.as_slice() else {
-        return None;
-    };
-    let is_alone = rest.iter().all(|other| *other == Effect::OtherRules);
-    is_alone.then_some(effect)
-}
-
-/// Returns the flag that masquerades these clients, one for each IP family, if one flag does.
-fn flag(of: &[&MasqueradedClients]) -> Option<String> {
-    let mut networks = Vec::new();
-    for clients in of {
-        match clients {
-            MasqueradedClients::OutsideNetwork(network) => networks.push(network.to_string()),
-            same if of.iter().any(|other| other != same) => return None,
-            MasqueradedClients::All => return Some("--masquerade-all".to_owned()),
-            MasqueradedClients::OutsideInterface(name) => {
-                return Some(match name.strip_suffix('+') {
-                    Some(prefix) => format!(
-                        "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix {prefix}"
-                    ),
-                    None => {
-                        format!("--detect-local-mode BridgeInterface --pod-bridge-interface {name}")
-                    }
-                });
-            }
-        }
-    }
-    Some(format!("--cluster-cidr {}", networks.join(",")))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::{ManifestFacts, Review, compare, hint, json};
+use super::super::{ManifestFacts, compare, json};
 use super::{SAVED, check, output, shown, with};
 use crate::net::IpFamily;
 use crate::rules::RuleSet;
@@ -111,15 +111,8 @@ fn services(count: usize, condition: Option<&str>) -> RuleSet {
     RuleSet::parse(&text).unwrap()
 }
 
-#[track_caller]
-fn check_hint(before: Option<&str>, after: Option<&str>, expected: &str) {
-    let (live, desired) = (services(3, before), services(3, after));
-    let found = hint(&[compare(IpFamily::V4, &live, &desired)]);
-    assert_eq!(found.as_deref(), Some(expected));
-}
-
 #[test]
-fn service_ports_with_the_same_effect_are_grouped_and_a_flag_is_named() {
+fn service_ports_with_the_same_effect_are_grouped() {
     let (live, desired) = (services(12, Some("! -s 10.4.0.0/14")), services(12, None));
     let reviews = [compare(IpFamily::V4, &live, &desired)];
     let output = shown(&reviews);
@@ -131,28 +124,4 @@ fn service_ports_with_the_same_effect_are_grouped_and_a_flag_is_named() {
          12 service ports differ, 12 affect packets: 12 changed, 0 added, 0 removed; 12 chains\n"
     );
     assert_eq!(output, expected);
-
-    let outside = Some("! -s 10.4.0.0/14");
-    let flag = "--cluster-cidr 10.4.0.0/14";
-    let with = |flag: &str| format!("use {flag}; the live rules were written with it");
-    let same = with(flag);
-    check_hint(outside, None, &same);
-    check_hint(outside, Some("! -s 10.5.0.0/16"), &same);
-    let without = format!("omit {flag}; the live rules were written without it");
-    check_hint(None, outside, &without);
-    check_hint(Some(""), outside, &with("--masquerade-all"));
-    let prefix = "--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth";
-    check_hint(Some("! -i veth+"), outside, &with(prefix));
-    let bridge = "--detect-local-mode BridgeInterface --pod-bridge-interface cni0";
-    check_hint(Some("! -i cni0"), outside, &with(bridge));
-}
-
-#[test]
-fn a_flag_is_named_only_if_nearly_all_changes_are_due_to_it() {
-    let (live, desired) = (services(3, Some("! -s 10.4.0.0/14")), services(3, None));
-    let mut review: Review<'_> = compare(IpFamily::V4, &live, &desired);
-    assert!(hint(std::slice::from_ref(&review)).is_some());
-    review.ports[1].effects.clear();
-    assert_eq!(hint(&[review]), None);
-    assert_eq!(hint(&[]), None);
 }
