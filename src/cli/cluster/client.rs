@@ -202,30 +202,6 @@ impl Cluster {
         })?
     }
 
-    /// Asks all nodes for their rules, and passes on each answer as it arrives.
-    pub(in crate::cli) async fn all_rules(
-        &self,
-        pods: &[ProxyPod],
-        answered: impl FnMut(&ProxyPod, Result<NodeAnswer, NodeProblem>),
-    ) {
-        for_each_bounded(pods, async |pod: &ProxyPod| self.rules(pod).await, answered).await;
-    }
-
-    /// Asks all nodes for a document, and passes on each answer as it arrives.
-    pub(in crate::cli) async fn all_documents(
-        &self,
-        pods: &[ProxyPod],
-        path: &str,
-        answered: impl FnMut(&ProxyPod, Result<Option<String>, NodeProblem>),
-    ) {
-        for_each_bounded(
-            pods,
-            async |pod: &ProxyPod| self.document(pod, path).await,
-            answered,
-        )
-        .await;
-    }
-
     async fn page(&self, pod: &ProxyPod, port: u16, path: &str) -> Result<String, NodeProblem> {
         let forwarded = api::port_forward(&self.server, &pod.name, port).await;
         let forwarded = forwarded.map_err(|error| refused(&error, pod, "portforward"))?;
@@ -266,7 +242,7 @@ impl Cluster {
 
 /// Asks for each item (a node), for at most [`MAX_CONCURRENT`] at a time, and passes on each answer
 /// as it arrives.
-async fn for_each_bounded<'i, T, A>(
+pub(in crate::cli) async fn for_each_bounded<'i, T, A>(
     items: &'i [T],
     ask: impl AsyncFn(&'i T) -> A,
     mut answered: impl FnMut(&'i T, A),

@@ -8,4 +8,4 @@ mod agreement;
 mod client;
 
 pub(super) use agreement::{Agreement, Held, MAX_NAMES, print_disagreements};
-pub(super) use client::{NodeAnswer, NodeProblem, block_on};
+pub(super) use client::{NodeAnswer, NodeProblem, block_on, for_each_bounded};

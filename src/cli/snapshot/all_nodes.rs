@@ -27,13 +27,12 @@ pub(in crate::cli) fn compare_rules<K: Ord + Clone, V: PartialEq + Clone>(
     let mut found = KnownRules::default();
     cluster::block_on(options, async |cluster| {
         let pods = cluster.pods(None).await?;
-        let asked = cluster.all_rules(&pods, |pod, answer| {
-            match found.read(pod, answer, report, &mut read) {
-                Ok(things) => agreement.add(&pod.node, things),
-                Err(problem) => failed.push(problem.to_string()),
-            }
-        });
-        asked.await;
+        let ask = async |pod| cluster.rules(pod).await;
+        let answered = |pod: &ProxyPod, answer| match found.read(pod, answer, report, &mut read) {
+            Ok(things) => agreement.add(&pod.node, things),
+            Err(problem) => failed.push(problem.to_string()),
+        };
+        cluster::for_each_bounded(&pods, ask, answered).await;
         Ok(())
     })?;
     failed.sort();

@@ -12,6 +12,7 @@ use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::terminal;
 use crate::config::{OutputArg, StatusArgs, environment};
 use crate::status::StatusDocument;
+use crate::watch::api::ProxyPod;
 
 /// State of a node, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -112,10 +113,9 @@ pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
     let mut lines = cluster::block_on(options, async |cluster| {
         let pods = cluster.pods(None).await?;
         let mut lines = Vec::new();
-        let asked = cluster.all_documents(&pods, "/status", |pod, answer| {
-            lines.push(NodeLine::new(&pod.node, answer));
-        });
-        asked.await;
+        let ask = async |pod| cluster.document(pod, "/status").await;
+        let answered = |pod: &ProxyPod, answer| lines.push(NodeLine::new(&pod.node, answer));
+        cluster::for_each_bounded(&pods, ask, answered).await;
         Ok(lines)
     })?;
     sort(&mut lines);

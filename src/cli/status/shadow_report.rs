@@ -10,7 +10,7 @@ use crate::cli::daemon;
 use crate::cli::terminal::{self, escaped};
 use crate::config::{self, OutputArg, ShadowReportArgs, environment};
 use crate::status::{LagHistogram, ShadowDifference, ShadowDocument};
-use crate::watch::api::PodRole;
+use crate::watch::api::{PodRole, ProxyPod};
 
 /// Maximum differences in the text.
 const MOST_LINES: usize = 20;
@@ -52,12 +52,12 @@ fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
         let node = args.node.as_deref();
         let pods = cluster.pods_of(PodRole::Shadow, node).await?;
         let (mut documents, mut silent) = (Vec::new(), Vec::new());
-        let asked =
-            cluster.all_documents(&pods, "/shadow", |pod, answer| match document_of(answer) {
-                Ok(document) => documents.push(document),
-                Err(problem) => silent.push((pod.node.clone(), problem)),
-            });
-        asked.await;
+        let ask = async |pod| cluster.document(pod, "/shadow").await;
+        let answered = |pod: &ProxyPod, answer| match document_of(answer) {
+            Ok(document) => documents.push(document),
+            Err(problem) => silent.push((pod.node.clone(), problem)),
+        };
+        cluster::for_each_bounded(&pods, ask, answered).await;
         Ok((documents, silent))
     })?;
     documents.sort_by(|one, other| one.node.cmp(&other.node));
