@@ -30,6 +30,8 @@ pub(crate) use pages::StatusPages;
 #[cfg(feature = "tools")]
 pub(crate) use rules_page::RulesHead;
 pub(crate) use rules_page::{HEAD, RulesPage, rules_title};
+#[cfg(feature = "tools")]
+pub(crate) use service_condition::ServiceCondition;
 pub(crate) use service_pages::ServicePages;
 pub(crate) use shadow::{
     LagHistogram, MOST_DIFFERENCES, ShadowDifference, ShadowDocument, ShadowFamily, ShadowKind,

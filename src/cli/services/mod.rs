@@ -6,7 +6,6 @@ mod nodes;
 mod notes;
 mod rows;
 mod single;
-mod status;
 mod table;
 
 use std::process::ExitCode;

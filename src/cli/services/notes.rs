@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use super::rows::{Row, RuleFindings};
-use super::status::PortStatus;
 use crate::cli::snapshot::{RuleOrigin, ServiceNames};
 use crate::config::ServicesOutput;
 use crate::inspect::catalog::{
     FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules, first_of,
 };
 use crate::net::{IpFamily, PerFamily};
+use crate::status::ServiceCondition;
 
 /// Maximum chains that are named.
 const MAX_CHAINS: usize = 3;
@@ -133,7 +133,8 @@ pub(super) fn summary(
 
 fn not_ok(rows: &[Row]) -> usize {
     let rows = rows.iter();
-    rows.filter(|row| row.status() != PortStatus::Ok).count()
+    rows.filter(|row| row.status() != ServiceCondition::Ok)
+        .count()
 }
 
 /// Hint for a kernel without service ports.

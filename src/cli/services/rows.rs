@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::status::PortStatus;
 use crate::cli::snapshot::{Conflicts, PortCounters, RuleSnapshot};
 use crate::inspect::catalog::{
-    Catalog, FrontendConflict, FrontendKind, FrontendView, NoMatches, PortName, PortQuery,
-    PortView, RulesetGap, ServiceType, UnknownRules,
+    Catalog, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, NoMatches, Policy,
+    PortName, PortQuery, PortView, RulesetGap, ServiceType, UnknownRules,
 };
 use crate::net::{IpFamily, PerFamily};
+use crate::status::ServiceCondition;
 
 /// Service port that at least one family has rules for.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Row {
     /// Counters of its rules, with `--counters`.
     pub(super) counters: PerFamily<Option<PortCounters>>,
     /// Status of each family that its rules do not show.
-    reported: PerFamily<Option<PortStatus>>,
+    reported: PerFamily<Option<ServiceCondition>>,
 }
 
 /// Returns all rows, sorted by namespace, Service, port and protocol, and the findings.
@@ -70,13 +70,15 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
             let service = (name.namespace(), name.service());
             match () {
                 () if snapshot.quarantined.get(family).has(service) => {
-                    Some(PortStatus::Quarantined)
+                    Some(ServiceCondition::Quarantined)
                 }
-                () if snapshot.over_limit.get(family).has(service) => Some(PortStatus::OverLimit),
+                () if snapshot.over_limit.get(family).has(service) => {
+                    Some(ServiceCondition::OverLimit)
+                }
                 () => losers
                     .get(family)
                     .contains(&name)
-                    .then_some(PortStatus::Conflict),
+                    .then_some(ServiceCondition::Conflict),
             }
         }),
         name,
@@ -87,19 +89,19 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
 
 impl Row {
     /// Returns the status in one family.
-    pub(super) fn status_of(&self, family: IpFamily, view: &PortView) -> PortStatus {
-        let shown = PortStatus::of(view, !self.families_without_nat.contains(&family));
+    pub(super) fn status_of(&self, family: IpFamily, view: &PortView) -> ServiceCondition {
+        let shown = shown_status(view, !self.families_without_nat.contains(&family));
         self.reported
             .get(family)
             .map_or(shown, |one| one.max(shown))
     }
 
     /// Returns the worst status of its families.
-    pub(super) fn status(&self) -> PortStatus {
+    pub(super) fn status(&self) -> ServiceCondition {
         let all = self
             .views()
             .map(|(family, view)| self.status_of(family, view));
-        all.max().unwrap_or(PortStatus::Unknown)
+        all.max().unwrap_or(ServiceCondition::Unknown)
     }
 
     /// Returns the type of the Service: that of its object, or else the least that has such
@@ -146,6 +148,26 @@ impl Row {
     /// Returns its frontends of both families.
     pub(super) fn frontends(&self) -> impl Iterator<Item = &FrontendView> {
         self.views().flat_map(|(_, view)| &view.frontends)
+    }
+}
+
+/// Returns the status of a service port that the rules of one family show. `has_nat`: the nat table
+/// was read.
+fn shown_status(view: &PortView, has_nat: bool) -> ServiceCondition {
+    let frontends = || view.frontends.iter();
+    let policies = [view.internal_policy, view.external_policy];
+    let has_local = view.endpoints.iter().any(|one| one.local.is_some());
+    match () {
+        () if frontends().any(|one| !one.unreachable_from.is_empty()) => ServiceCondition::NoPath,
+        () if !has_nat || view.unreadable_rules > 0 => ServiceCondition::Unknown,
+        () if frontends().any(|one| one.disposition == FrontendDisposition::Dropped) => {
+            ServiceCondition::NoLocalEndpoint
+        }
+        () if view.endpoints.is_empty() => ServiceCondition::NoEndpoints,
+        () if policies.contains(&Some(Policy::Local)) && !has_local => {
+            ServiceCondition::NoLocalEndpoint
+        }
+        () => ServiceCondition::Ok,
     }
 }
 
@@ -206,12 +228,12 @@ pub(super) fn selected(mut rows: Vec<Row>, query: &PortQuery) -> Vec<Row> {
 
 /// Keeps the rows that are not ok.
 pub(super) fn keep_problems(rows: &mut Vec<Row>) {
-    rows.retain(|row| row.status() != PortStatus::Ok);
+    rows.retain(|row| row.status() != ServiceCondition::Ok);
 }
 
 /// Moves the rows that are not ok to the beginning.
 pub(super) fn sort_problems_first(rows: &mut [Row]) {
-    rows.sort_by_key(|row| row.status() == PortStatus::Ok);
+    rows.sort_by_key(|row| row.status() == ServiceCondition::Ok);
 }
 
 /// Returns the number of problems that no row has: missing jumps and fixed chains, and frontends
@@ -246,3 +268,7 @@ fn concerns(query: &PortQuery, conflict: &FrontendConflict) -> bool {
     let numbers = [conflict.port];
     query.fits(&conflict.loser, &numbers) || query.fits(&owner, &numbers)
 }
+
+#[cfg(test)]
+#[path = "tests/status.rs"]
+mod tests;

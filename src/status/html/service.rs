@@ -30,8 +30,11 @@ pub(super) fn condition_text(condition: ServiceCondition) -> Markup {
     let class = match condition {
         ServiceCondition::Ok => "good",
         ServiceCondition::Pending => "muted",
-        ServiceCondition::NoLocalEndpoint | ServiceCondition::NoEndpoints => "warn",
-        ServiceCondition::Conflict
+        ServiceCondition::Unknown
+        | ServiceCondition::NoLocalEndpoint
+        | ServiceCondition::NoEndpoints => "warn",
+        ServiceCondition::NoPath
+        | ServiceCondition::Conflict
         | ServiceCondition::OverLimit
         | ServiceCondition::Quarantined => "bad",
     };

@@ -1,10 +1,8 @@
 //! Tests of `status`, of single views and of the rows of a snapshot.
 
-use super::super::rows;
 use super::*;
 use crate::cli::snapshot::{RuleSnapshot, ServiceNames};
 use crate::inspect::catalog::Catalog;
-use crate::net::PerFamily;
 use crate::rules::RuleSet;
 
 const RULES: &str = "*nat
@@ -19,25 +17,30 @@ COMMIT
 ";
 
 #[track_caller]
-fn check(from: &str, to: &str, has_nat: bool, expected: PortStatus) {
+fn check(from: &str, to: &str, has_nat: bool, expected: ServiceCondition) {
     let rules = RULES.replace(from, to);
     assert!(from.is_empty() || rules != RULES, "{from}");
     let catalog = Catalog::read(&RuleSet::parse(&rules).unwrap());
     let view = catalog.ports.values().next().unwrap();
-    assert_eq!(PortStatus::of(view, has_nat), expected, "{to}");
+    assert_eq!(shown_status(view, has_nat), expected, "{to}");
 }
 
 #[test]
 fn rules_show_whether_endpoints_are_reached() {
-    check("", "", true, PortStatus::Ok);
-    check("", "", false, PortStatus::Unknown);
+    check("", "", true, ServiceCondition::Ok);
+    check("", "", false, ServiceCondition::Unknown);
     check(
         "-A KUBE-SVC-WEB -j KUBE-SEP-WEB\n",
         "",
         true,
-        PortStatus::NoPath,
+        ServiceCondition::NoPath,
     );
-    check("10.4.0.1:8080", "x.x.x.x:8080", true, PortStatus::Unknown);
+    check(
+        "10.4.0.1:8080",
+        "x.x.x.x:8080",
+        true,
+        ServiceCondition::Unknown,
+    );
     let filter = |comment: &str, target: &str| {
         format!(
             "*filter\n:KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment \
@@ -48,18 +51,18 @@ fn rules_show_whether_endpoints_are_reached() {
         RULES,
         &filter("has no endpoints", "REJECT"),
         true,
-        PortStatus::NoEndpoints,
+        ServiceCondition::NoEndpoints,
     );
     let no_local = filter("has no local endpoints", "DROP");
-    check(RULES, &no_local, true, PortStatus::NoLocalEndpoint);
+    check(RULES, &no_local, true, ServiceCondition::NoLocalEndpoint);
 }
 
 /// Returns the status of the row whose Service is reported by this change of a snapshot.
-fn reported(change: impl Fn(&mut RuleSnapshot)) -> PortStatus {
+fn reported(change: impl Fn(&mut RuleSnapshot)) -> ServiceCondition {
     let mut snapshot = RuleSnapshot::default();
     snapshot.rules.v4 = RuleSet::parse(RULES).unwrap();
     change(&mut snapshot);
-    let (rows, _) = rows::rows(&snapshot);
+    let (rows, _) = super::rows(&snapshot);
     rows.first().unwrap().status()
 }
 
@@ -72,16 +75,16 @@ fn reports_of_a_service_come_before_its_rules() {
         },
         v6: ServiceNames::default(),
     };
-    assert_eq!(reported(|_| ()), PortStatus::Ok);
+    assert_eq!(reported(|_| ()), ServiceCondition::Ok);
     let quarantined = reported(|snapshot| snapshot.quarantined = named("shop/web"));
-    assert_eq!(quarantined, PortStatus::Quarantined);
+    assert_eq!(quarantined, ServiceCondition::Quarantined);
     assert_eq!(
         reported(|snapshot| snapshot.over_limit = named("shop/web")),
-        PortStatus::OverLimit
+        ServiceCondition::OverLimit
     );
     assert_eq!(
         reported(|snapshot| snapshot.over_limit = named("shop/we")),
-        PortStatus::Ok
+        ServiceCondition::Ok
     );
     // Of rules that lead nowhere, the limit is the cause.
     let both = reported(|snapshot| {
@@ -89,5 +92,5 @@ fn reports_of_a_service_come_before_its_rules() {
         snapshot.rules.v4 = RuleSet::parse(&rules).unwrap();
         snapshot.over_limit = named("shop/web");
     });
-    assert_eq!(both, PortStatus::OverLimit);
+    assert_eq!(both, ServiceCondition::OverLimit);
 }
