@@ -9,6 +9,7 @@ mod family_requests;
 mod html;
 mod pages;
 mod problems;
+mod quantities;
 mod rules_page;
 mod rules_stream;
 mod service_condition;
@@ -27,6 +28,8 @@ pub(crate) use family_requests::{
     ServicesAsked,
 };
 pub(crate) use pages::StatusPages;
+#[cfg(feature = "tools")]
+pub(crate) use quantities::{age, bytes, milliseconds};
 #[cfg(feature = "tools")]
 pub(crate) use rules_page::RulesHead;
 pub(crate) use rules_page::{HEAD, RulesPage, rules_title};

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use jiff::Timestamp;
 
-use crate::status::{FamilyStatus, Problem, StatusDocument, SyncRecord};
+use crate::status::{FamilyStatus, Problem, StatusDocument, SyncRecord, age, bytes, milliseconds};
 
 /// Maximum columns of a line.
 const WIDTH: usize = 110;
@@ -74,7 +74,7 @@ impl Screen {
         self.row("deltaproxy", &status.version)?;
         let uptime = known(status.started_at).map_or_else(
             || "unknown".to_owned(),
-            |started| format!("{}, since {started:.0}", age(now, started)),
+            |started| format!("{}, since {started:.0}", age(started, now)),
         );
         self.row("uptime", &uptime)?;
         let watches = status.watches.iter().map(|watch| {
@@ -141,7 +141,7 @@ impl Screen {
                     "failed restore",
                     format!(
                         "{} ago, {}: {}; {}",
-                        age(now, failure.at),
+                        age(failure.at, now),
                         failure.scope,
                         failure.error,
                         failure.consequence
@@ -160,7 +160,7 @@ impl Screen {
                 let chains = counted(drift.chains, "chain");
                 let text = format!(
                     "{} ago, by {program}, {chains}: {}",
-                    age(now, drift.at),
+                    age(drift.at, now),
                     drift.names
                 );
                 entries.push(("changed rules", text));
@@ -247,19 +247,19 @@ const ROWS: &[(&str, Cell)] = &[
         let waits = family.recent_syncs.iter().map(|sync| sync.lock_wait_ms);
         let longest = waits.fold(0.0, f64::max);
         let syncs = counted(family.recent_syncs.len() as u64, "sync");
-        format!("at most {} in {syncs}", duration(longest))
+        format!("at most {} in {syncs}", milliseconds(longest))
     }),
     ("waiting", |family, now| {
         let services = counted(family.pending_services, "Service");
         match family.waiting_since {
-            Some(since) => format!("{services}, for {}", age(now, since)),
+            Some(since) => format!("{services}, for {}", age(since, now)),
             None if family.pending_services > 0 => services,
             None => "nothing".to_owned(),
         }
     }),
     ("verification", |family, now| match &family.verification {
-        Some(last) if last.is_clean => format!("clean, {} ago", age(now, last.at)),
-        Some(last) => format!("found changed rules, {} ago", age(now, last.at)),
+        Some(last) if last.is_clean => format!("clean, {} ago", age(last.at, now)),
+        Some(last) => format!("found changed rules, {} ago", age(last.at, now)),
         None => "not yet".to_owned(),
     }),
     ("changed, 24 h", |family, _| {
@@ -283,44 +283,15 @@ const ROWS: &[(&str, Cell)] = &[
 fn sync_text(sync: &SyncRecord, now: Timestamp) -> String {
     format!(
         "{} ago, {} in {}",
-        age(now, sync.at),
-        size(sync.bytes),
-        duration(sync.took_ms)
+        age(sync.at, now),
+        bytes(sync.bytes),
+        milliseconds(sync.took_ms)
     )
 }
 
 /// Returns a time that the daemon has sent.
 fn known(time: Timestamp) -> Option<Timestamp> {
     (time != Timestamp::UNIX_EPOCH).then_some(time)
-}
-
-/// Renders the time between two times.
-fn age(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).as_secs().max(0);
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86400, seconds / 3600 % 24),
-    }
-}
-
-fn duration(milliseconds: f64) -> String {
-    if milliseconds < 1000.0 {
-        format!("{milliseconds:.0} ms")
-    } else {
-        format!("{:.1} s", milliseconds / 1000.0)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "one digit is shown")]
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        0..1000 => format!("{bytes} B"),
-        1000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }
 
 pub(super) fn counted(count: u64, noun: &str) -> String {

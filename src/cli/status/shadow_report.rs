@@ -4,12 +4,12 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
-use super::screen::{counted, size};
+use super::screen::counted;
 use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::daemon;
 use crate::cli::terminal::{self, escaped};
 use crate::config::{self, OutputArg, ShadowReportArgs, environment};
-use crate::status::{LagHistogram, ShadowDifference, ShadowDocument};
+use crate::status::{LagHistogram, ShadowDifference, ShadowDocument, bytes};
 use crate::watch::api::{PodRole, ProxyPod};
 
 /// Maximum differences in the text.
@@ -196,17 +196,17 @@ impl<'a> ShadowReport<'a> {
         write!(
             text,
             "payloads:    {} would have been written",
-            size(self.own_bytes)
+            bytes(self.own_bytes)
         )?;
         match self.both_bytes {
             Some((own, kube_proxy)) if own == self.own_bytes => {
-                writeln!(text, " instead of at least {}", size(kube_proxy))?;
+                writeln!(text, " instead of at least {}", bytes(kube_proxy))?;
             }
             Some((own, kube_proxy)) => writeln!(
                 text,
                 "; on nft {} instead of at least {}",
-                size(own),
-                size(kube_proxy)
+                bytes(own),
+                bytes(kube_proxy)
             )?,
             None => writeln!(text)?,
         }

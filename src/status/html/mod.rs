@@ -5,7 +5,6 @@
 
 mod document;
 mod overview;
-mod quantities;
 mod service;
 mod services;
 mod sparkline;

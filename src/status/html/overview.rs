@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::document::Audience;
-use super::quantities::{ago, bytes, duration, milliseconds};
 use super::sparkline::sparkline;
 
 use crate::status::document::{
     DriftRecord, FailureRecord, FamilyStatus, Problem, QuarantinedService, StatusDocument,
     SyncRecord,
 };
+use crate::status::quantities::{age, bytes, duration, milliseconds};
 
 /// Services in quarantine that are shown, of each family: one of them has an error of some hundred
 /// bytes.
@@ -267,4 +267,9 @@ fn node(status: &StatusDocument) -> Markup {
             }
         }
     }
+}
+
+/// Returns a time as its distance from `now`.
+fn ago(at: Timestamp, now: Timestamp) -> Markup {
+    html! { time datetime=(at) { (age(at, now)) " ago" } }
 }

@@ -2,11 +2,11 @@
 
 use maud::{Markup, html};
 
-use super::quantities::duration;
 use crate::model::{Frontend, ServiceName, TrafficPolicy};
 use crate::net::IpFamily;
 use crate::render::Disposition;
 use crate::status::family_requests::{FamilyService, ServiceRulesText};
+use crate::status::quantities::duration;
 use crate::status::service_condition::ServiceCondition;
 use crate::status::summary::{FrontendSummary, PortSummary, RulesSummary, Shown};
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::quantities::milliseconds;
 use crate::status::document::SyncRecord;
+use crate::status::quantities::milliseconds;
 
 /// Width of a bar with its gap, in units of the picture.
 const STEP: usize = 3;

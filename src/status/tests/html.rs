@@ -12,7 +12,6 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 
 use super::document::{STYLE, document};
-use super::quantities::{bytes, duration, milliseconds};
 use super::*;
 use crate::hostile::{WORDS, everywhere};
 use crate::model::{Allowance, Frontend, ServiceName, TrafficPolicy};
@@ -20,6 +19,7 @@ use crate::net::{IpFamily, Port, Protocol};
 use crate::render::Disposition;
 use crate::select::EndpointText;
 use crate::status::family_requests::{FamilyService, ServiceRulesText};
+use crate::status::quantities::{bytes, duration, milliseconds};
 use crate::status::service_condition::ServiceCondition;
 use crate::status::summary::{
     EndpointCondition, EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown,
@@ -423,14 +423,23 @@ fn colors_have_enough_contrast_in_both_themes() {
 
 #[test]
 fn numbers_have_units_and_few_digits() {
-    let seconds = [0, 119, 120, 7199, 7200, 172_799, 172_800];
+    let seconds = [0, 59, 60, 3599, 3600, 86_399, 86_400, 97_200];
     let texts = seconds.map(|seconds| duration(Duration::from_secs(seconds)));
     assert_eq!(
         texts,
-        ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"]
+        [
+            "0 s",
+            "59 s",
+            "1 min",
+            "59 min",
+            "1 h",
+            "23 h 59 min",
+            "1 d",
+            "1 d 3 h"
+        ]
     );
     let texts = [0.04, 9.96, 123.4, 12_345.6].map(milliseconds);
     assert_eq!(texts, ["0.0 ms", "10.0 ms", "123 ms", "12.3 s"]);
-    let texts = [9_999, 10_000, 9_999_999, 10_000_000].map(bytes);
-    assert_eq!(texts, ["9999 B", "10 kB", "9999 kB", "10 MB"]);
+    let texts = [999, 1_000, 9_940_000, 31_200_000_000].map(bytes);
+    assert_eq!(texts, ["999 B", "1.0 kB", "9.9 MB", "31.2 GB"]);
 }
