@@ -64,56 +64,44 @@ pub(super) fn loopback_of(bind: SocketAddr) -> SocketAddr {
 
 /// Returns a page of the daemon at an address.
 pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, NoPage> {
-    let mut text = WholePage::default();
-    get_pieces(address, path, &mut text)?;
-    text.finish()
+    let mut page = Vec::new();
+    get_pieces(address, path, &mut |piece| {
+        page.extend_from_slice(piece);
+        Ok(())
+    })?;
+    text(page)
 }
 
 /// Reads a page of the daemon at an address, and passes on each piece as it arrives.
 pub(super) fn get_pieces(
     address: SocketAddr,
     path: &str,
-    pieces: &mut impl PageSink,
+    take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> Result<(), NoPage> {
     let runtime = runtime().map_err(NoPage::absent)?;
     runtime.block_on(async {
-        let page = timeout(TIMEOUT, page(address, path, pieces)).await;
+        let page = timeout(TIMEOUT, page(address, path, take)).await;
         page.unwrap_or(Err(NoPage::Busy))
     })
 }
 
-async fn page(address: SocketAddr, path: &str, pieces: &mut impl PageSink) -> Result<(), NoPage> {
+async fn page(
+    address: SocketAddr,
+    path: &str,
+    take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
+) -> Result<(), NoPage> {
     match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
         Ok(stream) => {
             let stream = stream.map_err(NoPage::absent)?;
-            ask_pieces(stream, &address.to_string(), path, pieces).await
+            ask_pieces(stream, &address.to_string(), path, take).await
         }
         Err(_) => Err(NoPage::Busy),
     }
 }
 
-/// Takes the bytes of a page.
-pub(super) trait PageSink {
-    /// Takes the next bytes, as long as they are.
-    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()>;
-}
-
-/// Text of a page that is read as a whole.
-#[derive(Default)]
-struct WholePage(Vec<u8>);
-
-impl PageSink for WholePage {
-    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.0.extend_from_slice(bytes);
-        Ok(())
-    }
-}
-
-impl WholePage {
-    fn finish(self) -> Result<String, NoPage> {
-        let text = String::from_utf8(self.0).context("the page is not text");
-        text.map_err(NoPage::absent)
-    }
+fn text(page: Vec<u8>) -> Result<String, NoPage> {
+    let text = String::from_utf8(page).context("the page is not text");
+    text.map_err(NoPage::absent)
 }
 
 /// Asks a daemon for a page on a connection to its metrics port; `host` is the name of the server
@@ -123,16 +111,20 @@ pub(super) async fn ask(
     host: &str,
     path: &str,
 ) -> Result<String, NoPage> {
-    let mut text = WholePage::default();
-    ask_pieces(stream, host, path, &mut text).await?;
-    text.finish()
+    let mut page = Vec::new();
+    let mut take = |piece: &[u8]| {
+        page.extend_from_slice(piece);
+        Ok(())
+    };
+    ask_pieces(stream, host, path, &mut take).await?;
+    text(page)
 }
 
 async fn ask_pieces(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     host: &str,
     path: &str,
-    pieces: &mut impl PageSink,
+    take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> Result<(), NoPage> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
@@ -145,7 +137,7 @@ async fn ask_pieces(
     let answer = async {
         let response = sender.send_request(request).await.map_err(NoPage::absent)?;
         match response.status() {
-            StatusCode::OK => body(response, pieces).await.map_err(NoPage::absent),
+            StatusCode::OK => body(response, take).await.map_err(NoPage::absent),
             StatusCode::SERVICE_UNAVAILABLE => Err(NoPage::Busy),
             status => Err(NoPage::Absent(format!("{path}: {status}"))),
         }
@@ -161,7 +153,7 @@ async fn ask_pieces(
 /// Reads a text, which is decompressed while the rest of it arrives.
 async fn body(
     response: http::Response<Incoming>,
-    pieces: &mut impl PageSink,
+    take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let is_compressed = response.headers().contains_key(CONTENT_ENCODING);
     let mut body = response.into_body();
@@ -170,7 +162,7 @@ async fn body(
     let mut add = |bytes: &[u8]| {
         size += bytes.len() as u64;
         anyhow::ensure!(size <= MAX_DUMP_BYTES, "the page is too large");
-        pieces.add(bytes)
+        take(bytes)
     };
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {

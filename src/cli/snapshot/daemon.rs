@@ -13,7 +13,7 @@ use super::recorded;
 use super::rules::{RuleOrigin, RuleSnapshot};
 use super::rules_page::{PageFacts, PagePart, PageReader};
 use super::written::WrittenRules;
-use crate::cli::daemon::{self, NoPage, PageSink};
+use crate::cli::daemon::{self, NoPage};
 use crate::cli::terminal::escaped;
 use crate::host::{BackendChoice, local_addresses};
 use crate::net::IpFamily;
@@ -51,7 +51,7 @@ fn snapshot(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, 
     let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
     let snapshot = thread::scope(|scope| {
         let mut page = ArrivingRules::new(scope);
-        daemon::get_pieces(address, "/rules", &mut page)?;
+        daemon::get_pieces(address, "/rules", &mut |piece| page.add(piece))?;
         Ok(page.finish(choice))
     })?;
     let mut snapshot = snapshot.ok_or_else(|| NoPage::Absent("no rules".to_owned()))?;
@@ -131,19 +131,6 @@ const PIECE: usize = 64 * 1024;
 /// Pieces that wait to be parsed.
 const MAX_PIECES: usize = 8;
 
-impl PageSink for ArrivingRules<'_, '_> {
-    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.text.extend_from_slice(bytes);
-        if self.text.len() < PIECE {
-            return Ok(());
-        }
-        let end = self.text.iter().rposition(|byte| *byte == b'\n');
-        let rest = self.text.split_off(end.map_or(0, |at| at + 1));
-        let piece = mem::replace(&mut self.text, rest);
-        self.parse(piece).context("not the rules of the kernel")
-    }
-}
-
 impl<'scope, 'env> ArrivingRules<'scope, 'env> {
     /// Returns a page whose rules are parsed by threads of this scope.
     fn new(scope: &'scope Scope<'scope, 'env>) -> Self {
@@ -155,6 +142,18 @@ impl<'scope, 'env> ArrivingRules<'scope, 'env> {
             pieces: None,
             families: Vec::new(),
         }
+    }
+
+    /// Takes the next bytes of the page.
+    fn add(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.text.extend_from_slice(bytes);
+        if self.text.len() < PIECE {
+            return Ok(());
+        }
+        let end = self.text.iter().rposition(|byte| *byte == b'\n');
+        let rest = self.text.split_off(end.map_or(0, |at| at + 1));
+        let piece = mem::replace(&mut self.text, rest);
+        self.parse(piece).context("not the rules of the kernel")
     }
 
     /// Parses whole lines; `None` if they are not those of a page with the rules of the kernel.
