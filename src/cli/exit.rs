@@ -84,40 +84,23 @@ impl ErrorReport {
 const LEFT_OUT: &str = "hint: what has errors is not used; the daemon, and --lenient, use the valid \
                         parts of invalid objects";
 
-/// A comparison found differences.
-const DIFFERENT: u8 = 1;
-
-/// A comparison failed.
-const COMPARISON_FAILED: u8 = 2;
-
-/// Result of a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ComparisonResult {
-    Equal,
-    Different,
-}
-
-/// Returns the code of a finished comparison, and prints its error.
-pub(super) fn compared(result: anyhow::Result<ComparisonResult>, report: &ErrorReport) -> ExitCode {
-    match result {
-        Ok(ComparisonResult::Equal) => report.done(ExitCode::SUCCESS),
-        Ok(ComparisonResult::Different) => report.done(ExitCode::from(DIFFERENT)),
-        Err(error) => failed(&error, ExitCode::from(COMPARISON_FAILED), report),
-    }
-}
-
-/// Returns the code of a command that reports whether the node is well, and prints its error: the
-/// state is not known.
+/// The sides of a comparison differ, or the node is not well.
 #[cfg(feature = "tools")]
-pub(super) fn judged(is_well: anyhow::Result<bool>, report: &ErrorReport) -> ExitCode {
-    let result = is_well.map(|is_well| {
-        if is_well {
-            ComparisonResult::Equal
-        } else {
-            ComparisonResult::Different
-        }
-    });
-    compared(result, report)
+const NOT_PASSED: u8 = 1;
+
+/// The comparison failed, or the state of the node is unknown.
+#[cfg(feature = "tools")]
+const UNKNOWN: u8 = 2;
+
+/// Returns the code of a command that reports whether two sides are equal or a node is well, and
+/// prints its error: that is not known.
+#[cfg(feature = "tools")]
+pub(super) fn judged(is_passed: anyhow::Result<bool>, report: &ErrorReport) -> ExitCode {
+    match is_passed {
+        Ok(true) => report.done(ExitCode::SUCCESS),
+        Ok(false) => report.done(ExitCode::from(NOT_PASSED)),
+        Err(error) => failed(&error, ExitCode::from(UNKNOWN), report),
+    }
 }
 
 /// Returns the code of a finished command, and prints its error.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::arguments::RuleSettings;
 use super::cluster::{self, Agreement, Held, MAX_NAMES};
-use super::exit::{self, ComparisonResult, ErrorReport};
+use super::exit::{self, ErrorReport};
 use super::snapshot::{self, RuleOrigin, RuleSnapshot};
 use super::terminal::{self, Progress};
 use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
@@ -26,7 +26,7 @@ use crate::rules::HostLookup;
 /// Prints the paths of packets, or the disagreements of all nodes. Returns the exit code.
 pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> ExitCode {
     if args.all_nodes {
-        exit::compared(compare_nodes(args, report), report)
+        exit::judged(compare_nodes(args, report), report)
     } else {
         exit::code(explain_source(args, report), report)
     }
@@ -155,9 +155,9 @@ struct RulesSource {
     notes: Vec<&'static str>,
 }
 
-/// Prints the packets with different outcomes on different nodes. A node that is not read is an
-/// error in the report.
-fn compare_nodes(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<ComparisonResult> {
+/// Prints the packets with different outcomes on different nodes. Returns whether there are none. A
+/// node that is not read is an error in the report.
+fn compare_nodes(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<bool> {
     let query = args.query()?;
     terminal::install_quiet_log()?;
     let clients = args.client_selection();

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::cli::exit::ComparisonResult;
 use crate::cli::terminal;
 use crate::inspect::catalog::first_of;
 
@@ -138,24 +137,19 @@ impl<K: Ord, V: PartialEq> Agreement<K, V> {
     }
 }
 
-/// Prints a line for each disagreement. Without any, there is only a note on stderr of what the
-/// nodes agree on.
-pub(in crate::cli) fn print_disagreements(
-    lines: &[String],
-    agreed: &str,
-) -> anyhow::Result<ComparisonResult> {
+/// Prints a line for each disagreement, and returns whether there are none. Then there is only a
+/// note on stderr of what the nodes agree on.
+pub(in crate::cli) fn print_disagreements(lines: &[String], agreed: &str) -> anyhow::Result<bool> {
     terminal::stdout(|out| {
         for line in lines {
             writeln!(out, "{line}")?;
         }
         Ok(())
     })?;
-    Ok(if lines.is_empty() {
+    if lines.is_empty() {
         terminal::note(agreed);
-        ComparisonResult::Equal
-    } else {
-        ComparisonResult::Different
-    })
+    }
+    Ok(lines.is_empty())
 }
 
 #[cfg(test)]

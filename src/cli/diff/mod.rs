@@ -7,15 +7,15 @@ mod load;
 mod sides;
 
 use super::arguments::RuleSettings;
-use super::exit::{ComparisonResult, ErrorReport, is_broken_pipe};
+use super::exit::{ErrorReport, is_broken_pipe};
 use super::terminal::{self, Progress};
 use crate::config::DiffArgs;
 use crate::inspect::diff::Review;
 
-/// Prints the differences, and reports whether there are any: also if the reader of the output
+/// Prints the differences, and returns whether there are none: also if the reader of the output
 /// closes it early, as `head` does. The result is known before anything is printed, so that it does
 /// not depend on how much of the output a pipe holds.
-pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<ComparisonResult> {
+pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<bool> {
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.desired)?;
@@ -29,13 +29,9 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<Comp
         review.matters() || is_strict_difference
     };
     sides.report_not_compared(&reviews, report);
-    let result = if reviews.iter().any(is_different) {
-        ComparisonResult::Different
-    } else {
-        ComparisonResult::Equal
-    };
+    let are_equal = !reviews.iter().any(is_different);
     match sides::print(args, &sides, &reviews, &facts) {
         Err(error) if !is_broken_pipe(&error) => Err(error),
-        _ => Ok(result),
+        _ => Ok(are_equal),
     }
 }

@@ -17,7 +17,7 @@ use crate::config::ServicesArgs;
 /// disagreements of all nodes. Returns the exit code.
 pub(super) fn services(args: &ServicesArgs, report: &ErrorReport) -> ExitCode {
     if args.all_nodes {
-        exit::compared(nodes::compare_nodes(args, report), report)
+        exit::judged(nodes::compare_nodes(args, report), report)
     } else {
         exit::code(single::list(args, report), report)
     }

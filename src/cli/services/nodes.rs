@@ -11,7 +11,7 @@ use super::rows::{self, Row};
 use super::single;
 use crate::cli::arguments::RuleSettings;
 use crate::cli::cluster::{self, Held, MAX_NAMES};
-use crate::cli::exit::{ComparisonResult, ErrorReport};
+use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot;
 use crate::cli::terminal;
 use crate::config::ServicesArgs;
@@ -20,12 +20,9 @@ use crate::inspect::catalog::first_of;
 /// Endpoints of a service port, of both families.
 type Endpoints = BTreeSet<SocketAddr>;
 
-/// Prints the service ports that nodes disagree on. A node that is not read is an error in the
-/// report.
-pub(super) fn compare_nodes(
-    args: &ServicesArgs,
-    report: &ErrorReport,
-) -> anyhow::Result<ComparisonResult> {
+/// Prints the service ports that nodes disagree on. Returns whether there are none. A node that is
+/// not read is an error in the report.
+pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow::Result<bool> {
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.origin.desired)?;
     let query = &single::query(args, &settings)?;
