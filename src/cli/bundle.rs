@@ -118,8 +118,7 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
     } else {
         file.persist_noclobber(&path).with_context(written)?;
     }
-    let text = escaped(&path.display().to_string()).into_owned();
-    terminal::stdout(|out| Ok(writeln!(out, "{text}")?))
+    terminal::print(escaped(&format!("{}\n", path.display())).as_bytes())
 }
 
 /// Archive that is written.

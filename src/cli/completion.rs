@@ -28,7 +28,7 @@ pub(super) fn complete(args: &[OsString]) -> Option<ExitCode> {
     }
     let words = words.iter().map(|word| word.to_string_lossy().into_owned());
     let text = candidates(&words.collect::<Vec<_>>());
-    let printed = terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?));
+    let printed = terminal::print(text);
     Some(exit::code(printed, &ErrorReport::default()))
 }
 

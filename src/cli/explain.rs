@@ -72,7 +72,7 @@ fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()
         (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),
         (None, OutputArg::Text) => explain::text(&explained, Detail::Short),
     };
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
+    terminal::print(text)?;
     check(args.expect, &explained)
 }
 

@@ -29,8 +29,7 @@ pub(super) fn pages(command: Option<&str>, folder: Option<&Path>) -> anyhow::Res
 
 /// Prints the page of a command, or of the program.
 fn print(command: Option<&str>) -> anyhow::Result<()> {
-    let page = page(&program(), command)?;
-    terminal::stdout(|out| Ok(out.write_all(page.as_bytes())?))
+    terminal::print(page(&program(), command)?)
 }
 
 /// Writes the pages of the program and of every command to a folder, which is created if missing.
@@ -214,5 +213,5 @@ fn one_line(text: &str) -> String {
 pub(super) fn script(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "deltaproxy", &mut script);
-    terminal::stdout(|out| Ok(out.write_all(&script)?))
+    terminal::print(script)
 }

@@ -46,10 +46,6 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
         selected: &selected,
         is_annotated: args.annotate,
     };
-    if before.is_none() && filter.is_everything() {
-        // Written in pieces, because it may be large.
-        return terminal::stdout(|out| pieces(desired, |piece| Ok(out.write_all(piece)?)));
-    }
     let text = match &before {
         Some(tracker) => {
             let options = snapshot::options(&config, family, tracker)?;
@@ -62,6 +58,9 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
         }
         None => full(desired, &RuleSet::default())?,
     };
+    if before.is_none() && filter.is_everything() {
+        return terminal::print(text);
+    }
     let trackers: Vec<&Tracker> = before.iter().chain([&tracker_after]).collect();
     let objects = RuleObjects::of(&trackers, &options);
     filter.check_services(&objects)?;
@@ -100,14 +99,6 @@ fn since_config(
         return Err(Unusable::of_flag("since", problem).into());
     }
     Ok(before)
-}
-
-/// Renders the full payload for a kernel without rules, piece by piece.
-fn pieces(
-    side: RenderSide<'_>,
-    take: impl FnMut(&[u8]) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    side.full(&RuleSet::default(), take).map(|_| ())
 }
 
 /// Renders the full payload for a kernel with the `live` rules.

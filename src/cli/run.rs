@@ -19,7 +19,7 @@ use crate::telemetry::Format;
 /// Runs the daemon until a signal ends it, or a one-shot action.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if args.prints_version {
-        return terminal::stdout(|out| Ok(writeln!(out, "deltaproxy {VERSION}")?));
+        return terminal::print(format!("deltaproxy {VERSION}\n"));
     }
     let style = args.log_style();
     let from_flags = if args.asks_for_json() {
@@ -84,12 +84,9 @@ fn check_config(resolved: Result<Config, Unusable>, check: ConfigCheck) -> anyho
     if warnings > 0 && check == ConfigCheck::Strict {
         bail!("the configuration has warnings: {warnings}");
     }
-    terminal::stdout(|out| {
-        Ok(writeln!(
-            out,
-            "the configuration is valid; warnings: {warnings}"
-        )?)
-    })
+    terminal::print(format!(
+        "the configuration is valid; warnings: {warnings}\n"
+    ))
 }
 
 fn log_format(format: LoggingFormat, style: LogStyle) -> Format {

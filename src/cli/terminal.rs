@@ -24,19 +24,28 @@ pub(super) fn choose_color(when: ColorWhen) {
     }
 }
 
-/// Writes data to stdout, buffered. Commands always write colors; they are removed if stdout is
-/// not a terminal or `NO_COLOR` is set, unless `--color` says otherwise.
+/// Prints what a function writes, if it succeeds.
 ///
 /// # Errors
 ///
-/// A broken pipe among others, which [`exit`](super::exit) counts as success.
+/// As for [`print`].
 pub(super) fn stdout(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut data = Vec::new();
     write(&mut data)?;
+    print(&data)
+}
+
+/// Prints data on stdout. Commands always write colors; they are removed if stdout is not a
+/// terminal or `NO_COLOR` is set, unless `--color` says otherwise.
+///
+/// # Errors
+///
+/// A broken pipe among others, which [`exit`](super::exit) counts as success.
+pub(super) fn print(data: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut out = BufWriter::new(AutoStream::auto(io::stdout().lock()));
-    out.write_all(&data)?;
+    out.write_all(data.as_ref())?;
     Ok(out.flush()?)
 }
 

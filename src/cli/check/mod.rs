@@ -23,11 +23,10 @@ use crate::sync::SyncMode;
 pub(super) fn check(args: &CheckArgs) -> anyhow::Result<bool> {
     terminal::install_quiet_log()?;
     let report = examine(args)?;
-    let text = match args.output.format {
+    terminal::print(match args.output.format {
         OutputArg::Json => report.json(),
         OutputArg::Text => report.text(),
-    };
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
+    })?;
     Ok(report.is_passed())
 }
 

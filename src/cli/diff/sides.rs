@@ -228,10 +228,7 @@ pub(super) fn print(
             let rules = rules.collect::<Result<Vec<_>, fmt::Error>>()?;
             diff::markdown(text, reviews, facts, &sides.notes(), &rules)
         }),
-        DiffFormat::Json => terminal::stdout(|out| {
-            serde_json::to_writer_pretty(&mut *out, &diff::json(reviews, facts))?;
-            Ok(writeln!(out)?)
-        }),
+        DiffFormat::Json => terminal::print(format!("{:#}\n", diff::json(reviews, facts))),
         DiffFormat::Unified => print_text(|text| {
             let mut reviews = reviews.iter();
             reviews.try_for_each(|review| write_unified(text, sides, review))
@@ -252,7 +249,7 @@ fn warn_of_facts(facts: &ManifestFacts) {
 fn print_text(write: impl FnOnce(&mut String) -> fmt::Result) -> anyhow::Result<()> {
     let mut text = String::new();
     write(&mut text)?;
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))
+    terminal::print(text)
 }
 
 /// Writes the output of `diff -u` for one family.

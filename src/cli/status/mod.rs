@@ -31,6 +31,6 @@ pub(super) fn status(args: &StatusArgs) -> anyhow::Result<bool> {
         OutputArg::Json => escaped(&page.text),
         OutputArg::Text => screen::text(document).into(),
     };
-    terminal::stdout(|out| Ok(out.write_all(text.as_bytes())?))?;
+    terminal::print(&*text)?;
     Ok(document.is_well())
 }

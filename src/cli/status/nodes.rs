@@ -119,15 +119,9 @@ pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
         Ok(lines)
     })?;
     sort(&mut lines);
-    terminal::stdout(|out| {
-        match args.output.format {
-            OutputArg::Json => {
-                serde_json::to_writer_pretty(&mut *out, &serde_json::json!({"nodes": lines}))?;
-                writeln!(out)?;
-            }
-            OutputArg::Text => out.write_all(text(&lines).as_bytes())?,
-        }
-        Ok(())
+    terminal::print(match args.output.format {
+        OutputArg::Json => format!("{:#}\n", serde_json::json!({"nodes": lines})),
+        OutputArg::Text => text(&lines),
     })?;
     let count = |state| lines.iter().filter(|line| line.state == state).count();
     let unknown = count(NodeVerdict::Unknown);

@@ -35,12 +35,9 @@ pub(in crate::cli) fn of_shadow(args: &ShadowReportArgs) -> anyhow::Result<bool>
     let page = daemon::get(address, "/shadow").map_err(|reason| no_report(&reason))?;
     let document: ShadowDocument = daemon::document(&page).map_err(|error| no_report(&error))?;
     let report = ShadowReport::of([&document]);
-    terminal::stdout(|out| {
-        match args.output.format {
-            OutputArg::Json => out.write_all(escaped(&page).as_bytes())?,
-            OutputArg::Text => out.write_all(report.text().as_bytes())?,
-        }
-        Ok(())
+    terminal::print(match args.output.format {
+        OutputArg::Json => escaped(&page).into_owned(),
+        OutputArg::Text => report.text(),
     })?;
     report.verdict()
 }
@@ -63,16 +60,9 @@ fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
     documents.sort_by(|one, other| one.node.cmp(&other.node));
     silent.sort();
     let report = ShadowReport::of(&documents);
-    terminal::stdout(|out| {
-        match args.output.format {
-            OutputArg::Json => {
-                let all = serde_json::json!({"nodes": documents});
-                serde_json::to_writer_pretty(&mut *out, &all)?;
-                writeln!(out)?;
-            }
-            OutputArg::Text => out.write_all(report.text().as_bytes())?,
-        }
-        Ok(())
+    terminal::print(match args.output.format {
+        OutputArg::Json => format!("{:#}\n", serde_json::json!({"nodes": documents})),
+        OutputArg::Text => report.text(),
     })?;
     if let Some((node, problem)) = silent.first() {
         let total = silent.len() + documents.len();
