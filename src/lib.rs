@@ -19,7 +19,7 @@
 //!
 //! | layer | modules |
 //! |---|---|
-//! | words | [`net`], [`linux`] |
+//! | words | [`net`], [`linux`], [`text`] |
 //! | data | [`model`]: what a Service means; [`rules`]: the language of payloads; [`ruleset`]: chains and jumps of a kube-proxy |
 //! | reading | [`inspect`]: service ports in rules, differences between rulesets, paths of packets; only with the feature `tools`, as are the commands on it |
 //! | core | [`ingest`], [`tracker`], [`select`], then [`render`], then [`conntrack`] |
@@ -33,6 +33,7 @@
 //! |---|---|
 //! | [`net`], [`model`] | addresses and families; Services, slices and the Node, reduced for rules |
 //! | [`linux`] | netlink sockets and inotify, which fail on other systems |
+//! | [`text`] | words of messages that all modules share |
 //! | [`rules`] | the language of iptables-restore as data: read, compare, trace |
 //! | [`ruleset`] | names and roles of the chains and jumps of a kube-proxy |
 //! | [`ingest`] | Kubernetes objects to model: parse, don't validate |
@@ -197,6 +198,7 @@ mod hostile;
 
 mod linux;
 mod net;
+mod text;
 
 mod model;
 mod rules;

@@ -358,8 +358,8 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     let (said, _) = said.split_once("4 service ports, ").unwrap();
     assert_eq!(
         said,
-        "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C, \
-         ...; a full sync deletes those of no Service\n"
+        "note: unreferenced chains (nat, IPv4): 4: KUBE-SVC-A, KUBE-SVC-B, KUBE-SVC-C \
+         and 1 more; a full sync deletes those of no Service\n"
     );
     // They are of none of these, and documents have them.
     for args in [&["web"][..], &["-n=shop"], &["-ojson"]] {

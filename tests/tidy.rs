@@ -15,10 +15,11 @@ use crate::source::{File, Part, all_files};
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("linux", &[]),
     ("net", &[]),
+    ("text", &[]),
     ("model", &["net"]),
     ("rules", &["net"]),
     ("ruleset", &["model", "net", "rules"]),
-    ("inspect", &["net", "rules", "ruleset"]),
+    ("inspect", &["net", "rules", "ruleset", "text"]),
     ("ingest", &["model", "net"]),
     ("tracker", &["model", "net"]),
     ("select", &["model", "net"]),
@@ -36,7 +37,15 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("history", &["net", "status", "telemetry"]),
     (
         "watch",
-        &["ingest", "linux", "model", "net", "telemetry", "tracker"],
+        &[
+            "ingest",
+            "linux",
+            "model",
+            "net",
+            "telemetry",
+            "text",
+            "tracker",
+        ],
     ),
     ("events", &["model", "watch"]),
     ("health", &["events", "model", "net", "select", "telemetry"]),
@@ -56,6 +65,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "select",
             "status",
             "telemetry",
+            "text",
             "tracker",
             "watch",
         ],
@@ -96,6 +106,7 @@ const BELOW_CONFIG: &[&str] = &[
     "select",
     "sync",
     "telemetry",
+    "text",
     "tracker",
     "watch",
 ];
@@ -121,6 +132,7 @@ const ANYTHING: &[&str] = &[
     "status",
     "sync",
     "telemetry",
+    "text",
     "tracker",
     "watch",
 ];
@@ -145,6 +157,7 @@ const PURE: &[&str] = &[
     "sync/attempt.rs",
     "sync/pacer.rs",
     "sync/problems.rs",
+    "text.rs",
     "tracker/",
 ];
 

@@ -16,12 +16,12 @@ use super::terminal::{self, Progress};
 use crate::config::{ExpectArg, ExplainArgs, GraphArg, OutputArg};
 use crate::conntrack::{Filter, Flow};
 use crate::host::{Conntrack, FlowError, FlowTable, KernelLookup};
-use crate::inspect::catalog::first_of;
 use crate::inspect::explain::{
     self, ClientKind, ClientOutcome, Detail, Explanation, NodeRules, TracedPackets,
 };
 use crate::net::IpFamily;
 use crate::rules::HostLookup;
+use crate::text::first_of;
 
 /// Prints the paths of packets, or the disagreements of all nodes. Returns the exit code.
 pub(super) fn explain(args: &ExplainArgs, report: &ErrorReport) -> ExitCode {
@@ -235,8 +235,7 @@ fn outcome_text(outcome: Option<&ClientOutcome>, most: Option<&ClientOutcome>) -
     match most {
         Some(most) if most.summary == *summary => {
             let others = outcome.endpoints.difference(&most.endpoints);
-            let others = first_of(others.map(ToString::to_string), MAX_NAMES);
-            format!("{summary}, with {others}")
+            format!("{summary}, with {}", first_of(others, MAX_NAMES))
         }
         _ => summary.clone(),
     }

@@ -253,16 +253,6 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
 /// Names that a note lists: enough to see what is wrong, and few enough for a line of a log.
 pub(super) const MOST_LISTED: usize = 10;
 
-/// Returns the first of some names, each described, and the number of further ones.
-pub(super) fn listed<T>(names: &[T], describe: impl Fn(&T) -> String) -> String {
-    let first: Vec<_> = names.iter().take(MOST_LISTED).map(describe).collect();
-    let more = match names.len().saturating_sub(MOST_LISTED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    first.join(", ") + &more
-}
-
 /// Returns a name of an untrusted file at a length that no known name exceeds: the longest name of
 /// a gate or path of a field has about 60 characters.
 pub(super) fn shortened(name: &str) -> String {

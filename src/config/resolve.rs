@@ -20,7 +20,7 @@ use super::kube_proxy::{
 };
 use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
-use super::problems::{ConfigNote, ConfigProblems, Unusable, listed, shortened};
+use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
 use super::settings::{
     self, FlagValues, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting,
@@ -31,6 +31,7 @@ use crate::ingest::yaml::RepeatedKey;
 use crate::render::PartialRestore;
 use crate::sync::{CpuBudget, Gap, PacerOptions, SyncMode};
 use crate::telemetry::UnknownSettings;
+use crate::text::first_of;
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
@@ -403,12 +404,13 @@ fn ignored_flags(
 fn lenient_decoding(file: &Path, ignored: &IgnoredFields) -> Option<ConfigNote> {
     let mut parts = Vec::new();
     if !ignored.unknown.is_empty() {
-        let names = listed(&ignored.unknown, |one| {
+        let names = ignored.unknown.iter().map(|one| {
             let hint = one
                 .nearest
                 .map(|known| format!(" (did you mean `{known}`?)"));
             format!("`{}`{}", shortened(&one.path), hint.unwrap_or_default())
         });
+        let names = first_of(names, MOST_LISTED);
         parts.push(format!("unknown fields {names} ignored"));
     }
     if let Some(RepeatedKey { line, key }) = &ignored.repeated {

@@ -21,10 +21,11 @@ use crate::render::{
 };
 use crate::rules::Table;
 use crate::ruleset::{Jump, KUBE_FIREWALL, holds_dispatch_rules};
+use crate::text::first_of;
 use crate::tracker::Tracker;
 
 /// Maximum number of names in one log line.
-const MOST_NAMES: usize = 5;
+pub(super) const MOST_NAMES: usize = 5;
 
 /// Number of processes that could not list all of their chains, in one reading of a table, after
 /// which groups are not halved anymore: enough to find one chain among thousands.
@@ -282,24 +283,14 @@ impl Drift {
     /// Returns the names of the first chains, for the log; empty if none is known by name.
     pub(super) fn chain_names(&self) -> String {
         let chains = self.chains.iter();
-        first_names(chains.map(|(table, chain)| format!("{table} {chain}")))
+        let names = chains.map(|(table, chain)| format!("{table} {chain}"));
+        first_of(names, MOST_NAMES)
     }
 
     /// Returns the names of the first Services whose record differs from their rendered rules, for
     /// the log.
     pub(super) fn service_names(&self) -> String {
-        first_names(self.unlike_rendered.iter().map(ToString::to_string))
-    }
-}
-
-/// Returns the first names, and the number of the others.
-pub(super) fn first_names(names: impl ExactSizeIterator<Item = String>) -> String {
-    let rest = names.len().saturating_sub(MOST_NAMES);
-    let names = names.take(MOST_NAMES).collect::<Vec<_>>().join(", ");
-    if rest == 0 {
-        names
-    } else {
-        format!("{names} and {rest} more")
+        first_of(&self.unlike_rendered, MOST_NAMES)
     }
 }
 

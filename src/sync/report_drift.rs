@@ -9,7 +9,7 @@ use tracing::{debug, info, warn};
 
 use super::attempt::Notices;
 use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
-use super::kernel::{Compared, Drift, DriftKind, first_names};
+use super::kernel::{Compared, Drift, DriftKind, MOST_NAMES};
 use super::report::{Reporter, milliseconds, timestamp, wall_clock};
 use crate::events::Event;
 use crate::host::{ChainRemoval, RunError};
@@ -18,6 +18,7 @@ use crate::rules::Table;
 use crate::ruleset::{ChainRole, is_proxy_chain};
 use crate::status::{DriftRecord, Verification};
 use crate::telemetry::on_one_line;
+use crate::text::first_of;
 
 impl Reporter {
     /// Reports the differences between the kernel and the applied state.
@@ -92,7 +93,7 @@ impl Reporter {
                 self.metrics
                     .drift
                     .third_party_removed(family, table.as_str(), names.len());
-                let chains = first_names(names.iter().map(ToString::to_string));
+                let chains = first_of(names, MOST_NAMES);
                 warn!(
                     %family, %table, program, chains,
                     "another program removed chains of third parties along with those of kube-proxy, \

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::cli::terminal;
-use crate::inspect::catalog::first_of;
+use crate::text::first_of;
 
 /// Values that nodes have for things, by a key of these.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl<V> Held<'_, V> {
         match self.nodes.as_slice() {
             [node] => (*node).to_owned(),
             nodes if are_most => format!("{} nodes", nodes.len()),
-            names => first_of(names.iter().map(ToString::to_string), MAX_NAMES),
+            names => first_of(names, MAX_NAMES),
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot;
 use crate::cli::terminal;
 use crate::config::ServicesArgs;
-use crate::inspect::catalog::first_of;
+use crate::text::first_of;
 
 /// Endpoints of a service port, of both families.
 type Endpoints = BTreeSet<SocketAddr>;
@@ -81,11 +81,7 @@ fn value_text(value: Option<&Endpoints>, most: Option<&Endpoints>) -> String {
     match most {
         Some(most) if most.len() == endpoints.len() => {
             let others = endpoints.difference(most);
-            format!(
-                "{}, with {}",
-                endpoints.len(),
-                first_of(others.map(ToString::to_string), MAX_NAMES)
-            )
+            format!("{}, with {}", endpoints.len(), first_of(others, MAX_NAMES))
         }
         Some(_) => endpoints.len().to_string(),
         None if endpoints.len() == 1 => "1 endpoint".to_owned(),

@@ -8,10 +8,11 @@ use super::rows::{Row, RuleFindings};
 use crate::cli::snapshot::{RuleOrigin, ServiceNames};
 use crate::config::ServicesOutput;
 use crate::inspect::catalog::{
-    FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules, first_of,
+    FrontendConflict, PortQuery, RequiredChain, RequiredJump, RulesetGap, UnknownRules,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::status::ServiceCondition;
+use crate::text::first_of;
 
 /// Maximum chains that are named.
 const MAX_CHAINS: usize = 3;
@@ -85,7 +86,7 @@ fn note_conflicts(text: &mut String, findings: &RuleFindings, query: &PortQuery)
 
 /// Returns a line on unreferenced chains; empty without any.
 fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
-    let names = first_of(chains.iter().map(ToString::to_string), MAX_CHAINS);
+    let names = first_of(chains, MAX_CHAINS);
     match chains.len() {
         0 => String::new(),
         count => format!(

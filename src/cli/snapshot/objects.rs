@@ -13,9 +13,10 @@ use crate::cli::runtime::runtime;
 use crate::cli::terminal::{Progress, escaped};
 use crate::config::{RenderConfig, Source, environment};
 use crate::ingest::ServiceObject;
-use crate::inspect::catalog::{NamePattern, first_of};
+use crate::inspect::catalog::NamePattern;
 use crate::model::{Endpoint, NodeHint, Service, ServiceState, Services, TrafficPolicy};
 use crate::net::PerFamily;
+use crate::text::first_of;
 use crate::tracker::Tracker;
 use crate::watch::api::{
     self, ApiClient, ApiError, ApiOptions, ConnectFailure, ObjectDecodeError, Selector, is_not_http,

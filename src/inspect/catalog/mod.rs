@@ -24,7 +24,7 @@ pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use query::PortName;
 pub(crate) use query::{
     InvalidName, NamePattern, NamespaceMismatch, NoMatch, NoMatches, PortQuery, Suggestions,
-    UnknownRules, first_of,
+    UnknownRules,
 };
 pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,

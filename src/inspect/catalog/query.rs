@@ -11,6 +11,7 @@ use std::str::FromStr;
 use crate::net::Protocol;
 use crate::rules::Rule;
 use crate::ruleset::PortComment;
+use crate::text::first_of;
 
 /// Name of a service port: `namespace/name:port`, and the protocol. Sorted by namespace, Service,
 /// port and protocol.
@@ -451,14 +452,6 @@ pub(super) fn unknown_namespace<'c>(
     Some(format!(
         "no Service of namespace `{namespace}` has rules\nhint: namespaces with rules: {shown}"
     ))
-}
-
-/// Renders the first names of a list, and whether there are more.
-pub(crate) fn first_of(names: impl Iterator<Item = String>, most: usize) -> String {
-    let mut names = names.peekable();
-    let shown: Vec<String> = names.by_ref().take(most).collect();
-    let more = if names.peek().is_some() { ", ..." } else { "" };
-    shown.join(", ") + more
 }
 
 /// Names that may have been meant instead, sorted; may be empty. Displayed as a hint on a line of

@@ -500,14 +500,4 @@ pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
 }
 
 /// Maximum names in a list.
-const MAX_NAMES: usize = 10;
-
-/// Returns the first names, and the number of the others.
-pub(super) fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(MAX_NAMES);
-    let shown: Vec<String> = names.take(MAX_NAMES).collect();
-    match more {
-        0 => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
-    }
-}
+pub(super) const MAX_NAMES: usize = 10;

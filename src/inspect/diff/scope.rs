@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::Edit;
-use super::review::{ChainReview, NotCompared, NotSelected, Review, UnreadableChain, listed};
+use super::review::{ChainReview, MAX_NAMES, NotCompared, NotSelected, Review, UnreadableChain};
 use super::unified::RulesetText;
 use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery, UnknownRules};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::ChainRole;
+use crate::text::first_of;
 
 impl<'a> Review<'a> {
     /// Sets aside the differences that unreadable rules may account for, and the service ports
@@ -110,10 +111,13 @@ impl Review<'_> {
         let named = chains.iter();
         let named = named.map(|one| format!("{} of {} {}", one.rules, one.table, one.chain));
         let family = self.family;
-        let mut text = format!("{family} rules cannot be read: {}", listed(named));
+        let mut text = format!(
+            "{family} rules cannot be read: {}",
+            first_of(named, MAX_NAMES)
+        );
         if !ports.is_empty() {
             text += "; not compared because of them: ";
-            text += &listed(ports.iter().map(ToString::to_string));
+            text += &first_of(ports, MAX_NAMES);
         }
         Some(text)
     }

@@ -11,11 +11,12 @@ use anstyle::{AnsiColor, Style};
 use super::edit::Edit;
 use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
-    ChainReview, Effect, EndpointChange, ManifestFacts, MasqueradedClients, PlannedRestore,
-    PortChange, PortReview, Presence, Review, Summary, listed, plural,
+    ChainReview, Effect, EndpointChange, MAX_NAMES, ManifestFacts, MasqueradedClients,
+    PlannedRestore, PortChange, PortReview, Presence, Review, Summary, plural,
 };
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;
+use crate::text::first_of;
 
 /// Returns a line with the numbers of differences, and one about objects that differ only in what
 /// no rule shows.
@@ -133,7 +134,7 @@ pub(super) fn names(ports: &[FamilyPort<'_>]) -> String {
     let names = ports.iter().map(|(port, _)| port.name.to_string());
     let mut names: Vec<String> = names.collect();
     names.dedup();
-    listed(names.into_iter())
+    first_of(names, MAX_NAMES)
 }
 
 fn write_chains(

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use super::pools::{ManifestRanges, allocate_ip, allocate_port};
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, PerFamily, parse_ip};
+use crate::text::first_of;
 
 /// Assumes missing values of the Services for which `is_selected` is true. Values that any Service
 /// sets, selected or not, are not free. Returns the assumed values, and the problems.
@@ -264,15 +265,11 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
     let line = |(kind, mut values): (AssumedValueKind, Vec<&Assumption>)| {
         values.sort_unstable();
         values.dedup();
-        let shown = values.iter().take(kind.max_values());
-        let shown: Vec<_> = shown
-            .map(|one| format!("{} {}", one.subject, one.value))
-            .collect();
-        let more = match values.len().saturating_sub(kind.max_values()) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("{}: {}{more}", kind.description(ranges), shown.join(", "))
+        let shown = values
+            .iter()
+            .map(|one| format!("{} {}", one.subject, one.value));
+        let shown = first_of(shown, kind.max_values());
+        format!("{}: {shown}", kind.description(ranges))
     };
     by_kind.into_iter().map(line).collect()
 }

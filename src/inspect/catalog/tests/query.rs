@@ -158,7 +158,7 @@ fn an_unknown_namespace_comes_with_suggestions() {
     check(
         "prod",
         &many,
-        Some("namespaces with rules: `u`, `v`, `w`, `x`, `y`, ..."),
+        Some("namespaces with rules: `u`, `v`, `w`, `x`, `y` and 1 more"),
     );
 }
 

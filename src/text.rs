@@ -1,0 +1,12 @@
+//! Words of messages that all modules share.
+
+/// Returns the first items of a list, and the number of the others: `a, b and 3 more`.
+pub(crate) fn first_of<T: ToString>(items: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut items = items.into_iter();
+    let first = items.by_ref().take(most).map(|item| item.to_string());
+    let first = first.collect::<Vec<_>>().join(", ");
+    match items.count() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
