@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::arguments::RuleSettings;
@@ -42,13 +41,8 @@ fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.origin.desired)?;
     let snapshot = RuleSnapshot::load(&args.origin, &settings, report)?;
-    let source = RulesSource {
-        text: snapshot.origin.to_string(),
-        observed_at: snapshot.observed_at,
-        notes: snapshot.origin.note().into_iter().collect(),
-    };
-    for note in &source.notes {
-        tracing::warn!("{}; {note}", source.text);
+    if let Some(note) = snapshot.origin.note() {
+        tracing::warn!("{}; {note}", snapshot.origin);
     }
     if let Some(absence) = snapshot.absence() {
         tracing::warn!("{absence}");
@@ -68,7 +62,7 @@ fn explain_source(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<()
     let text = match (args.graph, args.output.format) {
         (Some(GraphArg::Tree), _) => explain::tree(&explained),
         (Some(GraphArg::Svg), _) => explain::svg(&explained),
-        (None, OutputArg::Json) => format!("{:#}\n", document(&explained, &source)),
+        (None, OutputArg::Json) => format!("{:#}\n", document(&explained, &snapshot)),
         (None, OutputArg::Text) if args.verbose => explain::text(&explained, Detail::Full),
         (None, OutputArg::Text) => explain::text(&explained, Detail::Short),
     };
@@ -137,22 +131,16 @@ fn check(expected: Option<ExpectArg>, explained: &[Explanation<'_>]) -> anyhow::
     Ok(())
 }
 
-/// Returns the explanations with the source of the rules.
-fn document(explained: &[Explanation<'_>], source: &RulesSource) -> Value {
+/// Returns the explanations with the source of the rules, and what these lack.
+fn document(explained: &[Explanation<'_>], snapshot: &RuleSnapshot) -> Value {
     let mut document = explain::json(explained);
     if let Some(fields) = document.as_object_mut() {
-        fields.insert("source".to_owned(), json!(source.text));
-        fields.insert("observedAt".to_owned(), json!(source.observed_at));
-        fields.insert("notes".to_owned(), json!(source.notes));
+        fields.insert("source".to_owned(), json!(snapshot.origin.to_string()));
+        fields.insert("observedAt".to_owned(), json!(snapshot.observed_at));
+        let notes = snapshot.origin.note().into_iter();
+        fields.insert("notes".to_owned(), notes.collect());
     }
     document
-}
-
-/// Source of the rules, and what they lack.
-struct RulesSource {
-    text: String,
-    observed_at: Option<Timestamp>,
-    notes: Vec<&'static str>,
 }
 
 /// Prints the packets with different outcomes on different nodes. Returns whether there are none. A
