@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::explanation::Explanation;
 use super::node::AddressOrigin;
+use super::outcome::is_reachable;
 use super::path::{Branch, PacketPath, SeenSource, SharedRules};
 use super::phrases::{self, ResultWords};
-use super::verdict;
 use crate::inspect::API_VERSION;
 use crate::rules::Step;
 
@@ -74,7 +74,7 @@ fn path(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Value {
         })),
         "rulesOf": rules_of.map(|client| phrases::kind(client.kind)),
         "summary": phrases::summary(explanation, path),
-        "reachable": verdict::is_reachable(explanation, path),
+        "reachable": is_reachable(explanation, path),
         "outcomes": all(&path.branches, |one| outcome(explanation, path, one)),
         "hairpinMasqueraded": path.has_hairpin,
         "unsure": all(&path.undecided, step),

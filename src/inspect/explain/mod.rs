@@ -28,7 +28,6 @@ mod reason;
 mod svg;
 mod text;
 mod trace;
-mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +40,7 @@ pub use explanation::explain;
 pub(crate) use graph::tree;
 pub(crate) use json::json;
 pub use node::NodeRules;
-pub(crate) use outcome::{ClientOutcome, TracedPackets, client_kinds, outcomes};
+pub(crate) use outcome::{ClientOutcome, TracedPackets, client_kinds, outcomes, unexpected};
 pub use path::{PacketPath, PathResult, SeenSource};
 pub(crate) use svg::svg;
 pub(crate) use text::{Detail, text};
-pub(crate) use verdict::unexpected;
