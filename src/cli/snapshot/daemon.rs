@@ -10,9 +10,8 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use anyhow::Context as _;
 
 use super::recorded;
-use super::rules::{RuleOrigin, RuleSnapshot};
+use super::rules::{RuleOrigin, RuleSnapshot, WrittenRules};
 use super::rules_page::{PageFacts, PagePart, PageReader};
-use super::written::WrittenRules;
 use crate::cli::daemon::{self, NoPage};
 use crate::cli::terminal::escaped;
 use crate::host::{BackendChoice, local_addresses};

@@ -17,7 +17,6 @@ mod proxy_report;
 mod recorded;
 mod rules;
 mod rules_page;
-mod written;
 
 pub(super) use all_nodes::compare_rules;
 pub(super) use counters::{PortCounters, RuleCounters};

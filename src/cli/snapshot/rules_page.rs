@@ -1,7 +1,6 @@
 //! Reads the parts of a page `/rules`, as a whole or in pieces.
 
-use super::rules::{RuleOrigin, RuleSnapshot};
-use super::written::{Verified, WrittenRules};
+use super::rules::{RuleOrigin, RuleSnapshot, Verified, WrittenRules};
 use crate::cli::daemon;
 use crate::host::BackendChoice;
 use crate::inspect::catalog::RulesetSource;
