@@ -316,11 +316,6 @@ impl SliceName {
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
-
-    /// Returns `namespace/name`.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }
 
 impl fmt::Display for SliceName {

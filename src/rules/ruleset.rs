@@ -102,17 +102,10 @@ impl RuleSet {
             .map(|(name, chain)| (name.as_ref(), chain))
     }
 
-    /// Returns the number of rules in the table.
-    pub fn rule_count(&self, table: Table) -> usize {
-        let chains = self.tables.get(&table.into());
-        chains.map_or(0, Chains::rule_count)
-    }
-
-    /// Returns the number of rules of the table that jump or go to the chain.
-    pub fn reference_count(&self, table: Table, chain: &str) -> usize {
-        let rules = self.chains(table).flat_map(|(_, chain)| &chain.rules);
-        let jumps = rules.filter(|rule| rule.target_chain() == Some(chain));
-        jumps.count()
+    /// Reports whether a rule of the table jumps or goes to the chain.
+    pub fn is_referenced(&self, table: Table, chain: &str) -> bool {
+        let mut rules = self.chains(table).flat_map(|(_, chain)| &chain.rules);
+        rules.any(|rule| rule.target_chain() == Some(chain))
     }
 
     /// Returns the rules of the proxy's tables that could not be parsed, with their chains.

@@ -203,7 +203,7 @@ fn ports_need_a_name_and_a_number() {
 #[test]
 fn slice_belongs_to_the_service_of_its_label() {
     let ingested = ingest(json!({}));
-    assert_eq!(ingested.name.as_str(), "shop/cart-x1");
+    assert_eq!(ingested.name.to_string(), "shop/cart-x1");
     assert_eq!(ingested.slice.unwrap().service.as_str(), "shop/cart");
 
     let label = "metadata.labels[kubernetes.io/service-name]";

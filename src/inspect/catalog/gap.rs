@@ -255,11 +255,11 @@ impl Catalog {
 /// Reports whether a chain masquerades, so that a jump to it is missed.
 fn is_masquerading(rules: &RuleSet) -> bool {
     let chain = RequiredChain::Postrouting;
-    rules.reference_count(Table::Nat, chain.marks_in()) > 0 && chain_gap(rules, chain).is_none()
+    rules.is_referenced(Table::Nat, chain.marks_in()) && chain_gap(rules, chain).is_none()
 }
 
 fn chain_gap(rules: &RuleSet, chain: RequiredChain) -> Option<RulesetGap> {
-    if rules.reference_count(Table::Nat, chain.marks_in()) == 0 {
+    if !rules.is_referenced(Table::Nat, chain.marks_in()) {
         return None;
     }
     let Some(found) = rules.chain(Table::Nat, chain.name()) else {

@@ -18,7 +18,7 @@ use crate::rules::chain::{Chain, ChainPolicy, Chains};
 use crate::rules::command::{RestoreCommand, parse_command, split_number, split_word};
 use crate::rules::error::LineError;
 use crate::rules::grammar::{Rule, without_counters};
-use crate::rules::table::TracedTable;
+use crate::rules::table::{Table, TracedTable};
 
 /// Maximum length of a chain name in bytes: `XT_EXTENSION_MAXNAMELEN` without the final zero. Both
 /// backends reject longer names.
@@ -123,6 +123,12 @@ impl RuleSet {
         if let Some((table, transaction)) = open {
             self.tables.insert(table, transaction.base);
         }
+    }
+
+    /// Returns the number of rules in the table.
+    pub fn rule_count(&self, table: Table) -> usize {
+        let chains = self.tables.get(&table.into());
+        chains.map_or(0, Chains::rule_count)
     }
 
     /// Returns the rules in the format of `iptables-save`, with sorted chains and zero counters,

@@ -112,7 +112,11 @@ fn slices_are_kept_by_name_whatever_order_they_come_in() {
     let parts = ["s2", "s1", "s3"].map(|called| slice(called, "a", &["10.0.0.1"], None));
     let tracker = applied(parts);
     let state = tracker.get(&name("a")).unwrap();
-    let names: Vec<_> = state.slices.iter().map(|(name, _)| name.as_str()).collect();
+    let names: Vec<_> = state
+        .slices
+        .iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
     assert_eq!(names, ["ns/s1", "ns/s2", "ns/s3"]);
 }
 
