@@ -21,23 +21,15 @@ const NO_ANSWER: &str = "deploy/docs/no-answer.md";
 const API_SERVER: &str = "deploy/docs/api-server.md";
 
 /// Requests of the daemon to the API server: the ClusterRole `system:node-proxier`.
-const PERMISSIONS: [Permission; 7] = [
-    permission("list", "", "services"),
-    permission("watch", "", "services"),
-    permission("list", "discovery.k8s.io", "endpointslices"),
-    permission("watch", "discovery.k8s.io", "endpointslices"),
-    permission("list", "", "nodes"),
-    permission("watch", "", "nodes"),
-    permission("create", "events.k8s.io", "events"),
+const PERMISSIONS: [(&str, &str, &str); 7] = [
+    ("list", "", "services"),
+    ("watch", "", "services"),
+    ("list", "discovery.k8s.io", "endpointslices"),
+    ("watch", "discovery.k8s.io", "endpointslices"),
+    ("list", "", "nodes"),
+    ("watch", "", "nodes"),
+    ("create", "events.k8s.io", "events"),
 ];
-
-const fn permission(verb: &'static str, group: &'static str, resource: &'static str) -> Permission {
-    Permission {
-        verb,
-        group,
-        resource,
-    }
-}
 
 /// Difference of the clocks from which on latencies that are measured by timestamps of the cluster
 /// are wrong. The header of the server is to a second.
@@ -112,9 +104,14 @@ fn clock(server: Option<SystemTime>, here: SystemTime) -> CheckResult {
 
 async fn permissions(server: &ApiClient) -> Result<Vec<CheckResult>, api::ApiError> {
     let mut missing = Vec::new();
-    for permission in PERMISSIONS {
+    for (verb, group, resource) in PERMISSIONS {
+        let permission = Permission {
+            verb,
+            group,
+            resource,
+        };
         if !api::is_allowed(server, permission).await? {
-            missing.push(permission);
+            missing.push((verb, resource));
         }
     }
     if missing.is_empty() {
@@ -122,17 +119,15 @@ async fn permissions(server: &ApiClient) -> Result<Vec<CheckResult>, api::ApiErr
             "this user may list and watch Services, EndpointSlices and Nodes, and create Events",
         )]);
     }
-    let checks = missing
-        .into_iter()
-        .map(|Permission { verb, resource, .. }| {
-            let found = format!("this user may not {verb} {resource}");
-            let hint = "bind the ClusterRole system:node-proxier to it";
-            if resource == "events" {
-                CheckResult::warning(found, hint, PRIVILEGES)
-            } else {
-                CheckResult::failed(found, hint, PRIVILEGES)
-            }
-        });
+    let checks = missing.into_iter().map(|(verb, resource)| {
+        let found = format!("this user may not {verb} {resource}");
+        let hint = "bind the ClusterRole system:node-proxier to it";
+        if resource == "events" {
+            CheckResult::warning(found, hint, PRIVILEGES)
+        } else {
+            CheckResult::failed(found, hint, PRIVILEGES)
+        }
+    });
     Ok(checks.collect())
 }
 

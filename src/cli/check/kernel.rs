@@ -12,14 +12,9 @@ const NODE_SETUP: &str = "deploy/docs/node-setup.md";
 
 const WITHOUT: &str = "rules are written without it, with the same effect on connections";
 
-/// A match or target, and the rules that need it.
-struct Feature {
-    /// Parameters of iptables.
-    rule: &'static str,
-    table: Table,
-    needed_for: &'static str,
-    is_needed: IsNeeded,
-}
+/// Parameters of iptables for a match or target, the table that it is tried in, and the rules that
+/// need it.
+struct Feature(&'static str, Table, &'static str, IsNeeded);
 
 /// Effect of a missing feature.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,58 +27,44 @@ enum IsNeeded {
     Never,
 }
 
-const fn feature(
-    rule: &'static str,
-    table: Table,
-    needed_for: &'static str,
-    is_needed: IsNeeded,
-) -> Feature {
-    Feature {
-        rule,
-        table,
-        needed_for,
-        is_needed,
-    }
-}
-
 /// Matches and targets of rendered rules.
 const FEATURES: [Feature; 13] = {
     use IsNeeded::{Always, ByServices, Never};
     use Table::{Filter, Nat};
     [
-        feature("-m comment --comment x", Nat, "all rules", Always),
-        feature("-m mark --mark 0x4000/0x4000", Nat, "masquerading", Always),
-        feature("-j MARK --or-mark 0x4000", Nat, "masquerading", Always),
-        feature("-j MASQUERADE", Nat, "masquerading", Always),
-        feature(
+        Feature("-m comment --comment x", Nat, "all rules", Always),
+        Feature("-m mark --mark 0x4000/0x4000", Nat, "masquerading", Always),
+        Feature("-j MARK --or-mark 0x4000", Nat, "masquerading", Always),
+        Feature("-j MASQUERADE", Nat, "masquerading", Always),
+        Feature(
             "-j MASQUERADE --random-fully",
             Nat,
             "masquerading, without collisions of ports",
             Never,
         ),
-        feature(
+        Feature(
             "-m conntrack --ctstate NEW",
             Filter,
             "chains of filter",
             Always,
         ),
-        feature("-m addrtype --dst-type LOCAL", Nat, "NodePorts", Always),
-        feature(
+        Feature("-m addrtype --dst-type LOCAL", Nat, "NodePorts", Always),
+        Feature(
             "-m statistic --mode random --probability 0.5",
             Nat,
             "Services with several endpoints",
             ByServices,
         ),
-        feature(
+        Feature(
             "-m recent --name x --rcheck --seconds 10 --reap",
             Nat,
             "session affinity",
             ByServices,
         ),
-        feature("-p tcp -m tcp --dport 80", Nat, "TCP ports", ByServices),
-        feature("-p udp -m udp --dport 80", Nat, "UDP ports", ByServices),
-        feature("-p sctp -m sctp --dport 80", Nat, "SCTP ports", ByServices),
-        feature(
+        Feature("-p tcp -m tcp --dport 80", Nat, "TCP ports", ByServices),
+        Feature("-p udp -m udp --dport 80", Nat, "UDP ports", ByServices),
+        Feature("-p sctp -m sctp --dport 80", Nat, "SCTP ports", ByServices),
+        Feature(
             "-j REJECT",
             Filter,
             "Services without endpoints",
@@ -176,17 +157,18 @@ impl Feature {
     /// Returns the name of the match or target, or the target with its parameter if that is what
     /// may be missing.
     fn name(&self) -> &'static str {
-        let option = self.rule.find("-j ").or_else(|| self.rule.find("-m "));
-        let named = option.and_then(|at| self.rule.get(at + 3..));
-        match named.unwrap_or(self.rule) {
+        let Self(rule, ..) = *self;
+        let option = rule.find("-j ").or_else(|| rule.find("-m "));
+        let named = option.and_then(|at| rule.get(at + 3..));
+        match named.unwrap_or(rule) {
             whole @ "MASQUERADE --random-fully" => whole,
             named => named.split(' ').next().unwrap_or(named),
         }
     }
 
     async fn try_in(&self, exec: &Exec, family: IpFamily) -> Result<(), RestoreError> {
-        let table = self.table;
-        let rule = match (self.rule, family) {
+        let Self(rule, table, ..) = *self;
+        let rule = match (rule, family) {
             ("-j REJECT", IpFamily::V6) => "-j REJECT --reject-with icmp6-port-unreachable",
             (rule, _) => rule,
         };
@@ -196,10 +178,11 @@ impl Feature {
     }
 
     fn missing(&self, family: IpFamily, error: &RestoreError) -> CheckResult {
-        let (name, needed_for) = (self.name(), self.needed_for);
+        let Self(_, _, needed_for, is_needed) = *self;
+        let name = self.name();
         let found = format!("{family}: {name}, for {needed_for}: {}", reason(error));
         let hint = "load the kernel module, or build a kernel with it";
-        match self.is_needed {
+        match is_needed {
             IsNeeded::Always => CheckResult::failed(found, hint, NODE_SETUP),
             IsNeeded::ByServices => CheckResult::warning(
                 found,
