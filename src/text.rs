@@ -1,5 +1,7 @@
 //! Words of messages that all modules share.
 
+use std::fmt::Display;
+
 /// Returns the first items of a list, and the number of the others: `a, b and 3 more`.
 pub(crate) fn first_of<T: ToString>(items: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut items = items.into_iter();
@@ -9,4 +11,10 @@ pub(crate) fn first_of<T: ToString>(items: impl IntoIterator<Item = T>, most: us
         0 => first,
         more => format!("{first} and {more} more"),
     }
+}
+
+/// Returns a number with its noun: `1 Service` or `2 Services`.
+pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == 1.into() { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

@@ -19,6 +19,7 @@ use crate::net::IpFamily;
 use crate::render::{JUMPS, Removal};
 use crate::rules::{Backend, Table, Text};
 use crate::sync::SyncMode;
+use crate::text::counted;
 
 /// Separator between an error and its hint.
 const HINT: &str = "\nhint: ";
@@ -31,7 +32,6 @@ const SETTLING_TIME: Duration = Duration::from_millis(500);
 const RUNNING_PROXY: &str = "a proxy still runs on this node: remove its Pod or its service first, \
                              then run `cleanup` again";
 
-/// Runs `cleanup`.
 pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
     let mode = if args.dry_run {
         SyncMode::DryRun
@@ -77,7 +77,6 @@ pub(super) fn everywhere(choice: BackendChoice, mode: SyncMode) -> anyhow::Resul
     Err(anyhow::anyhow!(text))
 }
 
-/// Cleanup in progress.
 struct Cleanup {
     mode: SyncMode,
     output: Vec<String>,
@@ -176,7 +175,7 @@ impl Cleanup {
             self.cleaned.push((place.to_owned(), programs));
         }
         if (jumps, chains) != (0, 0) {
-            let (jumps, chains) = (count(jumps, "jump"), count(chains, "chain"));
+            let (jumps, chains) = (counted(jumps, "jump"), counted(chains, "chain"));
             self.print(format!("{place}: removed {jumps} and {chains}"));
         }
         for chain in &removal.kept {
@@ -247,11 +246,6 @@ impl Cleanup {
             self.failures.push(text.to_owned());
         }
     }
-}
-
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 /// Reads the rules of a table. If the program stops at a rule that it cannot print, tests for each

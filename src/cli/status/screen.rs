@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use jiff::Timestamp;
 
 use crate::status::{FamilyStatus, Problem, StatusDocument, SyncRecord, age, bytes, milliseconds};
+use crate::text::counted;
 
 /// Maximum columns of a line.
 const WIDTH: usize = 110;
@@ -32,12 +33,12 @@ impl Screen {
         let findings = status.problems.len() - failures;
         let verdict = match (failures, findings) {
             (0, 0) => "well".to_owned(),
-            (0, findings) => format!("degraded: {}", counted(findings as u64, "finding")),
-            (failures, 0) => format!("degraded: {}", counted(failures as u64, "failure")),
+            (0, findings) => format!("degraded: {}", counted(findings, "finding")),
+            (failures, 0) => format!("degraded: {}", counted(failures, "failure")),
             (failures, findings) => format!(
                 "degraded: {}, {}",
-                counted(failures as u64, "failure"),
-                counted(findings as u64, "finding")
+                counted(failures, "failure"),
+                counted(findings, "finding")
             ),
         };
         let node = if status.node.is_empty() {
@@ -246,7 +247,7 @@ const ROWS: &[(&str, Cell)] = &[
     ("lock waits", |family, _| {
         let waits = family.recent_syncs.iter().map(|sync| sync.lock_wait_ms);
         let longest = waits.fold(0.0, f64::max);
-        let syncs = counted(family.recent_syncs.len() as u64, "sync");
+        let syncs = counted(family.recent_syncs.len(), "sync");
         format!("at most {} in {syncs}", milliseconds(longest))
     }),
     ("waiting", |family, now| {
@@ -292,11 +293,6 @@ fn sync_text(sync: &SyncRecord, now: Timestamp) -> String {
 /// Returns a time that the daemon has sent.
 fn known(time: Timestamp) -> Option<Timestamp> {
     (time != Timestamp::UNIX_EPOCH).then_some(time)
-}
-
-pub(super) fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }
 
 fn number_or_none(count: u64) -> String {

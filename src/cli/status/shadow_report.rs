@@ -4,12 +4,12 @@
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
 
-use super::screen::counted;
 use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::daemon;
 use crate::cli::terminal::{self, escaped};
 use crate::config::{self, OutputArg, ShadowReportArgs, environment};
 use crate::status::{LagHistogram, ShadowDifference, ShadowDocument, bytes};
+use crate::text::counted;
 use crate::watch::api::{PodRole, ProxyPod};
 
 /// Maximum differences in the text.
@@ -169,7 +169,7 @@ impl<'a> ShadowReport<'a> {
         writeln!(
             text,
             "{}, {}, {} that affect packets",
-            counted(self.nodes as u64, "node"),
+            counted(self.nodes, "node"),
             counted(self.kube_proxy.count, "change"),
             counted(self.affecting, "difference"),
         )?;
@@ -215,7 +215,7 @@ impl<'a> ShadowReport<'a> {
                 text,
                 "not compared: rules of a proxy in the other backend, in {}, such as {other} for \
                  {family} of {node}; if kube-proxy writes these, set --iptables-backend={other}",
-                counted(self.other_backends.len() as u64, "case"),
+                counted(self.other_backends.len(), "case"),
             )?;
         }
         if self.waiting > 0 {

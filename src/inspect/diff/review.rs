@@ -9,6 +9,7 @@ use super::edit::{Edit, are_equivalent, are_reordered, edits};
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Backend, Network, Rule, Share, Table};
+use crate::text::counted;
 
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,7 +177,6 @@ impl Traffic {
 /// Clients whose traffic to a cluster IP is masqueraded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MasqueradedClients {
-    /// All clients.
     All,
     /// Clients with an address outside of this network.
     OutsideNetwork(Network),
@@ -206,7 +206,6 @@ pub enum Presence {
     Live,
     /// Only the desired side, which is the right one in output.
     Desired,
-    /// Both sides.
     Both,
 }
 
@@ -266,7 +265,6 @@ pub struct ManifestFacts {
     pub assumptions: Vec<String>,
 }
 
-/// Scope of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreScope {
     /// All chains of the proxy.
@@ -448,31 +446,24 @@ impl Summary {
     }
 
     fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (port, ports) = ("service port", "service ports");
-        write_part(f, self.not_compared, [port, ports], " not compared")?;
+        write_part(f, self.not_compared, "service port", " not compared")?;
         let unreadable = " with unreadable rules not compared";
-        write_part(f, self.unreadable_chains, ["chain", "chains"], unreadable)?;
+        write_part(f, self.unreadable_chains, "chain", unreadable)?;
         if let Some(backend) = self.backend {
             write!(f, "; rules of the backend {backend} not compared")?;
         }
-        write_part(f, self.unselected_ports, [port, ports], " not selected")?;
-        let chains = ["fixed or stale chain", "fixed or stale chains"];
-        write_part(f, self.unselected_chains, chains, " not selected")?;
-        let rules = ["third-party rule", "third-party rules"];
-        write_part(f, self.third_party, rules, " ignored")
+        write_part(f, self.unselected_ports, "service port", " not selected")?;
+        let chain = "fixed or stale chain";
+        write_part(f, self.unselected_chains, chain, " not selected")?;
+        write_part(f, self.third_party, "third-party rule", " ignored")
     }
 }
 
 /// Writes a number of the summary, unless it is zero.
-fn write_part(
-    f: &mut fmt::Formatter<'_>,
-    count: usize,
-    [one, many]: [&str; 2],
-    end: &str,
-) -> fmt::Result {
+fn write_part(f: &mut fmt::Formatter<'_>, count: usize, noun: &str, end: &str) -> fmt::Result {
     match count {
         0 => Ok(()),
-        _ => write!(f, "; {}{end}", plural(count, one, many)),
+        _ => write!(f, "; {}{end}", counted(count, noun)),
     }
 }
 
@@ -483,14 +474,14 @@ impl fmt::Display for Summary {
             return self.write_ignored(f);
         }
         self.write_ports(f)?;
-        write_part(
-            f,
-            self.fixed,
-            ["fixed chain differs", "fixed chains differ"],
-            "",
-        )?;
-        write_part(f, self.stale, ["stale chain", "stale chains"], "")?;
-        write_part(f, self.chains, ["chain", "chains"], "")?;
+        let differ = if self.fixed == 1 {
+            " differs"
+        } else {
+            " differ"
+        };
+        write_part(f, self.fixed, "fixed chain", differ)?;
+        write_part(f, self.stale, "stale chain", "")?;
+        write_part(f, self.chains, "chain", "")?;
         self.write_ignored(f)
     }
 }

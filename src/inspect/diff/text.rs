@@ -16,7 +16,7 @@ use super::review::{
 };
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;
-use crate::text::first_of;
+use crate::text::{counted, first_of};
 
 /// Returns a line with the numbers of differences, and one about objects that differ only in what
 /// no rule shows.
@@ -123,7 +123,7 @@ fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> f
 /// Writes an effect that many service ports have, without their chains, which only the JSON lists.
 fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
     let SettingGroup { family, ports, .. } = group;
-    let title = bold(plural(ports.len(), "service port", "service ports"));
+    let title = bold(counted(ports.len(), "service port"));
     writeln!(out, "{title} change in the same way ({family})")?;
     writeln!(out, "  {}", sentence(group.effect, ""))?;
     writeln!(out, "  {}\n", names(ports))
@@ -193,10 +193,9 @@ pub(super) fn write_chain(
 
 fn write_restore(out: &mut dyn Write, family: IpFamily, restore: &PlannedRestore) -> fmt::Result {
     let scope = restore.scope.as_str();
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let chains = plural(count(restore.chains), "chain", "chains");
-    let lines = plural(count(restore.lines), "line", "lines");
-    let bytes = plural(count(restore.bytes), "byte", "bytes");
+    let chains = counted(restore.chains, "chain");
+    let lines = counted(restore.lines, "line");
+    let bytes = counted(restore.bytes, "byte");
     let reason = match restore.services {
         Some(services) if services > 0 => plural(services, "Service changed", "Services changed"),
         _ => restore.reason.to_owned(),
