@@ -80,7 +80,6 @@ pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
     }
 }
 
-/// Logs notes on a configuration.
 pub(super) fn log_notes(notes: &[ConfigNote]) {
     for note in notes {
         match note {

@@ -124,7 +124,6 @@ pub(super) fn bundle(args: &BundleArgs) -> anyhow::Result<()> {
 /// Archive that is written.
 struct Bundle {
     archive: tar::Builder<GzEncoder<NamedTempFile>>,
-    /// Folder in the archive.
     folder: String,
     at: Timestamp,
     /// Parts that are missing, with their causes.

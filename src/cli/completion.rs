@@ -58,7 +58,6 @@ fn candidates(words: &[String]) -> String {
 
 type Candidates = Vec<(String, String)>;
 
-/// Returns the commands of the plugin.
 fn commands(program: &Command) -> Candidates {
     let commands = program.get_subcommands();
     let commands = commands.filter(|command| !NODE_COMMANDS.contains(&command.get_name()));

@@ -27,7 +27,6 @@ pub(super) fn pages(command: Option<&str>, folder: Option<&Path>) -> anyhow::Res
     folder.map_or_else(|| print(command), write_all)
 }
 
-/// Prints the page of a command, or of the program.
 fn print(command: Option<&str>) -> anyhow::Result<()> {
     terminal::print(page(&program(), command)?)
 }
@@ -70,7 +69,6 @@ fn title(command: &str) -> String {
     }
 }
 
-/// Renders the page of a command, or of the program.
 fn page(program: &Command, name: Option<&str>) -> io::Result<String> {
     let command = name.and_then(|name| program.find_subcommand(name));
     let mut command = command.unwrap_or(program).clone();

@@ -191,7 +191,6 @@ impl PayloadFilter<'_> {
 /// Object that a chain or rule is rendered from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RuleObject {
-    /// Port of a Service.
     Service(PortName),
     /// Endpoint of a Service's port, and the slices that contain it.
     Endpoint(PortName, IpAddr, BTreeSet<SliceName>),
@@ -263,7 +262,6 @@ impl RuleObjects {
         }
     }
 
-    /// Returns the port numbers of a service port.
     fn numbers(&self, port: &PortName) -> impl Iterator<Item = u16> + Clone {
         self.ports.get(port).into_iter().flatten().copied()
     }

@@ -54,7 +54,6 @@ pub struct AppliedState {
     pub(super) flat: BTreeMap<DispatchChain, RecordedChain>,
     /// Flat dispatch chains whose desired rules changed since they were written.
     changed: BTreeSet<DispatchChain>,
-    /// Dispatch chains that are trees.
     pub(super) trees: BTreeMap<DispatchChain, DispatchTree>,
     /// Jumps to `KUBE-NODEPORTS`, the last rules of `KUBE-SERVICES`, as lines with `-A CHAIN`.
     node_ports_jumps: String,
@@ -92,7 +91,6 @@ pub struct AppliedState {
 pub struct RenderedChains {
     /// Chains of the rendered Services.
     pub(crate) services: Vec<(ServiceName, AppliedService)>,
-    /// Flat dispatch chains.
     pub(crate) flat: Vec<(DispatchChain, RecordedChain)>,
     pub(crate) trees: Vec<(DispatchChain, TreeUpdate)>,
     /// Stale Service chains that the payload deletes.

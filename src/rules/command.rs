@@ -81,7 +81,6 @@ pub(super) fn split_number(text: &str) -> (Option<usize>, &str) {
 }
 
 impl Chains {
-    /// Applies one command.
     pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
         match command {
             RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,

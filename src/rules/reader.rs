@@ -90,7 +90,6 @@ impl<'r> RulesReader<'r> {
         }
     }
 
-    /// Reads a text.
     pub(super) fn read(mut self, text: &str) -> Result<(), ParseError> {
         if text.len() > PIECE {
             return self.read_pieces(TextPieces(text));

@@ -201,20 +201,17 @@ impl ChainSet {
         }
     }
 
-    /// Adds a chain.
     pub fn add(&mut self, table: Table, chain: &str) {
         if !self.has_table(table) {
             self.named.entry(table).or_default().insert(chain.into());
         }
     }
 
-    /// Adds all chains of a table.
     pub fn add_table(&mut self, table: Table) {
         self.named.remove(&table);
         self.tables.insert(table);
     }
 
-    /// Reports whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty() && self.named.is_empty()
     }

@@ -10,7 +10,6 @@ use crate::rules::Table;
 /// Rule of the nat table that jumps to a Service chain, with its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CountedJump<'a> {
-    /// Chain of the rule.
     pub(crate) chain: &'a str,
     /// Matches of the rule, as the program prints them.
     matches: &'a str,

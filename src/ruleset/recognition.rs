@@ -22,7 +22,6 @@ pub(crate) enum ChainRole {
     Fixed,
     /// Belongs to the kernel, or to kubelet (`KUBE-FIREWALL`), and may hold rules of a proxy.
     BuiltIn,
-    /// Belongs to a third party.
     ThirdParty,
 }
 

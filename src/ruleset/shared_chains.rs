@@ -106,7 +106,6 @@ impl DispatchChain {
         }
     }
 
-    /// Returns the table of the chain.
     pub(crate) const fn table(self) -> Table {
         match self {
             Self::NatServices | Self::NatNodePorts => Table::Nat,
@@ -124,7 +123,6 @@ impl DispatchChain {
 /// Destination that a rule of a dispatch chain matches. A tree arranges the rules by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum DispatchDestination {
-    /// One cluster IP.
     ClusterIp(IpAddr),
     /// One external IP or address of a load balancer.
     ExternalIp(IpAddr),

@@ -147,7 +147,6 @@ struct Mount {
     filesystem: String,
 }
 
-/// Returns the mounts of this process.
 fn mount_points() -> Vec<Mount> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines().filter_map(mount).collect()

@@ -9,7 +9,6 @@ use crate::cli::terminal::escaped;
 use crate::inspect::API_VERSION;
 use crate::telemetry;
 
-/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckStatus {
@@ -123,7 +122,6 @@ impl CheckGroup {
     }
 }
 
-/// All results.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CheckReport {

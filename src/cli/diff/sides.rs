@@ -58,7 +58,6 @@ impl Sides {
         Ok(Self { chosen, ..self })
     }
 
-    /// Returns the families that are compared.
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
         self.families.iter().copied()
     }

@@ -88,7 +88,6 @@ pub(super) fn rows(snapshot: &RuleSnapshot) -> (Vec<Row>, RuleFindings) {
 }
 
 impl Row {
-    /// Returns the status in one family.
     pub(super) fn status_of(&self, family: IpFamily, view: &PortView) -> ServiceCondition {
         let shown = shown_status(view, !self.families_without_nat.contains(&family));
         self.reported
@@ -220,7 +219,6 @@ impl RuleFindings {
     }
 }
 
-/// Returns the rows that a query selects.
 pub(super) fn selected(mut rows: Vec<Row>, query: &PortQuery) -> Vec<Row> {
     rows.retain(|row| query.fits(&row.name, &row.numbers()));
     rows

@@ -106,7 +106,6 @@ fn is_of(texts: &[(IpFamily, String)], page: &UnparsedRules<'_>) -> bool {
     texts.eq(page.texts().iter().copied())
 }
 
-/// Returns the rules on a page.
 fn texts(page: &UnparsedRules<'_>) -> Vec<(IpFamily, String)> {
     let texts = page.texts().iter();
     let texts = texts.map(|(family, text)| (*family, (*text).to_owned()));

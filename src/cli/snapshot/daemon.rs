@@ -91,7 +91,6 @@ impl<'p> UnparsedRules<'p> {
         self.facts.other_backends()
     }
 
-    /// Returns the rules of each family.
     pub(super) fn texts(&self) -> &[(IpFamily, &'p str)] {
         &self.texts
     }

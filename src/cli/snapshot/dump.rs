@@ -15,7 +15,6 @@ pub(super) struct DumpPart<'t> {
 }
 
 impl<'t> DumpPart<'t> {
-    /// Splits a dump.
     pub(super) fn split(text: &'t str) -> Vec<Self> {
         let parts = by_family(text).into_iter();
         parts.map(|(family, text)| Self { family, text }).collect()
@@ -120,7 +119,6 @@ pub(super) fn unreadable_tables(text: &str) -> BTreeSet<Table> {
 enum Incompatible<'t> {
     /// Chains with hooks of their own.
     BaseChains(&'t str),
-    /// The whole table.
     Table(&'t str),
 }
 

@@ -21,7 +21,6 @@ use crate::status::FamilyStatus;
 pub(in crate::cli) struct RuleSnapshot {
     /// Rules of each family; empty for a family that was not read.
     pub(in crate::cli) rules: PerFamily<RuleSet>,
-    /// Families that were read.
     pub(in crate::cli) families: BTreeSet<IpFamily>,
     /// Tables that a dump does not contain; a kernel has none of these.
     pub(in crate::cli) missing_tables: PerFamily<BTreeSet<Table>>,
@@ -58,7 +57,6 @@ pub(in crate::cli) struct RuleSnapshot {
 pub(in crate::cli) struct ServiceTypes(BTreeMap<(Box<str>, Box<str>), ServiceType>);
 
 impl ServiceTypes {
-    /// Reads the types of objects.
     pub(super) fn read<'o>(objects: impl IntoIterator<Item = &'o ServiceObject>) -> Self {
         let of_object = |object: &ServiceObject| {
             let key = (
@@ -88,7 +86,6 @@ pub(in crate::cli) enum RuleOrigin {
     OtherDaemon(WrittenRules),
     /// Kernel of another node, read by the programs in a Pod.
     Exec {
-        /// Name of the node.
         node: String,
         /// Namespace and name of the Pod.
         pod: String,
@@ -152,9 +149,7 @@ impl fmt::Display for RuleOrigin {
 /// Rules that a daemon wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct WrittenRules {
-    /// Name of the node.
     pub(super) node: String,
-    /// Version of the daemon.
     pub(super) version: String,
     /// Backend that it wrote them to.
     pub(super) backend: Backend,

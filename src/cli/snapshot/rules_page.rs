@@ -8,7 +8,6 @@ use crate::net::IpFamily;
 use crate::rules::{Backend, RuleSet};
 use crate::status::{FamilyStatus, HEAD, RulesHead};
 
-/// Part of a page.
 pub(super) enum PagePart<'p> {
     Head(RulesHead),
     /// Begins the rules of a family.
@@ -114,7 +113,6 @@ impl PageFacts {
         Some(())
     }
 
-    /// Returns the family that was added last.
     pub(super) fn last_family(&self) -> Option<IpFamily> {
         self.families.last().map(|(family, _)| *family)
     }

@@ -30,7 +30,6 @@ enum NodeVerdict {
     Well,
 }
 
-/// Line of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeLine {

@@ -26,7 +26,6 @@ impl StatusPage {
     }
 }
 
-/// Returns the page of the daemon on this node.
 pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<StatusPage> {
     let file = args.config.as_deref().map(read_file).transpose()?;
     let Some(address) = daemon_address(file.as_ref(), &args.daemon)? else {
@@ -41,7 +40,6 @@ pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<StatusPage> {
     page.map_err(|reason| no_state(address, &reason, ConntrackStatus::read))
 }
 
-/// Returns the page of another node.
 pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<StatusPage> {
     let options = args.cluster.api_options(environment::kubeconfigs);
     cluster::block_on(options, async |cluster| {

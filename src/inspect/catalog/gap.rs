@@ -88,7 +88,6 @@ pub enum RequiredChain {
 impl RequiredChain {
     const ALL: [Self; 3] = [Self::MarkMasquerade, Self::Postrouting, Self::MarkDrop];
 
-    /// Returns the name of the chain.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MarkMasquerade => KUBE_MARK_MASQ,
@@ -124,7 +123,6 @@ impl RequiredChain {
 pub enum RulesetGap {
     /// No such jump, directly or through third-party chains.
     Jump(RequiredJump),
-    /// No such chain.
     NoChain(RequiredChain),
     /// The chain has no rule with the effect for which it exists.
     NoEffect(RequiredChain),

@@ -142,7 +142,6 @@ impl<'r> NatChains<'r> {
         Self(rules.chains(Table::Nat).collect())
     }
 
-    /// Returns the chain, if it exists.
     pub(super) fn get(&self, name: &str) -> Option<&'r Chain> {
         self.0.get(name).copied()
     }

@@ -190,7 +190,6 @@ impl ServiceType {
     }
 }
 
-/// Kind of a frontend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum FrontendKind {
     /// `spec.clusterIPs`.
@@ -266,7 +265,6 @@ pub struct FrontendConflict {
 /// Rules that a service port has for a frontend of another Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LoserRules {
-    /// None.
     Absent,
     /// Rules that no packet reaches, because those of the other Service come first.
     Shadowed,

@@ -23,7 +23,6 @@ pub(crate) struct HostSettings {
 pub(crate) enum InvalidPacketHandling {
     /// No rule: they are forwarded.
     Forwarded,
-    /// They are dropped.
     Dropped,
     /// They are dropped, and an nfacct counter counts them.
     Counted,

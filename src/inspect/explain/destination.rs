@@ -33,7 +33,6 @@ pub struct PacketDestination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationFrontend {
     pub name: PortName,
-    /// FrontendKind of frontend at the destination.
     pub kind: FrontendKind,
 }
 

@@ -49,7 +49,6 @@ pub(super) struct GraphNode {
 pub(super) enum NodeKind {
     Client,
     Chain,
-    /// Receiver of packets.
     Receiver,
     /// Any result without a receiver.
     Failure,

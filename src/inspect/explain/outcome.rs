@@ -75,10 +75,8 @@ pub(crate) struct TracedPackets {
     pub(crate) from: ClientKind,
 }
 
-/// Outcome of packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientOutcome {
-    /// Words for it.
     pub(crate) summary: String,
     /// Endpoints that answer; none if they depend on the node.
     pub(crate) endpoints: BTreeSet<SocketAddr>,

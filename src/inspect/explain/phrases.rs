@@ -118,7 +118,6 @@ pub(super) fn rules_of(path: &PacketPath<'_>, most: SharedRules) -> Option<Strin
     ))
 }
 
-/// Returns the words for a kind of clients.
 pub(super) const fn client_kind(kind: ClientKind) -> &'static str {
     match kind {
         ClientKind::Pod => "a pod",

@@ -59,7 +59,6 @@ pub enum MasqueradeReason {
     FromNode,
     /// The client is the endpoint itself.
     Hairpin,
-    /// Third-party rule.
     ThirdParty,
 }
 

@@ -61,7 +61,6 @@ pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
 const OVERVIEW_HINT: &str =
     "\nFor endpoints and rules, add --verbose or query one of these addresses\n";
 
-/// Text of explanations.
 struct ExplanationText {
     text: String,
     detail: Detail,

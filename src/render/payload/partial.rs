@@ -116,14 +116,12 @@ fn comments_after<'n>(
     comments
 }
 
-/// Writer of a partial payload.
 struct PayloadWriter<'a> {
     options: &'a Options,
     partial_restore: PartialRestore,
     /// Written lines of nat, after the one that begins the table.
     nat: Vec<u8>,
     nat_blocks: NatBlocks,
-    /// Service chains to delete.
     deleted: Vec<ServiceChain>,
     stats: PayloadStats,
     rendered: RenderedChains,

@@ -212,7 +212,6 @@ pub(crate) struct AppliedService {
 }
 
 impl AppliedService {
-    /// Returns the record of rendered rules.
     pub(crate) fn rendered(rules: &ServiceRules) -> Self {
         let mut chains: Vec<_> = rules.chains().map(|(rendered, _)| rendered).collect();
         chains.sort_unstable_by_key(|recorded| recorded.chain);
@@ -223,7 +222,6 @@ impl AppliedService {
         }
     }
 
-    /// Reports whether a chain is damaged.
     pub(crate) fn is_damaged(&self) -> bool {
         self.chains.iter().any(RecordedChain::is_damaged)
     }

@@ -23,7 +23,6 @@ use crate::ruleset::{DispatchChain, Prefix};
 #[derive(Debug, Clone)]
 pub(crate) struct DispatchTree {
     dispatch: DispatchChain,
-    /// Rules by destination.
     pub(super) rules: BTreeMap<Prefix, RulesOfDestination>,
     /// Chains in the kernel by name.
     chains: BTreeMap<Box<str>, RecordedTreeChain>,
@@ -42,7 +41,6 @@ pub(crate) struct DispatchTree {
     pending: Option<BTreeSet<Prefix>>,
 }
 
-/// Rules of one destination.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RulesOfDestination {
     /// Service of each rule, and its index among the dispatch rules of that Service; sorted.
@@ -67,7 +65,6 @@ pub(super) struct TreeChain {
 /// Part of the content of a tree chain or of the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChainPart {
-    /// Rules of one destination.
     Rules(Prefix),
     /// Jump to a tree chain, for the packets whose destination has its prefix.
     Jump(TreeChain),
@@ -259,7 +256,6 @@ impl DispatchTree {
         differing
     }
 
-    /// Reports whether the kernel has a chain for a prefix.
     pub(super) fn has_chain_for(&self, prefix: Prefix) -> bool {
         self.has(&prefix.chain_name(self.dispatch))
     }

@@ -115,7 +115,6 @@ pub(super) struct PacketState<'a> {
     /// Source address of the connection after translation; `None`: the client's own.
     pub(super) new_source: Option<PacketAddress>,
     pub(super) mark: u32,
-    /// Mark of the connection.
     pub(super) connection_mark: u32,
     /// Incoming interface, as visible at the hook.
     pub(super) incoming: Interface<'a>,

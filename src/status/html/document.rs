@@ -28,7 +28,6 @@ static POLICY: LazyLock<Option<HeaderValue>> = LazyLock::new(|| {
 pub(in crate::status) enum Audience {
     /// Clients on the node, which get names and addresses of Services.
     Node,
-    /// All others.
     Others,
 }
 

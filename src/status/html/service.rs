@@ -14,7 +14,6 @@ use crate::status::summary::{FrontendSummary, PortSummary, RulesSummary, Shown};
 /// marks take more bytes in HTML.
 const MOST_RULES_BYTES: usize = 24 * 1024;
 
-/// Content of the page.
 #[derive(Debug)]
 pub(in crate::status) struct ServicePage {
     pub name: ServiceName,
@@ -41,7 +40,6 @@ pub(super) fn condition_text(condition: ServiceCondition) -> Markup {
     html! { span class=(class) { (condition.as_str()) } }
 }
 
-/// Returns the content of the page.
 pub(in crate::status) fn service(page: &ServicePage) -> Markup {
     html! {
         h1 { (page.name) }

@@ -9,7 +9,6 @@ use crate::net::IpFamily;
 use crate::status::family_requests::FamilyService;
 use crate::status::service_condition::ServiceCondition;
 
-/// Content of the page.
 #[derive(Debug)]
 pub(in crate::status) struct ServiceList {
     /// Search as typed.
@@ -25,7 +24,6 @@ pub(in crate::status) struct ServiceList {
     pub pages: usize,
 }
 
-/// Row of the table.
 #[derive(Debug)]
 pub(in crate::status) struct ServiceRow {
     pub name: ServiceName,
@@ -34,7 +32,6 @@ pub(in crate::status) struct ServiceRow {
     pub families: Vec<(IpFamily, FamilyService)>,
 }
 
-/// Returns the content of the page.
 pub(in crate::status) fn services(list: &ServiceList) -> Markup {
     html! {
         h1 { "Services" }
