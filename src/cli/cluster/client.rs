@@ -95,17 +95,12 @@ impl Cluster {
         })
     }
 
-    /// Returns the Pods to ask, sorted by node: one of each node.
+    /// Returns the Pods of a role to ask, sorted by node: one of each node.
     ///
     /// # Errors
     ///
     /// The API server does not list them, or there is none.
-    pub(in crate::cli) async fn pods(&self, node: Option<&str>) -> anyhow::Result<Vec<ProxyPod>> {
-        self.pods_of(PodRole::Proxy, node).await
-    }
-
-    /// Returns the Pods of a role.
-    pub(in crate::cli) async fn pods_of(
+    pub(in crate::cli) async fn pods(
         &self,
         role: PodRole,
         node: Option<&str>,
@@ -139,7 +134,7 @@ impl Cluster {
 
     /// Returns the Pod to ask about a node.
     pub(in crate::cli) async fn pod(&self, node: &str) -> anyhow::Result<ProxyPod> {
-        let pods = self.pods(Some(node)).await?;
+        let pods = self.pods(PodRole::Proxy, Some(node)).await?;
         // There is one, or an error.
         pods.into_iter().next().context("no Pod")
     }

@@ -9,7 +9,7 @@ use super::node::{of_answer, of_page, page_of_node};
 use crate::cli::cluster::{self, Agreement, NodeAnswer, NodeProblem};
 use crate::cli::exit::ErrorReport;
 use crate::net::IpFamily;
-use crate::watch::api::{ApiOptions, ProxyPod};
+use crate::watch::api::{ApiOptions, PodRole, ProxyPod};
 
 /// Compares the rules of all nodes by what `read` finds in them. A node that does not answer, or
 /// whose proxy has another mode, is an error in the report.
@@ -26,7 +26,7 @@ pub(in crate::cli) fn compare_rules<K: Ord + Clone, V: PartialEq + Clone>(
     let mut failed = Vec::new();
     let mut found = KnownRules::default();
     cluster::block_on(options, async |cluster| {
-        let pods = cluster.pods(None).await?;
+        let pods = cluster.pods(PodRole::Proxy, None).await?;
         let ask = async |pod| cluster.rules(pod).await;
         let answered = |pod: &ProxyPod, answer| match found.read(pod, answer, report, &mut read) {
             Ok(things) => agreement.add(&pod.node, things),

@@ -12,7 +12,7 @@ use crate::cli::cluster::{self, NodeProblem};
 use crate::cli::terminal;
 use crate::config::{OutputArg, StatusArgs, environment};
 use crate::status::StatusDocument;
-use crate::watch::api::ProxyPod;
+use crate::watch::api::{PodRole, ProxyPod};
 
 /// State of a node, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -110,7 +110,7 @@ impl NodeLine {
 pub(super) fn all_nodes(args: &StatusArgs) -> anyhow::Result<bool> {
     let options = args.cluster.api_options(environment::kubeconfigs);
     let mut lines = cluster::block_on(options, async |cluster| {
-        let pods = cluster.pods(None).await?;
+        let pods = cluster.pods(PodRole::Proxy, None).await?;
         let mut lines = Vec::new();
         let ask = async |pod| cluster.document(pod, "/status").await;
         let answered = |pod: &ProxyPod, answer| lines.push(NodeLine::new(&pod.node, answer));

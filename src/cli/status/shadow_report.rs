@@ -47,7 +47,7 @@ fn of_cluster(args: &ShadowReportArgs) -> anyhow::Result<bool> {
     let options = args.cluster.api_options(environment::kubeconfigs);
     let (mut documents, mut silent) = cluster::block_on(options, async |cluster| {
         let node = args.node.as_deref();
-        let pods = cluster.pods_of(PodRole::Shadow, node).await?;
+        let pods = cluster.pods(PodRole::Shadow, node).await?;
         let (mut documents, mut silent) = (Vec::new(), Vec::new());
         let ask = async |pod| cluster.document(pod, "/shadow").await;
         let answered = |pod: &ProxyPod, answer| match document_of(answer) {
