@@ -26,9 +26,9 @@ use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
 use crate::history::{HistoryLog, HistoryWriter};
 use crate::host::{
-    AddressWatch, BackendChoice, Binaries, Changed, Conntrack, DryRun, Exec, ExecOptions,
-    FailedPayloads, Iptables, OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock,
-    kubelet_backend, other_backend, other_backend_signs,
+    AddressWatch, BackendChoice, Binaries, Conntrack, DryRun, Exec, ExecOptions, FailedPayloads,
+    Iptables, OtherBackendSigns, OwnTransactions, RunError, Sysctls, UnsharedLock, kubelet_backend,
+    other_backend, other_backend_signs,
 };
 use crate::net::{IpFamily, PerFamily};
 use crate::render::RenderSettings;
@@ -195,7 +195,6 @@ impl FamilyRunner {
     ) -> anyhow::Result<()> {
         let (family, used) = (binaries.family, binaries.backend());
         let mut exec = Exec::new(binaries, ExecOptions::default());
-        remove_counter_test(&exec, family).await;
         let servers = CheckServers::new(self.checks.clone(), family);
         let (checks, changes) = unbounded_channel();
         self.reporter.health_check_servers = Some(checks);
@@ -397,24 +396,6 @@ fn log_unwatched_addresses(family: IpFamily, cause: &std::io::Error) {
         %family, %cause,
         "cannot watch the addresses of this node; checking every sync period instead"
     );
-}
-
-/// Removes the test chain that remains in mangle if an earlier process was killed while it tried a
-/// counter.
-async fn remove_counter_test(exec: &Exec, family: IpFamily) {
-    match exec.remove_counter_test().await {
-        Ok(Changed::Yes) => {
-            info!(%family, "removed a test chain that an earlier process left in mangle");
-        }
-        Ok(Changed::No) => {}
-        Err(cause) => {
-            let cause = on_one_line(&cause.to_string());
-            info!(
-                %family, %cause,
-                "cannot remove the test chain of an earlier process from mangle"
-            );
-        }
-    }
 }
 
 /// Warns once if the other backend has rules of a proxy, and once if kubelet uses the other

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Temporary chain of the mangle table with which the proxy tests whether rules can name an nfacct
-/// counter. Deleted at once; left over only if the process is killed meanwhile.
+/// counter. Deleted at once; if the process is killed meanwhile, by the test of the next start.
 pub(crate) const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
 /// Netfilter table that the proxy uses; payloads hold `filter` first, then `nat`.

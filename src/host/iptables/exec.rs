@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::netlink::nfacct;
 use super::super::netlink::nftables::{has_nft_chain, has_nft_jump};
-use super::super::sysctl::Changed;
 use super::binaries::{Binaries, QUERY_DEADLINE, RESTORE_ARGS, WAIT_ARGS, query, stdout_of};
 use super::interface::{
     ChangeDetection, CounterError, ForeignChange, Iptables, ListedChains, RestoreError, Restored,
@@ -108,27 +107,6 @@ impl Exec {
     /// Returns the binaries that it runs.
     pub const fn binaries(&self) -> &Binaries {
         &self.binaries
-    }
-
-    /// Removes the test chain that remains if a process was killed while it tried a counter, and
-    /// reports whether the chain existed.
-    pub async fn remove_counter_test(&self) -> Result<Changed, RestoreError> {
-        let (chain, mangle) = (COUNTER_TEST_CHAIN, Table::Mangle);
-        let exists = match self.binaries.backend() {
-            Backend::Nft => has_nft_chain(self.binaries.family, mangle.as_str(), chain),
-            // After an error, the next start removes the chain.
-            Backend::Legacy => matches!(
-                self.list(mangle, &[chain]).await,
-                Ok(ListedChains::Whole(_) | ListedChains::Truncated { .. })
-            ),
-        };
-        if !exists {
-            return Ok(Changed::No);
-        }
-        let payload = format!("*{mangle}\n:{chain} - [0:0]\n-X {chain}\nCOMMIT\n");
-        self.restore(&mut Text::new(payload), None)
-            .await
-            .map(|_| Changed::Yes)
     }
 
     /// Checks that a rule can name a counter, by creating one in a chain without references, in the
