@@ -140,8 +140,7 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
         + metric(&node, "deltaproxy_isolation_restores_total", "failed");
     assert!((1..=most).contains(&searched), "{searched} restores\n{log}");
     let (status, body) = http::get(&node.netns, Daemon::HEALTH, "/healthz").expect("an answer");
-    let named = r#""quarantinedServices":{"count":1,"names":["default/s4"]}"#;
-    assert!(status == 200 && body.contains(named), "{status} {body}");
+    assert!(status == 200 && !body.contains("s4"), "{status} {body}");
 
     services_names_it(&node);
     status_names_it(&node);
@@ -297,8 +296,7 @@ fn many_rejected_services_do_not_delay_others(backend: Backend) {
     });
     assert_eq!(in_quarantine(&node), u64::from(REJECTED));
     let (status, body) = http::get(&node.netns, Daemon::HEALTH, "/livez").expect("an answer");
-    let named = r#""quarantinedServices":{"count":60,"names":["tenant/e1","#;
-    assert!(status == 200 && body.contains(named), "{status} {body}");
+    assert_eq!(status, 200, "{body}");
     let log = daemon.log();
     assert!(!log.contains("likely on this node"), "{log}");
 }

@@ -190,9 +190,6 @@ pub(super) async fn run(
     let health_pages = HealthPages {
         health: checks.health.clone(),
         metrics: metrics.health.clone(),
-        watches: metrics.watch.ages.clone(),
-        manifests: metrics.manifests.clone(),
-        unknown_settings: config.unknown.clone(),
     };
     metrics.config.set_unknown(&config.unknown);
     let settings = PageSettings {

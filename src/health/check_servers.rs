@@ -36,7 +36,6 @@ use tracing::{debug, info, warn};
 
 use super::check::{Check, CheckAddresses, CheckChanges, CheckPage};
 use super::pages::Health;
-use super::state::ServiceSummary;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{DoublingDelay, IpFamily, Port};
@@ -219,15 +218,11 @@ impl CheckServers {
     /// Reports the Services for which no socket is left. The process stays healthy: a restart would
     /// not help, and all rules are up to date.
     fn report(&self) {
-        let services = ServiceSummary::new(self.over_limit.iter());
         let over_limit = &self.shared.metrics.checks_over_limit;
-        let count = i64::try_from(services.count).unwrap_or(i64::MAX);
+        let count = i64::try_from(self.over_limit.len()).unwrap_or(i64::MAX);
         over_limit
             .with_label_values(&[self.family.as_str()])
             .set(count);
-        self.shared
-            .health
-            .update(|health| health.findings(self.family).checks_over_limit = services);
     }
 
     fn opened(&mut self, name: &ServiceName) {

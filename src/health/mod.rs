@@ -16,6 +16,6 @@ pub(crate) use check::{CheckAddresses, CheckChanges};
 pub(crate) use check_servers::{CheckServerContext, CheckServers};
 pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]
-pub(crate) use state::{FamilyFindings, FamilyReport, HealthReport};
-pub(crate) use state::{FrontendConflicts, HealthState, NodeState, ServiceSummary};
+pub(crate) use state::{FamilyReport, HealthReport};
+pub(crate) use state::{HealthState, NodeState};
 pub(crate) use watchdog::Watchdog;

@@ -12,21 +12,12 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
 
-use crate::telemetry::{
-    HealthMetrics, ManifestMetrics, Reply, UnknownSettings, WatchAges, not_found, reply,
-};
-
-use super::state::{FamilyReport, FrontendConflicts, HealthReport, HealthState, ServiceSummary};
-use crate::model::ServiceName;
+use super::state::{FamilyReport, HealthReport, HealthState};
+use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
 
 /// Zero time, as Go prints it.
 const NEVER: &str = "0001-01-01T00:00:00Z";
-
-/// Time without an event or a bookmark after which a kind of objects is stale: an API server sends
-/// a bookmark each minute, so two are missing.
-const STALE: Duration = Duration::from_secs(150);
 
 /// Health of the process, shared between reporters and pages.
 #[derive(Debug, Clone)]
@@ -66,12 +57,6 @@ pub(crate) struct HealthPages {
     pub health: Health,
     /// Metrics that count the answers.
     pub metrics: HealthMetrics,
-    /// Age of the last event or bookmark of each kind of object.
-    pub watches: WatchAges,
-    /// Manifests that cannot be used.
-    pub manifests: ManifestMetrics,
-    /// Settings that have no effect because this version does not know them.
-    pub unknown_settings: UnknownSettings,
 }
 
 impl HealthPages {
@@ -104,9 +89,6 @@ impl HealthPages {
         };
         answers.with_label_values(&[status.as_str()]).inc();
         let body = HealthBody {
-            stale_seconds: stale_kinds(&self.watches.ages()),
-            unusable_manifests: unusable_manifests(&self.manifests),
-            unknown_settings: unknown_settings(&self.unknown_settings),
             stalled_threads: stalled.to_vec(),
             ..HealthBody::new(probe, healthy, &report, SystemTime::now())
         };
@@ -114,9 +96,8 @@ impl HealthPages {
     }
 }
 
-/// Body of both pages, with upstream's order of keys. Keys that upstream does not have come last,
-/// and only if there is something to report. The status depends on none but the last of them: a
-/// restart of the process, or another node, would not help.
+/// Body of both pages, with upstream's order of keys. Upstream does not have the last one. Names no
+/// Service, since any client gets it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HealthBody<'a> {
@@ -126,36 +107,21 @@ struct HealthBody<'a> {
     node_eligible: Option<bool>,
     healthy: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    status: BTreeMap<&'static str, FamilyBody<'a>>,
-    /// Ages of the kinds of objects that are stale.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    stale_seconds: BTreeMap<&'static str, u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unusable_manifests: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unknown_settings: Option<Value>,
+    status: BTreeMap<&'static str, FamilyBody>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stalled_threads: Vec<&'a str>,
 }
 
-/// Health of a family. Findings come after upstream's keys.
+/// Health of a family.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct FamilyBody<'a> {
+struct FamilyBody {
     last_updated: String,
     healthy: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unreadable_tables: Vec<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quarantined_services: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frontend_conflicts: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    health_check_ports_over_limit: Option<Value>,
 }
 
-impl<'a> HealthBody<'a> {
-    fn new(probe: Probe, healthy: bool, report: &'a HealthReport, now: SystemTime) -> Self {
+impl HealthBody<'_> {
+    fn new(probe: Probe, healthy: bool, report: &HealthReport, now: SystemTime) -> Self {
         let families = report.families.as_ref().into_pairs();
         let families = families.into_iter();
         let families =
@@ -182,64 +148,13 @@ impl<'a> HealthBody<'a> {
     }
 }
 
-impl<'a> FamilyBody<'a> {
-    fn new(report: &'a FamilyReport) -> Self {
-        let found = &report.findings;
+impl FamilyBody {
+    fn new(report: &FamilyReport) -> Self {
         Self {
             last_updated: time(report.last_updated),
             healthy: report.healthy,
-            unreadable_tables: found.unreadable.into_iter().flatten().collect(),
-            quarantined_services: services(&found.quarantined),
-            frontend_conflicts: conflicts(&found.conflicts),
-            health_check_ports_over_limit: services(&found.checks_over_limit),
         }
     }
-}
-
-fn conflicts(conflicts: &FrontendConflicts) -> Option<Value> {
-    let lost = conflicts.lost.iter().map(|lost| {
-        json!({
-            "service": lost.service.as_str(),
-            "portName": lost.port,
-            "kind": lost.kind(),
-            "ip": lost.frontend.ip(),
-            "port": lost.frontend.port().get(),
-            "protocol": lost.frontend.protocol().to_string(),
-            "owner": lost.owner.as_str(),
-        })
-    });
-    let lost: Vec<Value> = lost.collect();
-    (conflicts.count > 0).then(|| json!({"count": conflicts.count, "lost": lost}))
-}
-
-fn services(services: &ServiceSummary) -> Option<Value> {
-    let names: Vec<&str> = services.names.iter().map(ServiceName::as_str).collect();
-    (services.count > 0).then(|| json!({"count": services.count, "names": names}))
-}
-
-/// Returns the ages in seconds of the kinds of objects that are stale.
-fn stale_kinds(ages: &[(&'static str, Duration)]) -> BTreeMap<&'static str, u64> {
-    let stale = ages.iter().filter(|(_, age)| *age >= STALE);
-    stale.map(|(kind, age)| (*kind, age.as_secs())).collect()
-}
-
-fn unusable_manifests(manifests: &ManifestMetrics) -> Option<Value> {
-    let (files, objects) = (
-        manifests.unusable_files.get(),
-        manifests.skipped_objects.get(),
-    );
-    (files > 0 || objects > 0).then(|| json!({"files": files, "objects": objects}))
-}
-
-/// Returns the number of settings that are unknown, and the paths of the first of them.
-fn unknown_settings(unknown: &UnknownSettings) -> Option<Value> {
-    /// Paths that fit on a screen.
-    const MOST_NAMES: usize = 10;
-
-    let mut paths = unknown.paths();
-    let count = paths.len();
-    paths.truncate(MOST_NAMES);
-    (count > 0).then(|| json!({"count": count, "names": paths}))
 }
 
 /// Returns a time as RFC 3339 with as many decimals as needed.

@@ -15,52 +15,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::model::{LostFrontend, ServiceName};
 use crate::net::{IpFamily, PerFamily};
-
-/// Names of tables that cannot be read, in the order `filter`, `nat`, `mangle`.
-pub(crate) type UnreadableTables = [Option<&'static str>; 3];
-
-/// Maximum names of Services that are shown of each kind.
-const MOST_NAMES: usize = 10;
-
-/// Services that something is wrong with, by number and first names.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ServiceSummary {
-    /// Total number.
-    pub count: usize,
-    /// Names of the first ten, sorted.
-    pub names: Vec<ServiceName>,
-}
-
-impl ServiceSummary {
-    /// Returns the summary of sorted names.
-    pub(crate) fn new<'a>(names: impl ExactSizeIterator<Item = &'a ServiceName>) -> Self {
-        Self {
-            count: names.len(),
-            names: names.take(MOST_NAMES).cloned().collect(),
-        }
-    }
-}
-
-/// Frontends that several Services ask for.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct FrontendConflicts {
-    /// Total number.
-    pub count: usize,
-    /// First ten claims that were lost, sorted by frontend.
-    pub lost: Vec<LostFrontend>,
-}
-
-impl FrontendConflicts {
-    /// Returns the summary of a number and the first claims that were lost.
-    pub(crate) fn new(count: usize, lost: impl Iterator<Item = LostFrontend>) -> Self {
-        Self {
-            count,
-            lost: lost.take(MOST_NAMES).collect(),
-        }
-    }
-}
 
 /// State of the Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,20 +29,6 @@ pub(crate) enum NodeState {
     Eligible,
 }
 
-/// Findings on a family that leave it healthy: its other rules are up to date, and a restart would
-/// not help.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct FamilyFindings {
-    /// The tables that the last check of the rules could not read.
-    pub unreadable: UnreadableTables,
-    /// The Services that make restores fail.
-    pub quarantined: ServiceSummary,
-    /// The frontends that several Services ask for.
-    pub conflicts: FrontendConflicts,
-    /// The Services whose health check node port is not served for want of a socket.
-    pub checks_over_limit: ServiceSummary,
-}
-
 /// History of one family.
 #[derive(Debug, Clone, Default)]
 struct FamilyHealth {
@@ -98,7 +39,6 @@ struct FamilyHealth {
     waiting: Option<Instant>,
     /// Oldest request of the sync under way.
     in_flight: Option<Instant>,
-    findings: FamilyFindings,
 }
 
 impl FamilyHealth {
@@ -135,8 +75,6 @@ pub(crate) struct FamilyReport {
     pub last_updated: Option<SystemTime>,
     /// The rules are up to date.
     pub healthy: bool,
-    /// Findings that do not make it unhealthy.
-    pub findings: FamilyFindings,
 }
 
 impl HealthState {
@@ -147,11 +85,6 @@ impl HealthState {
             families: PerFamily::default(),
             node: NodeState::Unknown,
         }
-    }
-
-    /// Returns the findings on a family, to change them.
-    pub(crate) fn findings(&mut self, family: IpFamily) -> &mut FamilyFindings {
-        &mut self.families.get_mut(family).findings
     }
 
     /// Drops the requests of a family whose iptables binaries were found only now, or that is
@@ -219,7 +152,6 @@ impl HealthState {
         history.started.then(|| FamilyReport {
             last_updated: history.last_updated,
             healthy: !history.oldest_request().is_some_and(late),
-            findings: history.findings.clone(),
         })
     }
 }

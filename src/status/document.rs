@@ -3,11 +3,14 @@
 //! Fields are an interface: a command may meet a daemon of another version, so each field has a
 //! default, and unknown ones are ignored.
 
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::model::LostFrontend;
 use crate::net::IpFamily;
 
 /// Syncs that are kept, as many as the sparkline of the page shows: 200 bytes each.
@@ -113,7 +116,7 @@ pub(crate) struct FamilyStatus {
     /// Services in quarantine, sorted by name.
     pub quarantined: Vec<QuarantinedService>,
     /// Claims of Services for a frontend that another Service has; at most ten.
-    pub conflicts: Vec<String>,
+    pub conflicts: Vec<ConflictRecord>,
     /// Number of all such claims.
     pub conflict_count: u64,
     /// Services over a limit, by limit.
@@ -231,6 +234,57 @@ pub(crate) struct QuarantinedService {
     pub error: String,
     /// Consequence for its clients, as in logs.
     pub consequence: String,
+}
+
+/// Claim of a Service for a frontend that another Service has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ConflictRecord {
+    /// Namespace and name.
+    pub service: String,
+    /// Name of its port; empty without one.
+    pub port_name: String,
+    /// Kind of frontend, as in the documents of `deltaproxy services`.
+    pub kind: String,
+    /// Virtual IP; `None` for ports of the node.
+    pub ip: Option<IpAddr>,
+    pub port: u16,
+    pub protocol: String,
+    /// Namespace and name of the Service that has it.
+    pub owner: String,
+}
+
+impl ConflictRecord {
+    pub(crate) fn new(lost: &LostFrontend) -> Self {
+        let LostFrontend {
+            service,
+            port,
+            frontend,
+            owner,
+            ..
+        } = lost;
+        Self {
+            service: service.to_string(),
+            port_name: port.to_string(),
+            kind: lost.kind().to_owned(),
+            ip: frontend.ip(),
+            port: frontend.port().get(),
+            protocol: frontend.protocol().to_string(),
+            owner: owner.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for ConflictRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (port, protocol) = (self.port, &self.protocol);
+        write!(f, "{} does not get ", self.service)?;
+        match self.ip {
+            Some(ip) => write!(f, "{}/{protocol}", SocketAddr::new(ip, port)),
+            None => write!(f, "{} {port}/{protocol}", self.kind),
+        }?;
+        write!(f, ", which {} has", self.owner)
+    }
 }
 
 /// Pods on this node outside of the network by which rules recognize the packets of Pods.

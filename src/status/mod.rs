@@ -20,8 +20,9 @@ mod summary;
 #[cfg(test)]
 pub(crate) use document::WatchStatus;
 pub(crate) use document::{
-    ConntrackStatus, DriftRecord, FailureRecord, FamilyLog, FamilyStatus, LimitRecord, Problem,
-    QuarantinedService, StatusDocument, SyncRecord, UndetectedPods, Verification,
+    ConflictRecord, ConntrackStatus, DriftRecord, FailureRecord, FamilyLog, FamilyStatus,
+    LimitRecord, Problem, QuarantinedService, StatusDocument, SyncRecord, UndetectedPods,
+    Verification,
 };
 pub(crate) use family_requests::{
     FamilyRequest, FamilyRequests, FamilyService, ServiceDetail, ServiceRulesText, ServiceSearch,

@@ -22,19 +22,17 @@ use super::pacer::SyncResult;
 use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};
 use crate::events::{Event, Recorder};
-use crate::health::{
-    CheckAddresses, CheckChanges, FrontendConflicts, Health, NodeState, ServiceSummary,
-};
+use crate::health::{CheckAddresses, CheckChanges, Health, NodeState};
 use crate::history::HistoryLog;
 use crate::host::RestoreError;
-use crate::model::{Change, LostFrontend, MOST_ENDPOINTS, ServiceName};
+use crate::model::{Change, MOST_ENDPOINTS, ServiceName};
 use crate::net::IpFamily;
 use crate::render::{LocalDetector, NodePortAddresses, RuleCounts};
 use crate::rules::Table;
 use crate::select::MAX_SLICES;
 use crate::status::{
-    FailureRecord, FamilyLog, FamilyStatus, LimitRecord, QuarantinedService, SyncRecord,
-    UndetectedPods,
+    ConflictRecord, FailureRecord, FamilyLog, FamilyStatus, LimitRecord, QuarantinedService,
+    SyncRecord, UndetectedPods,
 };
 use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
@@ -64,7 +62,7 @@ pub(crate) struct Reporter {
     pub history: Option<HistoryLog>,
 }
 
-/// Claims for a frontend of another Service that pages show, as many as `/healthz` does.
+/// Claims for a frontend of another Service that pages show.
 const MOST_CONFLICTS: usize = 10;
 
 /// Number of failed syncs in a row from which each makes an Event: a single one is soon retried.
@@ -181,11 +179,8 @@ impl Reporter {
         self.log.update(|status| {
             let first = tracker.lost_frontends().take(MOST_CONFLICTS);
             status.conflict_count = conflicts as u64;
-            status.conflicts = first.map(|lost| conflict_text(&lost)).collect();
+            status.conflicts = first.map(|lost| ConflictRecord::new(&lost)).collect();
         });
-        let conflicts = FrontendConflicts::new(conflicts, tracker.lost_frontends());
-        self.health
-            .update(|health| health.findings(self.family).conflicts = conflicts);
         match outcome.result() {
             SyncResult::Failed => {
                 self.health
@@ -380,18 +375,8 @@ impl Reporter {
         if has_searched && outcome.result() == SyncResult::Applied {
             self.rule_counts(outcome, outcome.rules);
         }
-        let names = &outcome.overridden;
-        metrics.in_quarantine(self.family, names.len());
-        let names = ServiceSummary::new(names.iter());
-        self.health
-            .update(|health| health.findings(self.family).quarantined = names);
+        metrics.in_quarantine(self.family, outcome.overridden.len());
     }
-}
-
-/// Returns what a Service asks for and another one has.
-fn conflict_text(lost: &LostFrontend) -> String {
-    let (service, owner, frontend) = (&lost.service, &lost.owner, &lost.frontend);
-    format!("{service} does not get {frontend}, which {owner} has")
 }
 
 /// Notes the end of a sync for the pages.

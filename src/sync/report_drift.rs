@@ -126,13 +126,10 @@ impl Reporter {
         findings: &GuardedChainFindings,
         unreadable: &BTreeSet<Table>,
     ) {
-        let names = Table::ALL.map(|table| unreadable.contains(&table).then(|| table.as_str()));
         self.log.update(|status| {
-            let names = names.into_iter().flatten();
-            status.unreadable_tables = names.map(str::to_owned).collect();
+            let names = unreadable.iter().map(|table| table.as_str().to_owned());
+            status.unreadable_tables = names.collect();
         });
-        self.health
-            .update(|health| health.findings(self.family).unreadable = names);
         let metrics = &self.metrics.drift;
         for table in Table::ALL {
             let is_unreadable = unreadable.contains(&table);

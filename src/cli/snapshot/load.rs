@@ -4,10 +4,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::daemon::HostSources;
-use super::rules::RuleSnapshot;
-use super::{desired, node, proxy_report, recorded};
+use super::rules::{RuleOrigin, RuleSnapshot};
+use super::{desired, node, recorded};
 use crate::cli::arguments::{self, RuleSettings};
+use crate::cli::daemon;
 use crate::cli::exit::{ErrorReport, NotANode};
+use crate::cli::status::StatusPage;
 use crate::config::{OriginArgs, Unusable};
 use crate::host::RunError;
 
@@ -42,8 +44,12 @@ impl RuleSnapshot {
         if !args.kernel && snapshot.is_of_no_node() {
             return Err(NotANode::Rules.into());
         }
-        if snapshot.origin.is_of_this_node() {
-            (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_node();
+        if let RuleOrigin::Live(_) = snapshot.origin
+            && let Some(address) = settings.daemon(&args.daemon)?
+            && let Ok(page) = daemon::get(address, "/status")
+            && let Ok(page) = StatusPage::parse(page)
+        {
+            snapshot.add_reports(page.document.families.iter());
         }
         Ok(snapshot)
     }

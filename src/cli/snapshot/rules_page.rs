@@ -154,6 +154,7 @@ impl PageFacts {
             *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         }
         let families = self.families.iter().map(|(_, status)| &**status);
+        snapshot.add_reports(families.clone());
         snapshot.origin = origin(WrittenRules {
             verified: Verified::of(families, head.observed_at),
             node: head.node,

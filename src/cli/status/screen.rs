@@ -167,7 +167,7 @@ impl Screen {
                 entries.push(("changed rules", text));
             }
             let conflicts = family.conflicts.iter();
-            entries.extend(conflicts.map(|conflict| ("conflict", conflict.clone())));
+            entries.extend(conflicts.map(|conflict| ("conflict", conflict.to_string())));
             for (label, text) in entries {
                 self.0.push_str(std::mem::take(&mut gap));
                 self.paragraph(&format!("{} {label}: ", family.family), &text)?;

@@ -1,7 +1,5 @@
 //! Bodies against the recorded replies of kube-proxy v1.37.2, and the whole way over a socket.
 
-use crate::health::{FamilyFindings, FrontendConflicts, ServiceSummary};
-use crate::model::{Frontend, FrontendRank, LostFrontend, ServiceName};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -9,12 +7,10 @@ use http::Request;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Health, HealthBody, HealthPages, Probe, stale_kinds, unknown_settings, unusable_manifests,
-};
+use super::{Health, HealthBody, HealthPages, Probe};
 use crate::health::{FamilyReport, HealthReport, NodeState, recorded};
-use crate::net::{IpFamily, PerFamily, Port, Protocol};
-use crate::telemetry::{Metrics, Reply, UnknownSettings, WatchAges, serve};
+use crate::net::{IpFamily, PerFamily};
+use crate::telemetry::{Metrics, Reply, serve};
 
 fn at(seconds: u64, nanos: u32) -> SystemTime {
     UNIX_EPOCH + Duration::new(seconds, nanos)
@@ -27,7 +23,6 @@ fn report(healthy: bool) -> HealthReport {
     let family = |nanos| FamilyReport {
         last_updated: Some(at(START, nanos)),
         healthy,
-        findings: FamilyFindings::default(),
     };
     HealthReport {
         healthy,
@@ -56,73 +51,6 @@ fn bodies_are_upstream_s() {
     );
 }
 
-/// One more key, and only while there is something to say.
-#[test]
-fn tables_that_cannot_be_read_are_named() {
-    let mut report = report(true);
-    if let Some(family) = &mut report.families.v6 {
-        family.findings.unreadable = [Some("filter"), None, Some("mangle")];
-    }
-    let text = body(Probe::Livez, true, &report, at(START, 0));
-    let v6 = r#""IPv6":{"lastUpdated":"2026-11-21T02:47:16.889785054Z","healthy":true,"unreadableTables":["filter","mangle"]}"#;
-    assert!(text.contains(v6), "{text}");
-    assert_eq!(text.matches("unreadable").count(), 1, "{text}");
-}
-
-#[test]
-fn health_check_ports_over_the_limit_are_counted_and_named() {
-    let mut report = report(true);
-    let names = ["a", "b"].map(|name| ServiceName::new("shop", name));
-    if let Some(family) = &mut report.families.v6 {
-        family.findings.checks_over_limit = ServiceSummary::new(names.iter());
-    }
-    let text = body(Probe::Livez, true, &report, at(START, 0));
-    let key =
-        r#""healthy":true,"healthCheckPortsOverLimit":{"count":2,"names":["shop/a","shop/b"]}}}}"#;
-    assert!(text.ends_with(key), "{text}");
-    assert_eq!(text.matches("OverLimit").count(), 1, "{text}");
-}
-
-#[test]
-fn services_in_quarantine_are_counted_and_ten_are_named() {
-    let mut report = report(true);
-    let names: Vec<_> = (10..22)
-        .map(|number| ServiceName::new("shop", &number.to_string()))
-        .collect();
-    if let Some(family) = &mut report.families.v4 {
-        family.findings.quarantined = ServiceSummary::new(names.iter());
-    }
-    let text = body(Probe::Healthz, true, &report, at(START, 0));
-    let first = r#""healthy":true,"quarantinedServices":{"count":12,"names":["shop/10","shop/11","#;
-    assert!(text.contains(first), "{text}");
-    assert!(text.contains(r#""shop/19"]}},"IPv6""#), "{text}");
-    assert_eq!(text.matches("quarantined").count(), 1, "{text}");
-}
-
-#[test]
-fn frontend_conflicts_are_counted_and_ten_losers_are_named() {
-    let mut report = report(true);
-    let port = Port::new(80).unwrap();
-    let lost = |(number, frontend)| LostFrontend {
-        service: ServiceName::new("shop", &format!("thief-{number}")),
-        port: "http".into(),
-        frontend,
-        rank: FrontendRank::External,
-        owner: ServiceName::new("shop", "web"),
-    };
-    let address = Frontend::Address("10.96.0.1".parse().unwrap(), port, Protocol::Tcp);
-    let frontends = [address, Frontend::NodePort(port, Protocol::Udp)];
-    let all = (0..).zip(frontends.into_iter().cycle()).map(lost);
-    if let Some(family) = &mut report.families.v6 {
-        family.findings.conflicts = FrontendConflicts::new(11, all.take(11));
-    }
-    let text = body(Probe::Livez, true, &report, at(START, 0));
-    let expected = r#""healthy":true,"frontendConflicts":{"count":11,"lost":[{"ip":"10.96.0.1","kind":"ExternalIP","owner":"shop/web","port":80,"portName":"http","protocol":"tcp","service":"shop/thief-0"},{"ip":null,"kind":"NodePort","owner":"shop/web","port":80,"portName":"http","protocol":"udp","service":"shop/thief-1"},"#;
-    assert!(text.contains(expected), "{text}");
-    assert_eq!(text.matches("thief").count(), 10, "{text}");
-    serde_json::from_str::<serde_json::Value>(&text).unwrap();
-}
-
 #[test]
 fn what_never_was_is_left_out_or_year_one() {
     let mut report = report(true);
@@ -130,7 +58,6 @@ fn what_never_was_is_left_out_or_year_one() {
     report.families.v4 = Some(FamilyReport {
         last_updated: None,
         healthy: true,
-        findings: FamilyFindings::default(),
     });
     report.node_eligible = false;
     let now = at(START, 500_000_000);
@@ -146,46 +73,18 @@ fn what_never_was_is_left_out_or_year_one() {
 }
 
 #[test]
-fn findings_on_inputs_are_shown_after_the_rest() {
-    let mut report = report(true);
-    report.families = PerFamily::default();
-    let manifests = Metrics::new().unwrap().manifests;
-    let mut unknown = UnknownSettings::default();
-    let shown = |ages: &[_], unknown: &_, stalled_threads| {
-        let body = HealthBody {
-            stale_seconds: stale_kinds(ages),
-            unusable_manifests: unusable_manifests(&manifests),
-            unknown_settings: unknown_settings(unknown),
-            stalled_threads,
-            ..HealthBody::new(Probe::Livez, true, &report, at(START, 0))
-        };
-        let text = body.to_json();
-        let (_, found) = text.split_once(r#""healthy":true"#).unwrap();
-        found.to_owned()
+fn threads_that_have_stalled_are_named_last() {
+    let report = HealthReport {
+        families: PerFamily::default(),
+        ..report(true)
     };
-    let age = Duration::from_secs;
-    let fresh = [("Node", age(149)), ("Service", age(0))];
-    assert_eq!(shown(&fresh, &unknown, vec![]), "}");
-    manifests.set_objects(3, 0);
-    manifests.set_files(1);
-    unknown.feature_gates = vec!["Foo".to_owned(), "a\"\n".to_owned()];
-    unknown.fields = vec!["iptables.bar".to_owned()];
-    let stale = [
-        ("EndpointSlice", age(3)),
-        ("Node", Duration::from_millis(150_999)),
-        ("Service", age(7200)),
-    ];
-    assert_eq!(
-        shown(&stale, &unknown, vec!["main"]),
-        r#","staleSeconds":{"Node":150,"Service":7200},"unusableManifests":{"files":1,"objects":3},"unknownSettings":{"count":3,"names":["featureGates.Foo","featureGates.a\"\n","iptables.bar"]},"stalledThreads":["main"]}"#
-    );
-    unknown.fields = (0..30).map(|index| format!("field{index}")).collect();
-    let text = shown(&[], &unknown, vec![]);
-    assert!(
-        text.contains(r#""count":32,"#) && text.contains("field7"),
-        "{text}"
-    );
-    assert!(!text.contains("field8"), "{text}");
+    let body = HealthBody {
+        stalled_threads: vec!["main"],
+        ..HealthBody::new(Probe::Livez, true, &report, at(START, 0))
+    };
+    let text = body.to_json();
+    let end = r#""healthy":true,"stalledThreads":["main"]}"#;
+    assert!(text.ends_with(end), "{text}");
 }
 
 /// Answers while no thread has stalled.
@@ -207,9 +106,6 @@ async fn replies_are_the_recorded_ones() {
     let pages = HealthPages {
         health: health.clone(),
         metrics: Metrics::new().unwrap().health,
-        watches: WatchAges::default(),
-        manifests: Metrics::new().unwrap().manifests,
-        unknown_settings: UnknownSettings::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -278,9 +174,6 @@ async fn the_node_counts_for_traffic_and_not_for_life() {
     let pages = HealthPages {
         health: health.clone(),
         metrics: metrics.health.clone(),
-        watches: metrics.watch.ages.clone(),
-        manifests: metrics.manifests.clone(),
-        unknown_settings: UnknownSettings::default(),
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -68,29 +68,6 @@ fn a_family_that_is_given_up_does_not_count() {
     check(&done(without), 10_000, true);
 }
 
-/// A restart cannot cure it, and what syncs write is written all the same.
-#[test]
-fn tables_that_cannot_be_read_are_shown_and_healthy() {
-    let zero = Instant::now_for_tests();
-    let mut state = HealthState::new(Duration::from_secs(30));
-    state.queued(V4, zero);
-    state.began(V4);
-    state.succeeded(V4, UNIX_EPOCH);
-    let names = [Some("filter"), None, Some("mangle")];
-    state.findings(V4).unreadable = names;
-    let later = state.report(zero + Duration::from_secs(10_000));
-    assert!(later.healthy);
-    assert_eq!(later.families.v4.unwrap().findings.unreadable, names);
-    // Syncs that fail are unhealthy as ever.
-    state.queued(V4, zero);
-    assert!(!state.report(zero + Duration::from_secs(60)).healthy);
-    state.began(V4);
-    state.succeeded(V4, UNIX_EPOCH);
-    state.findings(V4).unreadable = [None; 3];
-    let report = state.report(zero).families.v4.unwrap();
-    assert_eq!(report.findings.unreadable, [None; 3]);
-}
-
 #[test]
 fn patience_is_twice_the_period() {
     let queued = || {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::health::{Health, NodeState};
 use crate::net::IpFamily;
-use crate::telemetry::{Metrics, UnknownSettings};
+use crate::telemetry::Metrics;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -19,9 +19,6 @@ fn pages() -> HealthPages {
     HealthPages {
         health,
         metrics: metrics.health,
-        watches: metrics.watch.ages,
-        manifests: metrics.manifests,
-        unknown_settings: UnknownSettings::default(),
     }
 }
 

@@ -9,8 +9,8 @@ use super::document::Audience;
 use super::sparkline::sparkline;
 
 use crate::status::document::{
-    DriftRecord, FailureRecord, FamilyStatus, Problem, QuarantinedService, StatusDocument,
-    SyncRecord,
+    ConflictRecord, DriftRecord, FailureRecord, FamilyStatus, Problem, QuarantinedService,
+    StatusDocument, SyncRecord,
 };
 use crate::status::quantities::{age, bytes, duration, milliseconds};
 
@@ -82,7 +82,7 @@ fn family_article(family: &FamilyStatus, audience: Audience, now: Timestamp) -> 
                     (last_failure(failure, audience, now))
                 }
                 (quarantined(&family.quarantined, audience))
-                (texts("Conflicts over addresses", &family.conflicts, family.conflict_count))
+                (conflicts(&family.conflicts, family.conflict_count))
                 (drift(name, &family.drift, now))
             }
         }
@@ -172,11 +172,11 @@ fn quarantined(services: &[QuarantinedService], audience: Audience) -> Markup {
     }
 }
 
-fn texts(heading: &str, texts: &[String], count: u64) -> Markup {
+fn conflicts(conflicts: &[ConflictRecord], count: u64) -> Markup {
     html! {
         @if count > 0 {
-            h4 { (heading) ": " (count) }
-            ul { @for text in texts { li { (text) } } }
+            h4 { "Conflicts over addresses: " (count) }
+            ul { @for conflict in conflicts { li { (conflict.to_string()) } } }
         }
     }
 }

@@ -25,8 +25,8 @@ use crate::status::summary::{
     EndpointCondition, EndpointSummary, FrontendSummary, PortSummary, RulesSummary, Shown,
 };
 use crate::status::{
-    ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord, QuarantinedService,
-    StatusDocument, SyncRecord, UndetectedPods, Verification, WatchStatus,
+    ConflictRecord, ConntrackStatus, DriftRecord, FailureRecord, FamilyStatus, LimitRecord,
+    QuarantinedService, StatusDocument, SyncRecord, UndetectedPods, Verification, WatchStatus,
 };
 
 /// Texts that would add a tag, an attribute or an entity if they were not escaped.
@@ -106,7 +106,18 @@ fn family(text: &str, count: usize) -> FamilyStatus {
             };
             count
         ],
-        conflicts: vec![text.to_owned(); count.min(10)],
+        conflicts: vec![
+            ConflictRecord {
+                service: text.to_owned(),
+                kind: "ExternalIP".to_owned(),
+                ip: Some("10.0.0.1".parse().unwrap()),
+                port: 80,
+                protocol: "tcp".to_owned(),
+                owner: text.to_owned(),
+                ..ConflictRecord::default()
+            };
+            count.min(10)
+        ],
         conflict_count: count as u64,
         over_limits: vec![LimitRecord {
             limit: "endpoints".to_owned(),

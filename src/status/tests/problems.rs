@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::status::{
-    ConntrackStatus, FailureRecord, QuarantinedService, UndetectedPods, Verification, WatchStatus,
+    ConflictRecord, ConntrackStatus, FailureRecord, QuarantinedService, UndetectedPods,
+    Verification, WatchStatus,
 };
 
 fn family(change: impl FnOnce(&mut FamilyStatus)) -> StatusDocument {
@@ -149,7 +150,15 @@ fn clients_elsewhere_see_no_names() {
             error: "line 3: -A KUBE-SVC-X -d 10.0.0.1".to_owned(),
             consequence: "it has no rules".to_owned(),
         }];
-        status.conflicts = vec!["shop/a does not get 10.0.0.1:80/tcp, which shop/b has".to_owned()];
+        status.conflicts = vec![ConflictRecord {
+            service: "shop/a".to_owned(),
+            kind: "ExternalIP".to_owned(),
+            ip: Some("10.0.0.1".parse().unwrap()),
+            port: 80,
+            protocol: "tcp".to_owned(),
+            owner: "shop/b".to_owned(),
+            ..ConflictRecord::default()
+        }];
         status.conflict_count = 1;
         status.failed_syncs = 1;
         status.last_failure = Some(FailureRecord {

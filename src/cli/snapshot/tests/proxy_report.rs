@@ -1,18 +1,38 @@
 //! Tests of `proxy_report`.
 
 use super::*;
+use crate::status::QuarantinedService;
 
-/// Returns a body with one lost declaration, in which a text is replaced.
-fn body(from: &str, to: &str) -> String {
-    r#"{"status":{"IPv4":{"healthy":true},"IPv6":{"healthy":true,"frontendConflicts":{
-        "count":12,"lost":[{"service":"shop/thief","portName":"http","kind":"ExternalIP",
-        "ip":"fd00::1","port":80,"protocol":"tcp","owner":"shop/web"}]}}}}"#
-        .replace(from, to)
+fn status(family: &str) -> FamilyStatus {
+    FamilyStatus {
+        family: family.to_owned(),
+        conflict_count: 12,
+        conflicts: vec![ConflictRecord {
+            service: "shop/thief".to_owned(),
+            port_name: "http".to_owned(),
+            kind: "ExternalIP".to_owned(),
+            ip: Some("fd00::1".parse().unwrap()),
+            port: 80,
+            protocol: "tcp".to_owned(),
+            owner: "shop/web".to_owned(),
+        }],
+        quarantined: vec![QuarantinedService {
+            service: "shop/a".to_owned(),
+            ..QuarantinedService::default()
+        }],
+        ..FamilyStatus::default()
+    }
+}
+
+fn added(families: &[FamilyStatus]) -> RuleSnapshot {
+    let mut snapshot = RuleSnapshot::default();
+    snapshot.add_reports(families.iter());
+    snapshot
 }
 
 #[test]
-fn a_report_of_the_proxy_is_read() {
-    let found = conflicts_in(&body("", ""));
+fn conflicts_of_a_report_are_added_to_their_family() {
+    let found = added(&[status("IPv6"), status("IPv9")]).conflicts;
     assert_eq!(found.v4, Conflicts::default());
     assert_eq!(found.v6.count, 12);
     let [conflict] = &found.v6.lost[..] else {
@@ -21,50 +41,29 @@ fn a_report_of_the_proxy_is_read() {
     let shown = format!("{conflict} {} {}", conflict.loser, conflict.owner);
     assert_eq!(shown, "[fd00::1]:80/tcp shop/thief:http/tcp shop/web");
     assert_eq!(conflict.kind, FrontendKind::ExternalIp);
-    let node_port = conflicts_in(&body("\"fd00::1\"", "null"));
-    assert_eq!(node_port.v6.lost[0].to_string(), "*:80/tcp");
 }
 
 #[test]
-fn an_invalid_report_has_no_conflicts() {
-    for (from, to) in [
-        ("shop/thief", "\\u001b[2J"),
-        ("shop/web", ""),
-        ("http", "a b"),
-        ("ExternalIP", "Other"),
-        ("fd00::1", "fd00"),
-        ("\"port\":80", "\"port\":65536"),
-        ("tcp", "icmp"),
-        ("\"lost\"", "\"found\""),
-        ("frontendConflicts", "quarantinedServices"),
-        ("{", ""),
-    ] {
-        assert_eq!(conflicts_in(&body(from, to)).v6.lost, [], "{to}");
-    }
+fn an_unnamed_port_of_the_node_is_added() {
+    let mut status = status("IPv4");
+    status.conflicts[0].ip = None;
+    status.conflicts[0].port_name.clear();
+    let found = added(&[status]).conflicts.v4.lost;
+    let shown = format!("{} {}", found[0], found[0].loser);
+    assert_eq!(shown, "*:80/tcp shop/thief/tcp");
 }
 
 #[test]
-fn services_in_quarantine_are_read() {
-    let json = r#"{"status":{
-        "IPv4":{"healthy":true,"quarantinedServices":{"count":3,"names":["shop/a","\u001b[2J"]}},
-        "IPv6":{"healthy":true}}}"#;
-    let found = quarantined_in(json);
-    assert_eq!(
-        (found.v4.count, &found.v4.names[..]),
-        (3, &["shop/a".to_owned()][..])
-    );
+fn a_conflict_of_an_unknown_kind_is_left_out() {
+    let mut status = status("IPv4");
+    status.conflicts[0].kind = "Other".to_owned();
+    assert_eq!(added(&[status]).conflicts.v4.lost, []);
+}
+
+#[test]
+fn services_in_quarantine_are_added_to_their_family() {
+    let found = added(&[status("IPv4")]).quarantined;
+    assert_eq!(found.v4.count, 1);
     assert!(found.v4.has(("shop", "a")) && !found.v4.has(("shop", "b")));
     assert_eq!(found.v6, ServiceNames::default());
-    for invalid in [
-        "",
-        "not found",
-        "[1]",
-        r#"{"status":{"IPv4":{"quarantinedServices":[]}}}"#,
-    ] {
-        assert_eq!(
-            quarantined_in(invalid).v4,
-            ServiceNames::default(),
-            "{invalid}"
-        );
-    }
 }

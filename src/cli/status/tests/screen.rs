@@ -5,8 +5,8 @@ use crate::cli::status::StatusPage;
 use crate::cli::terminal::escaped;
 use crate::hostile::{WORDS, acts_on_a_terminal, everywhere};
 use crate::status::{
-    ConntrackStatus, DriftRecord, FailureRecord, LimitRecord, QuarantinedService, Verification,
-    WatchStatus,
+    ConflictRecord, ConntrackStatus, DriftRecord, FailureRecord, LimitRecord, QuarantinedService,
+    Verification, WatchStatus,
 };
 
 const NOW: i64 = 1_800_000_000;
@@ -147,7 +147,15 @@ fn failing_node() -> StatusDocument {
         program: "nft[4711]".to_owned(),
     }];
     failing.conflict_count = 1;
-    failing.conflicts = vec!["shop/b:http lost 192.0.2.7:80/tcp to shop/a".to_owned()];
+    failing.conflicts = vec![ConflictRecord {
+        service: "shop/b".to_owned(),
+        kind: "ExternalIP".to_owned(),
+        ip: Some("192.0.2.7".parse().unwrap()),
+        port: 80,
+        protocol: "tcp".to_owned(),
+        owner: "shop/a".to_owned(),
+        ..ConflictRecord::default()
+    }];
     failing.over_limits = vec![LimitRecord {
         limit: "endpoints".to_owned(),
         services: 4,
