@@ -42,7 +42,7 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     let mut signals = ShutdownSignals::catch()?;
     let stop = CancellationToken::new();
     let metrics = servers::metrics()?;
-    let (checks, writer) = health_checks(config, &metrics);
+    let (checks, writer) = health_checks(config);
     let (senders, receivers) = change_channels(Some(&metrics.sync));
     // Without a source nothing on the node may be changed.
     let source = sources::open(&config.rules, &metrics.watch).await?;

@@ -60,10 +60,7 @@ fn max_check_sockets() -> usize {
 
 /// Returns the parts of health checks, and the writer of Events: only with an API server, and not
 /// in a dry run. Records that the process starts.
-pub(super) fn health_checks(
-    config: &Config,
-    metrics: &Metrics,
-) -> (CheckServerContext, Option<Writer>) {
+pub(super) fn health_checks(config: &Config) -> (CheckServerContext, Option<Writer>) {
     let (recorder, writer) = match config.rules.source {
         Source::Cluster(_) if config.mode == SyncMode::Restore => {
             let (recorder, writer) = recorder(Origin {
@@ -87,7 +84,6 @@ pub(super) fn health_checks(
         node_name: config.rules.node_name.clone(),
         connection_limit: ConnectionLimit::new(MAX_CHECK_CONNECTIONS),
         sockets: Arc::new(Semaphore::new(max_check_sockets())),
-        metrics: metrics.health.clone(),
     };
     (checks, writer)
 }

@@ -39,13 +39,7 @@ use super::pages::Health;
 use crate::events::{Event, Recorder};
 use crate::model::ServiceName;
 use crate::net::{DoublingDelay, IpFamily, Port};
-use crate::telemetry::{
-    ConnectionLimit, HealthMetrics, ListenError, listen_in_family, serve_within,
-};
-
-/// Services without a socket that are logged one by one, in each family: there may be hundreds, and
-/// a metric counts them.
-const MOST_LOGGED: usize = 10;
+use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_within};
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
@@ -61,8 +55,6 @@ pub(crate) struct CheckServerContext {
     /// Permits of all their listening sockets together, so that open files are left for probes and
     /// for the pipes of iptables programs.
     pub sockets: Arc<Semaphore>,
-    /// Metrics that count the Services without such a permit.
-    pub metrics: HealthMetrics,
 }
 
 /// Servers of one family.
@@ -75,23 +67,18 @@ pub(crate) struct CheckServers {
     open: BTreeMap<ServiceName, OpenCheck>,
     /// Checks of which an address is not open.
     failing: BTreeMap<ServiceName, ListenRetry>,
-    /// Those of them that failed because all sockets are in use.
-    over_limit: BTreeSet<ServiceName>,
 }
 
 impl CheckServers {
     /// Returns a set without servers.
     pub(crate) fn new(shared: CheckServerContext, family: IpFamily) -> Self {
-        let servers = Self {
+        Self {
             shared,
             family,
             addresses: watch::Sender::default(),
             open: BTreeMap::new(),
             failing: BTreeMap::new(),
-            over_limit: BTreeSet::new(),
-        };
-        servers.report();
-        servers
+        }
     }
 
     /// Runs the servers on a thread of their own until there are no further syncs, then closes
@@ -176,7 +163,6 @@ impl CheckServers {
             if self.open.get(name).is_some_and(|o| Some(o.port) != port) {
                 debug!(family = %self.family, service = %name, "closing the health check node port");
                 self.failing.remove(name);
-                self.over_limit.remove(name);
                 let open = self.open.remove(name).map(|open| open.servers);
                 closing.extend(open.into_iter().flat_map(BTreeMap::into_values));
             }
@@ -212,39 +198,20 @@ impl CheckServers {
                 Err(error) => self.failed(name, &error),
             }
         }
-        self.report();
-    }
-
-    /// Reports the Services for which no socket is left. The process stays healthy: a restart would
-    /// not help, and all rules are up to date.
-    fn report(&self) {
-        let over_limit = &self.shared.metrics.checks_over_limit;
-        let count = i64::try_from(self.over_limit.len()).unwrap_or(i64::MAX);
-        over_limit
-            .with_label_values(&[self.family.as_str()])
-            .set(count);
     }
 
     fn opened(&mut self, name: &ServiceName) {
-        if self.failing.remove(name).is_none() {
-            return;
-        }
-        let was_over_limit = self.over_limit.remove(name);
-        let family = self.family;
-        if was_over_limit && self.over_limit.len() >= MOST_LOGGED {
-            debug!(%family, service = %name, "health check node port is served now");
-        } else {
-            info!(%family, service = %name, "health check node port is served now");
+        if self.failing.remove(name).is_some() {
+            info!(family = %self.family, service = %name, "health check node port is served now");
         }
     }
 
-    /// Notes a failure; logs it unless the last attempt failed in the same way.
-    fn failed(&mut self, name: ServiceName, error: &CheckListenError) {
+    /// Notes a failure; logs it unless the last attempt failed.
+    fn failed(&mut self, name: ServiceName, error: &ListenError) {
         let Some(port) = self.open.get(&name).map(|open| open.port) else {
             return;
         };
         let now = Instant::now();
-        let was_over_limit = self.over_limit.remove(&name);
         let first = ListenRetry {
             failures: 0,
             due: now,
@@ -252,43 +219,8 @@ impl CheckServers {
         let retry = self.failing.entry(name.clone()).or_insert(first);
         let has_failed = retry.failures > 0;
         retry.failed(now);
-        match error {
-            CheckListenError::NoSocketLeft => {
-                if !was_over_limit {
-                    self.log_over_limit(&name, port);
-                }
-                self.over_limit.insert(name);
-            }
-            CheckListenError::Listen(error) => {
-                if was_over_limit || !has_failed {
-                    self.log_failed(&name, port, error);
-                }
-            }
-        }
-    }
-
-    /// Logs that no socket is left for a Service, if few others lack one.
-    fn log_over_limit(&self, name: &ServiceName, port: Port) {
-        let family = self.family;
-        let cause = CheckListenError::NoSocketLeft;
-        match self.over_limit.len() {
-            ..MOST_LOGGED => {
-                warn!(
-                    %family, service = %name, %port,
-                    "cannot serve the health check node port: {cause}; until it is served, load \
-                     balancers may send the Service no traffic through this node; retrying. Raise \
-                     the limit, then restart"
-                );
-                self.record(name, port, &cause.to_string());
-            }
-            MOST_LOGGED => warn!(
-                %family,
-                "cannot serve further health check node ports: {cause}; their Services are not \
-                 logged. `deltaproxy_health_check_ports_over_limit` counts them"
-            ),
-            _ => {
-                debug!(%family, service = %name, %port, "cannot serve the health check node port: {cause}");
-            }
+        if !has_failed {
+            self.log_failed(&name, port, error);
         }
     }
 
@@ -342,17 +274,6 @@ impl CheckServers {
 /// ending, and sometimes by a program that listens on it.
 const RETRY_DELAY: DoublingDelay = DoublingDelay::of_retries(Duration::from_secs(60));
 
-/// Failure to open a socket of a health check node port.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CheckListenError {
-    /// All sockets that health check node ports may have are in use.
-    #[error("too many health check node ports for the limit of open files")]
-    NoSocketLeft,
-    /// The kernel refuses it.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-}
-
 /// Health check node port of one Service, with its servers.
 ///
 /// Several addresses need one socket: a server listens on all of the family, and closes connections
@@ -394,7 +315,7 @@ impl OpenCheck {
         &mut self,
         addresses: &watch::Sender<BTreeSet<IpAddr>>,
         shared: &CheckServerContext,
-    ) -> Result<(), CheckListenError> {
+    ) -> Result<(), ListenError> {
         let wanted = addresses.borrow().clone();
         if self.servers.keys().any(IpAddr::is_unspecified) {
             return Ok(());
@@ -407,10 +328,9 @@ impl OpenCheck {
                 IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
                 IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
             };
-            match self.listen(all, addresses, shared) {
-                // The program in the way may use an address that is not wanted.
-                Err(CheckListenError::Listen(_)) => {}
-                result => return result,
+            // The program in the way may use an address that is not wanted.
+            if self.listen(all, addresses, shared).is_ok() {
+                return Ok(());
             }
         }
         let mut result = Ok(());
@@ -431,10 +351,14 @@ impl OpenCheck {
         ip: IpAddr,
         addresses: &watch::Sender<BTreeSet<IpAddr>>,
         shared: &CheckServerContext,
-    ) -> Result<(), CheckListenError> {
+    ) -> Result<(), ListenError> {
+        let address = SocketAddr::new(ip, self.port.get());
         let permit = Arc::clone(&shared.sockets).try_acquire_owned();
-        let permit = permit.map_err(|_| CheckListenError::NoSocketLeft)?;
-        let listener = listen_in_family(SocketAddr::new(ip, self.port.get()))?;
+        let permit = permit.map_err(|_| ListenError {
+            address,
+            source: io::Error::other("no socket is left; raise the limit of open files"),
+        })?;
+        let listener = listen_in_family(address)?;
         let (page, addresses) = (self.page.clone(), addresses.subscribe());
         let answers_on = move |local: IpAddr| {
             let addresses = addresses.borrow();

@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::*;
 use crate::events::{Origin, Writer, recorder};
 use crate::health::recorded::ask;
-use crate::telemetry::Metrics;
 
 const ONE: [u8; 4] = [127, 0, 0, 1];
 const TWO: [u8; 4] = [127, 0, 0, 2];
@@ -30,7 +29,6 @@ fn servers_with(sockets: usize) -> (CheckServers, Writer) {
         node_name: "node1".to_owned(),
         connection_limit: ConnectionLimit::new(16),
         sockets: Arc::new(Semaphore::new(sockets)),
-        metrics: Metrics::new().unwrap().health,
     };
     (CheckServers::new(shared, IpFamily::V4), writer)
 }
@@ -229,77 +227,19 @@ async fn the_end_of_syncs_is_the_end_of_servers() {
 
 #[tokio::test]
 async fn ports_above_the_number_of_sockets_wait_for_one() {
-    let (mut servers, _writer) = servers_with(1);
+    let (mut servers, mut events) = servers_with(1);
     let (one, two) = (free(), free());
     let both = [("a", Some((one, 1))), ("b", Some((two, 1)))];
     servers.take(&sync(&[ONE], &both)).await;
-    assert_eq!(response(ONE, one).await.as_deref(), Some("a 200"));
-    assert_eq!(response(ONE, two).await, None);
-    servers.take(&sync(&[ONE], &[("a", None)])).await;
-    assert_eq!(response(ONE, one).await, None);
-    assert_eq!(response(ONE, two).await.as_deref(), Some("b 200"));
-}
-
-#[tokio::test]
-async fn services_above_the_limit_are_counted_and_ten_are_named_and_told() {
-    let (mut servers, mut events) = servers_with(1);
-    let metrics = Metrics::new().unwrap();
-    servers.shared.metrics = metrics.health.clone();
-    let shown = || {
-        let families = metrics.registry.gather();
-        let gauge = families
-            .iter()
-            .find(|family| family.name() == "deltaproxy_health_check_ports_over_limit");
-        gauge.unwrap().get_metric()[0].get_gauge().get_value()
-    };
-    let names: Vec<String> = (10..25).map(|number| format!("s{number}")).collect();
-    let ports: Vec<Port> = names.iter().map(|_| free()).collect();
-    let all: Vec<_> = names.iter().map(String::as_str).zip(&ports).collect();
-    let set: Vec<_> = all
-        .iter()
-        .map(|(name, port)| (*name, Some((**port, 1))))
-        .collect();
-    servers.take(&sync(&[ONE], &set)).await;
-    let first = names.get(1..11).unwrap().iter().map(|name| service(name));
-    assert_eq!(shown(), 14.0);
-    let told = events.queued_events().into_iter().map(|event| match event {
-        Event::CheckNotServed(name, note) => {
-            assert!(note.ends_with("for the limit of open files"), "{note}");
-            name
-        }
-        event => panic!("{event:?}"),
-    });
-    assert_eq!(told.collect::<Vec<_>>(), first.collect::<Vec<_>>());
-    // Attempts that fail again are not reported again.
-    servers.take(&sync(&[ONE], &[])).await;
-    assert_eq!(events.queued_events(), []);
-
-    let ended: Vec<_> = names
-        .iter()
-        .take(13)
-        .map(|name| (name.as_str(), None))
-        .collect();
-    servers.take(&sync(&[ONE], &ended)).await;
-    assert_eq!(shown(), 1.0);
-    servers.take(&sync(&[ONE], &[("s24", None)])).await;
-    assert_eq!(shown(), 0.0);
-}
-
-/// A port that is in use once a socket is left for it is reported, although it failed before.
-#[tokio::test]
-async fn another_failure_is_told() {
-    let (mut servers, mut events) = servers_with(1);
-    let (one, two) = (free(), free());
-    let _blocker = Blocker::bind((IpAddr::from(ONE), two.get())).unwrap();
-    let both = [("a", Some((one, 1))), ("b", Some((two, 1)))];
-    servers.take(&sync(&[ONE], &both)).await;
-    assert_eq!(events.queued_events().len(), 1);
-    servers.take(&sync(&[ONE], &[("a", None)])).await;
     let told = events.queued_events();
     let [Event::CheckNotServed(name, note)] = told.as_slice() else {
         panic!("{told:?}");
     };
     assert_eq!(*name, service("b"));
-    assert!(note.contains("cannot listen on"), "{note}");
-    assert!(servers.over_limit.is_empty());
+    assert!(note.ends_with("raise the limit of open files"), "{note}");
+    assert_eq!(response(ONE, one).await.as_deref(), Some("a 200"));
+    assert_eq!(response(ONE, two).await, None);
+    servers.take(&sync(&[ONE], &[("a", None)])).await;
+    assert_eq!(response(ONE, one).await, None);
+    assert_eq!(response(ONE, two).await.as_deref(), Some("b 200"));
 }

@@ -1,19 +1,17 @@
-//! Metrics of health: responses of its server, health check node ports that are not served, and
-//! files that cannot be used, as the configuration file and manifests.
+//! Metrics of health: responses of its server, and files that cannot be used, as the configuration
+//! file and manifests.
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, gauge, set};
+use super::factory::{MetricFactory, OWN, UPSTREAM, gauge, set};
 
-/// Metrics of the health server, and of health check node ports. Clones share their values.
+/// Metrics of the health server. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthMetrics {
     /// By status code.
     pub(crate) healthz: IntCounterVec,
     /// By status code.
     pub(crate) livez: IntCounterVec,
-    /// By IP family.
-    pub(crate) checks_over_limit: IntGaugeVec,
 }
 
 impl HealthMetrics {
@@ -34,11 +32,6 @@ impl HealthMetrics {
             livez: by_code(
                 "proxy_livez_total",
                 "Number of /livez responses by status code",
-            )?,
-            checks_over_limit: MetricFactory::new(registry, OWN).gauges(
-                "health_check_ports_over_limit",
-                "Number of Services whose health check node port is not served because of the limit of open files",
-                FAMILY,
             )?,
         })
     }

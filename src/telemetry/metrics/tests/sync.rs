@@ -65,8 +65,6 @@ fn used() -> Metrics {
     });
     metrics.health.healthz.with_label_values(&["200"]).inc();
     metrics.health.livez.with_label_values(&["503"]).inc();
-    let over_limit = &metrics.health.checks_over_limit;
-    over_limit.with_label_values(&[v4.as_str()]).set(600);
     metrics.watch.errors.with_label_values(&["Service"]).inc();
     metrics.watch.undecodable.with_label_values(&["Node"]).inc();
     metrics.watch.ages.current("Service");
@@ -211,7 +209,6 @@ fn samples_are_spelled_as_dashboards_query_them() {
         "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"} 2",
         "deltaproxy_other_backend_has_rules{ip_family=\"IPv4\"} 1",
         "deltaproxy_services_over_limit{ip_family=\"IPv4\",limit=\"namespace_endpoints\"} 3",
-        "deltaproxy_health_check_ports_over_limit{ip_family=\"IPv4\"} 600",
         "deltaproxy_chain_repairs_total{ip_family=\"IPv4\",table=\"nat\"} 1",
         "deltaproxy_quarantined_services{ip_family=\"IPv4\"} 2",
         "deltaproxy_quarantines_total{cause=\"refused\",ip_family=\"IPv4\"} 1",
