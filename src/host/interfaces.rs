@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::net;
 
 use nix::errno::Errno;
-use tokio::io::Interest;
-use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe::Receiver;
 
 use super::netlink::socket::{receive, subscribe};
-use crate::linux::NetlinkProtocol;
+use crate::linux::{NetlinkProtocol, readable};
 use crate::net::IpFamily;
 
 /// One address of one interface.
@@ -59,9 +57,7 @@ const DATAGRAM_BYTES: usize = 4 << 10;
 /// Subscription to the notifications about addresses of one family.
 #[derive(Debug)]
 pub(crate) struct AddressWatch {
-    /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
-    /// unsafe code.
-    socket: UnixDatagram,
+    socket: Receiver,
 }
 
 impl AddressWatch {
@@ -76,7 +72,7 @@ impl AddressWatch {
             IpFamily::V6 => RTNLGRP_IPV6_IFADDR,
         };
         let socket = subscribe(NetlinkProtocol::Route, group, BUFFER_BYTES)?;
-        let socket = UnixDatagram::from_std(net::UnixDatagram::from(socket))?;
+        let socket = Receiver::from_owned_fd_unchecked(socket)?;
         Ok(Self { socket })
     }
 
@@ -84,18 +80,8 @@ impl AddressWatch {
     /// Cancel safe.
     pub(crate) async fn changed(&self) {
         loop {
-            if self.socket.readable().await.is_err() {
-                // The runtime is shutting down.
-                std::future::pending::<()>().await;
-            }
-            let mut has_changed = false;
-            // Receives everything, so that the runtime waits for the next notification.
-            let received = self.socket.try_io(Interest::READABLE, || {
-                has_changed = self.receive_all();
-                Err::<(), _>(io::ErrorKind::WouldBlock.into())
-            });
-            drop(received);
-            if has_changed {
+            readable(&self.socket).await;
+            if self.receive_all() {
                 return;
             }
         }

@@ -12,6 +12,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::time::{sleep, timeout};
 
 use crate::linux::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use crate::linux::readable;
 
 /// Interval of polling, for file systems without notifications, like NFS.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);
@@ -32,9 +33,8 @@ pub(crate) struct FileEvents {
 #[derive(Debug)]
 struct WaitingInotify {
     inotify: Inotify,
-    /// Duplicate of the descriptor. Tokio has no type for inotify; this one waits for any
-    /// descriptor without unsafe code.
-    readable: Receiver,
+    /// Duplicate of the descriptor, which the runtime waits for.
+    descriptor: Receiver,
 }
 
 impl FileEvents {
@@ -134,21 +134,13 @@ impl WaitingInotify {
         let descriptor = inotify.as_fd().try_clone_to_owned()?;
         Ok(Self {
             inotify,
-            readable: Receiver::from_owned_fd_unchecked(descriptor)?,
+            descriptor: Receiver::from_owned_fd_unchecked(descriptor)?,
         })
     }
 
     /// Waits until there are events, and returns all of them.
     async fn changed(&self) -> Vec<InotifyEvent> {
-        if self.readable.readable().await.is_err() {
-            // The runtime is shutting down.
-            std::future::pending::<()>().await;
-        }
-        // All events are read next, so the runtime has to wait for the next one.
-        let blocked = self
-            .readable
-            .try_io(|| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
-        drop(blocked);
+        readable(&self.descriptor).await;
         let mut all = Vec::new();
         loop {
             match self.inotify.read_events() {

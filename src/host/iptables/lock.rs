@@ -121,7 +121,7 @@ pub(super) struct LockWatch {
     /// Time at which the lock was closed, unless it was opened since or the release was returned.
     closed: Cell<Option<Instant>>,
     /// Waits for events. Made at the first use, which is on a runtime.
-    readable: OnceCell<Option<Receiver>>,
+    descriptor: OnceCell<Option<Receiver>>,
     /// First evidence that the lock is not shared.
     unshared: SetOnce<UnsharedLock>,
 }
@@ -145,7 +145,7 @@ impl LockWatch {
             generation: Cell::new(0),
             opened: Cell::new(Instant::now()),
             closed: Cell::new(None),
-            readable: OnceCell::new(),
+            descriptor: OnceCell::new(),
             unshared: SetOnce::new(),
         };
         watch.watch_file();
@@ -208,15 +208,10 @@ impl LockWatch {
             let descriptor = self.inotify.as_fd().try_clone_to_owned();
             Receiver::from_owned_fd_unchecked(descriptor.ok()?).ok()
         };
-        let Some(readable) = self.readable.get_or_init(open) else {
-            return std::future::pending().await;
-        };
-        if readable.readable().await.is_err() {
-            // The runtime is shutting down.
-            std::future::pending::<()>().await;
+        match self.descriptor.get_or_init(open) {
+            Some(descriptor) => linux::readable(descriptor).await,
+            None => std::future::pending().await,
         }
-        // All events are read next, so the runtime has to wait for the next one.
-        drop(readable.try_io(|| Err::<(), _>(std::io::ErrorKind::WouldBlock.into())));
     }
 
     fn found_unshared(&self, evidence: UnsharedLock) {

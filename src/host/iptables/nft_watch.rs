@@ -9,18 +9,16 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::net;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
-use tokio::io::Interest;
-use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 
 use super::super::netlink::nftables::{NftEvent, NftEventKind, events, generation};
 use super::super::netlink::socket::{receive, subscribe};
 use super::interface::{ChainRemoval, ChangeSource, ForeignChange};
-use crate::linux::NetlinkProtocol;
+use crate::linux::{NetlinkProtocol, readable};
 use crate::net::IpFamily;
 use crate::rules::Table;
 
@@ -128,9 +126,7 @@ pub(super) struct NftWatch {
     family: IpFamily,
     own: Arc<OwnTransactions>,
     pid_namespace: PidNamespace,
-    /// The netlink socket. Tokio has no type for netlink; this one waits for any descriptor without
-    /// unsafe code.
-    socket: UnixDatagram,
+    socket: Receiver,
     state: RefCell<NftWatchState>,
 }
 
@@ -226,12 +222,11 @@ impl NftWatch {
         let seen = own.restores().mark();
         let protocol = NetlinkProtocol::Netfilter;
         let socket = subscribe(protocol, NFNLGRP_NFTABLES, BUFFER_BYTES)?;
-        let socket = net::UnixDatagram::from(socket);
         Ok(Self {
             family,
             own: Arc::clone(own),
             pid_namespace: PidNamespace::current(),
-            socket: UnixDatagram::from_std(socket)?,
+            socket: Receiver::from_owned_fd_unchecked(socket)?,
             state: RefCell::new(NftWatchState {
                 seen,
                 ..NftWatchState::default()
@@ -252,16 +247,8 @@ impl NftWatch {
                 idle.await;
                 continue;
             }
-            if self.socket.readable().await.is_err() {
-                // The runtime is shutting down.
-                std::future::pending::<()>().await;
-            }
-            // Receives everything, so that the runtime waits for the next notification.
-            let received = self.socket.try_io(Interest::READABLE, || {
-                self.receive_foreign();
-                Err::<(), _>(std::io::ErrorKind::WouldBlock.into())
-            });
-            drop(received);
+            readable(&self.socket).await;
+            self.receive_foreign();
         }
     }
 
