@@ -1,5 +1,5 @@
-//! Addresses, IP families, protocols and ports, and the delay of retries: the bottom layer, which
-//! knows neither Kubernetes objects nor iptables.
+//! Addresses, IP families, protocols and ports, the delay of retries and locks: the bottom layer,
+//! which knows neither Kubernetes objects nor iptables.
 //!
 //! Stored objects can hold spellings of addresses that today's API server rejects: octets with
 //! leading zeros, which count as decimal, and IPv4-mapped IPv6 addresses. Rules and comparisons
@@ -12,6 +12,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use ipnet::IpNet;
@@ -289,6 +290,21 @@ impl DoublingDelay {
     pub(crate) fn after(self, failures: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(doubled).min(self.longest)
+    }
+}
+
+/// Value behind a lock. A panic elsewhere does not take it away: in a release it ends the process,
+/// and every change of a locked value leaves it valid.
+#[derive(Debug, Default)]
+pub(crate) struct Locked<T>(Mutex<T>);
+
+impl<T> Locked<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

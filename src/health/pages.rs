@@ -5,7 +5,7 @@
 //! Upstream: `pkg/proxy/healthcheck/proxy_health.go`, `healthzHandler` (v1.37)
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::state::{FamilyReport, HealthReport, HealthState};
+use crate::net::Locked;
 use crate::telemetry::{HealthMetrics, Reply, not_found, reply};
 
 /// Zero time, as Go prints it.
@@ -21,18 +22,17 @@ const NEVER: &str = "0001-01-01T00:00:00Z";
 
 /// Health of the process, shared between reporters and pages.
 #[derive(Debug, Clone)]
-pub(crate) struct Health(Arc<Mutex<HealthState>>);
+pub(crate) struct Health(Arc<Locked<HealthState>>);
 
 impl Health {
     /// Returns a healthy state for this sync period.
     pub(crate) fn new(sync_period: Duration) -> Self {
-        Self(Arc::new(Mutex::new(HealthState::new(sync_period))))
+        Self(Arc::new(Locked::new(HealthState::new(sync_period))))
     }
 
     /// Changes the state.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
-        // A change that panicked leaves a valid state: each field is valid on its own.
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 
     /// Returns the health now.

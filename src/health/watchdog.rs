@@ -6,13 +6,14 @@
 //! Differs from upstream: in kube-proxy `/livez` depends on syncs alone, and stays 200 if the
 //! process is stuck while no sync is due.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Request;
 
 use super::HealthPages;
+use crate::net::Locked;
 use crate::telemetry::Reply;
 
 /// Heartbeats within the timeout: a busy thread may miss some.
@@ -21,7 +22,7 @@ const HEARTBEATS: u32 = 4;
 /// Last heartbeats of all watched threads. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Watchdog {
-    threads: Arc<Mutex<Vec<Watched>>>,
+    threads: Arc<Locked<Vec<Watched>>>,
     patience: Duration,
 }
 
@@ -49,7 +50,7 @@ impl Watchdog {
 
     /// Watches another thread.
     pub(crate) fn watch(&self, thread: &'static str) -> Heartbeat {
-        self.threads().push(Watched {
+        self.threads.lock().push(Watched {
             thread,
             last: now(),
             logged: None,
@@ -66,7 +67,7 @@ impl Watchdog {
     /// Returns the names of all threads that have stalled.
     fn stalled(&self) -> Vec<&'static str> {
         let (now, mut stalled) = (now(), Vec::new());
-        for watched in self.threads().iter_mut() {
+        for watched in self.threads.lock().iter_mut() {
             let silent = now.saturating_duration_since(watched.last);
             if silent >= self.patience {
                 stalled.push(watched.thread);
@@ -74,10 +75,6 @@ impl Watchdog {
             }
         }
         stalled
-    }
-
-    fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +99,7 @@ impl Heartbeat {
     /// Sends heartbeats; has to be polled by the watched thread.
     pub(crate) async fn beat<T>(&self) -> T {
         loop {
-            for watched in self.watchdog.threads().iter_mut() {
+            for watched in self.watchdog.threads.lock().iter_mut() {
                 if watched.thread == self.thread {
                     watched.last = now();
                 }
@@ -116,7 +113,8 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         let thread = self.thread;
         self.watchdog
-            .threads()
+            .threads
+            .lock()
             .retain(|watched| watched.thread != thread);
     }
 }

@@ -5,13 +5,13 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::model::LostFrontend;
-use crate::net::IpFamily;
+use crate::net::{IpFamily, Locked};
 
 /// Syncs that are kept, as many as the sparkline of the page shows: 200 bytes each.
 const MOST_SYNCS: usize = 200;
@@ -329,7 +329,7 @@ pub(crate) struct ConntrackStatus {
 
 /// State of a family since the start of the process. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FamilyLog(Arc<Mutex<FamilyStatus>>);
+pub(crate) struct FamilyLog(Arc<Locked<FamilyStatus>>);
 
 impl FamilyLog {
     /// Returns the state of a family that has not begun.
@@ -338,22 +338,17 @@ impl FamilyLog {
             family: family.to_string(),
             ..FamilyStatus::default()
         };
-        Self(Arc::new(Mutex::new(status)))
+        Self(Arc::new(Locked::new(status)))
     }
 
     /// Changes the state.
     pub(crate) fn update(&self, change: impl FnOnce(&mut FamilyStatus)) {
-        // A change that panicked leaves a valid state: each field is valid on its own.
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.lock());
     }
 
     /// Returns the state at this time.
     pub(crate) fn status(&self, now: Timestamp) -> FamilyStatus {
-        let mut status = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let mut status = self.0.lock().clone();
         status
             .drift
             .retain(|drift| now.duration_since(drift.at) < DRIFT_KEPT);

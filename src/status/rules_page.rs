@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::document::FamilyStatus;
 use super::family_requests::{Busy, FamilyRequest, FamilyRequests, Question};
 use super::rules_stream::{HeldStream, RulesWriter, StreamBody, StreamProgress, StreamWriter};
-use crate::net::IpFamily;
+use crate::net::{IpFamily, Locked};
 use crate::telemetry::{Reply, TEXT, reply, streamed};
 
 /// Beginning of the lines that describe the rules; the rest is a JSON document. `iptables-restore`
@@ -90,7 +90,7 @@ pub(crate) struct RulesPage {
     /// One permit for each stream in memory.
     permits: Arc<Semaphore>,
     /// Streams in memory, the oldest first.
-    held: StdMutex<VecDeque<Weak<HeldStream>>>,
+    held: Locked<VecDeque<Weak<HeldStream>>>,
 }
 
 /// The last stream.
@@ -127,7 +127,7 @@ impl RulesPage {
             last: Mutex::new(None),
             waiting: AtomicUsize::new(0),
             permits: Arc::new(Semaphore::new(MAX_HELD)),
-            held: StdMutex::default(),
+            held: Locked::default(),
         }
     }
 
@@ -213,7 +213,7 @@ impl RulesPage {
             return Ok(permit);
         }
         while self.permits.available_permits() == 0 {
-            let oldest = self.held().pop_front().ok_or(Busy::Turn)?;
+            let oldest = self.held.lock().pop_front().ok_or(Busy::Turn)?;
             if let Some(oldest) = oldest.upgrade() {
                 oldest.end();
             }
@@ -225,15 +225,10 @@ impl RulesPage {
 
     fn hold(&self, permit: OwnedSemaphorePermit) -> Arc<HeldStream> {
         let page = Arc::new(HeldStream::new(permit));
-        let mut held = self.held();
+        let mut held = self.held.lock();
         held.retain(|page| page.strong_count() > 0);
         held.push_back(Arc::downgrade(&page));
         page
-    }
-
-    /// Locks the list. A panic while it was locked leaves it consistent.
-    fn held(&self) -> MutexGuard<'_, VecDeque<Weak<HeldStream>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write(&self, page: &Arc<HeldStream>, at: Timestamp) -> Result<(), Busy> {

@@ -4,13 +4,15 @@ use std::future::poll_fn;
 use std::io::{self, Write};
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, GzEncoder};
 use hyper::body::{Body, Frame};
 use tokio::sync::OwnedSemaphorePermit;
+
+use crate::net::Locked;
 
 /// Bytes of a piece. Decompressed for a client that does not accept gzip, it is up to ten times as
 /// long.
@@ -22,7 +24,7 @@ pub(crate) type RulesWriter = GzEncoder<StreamWriter>;
 /// Stream that responses have in memory until it is sent, or ended for a newer one: then it is
 /// `None`.
 #[derive(Debug)]
-pub(super) struct HeldStream(Mutex<Option<Stream>>);
+pub(super) struct HeldStream(Locked<Option<Stream>>);
 
 /// Pieces of a stream, and the tasks that wait for more of them. In one buffer, the stream would
 /// take three times its size whenever that buffer grows.
@@ -44,7 +46,7 @@ pub(super) enum StreamProgress {
 
 impl HeldStream {
     pub(super) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(Mutex::new(Some(Stream {
+        Self(Locked::new(Some(Stream {
             pieces: Vec::new(),
             progress: StreamProgress::Requested,
             waiting: Vec::new(),
@@ -52,14 +54,9 @@ impl HeldStream {
         })))
     }
 
-    /// Locks the stream. A panic while it was locked leaves it consistent.
-    fn lock(&self) -> MutexGuard<'_, Option<Stream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the stream, unless it was ended, and wakes the tasks that wait for that.
     fn change(&self, change: impl FnOnce(&mut Stream)) {
-        let waiting = self.lock().as_mut().map(|stream| {
+        let waiting = self.0.lock().as_mut().map(|stream| {
             change(stream);
             mem::take(&mut stream.waiting)
         });
@@ -75,14 +72,14 @@ impl HeldStream {
 
     /// Ends the responses of this stream. Returns how far it was made.
     pub(super) fn end(&self) -> Option<StreamProgress> {
-        let ended = self.lock().take()?;
+        let ended = self.0.lock().take()?;
         ended.waiting.into_iter().for_each(Waker::wake);
         Some(ended.progress)
     }
 
     /// Waits until a family begins to answer.
     pub(super) async fn begun(&self) {
-        poll_fn(|context| match &mut *self.lock() {
+        poll_fn(|context| match &mut *self.0.lock() {
             Some(stream) if stream.progress > StreamProgress::Requested => Poll::Ready(()),
             Some(stream) => {
                 stream.waiting.push(context.waker().clone());
@@ -96,7 +93,7 @@ impl HeldStream {
 
     /// Returns the piece at a position, none at the end.
     fn poll_piece(&self, at: usize, context: &Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let mut stream = self.lock();
+        let mut stream = self.0.lock();
         let Some(stream) = &mut *stream else {
             let ended = io::Error::other("ended for newer requests");
             return Poll::Ready(Err(ended));

@@ -2,13 +2,13 @@
 //! deltaproxy would have written, and how long changes of the cluster took until both had them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::net::IpFamily;
+use crate::net::{IpFamily, Locked};
 
 /// Differences that the document lists, of each family. All are counted.
 pub(crate) const MOST_DIFFERENCES: usize = 100;
@@ -204,11 +204,11 @@ fn upper_bound(bucket: u16) -> f64 {
 
 /// State of one family for the page. Clones share it.
 #[derive(Debug, Clone)]
-pub(crate) struct ShadowLog(Arc<Mutex<ShadowFamily>>);
+pub(crate) struct ShadowLog(Arc<Locked<ShadowFamily>>);
 
 impl ShadowLog {
     pub(crate) fn new(family: IpFamily) -> Self {
-        Self(Arc::new(Mutex::new(ShadowFamily {
+        Self(Arc::new(Locked::new(ShadowFamily {
             family: family.to_string(),
             ..ShadowFamily::default()
         })))
@@ -216,21 +216,17 @@ impl ShadowLog {
 
     /// Replaces the state, except for the other backend, which another task looks for.
     pub(crate) fn set(&self, mut state: ShadowFamily) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         state.other_backend = std::mem::take(&mut known.other_backend);
         *known = state;
     }
 
     pub(crate) fn set_other_backend(&self, backend: String) {
-        self.lock().other_backend = backend;
+        self.0.lock().other_backend = backend;
     }
 
     pub(crate) fn get(&self) -> ShadowFamily {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ShadowFamily> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clone()
     }
 }
 

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::field::{Field, Visit};
@@ -14,6 +13,8 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::FmtContext;
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::registry::LookupSpan;
+
+use crate::net::Locked;
 
 /// Records of one failure that are written within [`WINDOW`].
 const BURST: u32 = 3;
@@ -30,7 +31,7 @@ const MAX_FAILURES: usize = 4096;
 pub(super) struct WithoutRepeats<F> {
     lines: F,
     clock: fn() -> Instant,
-    seen: Mutex<HashMap<u64, Repeats>>,
+    seen: Locked<HashMap<u64, Repeats>>,
 }
 
 impl<F> WithoutRepeats<F> {
@@ -38,7 +39,7 @@ impl<F> WithoutRepeats<F> {
         Self {
             lines,
             clock,
-            seen: Mutex::default(),
+            seen: Locked::default(),
         }
     }
 
@@ -48,8 +49,7 @@ impl<F> WithoutRepeats<F> {
         }
         let key = Key::of(event);
         let now = (self.clock)();
-        // Each change leaves the map whole.
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.len() >= MAX_FAILURES {
             seen.retain(|_, repeats| now.duration_since(repeats.since) < WINDOW);
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,6 +35,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use crate::linux::set_tcp_user_timeout;
+use crate::net::Locked;
 
 /// Maximum connections of a server; one more evicts the oldest. Probes and scrapes are a handful
 /// per second, so only a flood reaches this, and then costs no more than a few megabytes.
@@ -269,7 +270,7 @@ pub(crate) fn not_found() -> Reply {
 pub(crate) struct ConnectionLimit {
     max: usize,
     /// One token for each connection, the oldest first.
-    permits: Arc<Mutex<VecDeque<CancellationToken>>>,
+    permits: Arc<Locked<VecDeque<CancellationToken>>>,
 }
 
 impl ConnectionLimit {
@@ -284,7 +285,7 @@ impl ConnectionLimit {
     /// Returns a permit for a new connection. At the limit it evicts the oldest one.
     fn acquire(&self) -> ConnectionPermit {
         let token = CancellationToken::new();
-        let mut permits = self.permits();
+        let mut permits = self.permits.lock();
         while permits.len() >= self.max {
             if let Some(oldest) = permits.pop_front() {
                 oldest.cancel();
@@ -299,16 +300,11 @@ impl ConnectionLimit {
 
     /// Closes the oldest connection; returns false if there is none.
     fn evict_oldest(&self) -> bool {
-        let oldest = self.permits().pop_front();
+        let oldest = self.permits.lock().pop_front();
         oldest.is_some_and(|oldest| {
             oldest.cancel();
             true
         })
-    }
-
-    /// Locks the list. A panic while it was locked leaves it consistent.
-    fn permits(&self) -> MutexGuard<'_, VecDeque<CancellationToken>> {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -332,7 +328,10 @@ impl Drop for ConnectionPermit {
         let was_evicted = self.token.is_cancelled();
         self.token.cancel();
         if !was_evicted {
-            self.limit.permits().retain(|token| !token.is_cancelled());
+            self.limit
+                .permits
+                .lock()
+                .retain(|token| !token.is_cancelled());
         }
     }
 }

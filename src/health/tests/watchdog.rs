@@ -34,7 +34,7 @@ async fn body(watchdog: &Watchdog, path: &str) -> Value {
 
 /// The thread was last heard of so long ago.
 fn silence(watchdog: &Watchdog, thread: &str, time: Duration) {
-    let mut threads = watchdog.threads();
+    let mut threads = watchdog.threads.lock();
     let watched = threads.iter_mut().find(|watched| watched.thread == thread);
     watched.unwrap().last = now().checked_sub(time).unwrap();
 }
@@ -86,5 +86,5 @@ async fn heartbeats_go_on() {
     let born = now();
     let beats = tokio::time::timeout(patience, heartbeat.beat::<()>()).await;
     assert!(beats.is_err());
-    assert!(watchdog.threads()[0].last > born + patience / 3);
+    assert!(watchdog.threads.lock()[0].last > born + patience / 3);
 }

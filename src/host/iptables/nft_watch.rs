@@ -9,7 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 use tokio::net::unix::pipe::Receiver;
@@ -19,7 +19,7 @@ use super::super::netlink::nftables::{NftEvent, NftEventKind, events, generation
 use super::super::netlink::socket::{receive, subscribe};
 use super::interface::{ChainRemoval, ChangeSource, ForeignChange};
 use crate::linux::{NetlinkProtocol, readable};
-use crate::net::IpFamily;
+use crate::net::{IpFamily, Locked};
 use crate::rules::Table;
 
 const NFNLGRP_NFTABLES: u32 = 7;
@@ -40,7 +40,7 @@ const MOST_DELETED: usize = 1000;
 /// lost.
 #[derive(Debug, Default)]
 pub struct OwnTransactions {
-    restores: Mutex<OwnRestores>,
+    restores: Locked<OwnRestores>,
     /// Notified when no restore runs anymore.
     idle: Notify,
 }
@@ -63,13 +63,9 @@ struct Mark {
 }
 
 impl OwnTransactions {
-    fn restores(&self) -> MutexGuard<'_, OwnRestores> {
-        self.restores.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the start of a restore.
     fn begin(self: &Arc<Self>) -> RunningRestore {
-        let mut restores = self.restores();
+        let mut restores = self.restores.lock();
         restores.before = restores.mark();
         restores.running += 1;
         RunningRestore(Arc::clone(self))
@@ -105,14 +101,14 @@ impl RunningRestore {
     /// Notes the end of a restore of these tables, each of which is one transaction.
     fn end(self, tables: &[Table]) {
         let ours = u32::try_from(tables.len()).unwrap_or(u32::MAX);
-        let mut restores = self.0.restores();
+        let mut restores = self.0.restores.lock();
         restores.finished = restores.finished.wrapping_add(ours);
     }
 }
 
 impl Drop for RunningRestore {
     fn drop(&mut self) {
-        let mut restores = self.0.restores();
+        let mut restores = self.0.restores.lock();
         restores.running -= 1;
         if restores.running == 0 {
             self.0.idle.notify_waiters();
@@ -219,7 +215,7 @@ impl NftWatch {
     ///
     /// The kernel denies it, usually because the capability `NET_ADMIN` is missing.
     pub(super) fn start(family: IpFamily, own: &Arc<OwnTransactions>) -> std::io::Result<Self> {
-        let seen = own.restores().mark();
+        let seen = own.restores.lock().mark();
         let protocol = NetlinkProtocol::Netfilter;
         let socket = subscribe(protocol, NFNLGRP_NFTABLES, BUFFER_BYTES)?;
         Ok(Self {
@@ -279,7 +275,7 @@ impl NftWatch {
     /// Receives all pending notifications while this family has no restore.
     fn receive_foreign(&self) {
         // Read before the notifications: a transaction in between is not in it.
-        let seen = self.own.restores().mark();
+        let seen = self.own.restores.lock().mark();
         let received = self.receive();
         let mut state = self.state.borrow_mut();
         state.add_foreign(received);
@@ -292,7 +288,7 @@ impl NftWatch {
     /// unless all transactions since then were ours.
     fn judge_loss(&self) {
         let mut state = self.state.borrow_mut();
-        let restores = self.own.restores();
+        let restores = self.own.restores.lock();
         if !state.has_lost || restores.running > 0 {
             return;
         }

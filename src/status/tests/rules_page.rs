@@ -104,7 +104,7 @@ async fn requests_at_the_same_time_share_a_stream() {
         assert_eq!((bodies.len(), different.len()), (1000, 1));
         // It is not in memory afterwards, and a later request gets a new one.
         assert!(page.last.lock().await.is_none());
-        assert_eq!(page.held().iter().filter_map(Weak::upgrade).count(), 0);
+        assert_eq!(page.held.lock().iter().filter_map(Weak::upgrade).count(), 0);
         let later = body(page.answer(&request("gzip"), AT).await).await;
         assert!(!bodies.contains(&later));
     })
@@ -168,7 +168,7 @@ async fn clients_that_read_slowly_have_a_bounded_number_of_streams() {
             assert_eq!(unread.last().unwrap().status(), StatusCode::OK);
             completed(page).await;
         }
-        let held = page.held().iter().filter_map(Weak::upgrade).count();
+        let held = page.held.lock().iter().filter_map(Weak::upgrade).count();
         assert_eq!(held, MAX_HELD);
         let mut complete = 0;
         for reply in unread {
@@ -232,7 +232,7 @@ async fn the_beginning_is_sent_while_the_rest_is_made() {
             let frame = first.frame().await.unwrap().unwrap();
             // One that comes now gets all of it as well, and the same.
             let second = page.answer(&request(encodings), AT).await;
-            assert_eq!(page.held().len(), 1);
+            assert_eq!(page.held.lock().len(), 1);
             sender.send(()).unwrap();
             let mut whole = frame.into_data().unwrap().to_vec();
             whole.extend(first.collect().await.unwrap().to_bytes());
@@ -282,5 +282,5 @@ async fn a_client_that_leaves_before_a_family_answers_costs_nothing() {
         unreachable!()
     };
     question.answer(|_| unreachable!());
-    assert_eq!(page.held().iter().filter_map(Weak::upgrade).count(), 0);
+    assert_eq!(page.held.lock().iter().filter_map(Weak::upgrade).count(), 0);
 }

@@ -5,12 +5,12 @@
 //! them from 0: it never decreases, and goes on after a restart of the process as well.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use prometheus::{IntCounterVec, IntGaugeVec, Registry, Result};
 
 use super::factory::{FAMILY, MetricFactory, OWN, set};
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{IpFamily, Locked, PerFamily};
 
 /// Maximum service ports that have a series: some nodes have rules of tens of thousands.
 const MAX_PORTS: usize = 1000;
@@ -20,7 +20,7 @@ const MAX_PORTS: usize = 1000;
 pub(crate) struct ConnectionMetrics {
     connections: IntCounterVec,
     omitted: IntGaugeVec,
-    totals: Arc<Mutex<ConnectionTotals>>,
+    totals: Arc<Locked<ConnectionTotals>>,
 }
 
 impl ConnectionMetrics {
@@ -43,8 +43,7 @@ impl ConnectionMetrics {
 
     /// Adds what the counters of a family have increased by since its last reading.
     pub(crate) fn read(&self, family: IpFamily, reading: &ConnectionReading) {
-        // Totals are valid after each statement that changes them.
-        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = self.totals.lock();
         let update = totals.update(family, reading, MAX_PORTS);
         for port in &update.removed {
             // Absent if the port had no reading since it was added.

@@ -12,7 +12,7 @@
 //! lists are decoded while they arrive.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode};
@@ -21,6 +21,7 @@ use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 
 use super::factory::{MetricFactory, OWN, count};
 use super::process::ScrapedMetric;
+use crate::net::Locked;
 
 /// Metrics of lists and watches. Clones share their values. A kind is an object kind, as
 /// `Service`.
@@ -68,7 +69,7 @@ impl WatchMetrics {
 /// Ages grow between events, so they are computed at each scrape, and for each answer of the health
 /// server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WatchAges(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
+pub(crate) struct WatchAges(Arc<Locked<BTreeMap<&'static str, Instant>>>);
 
 impl WatchAges {
     pub(super) fn register(registry: &Registry) -> Result<Self> {
@@ -90,25 +91,21 @@ impl WatchAges {
     /// Starts the age of a kind that was not listed yet: a list that never completes must grow
     /// stale like a watch without events.
     pub(crate) fn start(&self, kind: &'static str) {
-        self.kinds().entry(kind).or_insert_with(now);
+        self.0.lock().entry(kind).or_insert_with(now);
     }
 
     /// Records that the known objects of the kind are current now.
     pub(crate) fn current(&self, kind: &'static str) {
-        self.kinds().insert(kind, now());
+        self.0.lock().insert(kind, now());
     }
 
     /// Returns the age of each kind, sorted by its name.
     pub(crate) fn ages(&self) -> Vec<(&'static str, Duration)> {
         let now = now();
-        let kinds = self.kinds();
+        let kinds = self.0.lock();
         let age =
             |(kind, at): (&&'static str, &Instant)| (*kind, now.saturating_duration_since(*at));
         kinds.iter().map(age).collect()
-    }
-
-    fn kinds(&self) -> MutexGuard<'_, BTreeMap<&'static str, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
