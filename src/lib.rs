@@ -196,6 +196,7 @@
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 
+mod clock;
 mod linux;
 mod net;
 mod text;

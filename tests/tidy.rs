@@ -13,6 +13,7 @@ use crate::source::{File, Part, all_files};
 
 /// A module may name only the modules listed beside it. Add to a line in a commit of its own.
 const MAY_NAME: &[(&str, &[&str])] = &[
+    ("clock", &[]),
     ("linux", &[]),
     ("net", &[]),
     ("text", &[]),
@@ -29,10 +30,18 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &["model", "net", "render", "ruleset", "select"],
     ),
     ("host", &["conntrack", "linux", "net", "rules"]),
-    ("telemetry", &["linux", "net"]),
+    ("telemetry", &["clock", "linux", "net"]),
     (
         "status",
-        &["host", "model", "net", "render", "select", "telemetry"],
+        &[
+            "clock",
+            "host",
+            "model",
+            "net",
+            "render",
+            "select",
+            "telemetry",
+        ],
     ),
     ("history", &["net", "status", "telemetry"]),
     (
@@ -48,10 +57,14 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("events", &["model", "watch"]),
-    ("health", &["events", "model", "net", "select", "telemetry"]),
+    (
+        "health",
+        &["clock", "events", "model", "net", "select", "telemetry"],
+    ),
     (
         "sync",
         &[
+            "clock",
             "conntrack",
             "events",
             "health",
@@ -73,6 +86,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "shadow",
         &[
+            "clock",
             "host",
             "model",
             "net",
@@ -114,6 +128,7 @@ const BELOW_CONFIG: &[&str] = &[
 const ANYTHING: &[&str] = &[
     "app",
     "cli",
+    "clock",
     "config",
     "conntrack",
     "events",

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use futures::future::{FutureExt, try_join, try_join_all};
@@ -21,6 +21,7 @@ use super::servers::{FamilyPages, ProcessContext, history};
 use super::setup::{complete_after, find_binaries, is_permanent, render_settings};
 use super::startup_checks::StartupChecks;
 use super::{connections, conntrack_sweeper};
+use crate::clock;
 use crate::config::{Config, FULL_SYNC_PERIOD, Source};
 use crate::conntrack::SweepRequest;
 use crate::health::{CheckServerContext, CheckServers, HealthState, NodeState, Watchdog};
@@ -35,7 +36,7 @@ use crate::render::RenderSettings;
 use crate::rules::Backend;
 use crate::shadow::ShadowTask;
 use crate::status::{FamilyRequest, ShadowLog};
-use crate::sync::{Clock, Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
+use crate::sync::{Pacer, Reporter, SyncMode, Syncer, SyncerOptions, Task};
 use crate::telemetry::{ConnectionMetrics, Metrics, ShadowMetrics, SyncMetrics, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::{ChangeReceiver, ChangeReceivers};
@@ -113,7 +114,7 @@ pub(super) async fn run(
             history: history.clone().map(|one| HistoryLog::new(one, family)),
         };
         let external_ips = shared.rules.render_settings.get(family).fixed.external_ips;
-        let tracker = Tracker::new(watch_start()).with_external_ips(external_ips);
+        let tracker = Tracker::new(clock::wall()).with_external_ips(external_ips);
         let runner = FamilyRunner {
             config: Arc::clone(&shared),
             reporter,
@@ -145,7 +146,8 @@ fn sweeper(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Sender<S
     if config.mode != SyncMode::Restore {
         return Ok(None);
     }
-    let sweeper = conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock());
+    let sweeper =
+        conntrack_sweeper::start(Conntrack::default(), metrics.sync.clone(), clock::instant);
     let sweeper =
         sweeper.context("cannot start the thread that deletes stale conntrack entries")?;
     Ok(Some(sweeper))
@@ -254,7 +256,7 @@ impl FamilyRunner {
             changes: self.changes,
             log,
             metrics,
-            started: watch_start(),
+            started: clock::wall(),
             stop: self.stop,
         }
     }
@@ -268,7 +270,7 @@ impl FamilyRunner {
             full_sync_interval: FULL_SYNC_PERIOD,
         };
         Task {
-            syncer: Syncer::new(iptables, self.tracker, options, clock()),
+            syncer: Syncer::new(iptables, self.tracker, options, clock::instant),
             pacer: Pacer::new(config.pacer, backend),
             reporter: self.reporter,
             sweeper: self.sweeper,
@@ -297,7 +299,7 @@ impl FamilyRunner {
         }
         let mut has_failed = false;
         // Health counts the search as a sync that has not ended.
-        self.health(|health| health.queued(family, clock()()));
+        self.health(|health| health.queued(family, clock::instant()));
         loop {
             let found = tokio::select! {
                 () = self.stop.cancelled() => return None,
@@ -492,24 +494,6 @@ async fn warn_of_unshared_lock<T>(family: IpFamily, exec: &Exec) -> T {
          /run/xtables.lock of the host is mounted, and restart the Pod"
     );
     std::future::pending().await
-}
-
-/// Returns the clock of syncs.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the composition root hands out the clock"
-)]
-fn clock() -> Clock {
-    Instant::now
-}
-
-/// Returns the time at which this process begins to watch.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the composition root hands out the clock"
-)]
-fn watch_start() -> SystemTime {
-    SystemTime::now()
 }
 
 /// Time that a thread gets to kill its restore when the process exits. A thread that still

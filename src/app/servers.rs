@@ -9,19 +9,19 @@ use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
 use futures::future::try_join;
 use http::Request;
-use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::clock;
 use crate::config::{BindFailure, Config, Serving, Source, VERSION, environment};
 use crate::events::{Event, Origin, Recorder, Writer, recorder};
 use crate::health::{CheckServerContext, Health, HealthPages, Watchdog};
@@ -97,7 +97,7 @@ pub(super) fn history(config: &Config, metrics: &Metrics) -> anyhow::Result<Opti
         return Ok(None);
     }
     let metrics = HistoryMetrics::register(&metrics.registry)?;
-    let writer = HistoryWriter::start(folder, metrics, started());
+    let writer = HistoryWriter::start(folder, metrics, clock::timestamp(clock::process_start()));
     Ok(Some(
         writer.context("cannot start the thread of --state-dir")?,
     ))
@@ -147,7 +147,7 @@ pub(super) fn status_pages(
     let pages = StatusPages {
         node: node.clone(),
         version: VERSION,
-        started: started(),
+        started: clock::timestamp(clock::process_start()),
         rules: Arc::new(RulesPage::new(node.clone(), VERSION, Arc::clone(&requests))),
         services: config
             .serving
@@ -160,14 +160,6 @@ pub(super) fn status_pages(
         unknown_settings: config.unknown.clone(),
     };
     (pages, family_pages)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "pages show the uptime, and the history has it"
-)]
-fn started() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Runs both servers until stopped.

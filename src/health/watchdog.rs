@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::Request;
 
 use super::HealthPages;
+use crate::clock;
 use crate::net::Locked;
 use crate::telemetry::Reply;
 
@@ -52,7 +53,7 @@ impl Watchdog {
     pub(crate) fn watch(&self, thread: &'static str) -> Heartbeat {
         self.threads.lock().push(Watched {
             thread,
-            last: now(),
+            last: clock::instant(),
             logged: None,
         });
         let watchdog = self.clone();
@@ -66,7 +67,7 @@ impl Watchdog {
 
     /// Returns the names of all threads that have stalled.
     fn stalled(&self) -> Vec<&'static str> {
-        let (now, mut stalled) = (now(), Vec::new());
+        let (now, mut stalled) = (clock::instant(), Vec::new());
         for watched in self.threads.lock().iter_mut() {
             let silent = now.saturating_duration_since(watched.last);
             if silent >= self.patience {
@@ -101,7 +102,7 @@ impl Heartbeat {
         loop {
             for watched in self.watchdog.threads.lock().iter_mut() {
                 if watched.thread == self.thread {
-                    watched.last = now();
+                    watched.last = clock::instant();
                 }
             }
             tokio::time::sleep(self.watchdog.patience / HEARTBEATS).await;
@@ -117,14 +118,6 @@ impl Drop for Heartbeat {
             .lock()
             .retain(|watched| watched.thread != thread);
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an answer depends on the time of its request"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use tracing::warn;
 use super::comparison::{COMPARED, Comparison, LateDifferences};
 use super::live::LiveTables;
 use super::versions::{Moment, NewVersion, ServiceVersion, TableWrite, TableWrites};
+use crate::clock;
 use crate::host::{
     ChangeDetection, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
 };
@@ -576,13 +577,9 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "lags are differences to trigger times, which are wall clock times"
-)]
 fn moment() -> Moment {
     Moment {
         instant: Instant::now().into_std(),
-        wall: SystemTime::now(),
+        wall: clock::wall(),
     }
 }

@@ -2,7 +2,6 @@
 //! and those about Services.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{ALLOW, HeaderValue};
@@ -14,6 +13,7 @@ use super::html::{self, Audience};
 use super::rules_page::RulesPage;
 use super::service_pages::ServicePages;
 use super::shadow::{ShadowDocument, ShadowLog};
+use crate::clock;
 use crate::host::Sysctls;
 use crate::net::PerFamily;
 use crate::telemetry::{
@@ -55,7 +55,7 @@ impl StatusPages {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.has(request.uri().path()).then(read_only);
         }
-        let now = now();
+        let now = clock::now();
         let audience = if is_of_this_node(request) {
             Audience::Node
         } else {
@@ -202,9 +202,4 @@ impl ConntrackStatus {
             max: read("net/netfilter/nf_conntrack_max")?,
         })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "pages show ages")]
-fn now() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }

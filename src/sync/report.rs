@@ -6,7 +6,7 @@
 //! history](super::report_history) have files of their own.
 
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedSender;
@@ -21,6 +21,7 @@ use super::kernel::{ComparisonTrigger, DriftKind};
 use super::pacer::SyncResult;
 use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};
+use crate::clock;
 use crate::events::{Event, Recorder};
 use crate::health::{CheckAddresses, CheckChanges, Health, NodeState};
 use crate::history::HistoryLog;
@@ -90,12 +91,12 @@ impl Reporter {
         let kinds = DriftKind::ALL.map(DriftKind::as_str);
         drift.checking(self.family, &triggers, &tables, &kinds);
         self.metrics.serving(self.family);
-        self.metrics.queued(self.family, wall_clock());
+        self.metrics.queued(self.family, clock::wall());
     }
 
     /// Returns the state of the family for the pages.
     pub(super) fn status(&self) -> FamilyStatus {
-        self.log.status(timestamp(wall_clock()))
+        self.log.status(clock::now())
     }
 
     /// Reports a change that is applied to the tracker.
@@ -140,10 +141,10 @@ impl Reporter {
 
     /// Reports a request for a sync.
     pub(super) fn queued(&self, now: Instant) {
-        let at = wall_clock();
+        let at = clock::wall();
         self.metrics.queued(self.family, at);
         self.log.update(|status| {
-            status.waiting_since.get_or_insert(timestamp(at));
+            status.waiting_since.get_or_insert(clock::timestamp(at));
         });
         self.health.update(|health| health.queued(self.family, now));
     }
@@ -162,16 +163,16 @@ impl Reporter {
         ended: Instant,
         retry: (u32, Duration),
     ) {
-        let at = wall_clock();
+        let at = clock::wall();
         self.notices(&outcome.notices);
         for (position, attempt) in outcome.attempts.iter().enumerate() {
             self.attempt(attempt, outcome, outcome.step_after(position), retry);
         }
-        self.record_history(outcome, tracker, timestamp(at));
+        self.record_history(outcome, tracker, clock::timestamp(at));
         self.quarantine(outcome);
         self.pending(tracker);
         self.log
-            .update(|status| log_sync(status, outcome, retry.0, timestamp(at)));
+            .update(|status| log_sync(status, outcome, retry.0, clock::timestamp(at)));
         let conflicts = tracker.frontend_conflicts();
         self.metrics
             .restores
@@ -454,19 +455,6 @@ fn lock_wait(attempt: &Attempt) -> Duration {
         }) => waited,
         _ => attempt.lock_wait,
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only reports need the wall clock"
-)]
-pub(super) fn wall_clock() -> SystemTime {
-    SystemTime::now()
-}
-
-/// Returns a time as pages have it.
-pub(super) fn timestamp(at: SystemTime) -> Timestamp {
-    Timestamp::try_from(at).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Logs an attempt that was applied, with the number of dirty Services.

@@ -10,7 +10,8 @@ use tracing::{debug, info, warn};
 use super::attempt::Notices;
 use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
 use super::kernel::{Compared, Drift, DriftKind, MOST_NAMES};
-use super::report::{Reporter, milliseconds, timestamp, wall_clock};
+use super::report::{Reporter, milliseconds};
+use crate::clock;
 use crate::events::Event;
 use crate::host::{ChainRemoval, RunError};
 use crate::net::IpFamily;
@@ -28,7 +29,7 @@ impl Reporter {
         metrics.checked(family, trigger, drift.is_empty());
         if compared.is_verification {
             match compared.failure {
-                None => metrics.verified(family, wall_clock()),
+                None => metrics.verified(family, clock::wall()),
                 Some(_) => metrics.check_failed(family),
             }
         }
@@ -50,7 +51,7 @@ impl Reporter {
 
     /// Notes a comparison for the pages.
     fn log_compared(&self, compared: &Compared<'_>) {
-        let (at, drift) = (timestamp(wall_clock()), compared.drift);
+        let (at, drift) = (clock::now(), compared.drift);
         self.log.update(|status| {
             if compared.is_verification && compared.failure.is_none() {
                 let is_clean = drift.is_empty();

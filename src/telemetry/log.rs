@@ -10,7 +10,6 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime};
 
 use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
@@ -25,6 +24,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::klog::{KlogFormat, KlogLines};
 use super::repeats::WithoutRepeats;
+use crate::clock;
 
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,12 +134,20 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let layer = fmt::layer().with_writer(writer).with_ansi(color);
-    let klog = |format| WithoutRepeats::new(KlogLines { format, clock }, monotonic_clock);
+    let klog = |format| {
+        WithoutRepeats::new(
+            KlogLines {
+                format,
+                clock: clock::wall,
+            },
+            clock::instant,
+        )
+    };
     match format {
         Format::Text => Box::new(
             layer
                 .fmt_fields(debug_fn(write_field_on_one_line).delimited(" "))
-                .map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)),
+                .map_event_format(|lines| WithoutRepeats::new(lines, clock::instant)),
         ),
         Format::Plain => Box::new(
             layer
@@ -152,7 +160,7 @@ where
                 .flatten_event(true)
                 .with_current_span(false)
                 .with_span_list(false)
-                .map_event_format(|lines| WithoutRepeats::new(lines, monotonic_clock)),
+                .map_event_format(|lines| WithoutRepeats::new(lines, clock::instant)),
         ),
         Format::Klog => Box::new(layer.event_format(klog(KlogFormat::Text))),
         Format::KlogJson => Box::new(layer.event_format(klog(KlogFormat::Json))),
@@ -208,19 +216,6 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a line shows its time")]
-fn clock() -> SystemTime {
-    SystemTime::now()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "repeats are counted for a minute"
-)]
-fn monotonic_clock() -> Instant {
-    Instant::now()
 }
 
 /// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object

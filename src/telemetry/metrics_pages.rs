@@ -20,19 +20,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode};
 use jiff::Timestamp;
-use prometheus::proto::{MetricFamily, MetricType};
+use prometheus::proto::MetricFamily;
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, Result, TextEncoder};
 
 use super::log::LogLevel;
-use super::metrics::{
-    KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, START, register_scraped, start_time,
-};
+use super::metrics::{KUBE_PROXY_MINOR_VERSION, KUBE_PROXY_VERSION, START, register_start};
 use super::server::{Reply, TEXT, not_found, reply};
+use crate::clock;
 
 /// Content type of the text format, as Go's client library sends it.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -59,17 +57,14 @@ pub(crate) struct MetricsPages {
     registry: Registry,
     settings: PageSettings,
     ping: PingCheck,
-    started: Timestamp,
 }
 
 impl MetricsPages {
     pub(crate) fn new(registry: Registry, settings: PageSettings) -> Result<Self> {
-        let started = start_time();
         Ok(Self {
             registry,
             settings,
-            ping: PingCheck::new(started)?,
-            started: started.and_then(timestamp).unwrap_or_else(now),
+            ping: PingCheck::new()?,
         })
     }
 
@@ -88,7 +83,11 @@ impl MetricsPages {
                 self.settings.configz.clone(),
             ),
             "/flagz" => reply(StatusCode::OK, TEXT, flagz(&self.settings.flags)),
-            "/statusz" => reply(StatusCode::OK, TEXT, statusz(self.started, now())),
+            "/statusz" => reply(
+                StatusCode::OK,
+                TEXT,
+                statusz(clock::timestamp(clock::process_start()), clock::now()),
+            ),
             path if path.starts_with("/debug/") => {
                 debug_page(self.settings.debugging.as_ref(), request)
             }
@@ -101,7 +100,7 @@ impl MetricsPages {
         let mut reply = exposition(&families);
         let start = families
             .iter()
-            .find(|family| family.name() == START.0)
+            .find(|family| family.name() == START)
             .and_then(|family| family.get_metric().first())
             .map(|metric| metric.get_gauge().get_value().floor().to_string());
         if let Some(start) = start.and_then(|start| HeaderValue::from_str(&start).ok()) {
@@ -120,8 +119,8 @@ struct PingCheck {
 }
 
 impl PingCheck {
-    /// Returns a check without results, of a process with this start as Unix time in seconds.
-    fn new(started: Option<f64>) -> Result<Self> {
+    /// Returns a check without results.
+    fn new() -> Result<Self> {
         let last = Opts::new(
             "kubernetes_healthcheck",
             "[STABLE] Last result of a health check; 1 is success",
@@ -137,11 +136,7 @@ impl PingCheck {
         };
         check.registry.register(Box::new(check.last.clone()))?;
         check.registry.register(Box::new(check.total.clone()))?;
-        if let Some(started) = started {
-            register_scraped(&check.registry, START, MetricType::GAUGE, move || {
-                Some(started)
-            })?;
-        }
+        register_start(&check.registry)?;
         Ok(check)
     }
 
@@ -178,21 +173,6 @@ fn exposition(families: &[MetricFamily]) -> Reply {
         Ok(()) => reply(StatusCode::OK, EXPOSITION, text),
         Err(error) => reply(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
     }
-}
-
-/// Returns a Unix time without fractions of a second, which no page shows.
-fn timestamp(seconds: f64) -> Option<Timestamp> {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a value that does not fit is rejected below"
-    )]
-    let seconds = seconds as i64;
-    Timestamp::from_second(seconds).ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "pages show the uptime")]
-fn now() -> Timestamp {
-    Timestamp::try_from(SystemTime::now()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// Returns a page below `/debug/`.

@@ -14,7 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn pages() -> HealthPages {
     let health = Health::new(Duration::from_secs(30));
     health.update(|health| health.node(NodeState::Eligible));
-    health.update(|health| health.queued(IpFamily::V4, now()));
+    health.update(|health| health.queued(IpFamily::V4, clock::instant()));
     let metrics = Metrics::new().unwrap();
     HealthPages {
         health,
@@ -36,7 +36,7 @@ async fn body(watchdog: &Watchdog, path: &str) -> Value {
 fn silence(watchdog: &Watchdog, thread: &str, time: Duration) {
     let mut threads = watchdog.threads.lock();
     let watched = threads.iter_mut().find(|watched| watched.thread == thread);
-    watched.unwrap().last = now().checked_sub(time).unwrap();
+    watched.unwrap().last = clock::instant().checked_sub(time).unwrap();
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn heartbeats_go_on() {
     let patience = Duration::from_millis(100);
     let watchdog = Watchdog::new(patience);
     let heartbeat = watchdog.watch("main");
-    let born = now();
+    let born = clock::instant();
     let beats = tokio::time::timeout(patience, heartbeat.beat::<()>()).await;
     assert!(beats.is_err());
     assert!(watchdog.threads.lock()[0].last > born + patience / 3);

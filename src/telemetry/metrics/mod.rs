@@ -25,7 +25,7 @@ pub(crate) use health::{
 };
 pub(crate) use history::HistoryMetrics;
 use process::ReadCount;
-pub(super) use process::{START, register_scraped, start_time};
+pub(super) use process::{START, register_start};
 pub(crate) use restores::SyncKind;
 pub(crate) use shadow::{ShadowMetrics, ShadowProxy};
 pub(crate) use sync::{LocalPolicy, SyncMetrics};

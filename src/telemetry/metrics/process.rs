@@ -9,6 +9,7 @@
 //! Upstream: `pkg/proxy/metrics/metrics_linux.go`, `nfacctMetricCollector` (v1.37)
 
 use std::collections::HashMap;
+use std::time::UNIX_EPOCH;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
@@ -16,20 +17,9 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Registry, Result};
 
+use crate::clock;
+
 type ReadValue = fn() -> Option<f64>;
-
-/// Unit of the start time in `/proc/self/stat`; 100 on every architecture this can run on.
-const TICKS_PER_SECOND: f64 = 100.0;
-
-/// Index of the start time among the fields of `/proc/self/stat` after the program name (proc(5)
-/// numbers it 22).
-const START_TIME: usize = 19;
-
-/// Name and HELP of the start time.
-pub(in crate::telemetry) const START: (&str, &str) = (
-    "process_start_time_seconds",
-    "Start time of the process since unix epoch in seconds.",
-);
 
 /// Registers the `process_*` metrics, with the HELP of all Prometheus client libraries. Values that
 /// cannot be read are left out.
@@ -78,9 +68,21 @@ pub(super) fn register(registry: &Registry) -> Result<()> {
         "Maximum number of open file descriptors.",
         || limit(Resource::RLIMIT_NOFILE),
     )?;
-    // Read once: a later change of the wall clock must not look like a restart.
-    let start = start_time();
-    register_scraped(registry, START, MetricType::GAUGE, move || start)
+    register_start(registry)
+}
+
+/// Name of the start time.
+pub(in crate::telemetry) const START: &str = "process_start_time_seconds";
+
+/// Registers the start time of the process.
+pub(in crate::telemetry) fn register_start(registry: &Registry) -> Result<()> {
+    let metric = (
+        START,
+        "Start time of the process since unix epoch in seconds.",
+    );
+    let start = clock::process_start().duration_since(UNIX_EPOCH).ok();
+    let start = start.map(|start| start.as_secs_f64());
+    register_scraped(registry, metric, MetricType::GAUGE, move || start)
 }
 
 /// Reads a packet counter of the kernel; `None`: it cannot be read, and has no sample, as upstream
@@ -156,24 +158,6 @@ fn ip_extension(netstat: &str, name: &str) -> Option<f64> {
         .filter_map(|line| line.strip_prefix("IpExt:"));
     let column = lines.next()?.split_whitespace().position(|n| n == name)?;
     lines.next()?.split_whitespace().nth(column)?.parse().ok()
-}
-
-/// Returns the start of this process as Unix time in seconds.
-pub(in crate::telemetry) fn start_time() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let ticks: f64 = field(&stat, START_TIME)?.parse().ok()?;
-    let kernel = std::fs::read_to_string("/proc/stat").ok()?;
-    let boot = kernel
-        .lines()
-        .find_map(|line| line.strip_prefix("btime "))?;
-    Some(boot.trim().parse::<f64>().ok()? + ticks / TICKS_PER_SECOND)
-}
-
-/// Returns a field of `/proc/self/stat` after the program name. The name may hold spaces and
-/// parentheses, so the fields begin after the last closing one.
-fn field(stat: &str, index: usize) -> Option<&str> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(index)
 }
 
 /// Metric with the values that a function returns at each scrape, by the value of its label. A
@@ -252,10 +236,6 @@ where
         vec![family]
     }
 }
-
-#[cfg(test)]
-#[path = "tests/proc.rs"]
-mod hostile;
 
 #[cfg(test)]
 #[path = "tests/process.rs"]

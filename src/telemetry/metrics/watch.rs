@@ -21,6 +21,7 @@ use prometheus::{HistogramVec, IntCounterVec, Registry, Result};
 
 use super::factory::{MetricFactory, OWN, count};
 use super::process::ScrapedMetric;
+use crate::clock;
 use crate::net::Locked;
 
 /// Metrics of lists and watches. Clones share their values. A kind is an object kind, as
@@ -91,17 +92,17 @@ impl WatchAges {
     /// Starts the age of a kind that was not listed yet: a list that never completes must grow
     /// stale like a watch without events.
     pub(crate) fn start(&self, kind: &'static str) {
-        self.0.lock().entry(kind).or_insert_with(now);
+        self.0.lock().entry(kind).or_insert_with(clock::instant);
     }
 
     /// Records that the known objects of the kind are current now.
     pub(crate) fn current(&self, kind: &'static str) {
-        self.0.lock().insert(kind, now());
+        self.0.lock().insert(kind, clock::instant());
     }
 
     /// Returns the age of each kind, sorted by its name.
     pub(crate) fn ages(&self) -> Vec<(&'static str, Duration)> {
-        let now = now();
+        let now = clock::instant();
         let kinds = self.0.lock();
         let age =
             |(kind, at): (&&'static str, &Instant)| (*kind, now.saturating_duration_since(*at));
@@ -151,7 +152,7 @@ impl RequestMetrics {
             metrics: self.clone(),
             method: request.method().as_str().to_owned(),
             host: host.to_owned(),
-            since: (!query.split('&').any(|pair| pair == "watch=true")).then(now),
+            since: (!query.split('&').any(|pair| pair == "watch=true")).then(clock::instant),
             status: None,
         }
     }
@@ -164,7 +165,7 @@ impl RequestMetrics {
         let labels = [code, &request.method, &request.host];
         count(&self.total, &labels);
         if let Some(since) = request.since {
-            let took = now().saturating_duration_since(since);
+            let took = clock::instant().saturating_duration_since(since);
             let labels = [&request.method, &request.host];
             let durations = self.durations.with_label_values(&labels);
             durations.observe(took.as_secs_f64());
@@ -195,15 +196,6 @@ impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.metrics.count(self);
     }
-}
-
-/// Returns the time, for latencies and ages.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "latencies and ages are measured here"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
