@@ -129,6 +129,14 @@ impl IpFamily {
         }
     }
 
+    /// Returns the name of the program that changes rules.
+    pub(crate) const fn iptables(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables",
+            Self::V6 => "ip6tables",
+        }
+    }
+
     /// Returns the name of the program that prints rules, by which readers of dumps recognize the
     /// family.
     pub const fn save_program(self) -> &'static str {

@@ -13,7 +13,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::netlink::nftables::has_nft_chain;
@@ -67,12 +67,6 @@ impl Binaries {
         BinarySearch::new(None, family)
             .discover_usable(choice)
             .await
-    }
-
-    /// Finds the binaries with plain names in one folder outside of PATH.
-    pub async fn in_folder(folder: &Path, family: IpFamily) -> Result<Self, RunError> {
-        let search = BinarySearch::new(Some(folder.to_owned()), family);
-        search.discover(BackendChoice::Path).await
     }
 }
 
@@ -295,11 +289,7 @@ impl BinarySearch {
     }
 
     fn name(&self, family: IpFamily, infix: &str, suffix: &str) -> OsString {
-        let prefix = match family {
-            IpFamily::V4 => "iptables",
-            IpFamily::V6 => "ip6tables",
-        };
-        let name = format!("{prefix}{infix}{suffix}");
+        let name = format!("{}{infix}{suffix}", family.iptables());
         match &self.folder {
             Some(folder) => folder.join(name).into_os_string(),
             None => name.into(),

@@ -77,10 +77,7 @@ impl Binaries {
     /// Returns the plain names and a usual version, without looking for the binaries: for runs that
     /// only print.
     pub fn assumed(family: IpFamily) -> Self {
-        let stem = match family {
-            IpFamily::V4 => "iptables",
-            IpFamily::V6 => "ip6tables",
-        };
+        let stem = family.iptables();
         Self {
             family,
             iptables: stem.into(),

@@ -204,37 +204,24 @@ impl fmt::Display for Excerpt {
 /// program was killed this is unknown.
 pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
     match error {
-        RestoreError::Rejected { line, .. } => !commits_before(*line, again),
+        RestoreError::Rejected { line, .. } => commits_before(*line, again) == 0,
         // The program reports no error once the last table is committed.
-        RestoreError::Failed { status: 1.., .. } => !commits_several_tables(again),
+        RestoreError::Failed { status: 1.., .. } => commits_before(usize::MAX, again) <= 1,
         error => error.committed_if_independent_of_payload() == Some(0),
     }
 }
 
-/// Reports whether the payload commits more than one table.
-fn commits_several_tables(payload: &mut dyn Payload) -> bool {
-    let (mut text, mut commits) = (Vec::new(), 0);
-    while commits < 2 && payload.write_next(&mut text) {
-        let lines = text.split_inclusive(|byte| *byte == b'\n');
-        commits += lines.filter(|line| *line == COMMIT).count();
-        text.clear();
-    }
-    commits > 1
-}
-
-/// Reports whether a line before this one, counted from 1, ends a table.
-fn commits_before(line: usize, payload: &mut dyn Payload) -> bool {
-    let (mut text, mut before) = (Vec::new(), 1);
+/// Returns the number of tables that end before this line, counted from 1.
+fn commits_before(line: usize, payload: &mut dyn Payload) -> usize {
+    let (mut text, mut before, mut commits) = (Vec::new(), 1, 0);
     while before < line && payload.write_next(&mut text) {
         for written in text.split_inclusive(|byte| *byte == b'\n') {
-            if before < line && written == COMMIT {
-                return true;
-            }
+            commits += usize::from(before < line && written == COMMIT);
             before += 1;
         }
         text.clear();
     }
-    false
+    commits
 }
 
 /// Bytes kept of the beginning of a payload, and of its end. A partial payload has a few kilobytes;

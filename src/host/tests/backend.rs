@@ -48,6 +48,12 @@ fn host_with_hint(folder: &Path, hinted: &str) -> BinarySearch {
     }
 }
 
+/// Finds the binaries with plain names in a folder.
+async fn in_folder(folder: &Path) -> Result<Binaries, RunError> {
+    let search = BinarySearch::new(Some(folder.to_owned()), IpFamily::V4);
+    search.discover(BackendChoice::Path).await
+}
+
 #[test]
 fn the_backend_is_the_one_that_kubelet_uses() {
     let _turn = turn();
@@ -157,7 +163,7 @@ fn a_host_with_plain_names_only_uses_them() {
         assert_eq!(programs.save, folder.path().join("iptables-save"));
     }
     script(folder.path(), "iptables", "echo hello");
-    let error = block_on(Binaries::in_folder(folder.path(), IpFamily::V4)).unwrap_err();
+    let error = block_on(in_folder(folder.path())).unwrap_err();
     assert!(
         error.to_string().ends_with("no version in `hello`"),
         "{error}"
@@ -174,7 +180,7 @@ fn iptables_before_1_6_2_is_rejected() {
             "iptables",
             &format!("echo 'iptables v{version}'"),
         );
-        block_on(Binaries::in_folder(folder.path(), IpFamily::V4))
+        block_on(in_folder(folder.path()))
     };
     for supported in ["1.6.2", "1.8.4 (nf_tables)", "1.10 (legacy)"] {
         assert!(found(supported).is_ok(), "{supported}");
