@@ -6,8 +6,6 @@
 mod interfaces;
 mod iptables;
 mod netlink;
-#[cfg(feature = "tools")]
-mod own_network;
 mod resources;
 mod sysctl;
 #[cfg(test)]
@@ -37,7 +35,7 @@ pub use netlink::nftables::generation as nft_generation;
 pub use netlink::{Conntrack, FlowTable};
 pub(crate) use netlink::{FlowError, counted_packets, has_nft_table, remove_nft_table};
 #[cfg(feature = "tools")]
-pub(crate) use own_network::in_own_network;
+pub(crate) use resources::in_own_network;
 pub(crate) use resources::{max_open_files, raise_open_files, set_oom_score_adj, thread_cpu};
 pub(crate) use sysctl::{Changed, ROUTE_LOCALNET, SysctlError, Sysctls, TCP_BE_LIBERAL};
 pub(crate) use sysctl::{ConntrackSettings, processors};

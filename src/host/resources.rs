@@ -1,5 +1,5 @@
 //! Resources of this process and of the programs that it runs: the OOM score, the limit of open
-//! files, and CPU time.
+//! files, CPU time, and a network namespace.
 //!
 //! # Source
 //!
@@ -121,6 +121,24 @@ fn duration(value: TimeVal) -> Duration {
     let whole = u64::try_from(value.tv_sec()).unwrap_or_default();
     let micros = u64::try_from(value.tv_usec()).unwrap_or_default();
     Duration::from_secs(whole) + Duration::from_micros(micros)
+}
+
+/// Runs work on a thread in a network namespace of its own, in which programs have no rules but
+/// theirs. The namespace ends with the thread, and with it all rules in it.
+///
+/// # Errors
+///
+/// The namespace cannot be created: mostly `EPERM`, without the capability `SYS_ADMIN`.
+#[cfg(feature = "tools")]
+pub(crate) fn in_own_network<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    let in_namespace = || {
+        linux::unshare_network()?;
+        Ok(work())
+    };
+    std::thread::scope(|scope| {
+        let done = scope.spawn(in_namespace).join();
+        done.unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+    })
 }
 
 #[cfg(test)]

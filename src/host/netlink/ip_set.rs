@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use super::route::octets;
+use super::lookup::octets;
 use super::socket::{
     self, Attributes, NFGENMSG, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, family_number,
     message, messages, nested, text,

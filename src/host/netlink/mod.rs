@@ -9,8 +9,6 @@ mod ip_set;
 mod lookup;
 pub(super) mod nfacct;
 pub(super) mod nftables;
-#[cfg(feature = "tools")]
-mod route;
 pub(super) mod socket;
 
 pub(crate) use conntrack::FlowError;
