@@ -50,14 +50,12 @@ pub(crate) struct CheckServerContext {
     pub recorder: Recorder,
     /// Name of this node, for these Events.
     pub node_name: String,
-    /// Limit of all their connections together.
     pub connection_limit: ConnectionLimit,
     /// Permits of all their listening sockets together, so that open files are left for probes and
     /// for the pipes of iptables programs.
     pub sockets: Arc<Semaphore>,
 }
 
-/// Servers of one family.
 #[derive(Debug)]
 pub(crate) struct CheckServers {
     shared: CheckServerContext,
@@ -70,7 +68,6 @@ pub(crate) struct CheckServers {
 }
 
 impl CheckServers {
-    /// Returns a set without servers.
     pub(crate) fn new(shared: CheckServerContext, family: IpFamily) -> Self {
         Self {
             shared,
@@ -133,7 +130,6 @@ impl CheckServers {
         self.open_all(names);
     }
 
-    /// Retries what is due.
     fn retry(&mut self) {
         let now = Instant::now();
         let due = self.failing.iter().filter(|(_, retry)| retry.due <= now);
@@ -195,7 +191,7 @@ impl CheckServers {
                 open.open_missing(&self.addresses, &self.shared)
             }) {
                 Ok(()) => self.opened(&name),
-                Err(error) => self.failed(name, &error),
+                Err(error) => self.failed(&name, &error),
             }
         }
     }
@@ -207,8 +203,8 @@ impl CheckServers {
     }
 
     /// Notes a failure; logs it unless the last attempt failed.
-    fn failed(&mut self, name: ServiceName, error: &ListenError) {
-        let Some(port) = self.open.get(&name).map(|open| open.port) else {
+    fn failed(&mut self, name: &ServiceName, error: &ListenError) {
+        let Some(port) = self.open.get(name).map(|open| open.port) else {
             return;
         };
         let now = Instant::now();
@@ -220,7 +216,7 @@ impl CheckServers {
         let has_failed = retry.failures > 0;
         retry.failed(now);
         if !has_failed {
-            self.log_failed(&name, port, error);
+            self.log_failed(name, port, error);
         }
     }
 
@@ -287,7 +283,6 @@ pub(super) struct OpenCheck {
 }
 
 impl OpenCheck {
-    /// Returns a port without servers.
     pub(super) const fn new(port: Port, page: CheckPage) -> Self {
         Self {
             port,
@@ -387,7 +382,6 @@ impl OpenCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListenRetry {
     failures: u32,
-    /// Time of the next attempt.
     pub due: Instant,
 }
 

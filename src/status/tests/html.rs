@@ -61,6 +61,18 @@ fn sync(position: usize) -> SyncRecord {
     }
 }
 
+fn conflict(text: &str) -> ConflictRecord {
+    ConflictRecord {
+        service: text.to_owned(),
+        kind: "ExternalIP".to_owned(),
+        ip: Some("10.0.0.1".parse().unwrap()),
+        port: 80,
+        protocol: "tcp".to_owned(),
+        owner: text.to_owned(),
+        ..ConflictRecord::default()
+    }
+}
+
 /// Returns a family with every kind of content, and with `text` in all texts that come from the
 /// API or from programs.
 fn family(text: &str, count: usize) -> FamilyStatus {
@@ -106,18 +118,7 @@ fn family(text: &str, count: usize) -> FamilyStatus {
             };
             count
         ],
-        conflicts: vec![
-            ConflictRecord {
-                service: text.to_owned(),
-                kind: "ExternalIP".to_owned(),
-                ip: Some("10.0.0.1".parse().unwrap()),
-                port: 80,
-                protocol: "tcp".to_owned(),
-                owner: text.to_owned(),
-                ..ConflictRecord::default()
-            };
-            count.min(10)
-        ],
+        conflicts: vec![conflict(text); count.min(10)],
         conflict_count: count as u64,
         over_limits: vec![LimitRecord {
             limit: "endpoints".to_owned(),
