@@ -4,7 +4,7 @@
 //! default, and unknown ones are ignored.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -26,21 +26,15 @@ const DRIFT_KEPT: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct StatusDocument {
-    /// Name of the node.
     pub node: String,
-    /// Version of deltaproxy.
     pub version: String,
-    /// Start of the process.
     pub started_at: Timestamp,
-    /// Time of this state.
     pub observed_at: Timestamp,
     /// Findings, the worst first.
     pub problems: Vec<Problem>,
     /// State of each family, IPv4 first.
     pub families: Vec<FamilyStatus>,
-    /// Watches of the API server.
     pub watches: Vec<WatchStatus>,
-    /// Connection tracking of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conntrack: Option<ConntrackStatus>,
     /// The configuration in the file is not the one that this process runs with.
@@ -54,7 +48,6 @@ pub(crate) struct StatusDocument {
     pub is_shadow: bool,
 }
 
-/// Something that an operator should know.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Problem {
@@ -66,7 +59,6 @@ pub(crate) struct Problem {
     pub is_failure: bool,
 }
 
-/// State of one family.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FamilyStatus {
@@ -77,7 +69,6 @@ pub(crate) struct FamilyStatus {
     /// Why this backend.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub backend_reason: String,
-    /// Version of the iptables binaries.
     pub iptables_version: String,
     /// Other backend, if it has rules of a proxy as well: packets traverse both.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -88,27 +79,22 @@ pub(crate) struct FamilyStatus {
     pub is_disabled: bool,
     /// Number of syncs that were applied.
     pub generation: u64,
-    /// Endpoints in the rules.
     pub endpoints: u64,
-    /// Rules in the kernel.
     pub rules: u64,
     /// Services whose changes are not in the rules yet.
     pub pending_services: u64,
     /// Time of the oldest request for a sync that was not applied yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
-    /// Last full sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_full: Option<SyncRecord>,
     /// Last partial sync that wrote rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_partial: Option<SyncRecord>,
-    /// Last restore that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureRecord>,
     /// Failed syncs in a row.
     pub failed_syncs: u64,
-    /// Last verification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
     /// Changes by other programs within a day, the last one first; at most 20.
@@ -117,14 +103,11 @@ pub(crate) struct FamilyStatus {
     pub quarantined: Vec<QuarantinedService>,
     /// Claims of Services for a frontend that another Service has; at most ten.
     pub conflicts: Vec<ConflictRecord>,
-    /// Number of all such claims.
     pub conflict_count: u64,
-    /// Services over a limit, by limit.
     pub over_limits: Vec<LimitRecord>,
     /// Endpoints on this node whose packets the rules do not recognize as those of Pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undetected_pods: Option<UndetectedPods>,
-    /// Tables that cannot be read.
     pub unreadable_tables: Vec<String>,
     /// Last 200 syncs that wrote rules, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -135,7 +118,6 @@ pub(crate) struct FamilyStatus {
 }
 
 impl FamilyStatus {
-    /// Notes a sync that was applied.
     pub(crate) fn synced(&mut self, sync: SyncRecord) {
         if sync.bytes > 0 {
             if self.recent_syncs.len() == MOST_SYNCS {
@@ -150,7 +132,6 @@ impl FamilyStatus {
         }
     }
 
-    /// Notes rules that another program changed.
     pub(crate) fn drifted(&mut self, drift: DriftRecord) {
         self.drift.truncate(MOST_DRIFT - 1);
         self.drift.insert(0, drift);
@@ -163,7 +144,6 @@ impl FamilyStatus {
     }
 }
 
-/// A sync that was applied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SyncRecord {
@@ -174,19 +154,15 @@ pub(crate) struct SyncRecord {
     /// Reason of a full sync, as in logs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Its duration.
     pub took_ms: f64,
     /// Size of the payload.
     pub bytes: u64,
-    /// Chains in the payload.
     pub chains: u64,
     /// Dirty Services.
     pub services: u64,
-    /// Wait for the xtables lock.
     pub lock_wait_ms: f64,
 }
 
-/// A restore that failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct FailureRecord {
@@ -210,13 +186,11 @@ pub(crate) struct Verification {
     pub is_clean: bool,
 }
 
-/// Rules that another program changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DriftRecord {
     /// Time at which it was found.
     pub at: Timestamp,
-    /// Number of chains.
     pub chains: u64,
     /// Names of the first chains.
     pub names: String,
@@ -246,8 +220,8 @@ pub(crate) struct ConflictRecord {
     pub port_name: String,
     /// Kind of frontend, as in the documents of `deltaproxy services`.
     pub kind: String,
-    /// Virtual IP; `None` for ports of the node.
-    pub ip: Option<IpAddr>,
+    /// Virtual IP; empty for ports of the node.
+    pub ip: String,
     pub port: u16,
     pub protocol: String,
     /// Namespace and name of the Service that has it.
@@ -267,7 +241,7 @@ impl ConflictRecord {
             service: service.to_string(),
             port_name: port.to_string(),
             kind: lost.kind().to_owned(),
-            ip: frontend.ip(),
+            ip: frontend.ip().map(|ip| ip.to_string()).unwrap_or_default(),
             port: frontend.port().get(),
             protocol: frontend.protocol().to_string(),
             owner: owner.to_string(),
@@ -279,9 +253,9 @@ impl fmt::Display for ConflictRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (port, protocol) = (self.port, &self.protocol);
         write!(f, "{} does not get ", self.service)?;
-        match self.ip {
-            Some(ip) => write!(f, "{}/{protocol}", SocketAddr::new(ip, port)),
-            None => write!(f, "{} {port}/{protocol}", self.kind),
+        match self.ip.parse() {
+            Ok(ip) => write!(f, "{}/{protocol}", SocketAddr::new(ip, port)),
+            Err(_) => write!(f, "{} {port}/{protocol}", self.kind),
         }?;
         write!(f, ", which {} has", self.owner)
     }
@@ -297,17 +271,14 @@ pub(crate) struct UndetectedPods {
     pub network: String,
 }
 
-/// Services that are over a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LimitRecord {
     /// Name of the limit, as in metrics.
     pub limit: String,
-    /// Number of Services.
     pub services: u64,
 }
 
-/// Watch of one kind of object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WatchStatus {
@@ -317,11 +288,9 @@ pub(crate) struct WatchStatus {
     pub age_seconds: f64,
 }
 
-/// Entries of the kernel's connection tracking.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ConntrackStatus {
-    /// Present number.
     pub entries: u64,
     /// Maximum number; new connections are dropped at it.
     pub max: u64,
@@ -341,12 +310,10 @@ impl FamilyLog {
         Self(Arc::new(Locked::new(status)))
     }
 
-    /// Changes the state.
     pub(crate) fn update(&self, change: impl FnOnce(&mut FamilyStatus)) {
         change(&mut self.0.lock());
     }
 
-    /// Returns the state at this time.
     pub(crate) fn status(&self, now: Timestamp) -> FamilyStatus {
         let mut status = self.0.lock().clone();
         status

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::daemon::HostSources;
 use super::rules::{RuleOrigin, RuleSnapshot};
-use super::{desired, node, recorded};
+use super::{desired, node, proxy_report, recorded};
 use crate::cli::arguments::{self, RuleSettings};
 use crate::cli::daemon;
 use crate::cli::exit::{ErrorReport, NotANode};
@@ -49,7 +49,8 @@ impl RuleSnapshot {
             && let Ok(page) = daemon::get(address, "/status")
             && let Ok(page) = StatusPage::parse(page)
         {
-            snapshot.add_reports(page.document.families.iter());
+            let families = page.document.families.iter();
+            (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_daemon(families);
         }
         Ok(snapshot)
     }

@@ -6,9 +6,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::RuleSnapshot;
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, PortName};
-use crate::net::IpFamily;
+use crate::net::{IpFamily, PerFamily};
 use crate::status::{ConflictRecord, FamilyStatus};
 use crate::tracker::Tracker;
 
@@ -47,32 +46,38 @@ pub(super) fn of_tracker(tracker: &Tracker) -> Conflicts {
     }
 }
 
-impl RuleSnapshot {
-    /// Adds the conflicts and the Services in quarantine that a daemon reports of its families.
-    pub(super) fn add_reports<'f>(&mut self, families: impl Iterator<Item = &'f FamilyStatus>) {
-        for status in families {
-            let mut all = IpFamily::ALL.into_iter();
-            let Some(family) = all.find(|family| family.as_str() == status.family) else {
-                continue;
-            };
-            *self.conflicts.get_mut(family) = Conflicts {
-                count: usize::try_from(status.conflict_count).unwrap_or(usize::MAX),
-                lost: status.conflicts.iter().filter_map(conflict).collect(),
-            };
-            let names = status.quarantined.iter().map(|one| one.service.clone());
-            *self.quarantined.get_mut(family) = ServiceNames {
-                count: status.quarantined.len(),
-                names: names.collect(),
-            };
-        }
+/// Returns the conflicts and the Services in quarantine that a daemon reports of its families.
+pub(super) fn of_daemon<'f>(
+    families: impl Iterator<Item = &'f FamilyStatus>,
+) -> (PerFamily<Conflicts>, PerFamily<ServiceNames>) {
+    let (mut conflicts, mut quarantined) = Default::default();
+    for status in families {
+        let mut all = IpFamily::ALL.into_iter();
+        let Some(family) = all.find(|family| family.as_str() == status.family) else {
+            continue;
+        };
+        *PerFamily::get_mut(&mut conflicts, family) = Conflicts {
+            count: usize::try_from(status.conflict_count).unwrap_or(usize::MAX),
+            lost: status.conflicts.iter().filter_map(conflict).collect(),
+        };
+        let names = status.quarantined.iter().map(|one| one.service.clone());
+        *PerFamily::get_mut(&mut quarantined, family) = ServiceNames {
+            count: status.quarantined.len(),
+            names: names.collect(),
+        };
     }
+    (conflicts, quarantined)
 }
 
-/// Returns a conflict; `None` if its kind is that of a daemon of another version.
+/// Returns a conflict; `None` if its kind or address is that of a daemon of another version.
 fn conflict(record: &ConflictRecord) -> Option<FrontendConflict> {
     let name = match record.port_name.as_str() {
         "" => record.service.clone(),
         port => format!("{}:{port}", record.service),
+    };
+    let ip = match record.ip.as_str() {
+        "" => Ok(None),
+        ip => ip.parse().map(Some),
     };
     Some(FrontendConflict {
         loser: PortName {
@@ -80,7 +85,7 @@ fn conflict(record: &ConflictRecord) -> Option<FrontendConflict> {
             protocol: record.protocol.as_str().into(),
         },
         kind: FrontendKind::deserialize(&Value::from(&*record.kind)).ok()?,
-        ip: record.ip,
+        ip: ip.ok()?,
         port: record.port,
         owner: record.owner.as_str().into(),
         rules: LoserRules::Absent,

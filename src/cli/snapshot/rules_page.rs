@@ -1,5 +1,6 @@
 //! Reads the parts of a page `/rules`, as a whole or in pieces.
 
+use super::proxy_report;
 use super::rules::{RuleOrigin, RuleSnapshot, Verified, WrittenRules};
 use crate::cli::daemon;
 use crate::host::BackendChoice;
@@ -154,7 +155,7 @@ impl PageFacts {
             *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
         }
         let families = self.families.iter().map(|(_, status)| &**status);
-        snapshot.add_reports(families.clone());
+        (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_daemon(families.clone());
         snapshot.origin = origin(WrittenRules {
             verified: Verified::of(families, head.observed_at),
             node: head.node,

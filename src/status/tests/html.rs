@@ -65,7 +65,7 @@ fn conflict(text: &str) -> ConflictRecord {
     ConflictRecord {
         service: text.to_owned(),
         kind: "ExternalIP".to_owned(),
-        ip: Some("10.0.0.1".parse().unwrap()),
+        ip: "10.0.0.1".to_owned(),
         port: 80,
         protocol: "tcp".to_owned(),
         owner: text.to_owned(),

@@ -153,7 +153,7 @@ fn clients_elsewhere_see_no_names() {
         status.conflicts = vec![ConflictRecord {
             service: "shop/a".to_owned(),
             kind: "ExternalIP".to_owned(),
-            ip: Some("10.0.0.1".parse().unwrap()),
+            ip: "10.0.0.1".to_owned(),
             port: 80,
             protocol: "tcp".to_owned(),
             owner: "shop/b".to_owned(),

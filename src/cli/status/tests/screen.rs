@@ -150,7 +150,7 @@ fn failing_node() -> StatusDocument {
     failing.conflicts = vec![ConflictRecord {
         service: "shop/b".to_owned(),
         kind: "ExternalIP".to_owned(),
-        ip: Some("192.0.2.7".parse().unwrap()),
+        ip: "192.0.2.7".to_owned(),
         port: 80,
         protocol: "tcp".to_owned(),
         owner: "shop/a".to_owned(),
