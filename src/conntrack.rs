@@ -53,9 +53,7 @@ pub(crate) enum Destination {
 pub enum Filter {
     /// All entries of the family.
     Everything,
-    /// Entries with this destination.
     To(SocketAddr),
-    /// Entries with this destination port.
     ToPort(Port),
 }
 
@@ -91,11 +89,9 @@ pub struct StaleCandidates {
 /// Request to delete the stale entries of one family after a sync.
 #[derive(Debug)]
 pub(crate) struct SweepRequest {
-    /// IP family.
     pub family: IpFamily,
     /// Destinations whose entries may be stale, or became valid.
     pub candidates: StaleCandidates,
-    /// Addresses that accept NodePort traffic.
     pub node_port_addresses: NodePortAddresses,
 }
 
@@ -105,12 +101,10 @@ impl StaleCandidates {
         self.candidates.entry(destination).or_insert(valid);
     }
 
-    /// Adds a destination that gained endpoints.
     fn add_gained(&mut self, destination: Destination, valid: ValidEntries) {
         self.gained_endpoints.entry(destination).or_insert(valid);
     }
 
-    /// Reports whether there are no candidates.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty()
     }
@@ -121,7 +115,6 @@ impl StaleCandidates {
         self.candidates.is_empty() && self.gained_endpoints.is_empty()
     }
 
-    /// Returns the number of candidates.
     pub fn len(&self) -> usize {
         self.candidates.len()
     }
@@ -132,7 +125,6 @@ impl StaleCandidates {
         destinations.any(|destination| matches!(destination, Destination::NodePort(_)))
     }
 
-    /// Adds the candidates of a later sync.
     pub fn merge(&mut self, newer: Self) {
         self.update(&newer);
         self.candidates.extend(newer.candidates);
@@ -291,4 +283,5 @@ fn keeping_flows(endpoints: PortEndpoints<'_, '_>) -> Arc<[SocketAddr]> {
 }
 
 #[cfg(test)]
+#[path = "tests/conntrack/mod.rs"]
 mod tests;
