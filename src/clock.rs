@@ -1,5 +1,5 @@
-//! The clocks of the host, for the modules that measure and show times. To all others, the time is an
-//! argument.
+//! The clocks of the host, for the modules that measure and show times. To all others, the time is
+//! an argument.
 
 #![expect(
     clippy::disallowed_methods,

@@ -113,7 +113,6 @@ impl IpFamily {
         }
     }
 
-    /// Returns the family of a network.
     pub const fn of_cidr(cidr: IpNet) -> Self {
         match cidr {
             IpNet::V4(_) => Self::V4,
@@ -146,7 +145,6 @@ impl IpFamily {
         }
     }
 
-    /// Returns the other family.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -155,7 +153,6 @@ impl IpFamily {
         }
     }
 
-    /// Returns the prefix length of a single address.
     pub const fn host_prefix_len(self) -> u8 {
         match self {
             Self::V4 => 32,
@@ -170,17 +167,13 @@ impl fmt::Display for IpFamily {
     }
 }
 
-/// A value for each family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PerFamily<T> {
-    /// Value for IPv4.
     pub v4: T,
-    /// Value for IPv6.
     pub v6: T,
 }
 
 impl<T> PerFamily<T> {
-    /// Builds both values.
     pub fn from_fn(mut build: impl FnMut(IpFamily) -> T) -> Self {
         Self {
             v4: build(IpFamily::V4),
@@ -188,7 +181,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Returns the value of `family`.
     pub const fn get(&self, family: IpFamily) -> &T {
         match family {
             IpFamily::V4 => &self.v4,
@@ -196,7 +188,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Returns the value of `family`, mutable.
     pub const fn get_mut(&mut self, family: IpFamily) -> &mut T {
         match family {
             IpFamily::V4 => &mut self.v4,
@@ -204,7 +195,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Returns references to both values.
     pub const fn as_ref(&self) -> PerFamily<&T> {
         PerFamily {
             v4: &self.v4,
@@ -212,7 +202,6 @@ impl<T> PerFamily<T> {
         }
     }
 
-    /// Converts each value.
     pub fn map<U>(self, mut make: impl FnMut(IpFamily, T) -> U) -> PerFamily<U> {
         PerFamily {
             v4: make(IpFamily::V4, self.v4),
@@ -229,7 +218,6 @@ impl<T> PerFamily<T> {
 /// Transport port, 1 to 65535. "No port" is `None`, never zero.
 pub type Port = NonZeroU16;
 
-/// Protocol of a Service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// Default of the API.

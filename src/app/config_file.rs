@@ -36,7 +36,6 @@ use crate::watch::file_events::{FileEvents, POLL_INTERVAL};
 /// missing for a moment.
 const FAILURES_UNTIL_LOGGED: u32 = 2;
 
-/// Retry delay of a failed read.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Time without a change after which the file is read: more than an editor takes between two

@@ -79,7 +79,6 @@ impl Default for PendingSweep {
     }
 }
 
-/// State of the thread.
 struct SweeperThread<T> {
     table: T,
     metrics: SyncMetrics,

@@ -121,9 +121,7 @@ pub(super) fn metrics() -> anyhow::Result<Metrics> {
 
 /// Parts of the pages about the node that belong to a family.
 pub(super) struct FamilyPages {
-    /// Log of its syncs.
     pub(super) log: FamilyLog,
-    /// Requests of pages to its thread.
     pub(super) requests: mpsc::Receiver<FamilyRequest>,
     /// State of its comparison in shadow mode.
     pub(super) shadow: ShadowLog,

@@ -35,7 +35,6 @@ impl StartupChecks {
         Self(watch::channel(PerFamily::default()).0)
     }
 
-    /// Records whether iptables is usable for a family.
     pub(super) fn set_usable(&self, family: IpFamily, is_usable: bool) {
         self.0
             .send_modify(|usable| *usable.get_mut(family) = Some(is_usable));
@@ -78,7 +77,6 @@ impl StartupChecks {
     }
 }
 
-/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Finding {
     /// State of a usual node, for the log.
@@ -127,7 +125,6 @@ fn primary(bind_address: Option<IpAddr>, node: Option<&Node>) -> IpFamily {
         .map_or(IpFamily::V4, IpFamily::of)
 }
 
-/// Input of the checks.
 struct NodeChecks<'a> {
     rules: &'a RenderSettings,
     usable: PerFamily<bool>,

@@ -52,7 +52,6 @@ pub(crate) enum CheckAddresses {
 /// Changes of the checks of one family by a successful sync.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckChanges {
-    /// Addresses of all checks.
     pub addresses: CheckAddresses,
     /// Checks that are new or changed; `None`: deleted.
     pub changed: Vec<(ServiceName, Option<Check>)>,
@@ -100,7 +99,6 @@ impl CheckPage {
         self.endpoints.store(endpoints, Ordering::Relaxed);
     }
 
-    /// Returns the answer to any request.
     pub(super) fn answer(&self) -> Reply {
         self.answer_at(clock::instant())
     }

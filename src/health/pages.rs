@@ -26,23 +26,19 @@ const NEVER: &str = "0001-01-01T00:00:00Z";
 pub(crate) struct Health(Arc<Locked<HealthState>>);
 
 impl Health {
-    /// Returns a healthy state for this sync period.
     pub(crate) fn new(sync_period: Duration) -> Self {
         Self(Arc::new(Locked::new(HealthState::new(sync_period))))
     }
 
-    /// Changes the state.
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut HealthState) -> T) -> T {
         change(&mut self.0.lock())
     }
 
-    /// Returns the health now.
     pub(crate) fn report(&self, now: Instant) -> HealthReport {
         self.update(|state| state.report(now))
     }
 }
 
-/// Kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Probe {
     /// Readiness for traffic: rules and Node.
@@ -51,12 +47,9 @@ enum Probe {
     Livez,
 }
 
-/// Pages of the health port.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthPages {
-    /// Health of the process.
     pub health: Health,
-    /// Metrics that count the answers.
     pub metrics: HealthMetrics,
 }
 
@@ -109,7 +102,6 @@ struct HealthBody<'a> {
     stalled_threads: Vec<&'a str>,
 }
 
-/// Health of a family.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct FamilyBody {

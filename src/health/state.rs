@@ -17,7 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::net::{IpFamily, PerFamily};
 
-/// State of the Node object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NodeState {
     /// Not seen, or deleted: load balancers should not use this node.
@@ -29,7 +28,6 @@ pub(crate) enum NodeState {
     Eligible,
 }
 
-/// History of one family.
 #[derive(Debug, Clone, Default)]
 struct FamilyHealth {
     started: bool,
@@ -57,7 +55,6 @@ pub(crate) struct HealthState {
     node: NodeState,
 }
 
-/// Health at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HealthReport {
     /// Every started family is healthy.
@@ -93,7 +90,6 @@ impl HealthState {
         *self.families.get_mut(family) = FamilyHealth::default();
     }
 
-    /// Notes a request for a sync.
     pub(crate) fn queued(&mut self, family: IpFamily, now: Instant) {
         let history = self.families.get_mut(family);
         history.started = true;
@@ -109,7 +105,6 @@ impl HealthState {
         history.waiting = None;
     }
 
-    /// Notes that the last sync was applied.
     pub(crate) fn succeeded(&mut self, family: IpFamily, at: SystemTime) {
         let history = self.families.get_mut(family);
         history.started = true;
@@ -126,12 +121,10 @@ impl HealthState {
         history.in_flight = None;
     }
 
-    /// Sets the state of the Node.
     pub(crate) fn node(&mut self, node: NodeState) {
         self.node = node;
     }
 
-    /// Returns the health at a moment.
     pub(crate) fn report(&self, now: Instant) -> HealthReport {
         let families = PerFamily::from_fn(|family| self.family(family, now));
         let is_healthy = |family| {

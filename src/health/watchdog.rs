@@ -43,13 +43,11 @@ pub(crate) struct Heartbeat {
 }
 
 impl Watchdog {
-    /// Returns a watchdog with this timeout.
     pub(crate) fn new(patience: Duration) -> Self {
         let threads = Arc::default();
         Self { threads, patience }
     }
 
-    /// Watches another thread.
     pub(crate) fn watch(&self, thread: &'static str) -> Heartbeat {
         self.threads.lock().push(Watched {
             thread,

@@ -92,7 +92,6 @@ const fn checkpoint_suffix(family: IpFamily) -> &'static str {
     }
 }
 
-/// Writer of files in a folder.
 #[derive(Debug)]
 pub(super) struct HistoryFolder {
     path: PathBuf,
@@ -242,7 +241,6 @@ impl HistoryFolder {
 #[derive(Debug)]
 pub(crate) struct HistoryFiles(Vec<HistoryFile>);
 
-/// Entry of a history.
 #[cfg(feature = "tools")]
 #[derive(Debug)]
 pub(crate) enum HistoryEntry {
@@ -262,12 +260,10 @@ const MAX_LINE: u64 = 8 << 20;
 
 #[cfg(feature = "tools")]
 impl HistoryFiles {
-    /// Finds the files in a folder.
     pub(crate) fn find(folder: &Path) -> io::Result<Self> {
         HistoryFile::all(folder).map(Self)
     }
 
-    /// Reports whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -333,7 +329,6 @@ fn read_head(path: &Path) -> io::Result<CheckpointHead> {
     head.ok_or_else(|| io::Error::other("not a checkpoint"))
 }
 
-/// Reads a checkpoint.
 #[cfg(feature = "tools")]
 pub(crate) fn read_checkpoint(path: &Path) -> io::Result<String> {
     let mut text = String::new();

@@ -22,7 +22,6 @@ pub(crate) struct PastRules {
 }
 
 impl PastRules {
-    /// Reads the checkpoint.
     pub(crate) fn checkpoint_text(&self) -> io::Result<String> {
         read_checkpoint(&self.checkpoint)
     }
@@ -55,7 +54,6 @@ struct Search {
     state: Option<Result<PastState, PastGap>>,
     /// An entry after the moment was found.
     is_over: bool,
-    /// Time of the first checkpoint after the moment.
     next_checkpoint: Option<Timestamp>,
 }
 

@@ -35,11 +35,9 @@ pub(crate) struct HistoryRecord {
     /// Reason of a full sync, as in logs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Its duration.
     pub took_ms: f64,
     /// Size of the payload.
     pub bytes: u64,
-    /// Chains in the payload.
     pub chains: u64,
     /// Services whose changes it applied, or that wait for it if it failed, sorted; at most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]

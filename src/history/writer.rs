@@ -32,10 +32,8 @@ const PAUSE_FACTOR: u32 = 100;
 /// Maximum changes by other programs that wait for the next record.
 const MAX_DRIFT: usize = 20;
 
-/// File to write.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Record to append.
     Record(Box<HistoryRecord>),
     /// File with all rules of a family.
     Checkpoint(IpFamily, Vec<u8>),
@@ -55,7 +53,6 @@ impl Job {
 /// Queue to the thread that writes. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct HistoryWriter {
-    /// Start of the process.
     started: Timestamp,
     jobs: SyncSender<Job>,
     shared: Arc<QueueState>,
@@ -255,7 +252,6 @@ struct LogState {
 }
 
 impl HistoryLog {
-    /// Returns the log of a family.
     pub(crate) fn new(writer: HistoryWriter, family: IpFamily) -> Self {
         writer.shared.need_checkpoint(family);
         let head = CheckpointHead {
@@ -316,7 +312,6 @@ impl HistoryLog {
         self.writer.shared.need_checkpoint(self.family);
     }
 
-    /// Reports whether the folder needs a checkpoint now.
     pub(crate) fn is_checkpoint_due(&self, now: Instant) -> bool {
         let needed = self.writer.shared.needs_checkpoint.get(self.family);
         let is_over = |until| now >= until;

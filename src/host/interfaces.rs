@@ -11,7 +11,6 @@ use super::netlink::socket::{receive, subscribe};
 use crate::linux::{NetlinkProtocol, readable};
 use crate::net::IpFamily;
 
-/// One address of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InterfaceAddress {
     /// Name of the interface, as in `ip link`.
@@ -111,7 +110,6 @@ pub(crate) const IPVS_INTERFACE: &str = "kube-ipvs0";
 pub(crate) const IPVS_REMEDY: &str =
     "remove it with `ipvsadm --clear`, `ip link delete kube-ipvs0` and `ipset destroy`, or reboot";
 
-/// Reports whether an interface of this name exists.
 pub(crate) fn has_interface(name: &str) -> bool {
     nix::net::if_::if_nametoindex(name).is_ok()
 }

@@ -74,12 +74,10 @@ fn module_hint(name: &str) -> &'static str {
     }
 }
 
-/// A setting that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysctlChange {
     /// Path below `/proc/sys`.
     pub name: String,
-    /// Value before the write.
     pub before: i64,
     /// Value read after the write: the kernel may round or limit the value that was written.
     pub now: i64,
@@ -130,7 +128,6 @@ impl Sysctls {
         })
     }
 
-    /// Writes a setting.
     pub fn write(&self, name: &str, value: i64) -> Result<(), SysctlError> {
         // Opened for writing only: a missing setting must not become a file.
         std::fs::OpenOptions::new()
@@ -209,7 +206,6 @@ impl Sysctls {
     }
 }
 
-/// Maximum number of entries.
 const CONNTRACK_MAX: &str = "net/netfilter/nf_conntrack_max";
 /// Number of buckets of the hash table of entries.
 const CONNTRACK_BUCKETS: &str = "net/netfilter/nf_conntrack_buckets";
@@ -227,7 +223,6 @@ const ENTRIES_PER_BUCKET: u64 = 4;
 /// Settings of the conntrack table. Zero leaves the kernel setting unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConntrackSettings {
-    /// Maximum entries per CPU core.
     pub max_per_core: u32,
     /// Lower limit of the maximum; ignored if `max_per_core` is 0.
     pub min: u32,

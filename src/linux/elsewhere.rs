@@ -23,7 +23,6 @@ pub(crate) fn unshare_network() -> Result<(), Errno> {
     Err(Errno::ENOSYS)
 }
 
-/// Netlink sockets.
 pub(crate) mod netlink {
     use std::os::fd::OwnedFd;
 

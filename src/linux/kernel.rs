@@ -27,7 +27,6 @@ pub(crate) fn unshare_network() -> Result<(), Errno> {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
 }
 
-/// Netlink sockets.
 pub(crate) mod netlink {
     use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -40,7 +39,6 @@ pub(crate) mod netlink {
 
     use super::super::NetlinkProtocol;
 
-    /// Opens a socket for requests.
     pub(crate) fn open(protocol: NetlinkProtocol) -> Result<OwnedFd, Errno> {
         open_with(protocol, SockFlag::empty())
     }
@@ -77,7 +75,6 @@ pub(crate) mod netlink {
         Ok(socket)
     }
 
-    /// Sends messages to the kernel.
     pub(crate) fn send(socket: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
         let kernel = NetlinkAddr::new(0, 0);
         sendto(socket.as_raw_fd(), bytes, &kernel, MsgFlags::empty()).map(drop)

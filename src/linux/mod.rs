@@ -17,7 +17,6 @@ mod kernel;
 pub(crate) use kernel::unshare_network;
 pub(crate) use kernel::{CLOEXEC, SYS_FLOCK, THREAD, inotify, netlink, set_tcp_user_timeout};
 
-/// Protocol of a netlink socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NetlinkProtocol {
     /// Interfaces, addresses and routes.

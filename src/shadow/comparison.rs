@@ -36,7 +36,6 @@ pub(super) const COMPARED: [Table; 2] = [Table::Filter, Table::Nat];
 /// empty text, kind, table and chain.
 type UnownedDifference = (String, ShadowKind, Table, String);
 
-/// Comparison of one family.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
     services: BTreeMap<ServiceName, ServiceVersions>,
@@ -71,7 +70,6 @@ pub(super) struct LateDifferences {
     pub(super) waiting_services: usize,
 }
 
-/// Numbers of Services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ServiceCounts {
     pub(super) with_rules: usize,
@@ -217,7 +215,6 @@ impl Comparison {
         lags
     }
 
-    /// Returns the numbers of Services.
     pub(super) fn counts(&self) -> ServiceCounts {
         let count = |is_counted: fn(&ServiceVersions) -> bool| {
             let services = self.services.values();

@@ -9,7 +9,6 @@ use crate::model::ServiceName;
 use crate::rules::{ChainSet, RulesDigest, RulesHasher, Table};
 use crate::ruleset::{DispatchChain, KUBE_NODEPORTS, KUBE_PROXY_CANARY, PortComment, ServiceChain};
 
-/// Rule of a dispatch chain.
 pub(super) type DispatchKey = (DispatchChain, RulesDigest);
 
 /// Rules of the proxy's chains in filter and nat.
@@ -88,12 +87,10 @@ impl LiveTables {
         self.chains.get(&chain).map(|live| live.rules.finish())
     }
 
-    /// Returns all Service chains.
     pub(super) fn chains(&self) -> impl ExactSizeIterator<Item = ServiceChain> {
         self.chains.keys().copied()
     }
 
-    /// Reports whether a dispatch chain has a rule.
     pub(super) fn has_rule(&self, rule: &DispatchKey) -> bool {
         rule.1.is_known() && self.dispatch.contains_key(rule)
     }
@@ -113,7 +110,6 @@ impl LiveTables {
         rules.map(|(key, services)| (key, services.first()))
     }
 
-    /// Reports whether a jump to `KUBE-NODEPORTS` exists.
     pub(super) fn has_node_ports_jump(&self, jump: RulesDigest) -> bool {
         self.node_ports_jumps.contains(&jump)
     }

@@ -70,7 +70,6 @@ pub(crate) struct ShadowTask<I> {
     pub(crate) stop: CancellationToken,
 }
 
-/// State of the comparison.
 #[derive(Default)]
 struct ShadowState {
     comparison: Comparison,
@@ -96,7 +95,6 @@ struct ShadowState {
     has_logged_failure: bool,
 }
 
-/// Event that wakes the task.
 enum ShadowEvent {
     ClusterChanged(Vec<Change>),
     SyncDue,
@@ -109,7 +107,6 @@ enum ShadowEvent {
 }
 
 impl<I: Iptables + Clone> ShadowTask<I> {
-    /// Compares until stopped.
     pub(crate) async fn run(mut self) {
         let mut state = ShadowState {
             is_stale: true,
@@ -302,7 +299,6 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         (payload.finish().0, bytes)
     }
 
-    /// Renders all Services.
     fn versions(&self, options: &Options) -> Vec<(ServiceName, ServiceVersion)> {
         let (services, mut rules) = (self.tracker.rendered(), ServiceRules::default());
         let all = services.all();
@@ -479,7 +475,6 @@ impl ShadowState {
         }
     }
 
-    /// Notes that any rule may have changed.
     fn may_be_written(&mut self, at: Moment) {
         let chains = ChainSet::of_tables(COMPARED);
         self.add_write(TableWrite { at, chains });
@@ -495,7 +490,6 @@ impl ShadowState {
     }
 }
 
-/// Reads the tables that are compared.
 async fn read_tables(iptables: &impl Iptables) -> (LiveTables, Result<(), RunError>) {
     let mut live = LiveTables::default();
     for table in COMPARED {

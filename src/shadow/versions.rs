@@ -141,7 +141,6 @@ impl TableWrite {
 #[derive(Debug)]
 pub(super) struct NewVersion {
     pub(super) version: ServiceVersion,
-    /// Trigger times of its changes.
     pub(super) triggers: Vec<SystemTime>,
     pub(super) arrived: Moment,
 }
@@ -154,7 +153,6 @@ struct WaitingVersion {
     former_rules: BTreeSet<DispatchKey>,
     /// Chains of this version and the one before: one of them is written with it.
     chains: BTreeSet<ServiceChain>,
-    /// Trigger times of its changes.
     triggers: Vec<SystemTime>,
     arrived: Moment,
     /// Start of the last reading that did not have this version, or its arrival: the kernel got it
@@ -225,7 +223,6 @@ pub(super) struct ServiceVersions {
     /// Time since which the kernel has other rules than the oldest version that waits, or than the
     /// current one.
     pub(super) differs_since: Option<Instant>,
-    /// The difference was logged.
     pub(super) is_logged: bool,
 }
 

@@ -41,7 +41,6 @@ pub(crate) struct ServiceSearch {
     ip: Option<IpAddr>,
 }
 
-/// Services that a page describes.
 #[derive(Debug, Clone)]
 pub(crate) struct ServicesAsked {
     pub(crate) names: Vec<ServiceName>,
@@ -155,7 +154,6 @@ impl FamilyRequests {
         (requests, ends)
     }
 
-    /// Waits for the turn of a page.
     pub(super) async fn turn(&self) -> Turn<'_> {
         let next_not_before = self.next_not_before.lock().await;
         if let Some(at) = *next_not_before {
@@ -190,7 +188,6 @@ impl Turn<'_> {
             .filter(|family| !self.families.get(*family).is_closed())
     }
 
-    /// Returns the answer of a family.
     pub(super) async fn ask<Q, A>(
         &self,
         family: IpFamily,

@@ -24,16 +24,11 @@ use crate::telemetry::{
 const FORBIDDEN: &str = "only clients on this node get its rules and Services: connect to \
                          127.0.0.1, for example with `kubectl port-forward`";
 
-/// Sources of the pages.
 #[derive(Debug)]
 pub(crate) struct StatusPages {
-    /// Name of the node.
     pub node: String,
-    /// Version of deltaproxy.
     pub version: &'static str,
-    /// Start of the process.
     pub started: Timestamp,
-    /// Rules of all families.
     pub rules: Arc<RulesPage>,
     /// Services of all families; `None`: pages in HTML are not served.
     pub services: Option<ServicePages>,
@@ -41,9 +36,7 @@ pub(crate) struct StatusPages {
     pub families: PerFamily<FamilyLog>,
     /// Comparisons of each family; `None`: the daemon is not in shadow mode.
     pub shadow: Option<PerFamily<ShadowLog>>,
-    /// Ages of the watches.
     pub watches: WatchAges,
-    /// State of the configuration file.
     pub config: ConfigMetrics,
     /// Settings that have no effect because this version does not know them.
     pub unknown_settings: UnknownSettings,
@@ -99,7 +92,6 @@ impl StatusPages {
         }
     }
 
-    /// Returns a page in HTML.
     async fn html(
         &self,
         services: &ServicePages,

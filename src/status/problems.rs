@@ -19,7 +19,6 @@ const STALE: Duration = Duration::from_secs(150);
 const NEARLY_FULL: u64 = 90;
 
 impl StatusDocument {
-    /// Sets the problems.
     pub(crate) fn find_problems(&mut self) {
         let mut problems = Vec::new();
         for family in &self.families {

@@ -49,9 +49,7 @@ const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RulesHead {
-    /// Name of the node.
     pub node: String,
-    /// Version of deltaproxy.
     pub version: String,
     /// Time at which the page was made.
     pub observed_at: Timestamp,

@@ -77,7 +77,6 @@ impl HeldStream {
         Some(ended.progress)
     }
 
-    /// Waits until a family begins to answer.
     pub(super) async fn begun(&self) {
         poll_fn(|context| match &mut *self.0.lock() {
             Some(stream) if stream.progress > StreamProgress::Requested => Poll::Ready(()),
@@ -116,7 +115,6 @@ impl StreamWriter {
         Self(stream)
     }
 
-    /// Notes that a family begins to answer.
     pub(super) fn begin(&self) {
         self.0
             .change(|stream| stream.progress = stream.progress.max(StreamProgress::Begun));

@@ -33,14 +33,12 @@ const PAGE_LIMITS: SummaryLimits = SummaryLimits {
     endpoints: 100,
 };
 
-/// Pages about Services.
 #[derive(Debug)]
 pub(crate) struct ServicePages {
     requests: Arc<FamilyRequests>,
 }
 
 impl ServicePages {
-    /// Returns pages that ask these families.
     pub(crate) fn new(requests: Arc<FamilyRequests>) -> Self {
         Self { requests }
     }

@@ -13,7 +13,6 @@ use crate::net::{IpFamily, Locked};
 /// Differences that the document lists, of each family. All are counted.
 pub(crate) const MOST_DIFFERENCES: usize = 100;
 
-/// State of a daemon in shadow mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShadowDocument {
     pub(crate) node: String,
@@ -52,7 +51,6 @@ pub(crate) struct ShadowFamily {
     /// Size of the chains that kube-proxy has written: a lower bound of its restores. `None` on
     /// legacy, where the kernel does not report which chains change.
     pub(crate) kube_proxy_bytes_at_least: Option<u64>,
-    /// Readings of the tables.
     pub(crate) readings: ShadowReadings,
     /// Differences that last longer than kube-proxy takes to sync.
     pub(crate) difference_count: u64,
@@ -69,7 +67,6 @@ pub(crate) struct ShadowPayloads {
     pub(crate) bytes: u64,
 }
 
-/// Readings of whole tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShadowReadings {
     pub(crate) count: u64,
@@ -93,7 +90,6 @@ pub(crate) struct ShadowDifference {
     pub(crate) is_waiting: bool,
 }
 
-/// Kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ShadowKind {
@@ -174,7 +170,6 @@ impl LagHistogram {
         *self.buckets.entry(bucket).or_default() += 1;
     }
 
-    /// Adds all durations of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.sum_seconds += other.sum_seconds;

@@ -15,7 +15,6 @@ use crate::select::{Candidate, EndpointGroups, EndpointText};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Shown<T> {
     pub(crate) first: Vec<T>,
-    /// Number of all items.
     pub(crate) count: usize,
 }
 
@@ -45,7 +44,6 @@ pub(crate) struct RulesSummary {
     pub(crate) ports: Shown<PortSummary>,
 }
 
-/// Summary of a service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PortSummary {
     /// Name; empty without one.
@@ -59,7 +57,6 @@ pub(crate) struct PortSummary {
     pub(crate) in_local: usize,
 }
 
-/// Frontend of a service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FrontendSummary {
     /// Kind, as in the documents of `deltaproxy services`.
@@ -70,7 +67,6 @@ pub(crate) struct FrontendSummary {
     pub(crate) disposition: Option<Disposition>,
 }
 
-/// Endpoint of a service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EndpointSummary {
     pub(crate) text: EndpointText,

@@ -16,7 +16,6 @@ use crate::status::{
 /// besides the first: a page shows some hundred lines.
 const MOST_RULES: usize = 1000;
 
-/// Answers a request.
 pub(super) fn answer<I: Iptables>(request: FamilyRequest, syncer: &Syncer<I>, reporter: &Reporter) {
     match request {
         FamilyRequest::Rules(question) => {

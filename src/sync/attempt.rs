@@ -35,7 +35,6 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Full(_) => "full",
@@ -45,7 +44,6 @@ impl Scope {
     }
 }
 
-/// Reason for a full restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FullReason {
     /// No restore or adoption has succeeded; the rules in the kernel are adopted, if they can be.
@@ -65,7 +63,6 @@ pub enum FullReason {
 }
 
 impl FullReason {
-    /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::First,
         Self::Failed,
@@ -75,7 +72,6 @@ impl FullReason {
         Self::Periodic,
     ];
 
-    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -186,13 +182,11 @@ pub(crate) enum SyncMode {
 /// then, if due, one of: a search, a part of an earlier one, a retry of a Service in quarantine.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Attempts in order.
     pub attempts: Vec<Attempt>,
     /// Problems that the sync found before or between its restores.
     pub notices: Notices,
     /// Search for the Services that made the attempts fail, or a part of an earlier one.
     pub search: Option<SearchResult>,
-    /// Retry of a Service in quarantine.
     pub quarantine_retry: Option<QuarantineRetry>,
     /// Changes that were applied; empty if all attempts failed and a search applied none.
     pub applied: AppliedChanges,
@@ -239,14 +233,12 @@ pub struct Attempt {
     pub result: Result<(), Failure>,
 }
 
-/// Cause of a failed attempt.
 #[derive(Debug)]
 pub enum Failure {
     /// The rules in the kernel could not be read, so no restore was made.
     Read(RunError),
     /// The payload was not applied, or not all of it.
     Restore {
-        /// Error of the restore.
         error: RestoreError,
         /// Lines of the payload around the rejected one, if there is one.
         excerpt: Option<Excerpt>,
@@ -257,7 +249,6 @@ pub enum Failure {
     },
 }
 
-/// Step that follows a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// Another attempt of the same sync, with this scope.
@@ -271,11 +262,8 @@ pub(super) enum NextStep {
 /// Result of a search for Services that make restores fail.
 #[derive(Debug, Default)]
 pub struct SearchResult {
-    /// Number of restores made by the search.
     pub restores: usize,
-    /// Number of these restores that failed.
     pub failed: usize,
-    /// Services put into quarantine.
     pub quarantined: Vec<Quarantined>,
     /// Suspects whose changes are held back until a later sync continues the search, sorted.
     pub held_back: Vec<ServiceName>,
@@ -305,12 +293,9 @@ impl SearchResult {
     }
 }
 
-/// Service that was put into quarantine.
 #[derive(Debug)]
 pub struct Quarantined {
-    /// Name of the Service.
     pub name: ServiceName,
-    /// Kind of the failure of its restore.
     pub cause: QuarantineCause,
     /// Error message of `iptables-restore`, on one line.
     pub error: String,
@@ -318,15 +303,12 @@ pub struct Quarantined {
     pub fallback: Fallback,
 }
 
-/// Retry of one Service in quarantine.
 #[derive(Debug)]
 pub struct QuarantineRetry {
-    /// Name of the Service.
     pub name: ServiceName,
     /// Number of restores made. If the first one may have been applied in part, another one writes
     /// the fallback form of the Service.
     pub restores: usize,
-    /// Number of these restores that failed.
     pub failed: usize,
     /// Time that the Service spent in quarantine, if its rules were applied.
     pub result: Result<Duration, TrialFailure>,
@@ -334,14 +316,11 @@ pub struct QuarantineRetry {
     pub left_damaged: Option<NodeFault>,
 }
 
-/// Failure of a trial restore.
 #[derive(Debug)]
 pub enum TrialFailure {
     /// The restore failed in a way that a Service can cause.
     Rules {
-        /// Kind of the failure.
         cause: QuarantineCause,
-        /// The failure.
         failure: Failure,
     },
     /// The failure shows nothing about Services.
@@ -389,7 +368,6 @@ impl Outcome {
         }
     }
 
-    /// Reports whether the sync was applied.
     pub fn result(&self) -> SyncResult {
         if self
             .quarantine_retry

@@ -59,18 +59,15 @@ const FORGET_AFTER: Duration = Duration::from_secs(2);
 /// chains within a minute mean a flush, not two programs that change single chains in turn.
 const MOST_CHAINS: usize = 1000;
 
-/// State of drift detection of one IP family.
 #[derive(Debug)]
 pub(super) struct DriftDetection {
     /// Schedule and findings of the checks of guarded chains.
     pub(super) guarded_chains: GuardedChainMonitor,
     /// Differences that await their repair, and recent repairs.
     pub(super) repairs: RepairSchedule,
-    /// Schedule of verifications.
     pub(super) verifications: VerificationSchedule,
     /// Rules to read again, because an earlier comparison could not read them.
     pub(super) to_reread: Extent,
-    /// Time of the next attempt to read them.
     pub(super) reread_at: Option<Instant>,
     /// Earliest time of the next check triggered by a change by another program: frequent changes
     /// must not take all of the task's time.
@@ -117,7 +114,6 @@ impl DriftDetection {
         }
     }
 
-    /// Takes the rules to read again.
     pub(super) fn take_to_reread(&mut self) -> Extent {
         self.reread_at = None;
         std::mem::take(&mut self.to_reread)
@@ -155,7 +151,6 @@ impl DriftDetection {
         self.failed_readings
     }
 
-    /// Returns the extent of the periodic check.
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
         Extent::guarded(self.guarded_chains.periodic(detection))
     }

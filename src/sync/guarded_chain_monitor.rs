@@ -64,7 +64,6 @@ pub(super) struct GuardedChainMonitor {
 pub(super) struct GuardedChainFindings {
     /// Tables that could not be read; each is reported once until it is readable again.
     pub(super) newly_unreadable: Vec<(Table, RunError)>,
-    /// Tables that are readable again.
     pub(super) readable_again: Vec<Table>,
     /// Table that lacks a guarded chain or all jumps, and the jumps that it lacks if its chains are
     /// there, as after `iptables -F`. Tables after it were not checked.
@@ -73,7 +72,6 @@ pub(super) struct GuardedChainFindings {
     pub(super) due_rewrites: Vec<DueRewrite>,
     /// Fixed chains that lack some of their rules.
     pub(super) incomplete_chains: Vec<(Table, &'static str)>,
-    /// Missing jumps from built-in chains.
     pub(super) missing_jumps: Vec<&'static Jump>,
 }
 
@@ -85,7 +83,6 @@ impl GuardedChainFindings {
 }
 
 impl GuardedChainMonitor {
-    /// Returns a schedule with this interval.
     pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
         let every = every.map(|every| every.max(SHORTEST_INTERVAL));
         Self {
@@ -215,10 +212,8 @@ impl GuardedChainMonitor {
     }
 }
 
-/// Rewrites of one chain.
 #[derive(Debug, Clone, Copy)]
 struct Rewrites {
-    /// Earliest time of the next rewrite.
     next: Instant,
     /// Time between the last rewrite and `next`.
     wait: Duration,
@@ -233,7 +228,6 @@ struct Rewrites {
 #[derive(Debug, Default)]
 pub(super) struct RewriteBackoff(BTreeMap<(Table, &'static str), Rewrites>);
 
-/// Chain to rewrite now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueRewrite {
     pub(super) chain: (Table, &'static str),

@@ -51,7 +51,6 @@ impl KernelState {
         }
     }
 
-    /// Returns the record, if there is one.
     pub(super) fn record(&self) -> Option<&AppliedState> {
         match self {
             Self::Known(applied, _) => Some(applied),
@@ -204,7 +203,6 @@ pub(crate) enum DriftKind {
     FixedChain,
     /// Chain that many Services share, such as `KUBE-SERVICES`.
     DispatchChain,
-    /// Chain of one Service.
     ServiceChain,
     /// Chains of Services that are not repaired one by one, because most of them differ. All rules
     /// are restored. Counts once.
@@ -212,7 +210,6 @@ pub(crate) enum DriftKind {
 }
 
 impl DriftKind {
-    /// All kinds.
     pub(crate) const ALL: [Self; 6] = [
         Self::FlushedTable,
         Self::Jump,
@@ -222,7 +219,6 @@ impl DriftKind {
         Self::UnrepairableServiceChains,
     ];
 
-    /// Returns the value in logs and metric labels.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::FlushedTable => "flushed_table",
@@ -236,10 +232,8 @@ impl DriftKind {
     }
 }
 
-/// Differences that one comparison found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Drift {
-    /// Number of differences of each kind.
     pub(super) counts: BTreeMap<(Table, DriftKind), usize>,
     /// Chains that differ and are known by name; for a jump, the chain that holds it.
     pub(super) chains: BTreeSet<(Table, Box<str>)>,
@@ -257,7 +251,6 @@ impl Drift {
         self.counts.is_empty()
     }
 
-    /// Adds a chain that differs.
     pub(super) fn add(&mut self, table: Table, kind: DriftKind, chain: &str) {
         *self.counts.entry((table, kind)).or_default() += 1;
         self.chains.insert((table, chain.into()));
@@ -301,10 +294,8 @@ pub(super) type RepairKey = (Table, Box<str>);
 /// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
 pub(super) const WHOLE_TABLE: &str = "*";
 
-/// Trigger of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ComparisonTrigger {
-    /// Another program changed rules.
     Change(ChangeSource),
     /// The interval of checks, which is the sync period, is over.
     CheckDue,
@@ -316,7 +307,6 @@ pub(crate) enum ComparisonTrigger {
 }
 
 impl ComparisonTrigger {
-    /// All triggers.
     pub(crate) const ALL: [Self; 6] = [
         Self::Change(ChangeSource::Events),
         Self::Change(ChangeSource::LostEvents),
@@ -326,7 +316,6 @@ impl ComparisonTrigger {
         Self::FollowUp,
     ];
 
-    /// Returns the value in logs and metric labels.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Change(source) => source.as_str(),
@@ -381,7 +370,6 @@ impl OnTransientFailure {
     }
 }
 
-/// Rules in the kernel.
 #[derive(Debug, Default)]
 pub(super) struct KernelRules {
     /// Chains and jumps.
@@ -466,7 +454,6 @@ pub(super) struct Extent {
     pub(super) guarded: BTreeSet<Table>,
     /// Dispatch chains and tree chains.
     pub(super) dispatch: BTreeSet<(Table, Box<str>)>,
-    /// Chains of Services.
     pub(super) of_services: BTreeSet<Box<str>>,
 }
 
@@ -479,7 +466,6 @@ impl Extent {
         }
     }
 
-    /// Returns the guarded chains of these tables.
     pub(super) fn guarded(tables: impl IntoIterator<Item = Table>) -> Self {
         Self {
             guarded: tables.into_iter().collect(),
@@ -514,7 +500,6 @@ impl Extent {
         *self == Self::default()
     }
 
-    /// Adds all of another extent.
     pub(super) fn merge(&mut self, other: &Self) {
         self.is_whole |= other.is_whole;
         self.guarded.extend(&other.guarded);
@@ -541,7 +526,6 @@ impl Extent {
     }
 }
 
-/// Rules that were read from the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Findings of the check of the guarded chains.

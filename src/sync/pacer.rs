@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 use crate::net::DoublingDelay;
 use crate::rules::Backend;
 
-/// Minimum gap between two syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
     /// `--iptables-min-sync-period`.
@@ -28,10 +27,8 @@ pub enum Gap {
     Budget(Option<CpuBudget>),
 }
 
-/// Intervals of one syncer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacerOptions {
-    /// Minimum gap between two syncs.
     pub gap: Gap,
     /// Maximum retry delay: `--iptables-sync-period`.
     pub longest_retry: Duration,
@@ -39,7 +36,6 @@ pub struct PacerOptions {
     pub longest_idle: Duration,
 }
 
-/// Result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncResult {
     /// All changes were applied, except those of Services in quarantine.
@@ -59,14 +55,11 @@ pub(crate) struct Pacer {
     not_before: Option<Instant>,
     /// Time of the next sync without a request or a retry.
     idle_until: Option<Instant>,
-    /// Time of the retry of a failed sync.
     retry: Option<Instant>,
-    /// Number of syncs in a row that failed.
     failures: u32,
 }
 
 impl Pacer {
-    /// Returns a pacer without requests.
     pub(crate) fn new(options: PacerOptions, backend: Backend) -> Self {
         let default = CpuBudget::default_for(backend);
         let budget = match options.gap {
@@ -163,12 +156,9 @@ const MOST_CREDIT_IN_GAPS: u32 = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuBudget(u8);
 
-/// Times of a sync or a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RunTimes {
-    /// Start.
     pub started: Instant,
-    /// End.
     pub ended: Instant,
     /// CPU time of the family's thread and of its child processes.
     pub cpu: Duration,
@@ -212,7 +202,6 @@ impl CpuBudget {
 }
 
 impl CpuAccount {
-    /// Returns an account with the maximum credit.
     pub(super) fn new(budget: CpuBudget) -> Self {
         Self {
             budget,

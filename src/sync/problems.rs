@@ -9,25 +9,19 @@ use crate::render::count_ports_over_limit;
 use crate::select::MAX_SLICES;
 use crate::tracker::Tracker;
 
-/// Reason that a Service lacks rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServiceProblem {
-    /// The Service has too many endpoints.
     Endpoints {
         /// Number of ports without rules for endpoints.
         ports: usize,
     },
-    /// The Service has too many EndpointSlices.
     Slices {
         /// Number of slices beyond the limit, which are ignored.
         ignored: usize,
     },
     /// The Services of the namespace have too many endpoints, and this one is among the largest:
     /// its endpoints get no traffic.
-    NamespaceEndpoints {
-        /// Limit of the namespace.
-        limit: usize,
-    },
+    NamespaceEndpoints { limit: usize },
     /// The Services of the namespace have too many rules, not counting those for endpoints, and
     /// this one is among the largest: it has no rules.
     NamespaceRules {
@@ -40,7 +34,6 @@ pub(super) enum ServiceProblem {
         first: Frontend,
         /// Service that has the first lost frontend.
         holder: ServiceName,
-        /// Number of lost frontends.
         count: usize,
     },
 }
@@ -65,7 +58,6 @@ impl ServiceProblem {
         }
     }
 
-    /// Reports whether a limit is the reason.
     pub(super) const fn is_over_limit(&self) -> bool {
         !matches!(self, Self::Frontends { .. })
     }
@@ -76,14 +68,11 @@ impl ServiceProblem {
 /// not fill the log.
 const MOST_LOGGED: usize = 100;
 
-/// Known problems of all Services.
 #[derive(Debug, Default)]
 pub(super) struct ServiceProblems {
     /// Labels of the problems of each Service.
     known: HashMap<ServiceName, Vec<&'static str>>,
-    /// Number of Services over each of the [`LIMITS`].
     over: [usize; LIMITS.len()],
-    /// Number of problems found so far.
     found: usize,
 }
 

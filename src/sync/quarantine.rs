@@ -26,7 +26,7 @@ use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
 use crate::net::DoublingDelay;
 
-/// Delay of retries. The first is short: a restore also fails for reasons that end soon, such as a
+/// The first retry comes soon: a restore also fails for reasons that end soon, such as a
 /// lack of memory, and a retry of one Service costs little.
 const RETRY_DELAY: DoublingDelay = DoublingDelay {
     first: Duration::from_secs(1),
@@ -49,17 +49,14 @@ pub enum QuarantineCause {
     Rejected,
     /// The restore failed without naming a line.
     Failed,
-    /// The restore timed out.
     TimedOut,
     /// The restore was killed, usually because of a memory limit.
     Killed,
 }
 
 impl QuarantineCause {
-    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Rejected, Self::Failed, Self::TimedOut, Self::Killed];
 
-    /// Returns the value in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             // Dashboards and alerts use this value.
@@ -95,12 +92,10 @@ pub enum Fallback {
     NoRules,
 }
 
-/// State of one Service in quarantine.
 #[derive(Debug, Clone)]
 struct QuarantineEntry {
     fallback: Fallback,
     since: Instant,
-    /// Number of failed retries.
     failed_retries: u32,
     last_retry: Instant,
     /// State in the cluster at the last retry.
@@ -251,7 +246,6 @@ impl Quarantine {
         }
     }
 
-    /// Notes a failed retry that ended `now`.
     pub(super) fn failed(
         &mut self,
         name: &ServiceName,
@@ -286,7 +280,6 @@ impl Quarantine {
         std::mem::take(&mut self.suspects)
     }
 
-    /// Returns the suspects that are held back.
     pub(super) fn suspects(&self) -> impl Iterator<Item = &ServiceName> {
         self.suspects.unresolved()
     }
@@ -427,12 +420,10 @@ impl Bisection {
         self.needs_proof() && (failing >= NODE_FAULT_FAILURES || !self.groups.is_empty())
     }
 
-    /// Reports whether a restore has succeeded.
     pub(super) const fn has_succeeded(&self) -> bool {
         self.has_succeeded
     }
 
-    /// Reports whether no Service is left.
     pub(super) const fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.unproven.is_empty()
     }
@@ -458,7 +449,6 @@ impl Bisection {
         self.unproven.retain(&is_kept);
     }
 
-    /// Adds the groups of an earlier search.
     pub(super) fn append(&mut self, earlier: Self) {
         self.groups.extend(earlier.groups);
         for (namespace, failures) in earlier.failures {

@@ -38,26 +38,19 @@ use crate::status::{
 use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
 
-/// Reporter of one IP family.
 #[derive(Clone)]
 pub(crate) struct Reporter {
-    /// Family, for metric labels and logs.
     pub family: IpFamily,
-    /// Effect of syncs, for logs.
     pub mode: SyncMode,
-    /// Metrics of syncs.
     pub metrics: SyncMetrics,
-    /// Health of the process.
     pub health: Health,
     /// State to report for the node while it has no Node object.
     pub without_node: NodeState,
     /// Channel to the servers of health check node ports; `None`: they are disabled.
     pub health_check_servers: Option<UnboundedSender<CheckChanges>>,
-    /// Recorder of Events.
     pub recorder: Recorder,
     /// Name of this node, for the text of Events.
     pub node_name: String,
-    /// Log for the pages.
     pub log: FamilyLog,
     /// Records of syncs; `None` without `--state-dir`.
     pub history: Option<HistoryLog>,
@@ -139,7 +132,6 @@ impl Reporter {
         self.metrics.pending(self.family, services, slices);
     }
 
-    /// Reports a request for a sync.
     pub(super) fn queued(&self, now: Instant) {
         let at = clock::wall();
         self.metrics.queued(self.family, at);
@@ -149,7 +141,6 @@ impl Reporter {
         self.health.update(|health| health.queued(self.family, now));
     }
 
-    /// Reports the start of a sync.
     pub(super) fn began(&self) {
         self.health.update(|health| health.began(self.family));
     }
@@ -646,7 +637,6 @@ fn failure_note(family: IpFamily, node: &str, outcome: &Outcome, failed_syncs: u
     )
 }
 
-/// Returns the consequence for a Service in quarantine.
 const fn consequence(fallback: Fallback) -> &'static str {
     match fallback {
         Fallback::LastApplied => "its last applied rules stay, its changes are skipped",
@@ -717,7 +707,6 @@ fn log_held_back(family: IpFamily, held_back: &[ServiceName]) {
     }
 }
 
-/// Logs the retry of a Service in quarantine.
 fn log_retry(family: IpFamily, retry: &QuarantineRetry) {
     let service = &retry.name;
     match &retry.result {

@@ -547,7 +547,6 @@ impl<I: Iptables> Syncer<I> {
         trial
     }
 
-    /// Returns the recorded rules of Services.
     fn recorded(&self, names: &[ServiceName]) -> Vec<AppliedService> {
         let Some(applied) = self.kernel.record() else {
             return Vec::new();
@@ -685,7 +684,6 @@ impl<I: Iptables> Syncer<I> {
         due.filter(has_rules).cloned().collect()
     }
 
-    /// Reports whether the kernel has rules of Services.
     pub(super) fn has_service_rules(&self) -> bool {
         let applied = self.kernel.record();
         applied.is_some_and(AppliedState::has_service_rules)

@@ -27,20 +27,16 @@ use crate::tracker::{AppliedChanges, Tracker};
 /// Configuration of a syncer, fixed for the life of the process.
 #[derive(Debug, Clone)]
 pub struct SyncerOptions {
-    /// Source of the render options.
     pub render_settings: RenderSettings,
     /// Amount of rules that a partial restore writes.
     pub partial_restore: PartialRestore,
-    /// Interval of periodic full syncs.
     pub full_sync_interval: Duration,
 }
 
 /// Source of the current time; tests replace it.
 pub(crate) type Clock = fn() -> Instant;
 
-/// Syncer of one IP family.
 pub struct Syncer<I> {
-    /// State of the cluster.
     pub tracker: Tracker,
     pub(super) iptables: I,
     pub(super) config: SyncerOptions,
@@ -57,7 +53,6 @@ pub struct Syncer<I> {
     /// nfacct counters that the last full sync or adoption could create; `None` before the first
     /// one.
     pub(super) counters: Option<BTreeSet<Counter>>,
-    /// Services in quarantine, and suspects.
     pub(super) quarantine: Quarantine,
     /// Duration of the last successful attempt, with its reading and rendering, or of the last
     /// successful trial.
@@ -87,7 +82,6 @@ impl<I: Iptables> Syncer<I> {
         }
     }
 
-    /// Returns the iptables binaries.
     pub const fn iptables(&self) -> &I {
         &self.iptables
     }
@@ -98,7 +92,6 @@ impl<I: Iptables> Syncer<I> {
         self.quarantine.next_retry()
     }
 
-    /// Makes the next sync full.
     pub fn force_full(&mut self, reason: FullReason) {
         self.kernel = KernelState::unknown(reason);
     }

@@ -34,17 +34,14 @@ use crate::watch::ChangeReceiver;
 /// syncs interrupted comparisons at once, none would end under continuous changes.
 const COMPARISON_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Event that wakes the task.
 enum TaskEvent {
     /// The cluster changed; contains all new changes.
     ClusterChanged(Vec<Change>),
-    /// A sync is due.
     SyncDue,
     /// A periodic check of the guarded chains is due.
     CheckDue,
     /// Addresses of this node may have changed, and syncs need them.
     AddressesChanged,
-    /// Another program changed rules.
     RulesChanged(ForeignChange),
     /// A verification of all rules is due.
     VerificationDue,
@@ -64,13 +61,11 @@ enum TaskEvent {
 pub(crate) struct Task<I> {
     /// Syncer, which owns the iptables binaries and the tracker.
     pub syncer: Syncer<I>,
-    /// Schedule of syncs.
     pub pacer: Pacer,
     /// Reporter to logs, metrics, health and Events.
     pub reporter: Reporter,
     /// Channel to the sweeper of stale conntrack entries; `None` in a dry run.
     pub sweeper: Option<Sender<SweepRequest>>,
-    /// Source of changes.
     pub changes: ChangeReceiver,
     /// Watch of the addresses of this node; `None`: they are only checked with the guarded chains.
     pub address_watch: Option<AddressWatch>,
@@ -81,13 +76,11 @@ pub(crate) struct Task<I> {
     pub verify_interval: Option<Duration>,
     /// Sent once, after the first applied sync.
     pub first_applied: Option<oneshot::Sender<()>>,
-    /// Requests of pages.
     pub requests: mpsc::Receiver<FamilyRequest>,
     /// Ends the task; the rules stay.
     pub stop: CancellationToken,
 }
 
-/// End of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadingEnd {
     /// All was read, or could not be read.
@@ -96,7 +89,6 @@ pub(super) enum ReadingEnd {
     RulesChanged,
     /// A due sync was delayed for too long.
     Abandoned,
-    /// The process shuts down.
     Shutdown,
 }
 
@@ -184,7 +176,6 @@ impl<I: Iptables> Task<I> {
         }
     }
 
-    /// Requests a sync.
     pub(super) fn request_sync(&mut self) {
         self.intake().request_sync();
     }

@@ -25,7 +25,6 @@ use tracing_subscriber::registry::LookupSpan;
 /// Key of an error, in both formats.
 const ERROR_KEY: &str = "err";
 
-/// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KlogFormat {
     /// `I1123 19:07:00.123456    4711 daemon.rs:52] "starting" node="a"`
@@ -62,7 +61,6 @@ where
     }
 }
 
-/// Message and fields of an event.
 #[derive(Debug, Default)]
 struct Record {
     message: String,

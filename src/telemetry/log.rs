@@ -26,7 +26,6 @@ use super::klog::{KlogFormat, KlogLines};
 use super::repeats::WithoutRepeats;
 use crate::clock;
 
-/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Format {
     /// Human-readable: time, level, module, message and fields.
@@ -45,7 +44,6 @@ pub(crate) enum Format {
 /// Options of the log. All lines go to stderr.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogOptions {
-    /// Format of lines.
     pub format: Format,
     /// kube-proxy's `-v`.
     pub verbosity: u8,
@@ -53,7 +51,6 @@ pub(crate) struct LogOptions {
     pub filter: Option<String>,
 }
 
-/// Reason for which logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LogError {
     /// The filter of the options does not parse.
@@ -64,7 +61,6 @@ pub(crate) enum LogError {
     Filter {
         /// Filter as given.
         filter: String,
-        /// Parse error.
         source: ParseError,
     },
     /// The process has a global logger already.

@@ -42,7 +42,6 @@ const HEALTHZ: &str = "healthz";
 /// Settings of the process that pages show or depend on.
 #[derive(Debug, Clone)]
 pub(crate) struct PageSettings {
-    /// JSON text of `/configz`.
     pub configz: Bytes,
     /// Flags of the command line and their values.
     pub flags: BTreeMap<String, String>,
@@ -68,7 +67,6 @@ impl MetricsPages {
         })
     }
 
-    /// Returns the response to a request.
     pub(crate) fn answer(&self, request: &Request<Bytes>) -> Reply {
         let uri = request.uri();
         match uri.path() {
@@ -119,7 +117,6 @@ struct PingCheck {
 }
 
 impl PingCheck {
-    /// Returns a check without results.
     fn new() -> Result<Self> {
         let last = Opts::new(
             "kubernetes_healthcheck",
@@ -166,7 +163,6 @@ impl PingCheck {
     }
 }
 
-/// Returns a page of metrics.
 fn exposition(families: &[MetricFamily]) -> Reply {
     let mut text = String::with_capacity(64 * 1024);
     match TextEncoder::new().encode_utf8(families, &mut text) {
@@ -212,7 +208,6 @@ fn set_verbosity(level: &LogLevel, request: &Request<Bytes>) -> Reply {
 /// Component that this program stands in for.
 const COMPONENT: &str = "kube-proxy";
 
-/// Second line of both pages.
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no \
                        formatting compatibility guarantees and is for debugging purposes only.";
 

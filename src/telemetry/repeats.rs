@@ -98,7 +98,6 @@ fn with_count(line: &str, left_out: u64) -> String {
     }
 }
 
-/// Fate of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
     /// The record is written, with the number of equal ones that were left out before it.
@@ -107,7 +106,6 @@ enum Admission {
     LeaveOut,
 }
 
-/// Records of one failure.
 #[derive(Debug)]
 struct Repeats {
     since: Instant,

@@ -70,7 +70,6 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Content type of human-readable pages.
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Response.
 pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
 /// Address of the client, which requests have as an extension.
@@ -316,7 +315,6 @@ struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Completes when the connection is evicted.
     fn evicted(&self) -> WaitForCancellationFuture<'_> {
         self.token.cancelled()
     }
@@ -342,13 +340,10 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Maximum connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// Failure to listen on an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on `{address}`")]
 pub(crate) struct ListenError {
-    /// Address as configured.
     pub address: SocketAddr,
-    /// Error of the kernel.
     pub source: io::Error,
 }
 

@@ -33,7 +33,6 @@ const OLDEST: (u16, u16, u16) = (1, 6, 2);
 /// that times out counts as one without hint.
 const HINT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Setting of the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendChoice {
     /// Plain names, found through PATH, as kube-proxy runs them.
@@ -263,7 +262,6 @@ impl BinarySearch {
         }
     }
 
-    /// Finds the binaries whose names have this infix.
     async fn find(&self, infix: &str) -> Result<Binaries, RunError> {
         let iptables = self.name(self.family, infix, "");
         let text = query(&iptables, &["--version"]).await?;
@@ -326,7 +324,6 @@ impl BinarySearch {
         }
     }
 
-    /// Reports whether legacy has created a table.
     fn has_legacy_table(&self, table: &str, family: IpFamily) -> bool {
         let names = self.legacy_tables(family);
         names.lines().any(|name| name == table)

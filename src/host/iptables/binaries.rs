@@ -61,7 +61,6 @@ impl fmt::Display for Version {
 /// start and are not too old.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    /// Family of their rules.
     pub family: IpFamily,
     /// Name or path of `iptables`.
     pub iptables: OsString,
@@ -69,7 +68,6 @@ pub struct Binaries {
     pub save: OsString,
     /// Name or path of `iptables-restore`.
     pub restore: OsString,
-    /// Version that `iptables --version` printed.
     pub version: Version,
 }
 
@@ -137,7 +135,6 @@ impl Binaries {
         stdout_of(&self.save, run.lines(each).await).map(drop)
     }
 
-    /// Returns the backend that `--version` printed.
     pub fn backend(&self) -> Backend {
         self.version.backend
     }
@@ -164,7 +161,6 @@ pub(super) async fn query_within(
     stdout_of(program, run.output().await)
 }
 
-/// Returns the stdout of a run that succeeded.
 pub(super) fn stdout_of(
     program: &OsStr,
     finished: std::io::Result<Finished>,

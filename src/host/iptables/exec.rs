@@ -31,7 +31,6 @@ use super::table_watch::TableWatch;
 use crate::net::IpFamily;
 use crate::rules::{Backend, COUNTER_TEST_CHAIN, Payload, Rule, Table, Text};
 
-/// Options of runs of the binaries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecOptions {
     /// Deadline of a restore (on legacy: of one table), and of the reading of a whole table; zero
@@ -104,7 +103,6 @@ impl Exec {
         }
     }
 
-    /// Returns the binaries that it runs.
     pub const fn binaries(&self) -> &Binaries {
         &self.binaries
     }
@@ -163,7 +161,6 @@ impl Exec {
         }
     }
 
-    /// Runs the restore program once for each table.
     async fn restore_by_table(
         &self,
         payload: &mut dyn Payload,
@@ -426,7 +423,6 @@ fn whole_lines(stdout: &[u8]) -> String {
     text
 }
 
-/// Returns the chain whose rules were printed last.
 fn last_chain(printed: &str) -> Option<&str> {
     let is_header = |line: &'_ str| line.starts_with("-N ") || line.starts_with("-P ");
     let last = printed.lines().rfind(|line| is_header(line))?;

@@ -106,18 +106,11 @@ pub(super) const RESOURCE_PROBLEM: i32 = 4;
 pub enum RunError {
     /// The program did not start. If it is missing, the family counts as unsupported.
     #[error("cannot start `{program}`: {cause}{}", install_hint(cause))]
-    Spawn {
-        /// Name or path of the program.
-        program: String,
-        /// Error of the system call.
-        cause: io::Error,
-    },
+    Spawn { program: String, cause: io::Error },
     /// The program started and did not succeed.
     #[error("`{program}` {exit}{}", stderr_suffix(stderr))]
     Failed {
-        /// Name or path of the program.
         program: String,
-        /// Exit status or signal.
         exit: ProgramExit,
         /// End of stderr.
         stderr: String,
@@ -125,7 +118,6 @@ pub enum RunError {
     /// The program cannot print a third-party rule: the table has rules, and they are unknown.
     #[error("`{program}` cannot print all rules: {reason}")]
     Unprintable {
-        /// Name or path of the program.
         program: String,
         /// Line of stderr that names the rule or its chain.
         reason: String,
@@ -139,9 +131,7 @@ pub enum RunError {
         number.2
     )]
     TooOld {
-        /// Name or path of the program.
         program: String,
-        /// Its version.
         number: (u16, u16, u16),
     },
 }
@@ -177,7 +167,6 @@ impl RunError {
     }
 }
 
-/// Measurements of a restore that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Restored {
     /// Size of the payload.
@@ -189,7 +178,6 @@ pub struct Restored {
     pub stderr: String,
 }
 
-/// Failure of a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// Another program held the xtables lock. The rest of the payload can be retried.
@@ -231,7 +219,6 @@ pub enum RestoreError {
         stderr_suffix(stderr)
     )]
     Killed {
-        /// Number of the signal.
         signal: i32,
         /// End of stderr.
         stderr: String,
@@ -252,9 +239,7 @@ pub enum RestoreError {
     /// The program did not start. Fatal during startup, retried later.
     #[error("cannot start `{program}`: {cause}{}", install_hint(cause))]
     Spawn {
-        /// Name or path of the program.
         program: String,
-        /// Error of the system call.
         cause: io::Error,
         /// Number of tables of the payload that were applied before.
         committed: usize,
@@ -307,12 +292,7 @@ impl RestoreError {
 pub enum CounterError {
     /// The kernel does not support counters, or denies access to them.
     #[error("cannot create nfacct counter `{name}`: {}", reason.desc())]
-    Kernel {
-        /// Name of the counter.
-        name: String,
-        /// Error of the kernel.
-        reason: Errno,
-    },
+    Kernel { name: String, reason: Errno },
     /// The counter exists, but rules with `-m nfacct` are rejected: the match is another part of
     /// the kernel and of iptables than the counters are.
     #[error("rules cannot match nfacct counters: {0}")]
@@ -466,15 +446,12 @@ fn install_hint(cause: &io::Error) -> &'static str {
     }
 }
 
-/// Detection of changes by other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeDetection {
-    /// Changes are not detected.
     Off,
     /// Changes are detected by the sizes of tables. A change that keeps the size is missed, as is
     /// one between the end of a restore of ours and the next reading of sizes.
     BySize,
-    /// The kernel reports each change.
     ByEvents,
 }
 
@@ -491,7 +468,6 @@ pub enum ListedChains {
         printed: String,
         /// Chain of that rule. Chains after it were not printed.
         chain: String,
-        /// Error of the program.
         cause: RunError,
     },
 }
@@ -526,13 +502,11 @@ pub struct ChainRemoval {
     pub chains: BTreeSet<(Table, Box<str>)>,
 }
 
-/// Source of the report of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeSource {
     /// The kernel reported every transaction.
     #[default]
     Events,
-    /// Reports of the kernel were lost.
     LostEvents,
     /// The number or the size of a table's rules has changed.
     TableSizes,
@@ -549,7 +523,6 @@ impl ForeignChange {
         }
     }
 
-    /// Reports whether no table has changed.
     pub fn is_empty(&self) -> bool {
         self.chains.is_empty()
     }
@@ -559,7 +532,6 @@ impl ForeignChange {
         self.chains.tables().next().is_none()
     }
 
-    /// Adds a changed chain.
     pub fn touch(&mut self, table: Table, chain: &str) {
         self.chains.add(table, chain);
         if self.chains.count_named(table) > MOST_CHAINS {
@@ -572,14 +544,12 @@ impl ForeignChange {
         self.chains.add_table(table);
     }
 
-    /// Adds the name of a program.
     pub fn by(&mut self, program: &str) {
         if !program.is_empty() && self.programs.len() < MOST_PROGRAMS {
             self.programs.insert(program.to_owned());
         }
     }
 
-    /// Adds everything in another change.
     pub fn merge(&mut self, other: &Self) {
         for table in other.chains.tables() {
             self.touch_table(table);
@@ -598,7 +568,6 @@ impl ForeignChange {
 }
 
 impl ChangeSource {
-    /// Returns the spelling in logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Events => "event",

@@ -58,7 +58,6 @@ impl LockWait {
         }
     }
 
-    /// Returns the time waited so far.
     pub(super) fn waited(&self) -> Duration {
         INTERVAL * self.ticks
     }
@@ -96,7 +95,6 @@ struct FileId {
     inode: u64,
 }
 
-/// Watched lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WatchedLockFile {
     watch: WatchDescriptor,

@@ -47,7 +47,6 @@ pub struct OwnTransactions {
 
 #[derive(Debug, Default)]
 struct OwnRestores {
-    /// Number of restores that run.
     running: u32,
     /// Number of transactions of the restores that ended.
     finished: u32,
@@ -63,7 +62,6 @@ struct Mark {
 }
 
 impl OwnTransactions {
-    /// Notes the start of a restore.
     fn begin(self: &Arc<Self>) -> RunningRestore {
         let mut restores = self.restores.lock();
         restores.before = restores.mark();
@@ -146,7 +144,6 @@ struct OpenTransaction {
     deleted: BTreeSet<(Table, Box<str>)>,
 }
 
-/// Pid namespace of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PidNamespace {
     Initial,
@@ -168,7 +165,6 @@ impl PidNamespace {
     }
 }
 
-/// Sender of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct NftSender {
     port: u32,
@@ -193,14 +189,12 @@ impl NftSender {
     }
 }
 
-/// Complete transaction.
 #[derive(Debug)]
 struct NftTransaction {
     sender: NftSender,
     change: ForeignChange,
 }
 
-/// Transactions received at once.
 #[derive(Debug, Default)]
 struct ReceivedTransactions {
     transactions: Vec<NftTransaction>,
@@ -385,7 +379,6 @@ impl NftWatchState {
     }
 }
 
-/// Finished restore of ours.
 #[derive(Debug, Clone)]
 pub(super) struct OwnRestore {
     /// Process id, if the program was started.

@@ -256,12 +256,10 @@ pub(super) fn describe(payload: &TruncatedText, took: Duration, failure: &Restor
     text
 }
 
-/// Beginning and end of a text.
 #[derive(Debug, Default)]
 pub(super) struct TruncatedText {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// Length of the whole text.
     length: usize,
 }
 

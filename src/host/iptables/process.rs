@@ -66,18 +66,15 @@ pub(super) enum Lock {
 /// Path of the lock that is never held: files and devices can be locked alike.
 const SEPARATE_LOCK: &str = "/dev/null";
 
-/// Result of a run.
 pub(in crate::host) struct Finished {
     pub(in crate::host) exit: ProgramExit,
     pub(in crate::host) stdout: Vec<u8>,
     pub(in crate::host) stderr: String,
     pub(in crate::host) input: Input,
     pub(in crate::host) lock_wait: Duration,
-    /// Process id that the program had.
     pub(in crate::host) process: Option<u32>,
 }
 
-/// Input that a program has read.
 #[derive(Default)]
 pub(in crate::host) struct Input {
     pub(in crate::host) bytes: u64,
@@ -85,14 +82,11 @@ pub(in crate::host) struct Input {
     pub(in crate::host) is_truncated: bool,
 }
 
-/// Way in which a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramExit {
-    /// The program exited with this status.
     Exited(i32),
     /// The program was killed from outside by this signal.
     Signaled(i32),
-    /// The program was killed at its deadline.
     TimedOut(Duration),
 }
 
@@ -278,7 +272,6 @@ struct StderrTail {
 }
 
 impl StderrTail {
-    /// Reads until the other end is closed.
     async fn fill(&mut self, from: Option<impl AsyncRead + Unpin>) {
         let Some(mut from) = from else { return };
         while matches!(from.read_buf(&mut self.kept).await, Ok(1..)) {

@@ -49,7 +49,6 @@ impl TableWatch {
         }
     }
 
-    /// Waits for a change by another program.
     pub(super) async fn changed(&self) -> ForeignChange {
         match self {
             Self::Nft(watch) => watch.changed().await,
@@ -125,7 +124,6 @@ pub(super) struct SizeWatch {
     /// `None`: the lock cannot be watched, so that changes that keep the sizes are unknown.
     lock: Option<LockWatch>,
     state: RefCell<TableWatchState>,
-    /// Time of the next check.
     next: Cell<Option<Instant>>,
 }
 

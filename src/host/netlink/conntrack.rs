@@ -84,14 +84,12 @@ impl FlowTable for Conntrack {
     }
 }
 
-/// Sockets to the kernel's conntrack table.
 trait Transport {
     type Socket: Debug;
 
     /// Opens a socket without pending replies.
     fn open(&mut self) -> Result<Self::Socket, Errno>;
 
-    /// Sends requests.
     fn send(&mut self, socket: &Self::Socket, bytes: &[u8]) -> Result<(), Errno>;
 
     /// Receives the next datagram. Never blocks: `EAGAIN` if there is none.
@@ -102,7 +100,6 @@ trait Transport {
     ) -> Result<&'a [u8], Errno>;
 }
 
-/// Sockets of the running kernel.
 #[derive(Debug, Default)]
 struct Netlink;
 
@@ -148,7 +145,6 @@ enum Filtering {
     Client,
 }
 
-/// Numbers of stale entries.
 #[derive(Debug, Default)]
 struct Counts {
     deleted: u64,

@@ -68,7 +68,6 @@ pub(in crate::host) fn dump_request(family: IpFamily, filter: Option<Filter>) ->
     bytes
 }
 
-/// Batch of requests to delete entries.
 #[derive(Debug)]
 pub(in crate::host) struct Deletions {
     family: IpFamily,
@@ -144,7 +143,6 @@ fn write_filter(bytes: &mut Vec<u8>, filter: Filter) {
     });
 }
 
-/// One reply message of the kernel.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::host) struct Message<'a> {
     pub(in crate::host) reply: ConntrackReply<'a>,
@@ -152,7 +150,6 @@ pub(in crate::host) struct Message<'a> {
     pub(super) is_interrupted: bool,
 }
 
-/// Content of a reply message.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::host) enum ConntrackReply<'a> {
     /// A UDP entry.
@@ -235,7 +232,6 @@ impl<'a> ConntrackEntry<'a> {
     }
 }
 
-/// One end of a tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TupleEnd {
     Source,

@@ -42,13 +42,11 @@ const REPLY_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct KernelLookup {
     socket: OwnedFd,
-    /// Names of the interfaces by index.
     interfaces: BTreeMap<u32, Box<str>>,
     addresses: BTreeSet<IpAddr>,
 }
 
 impl KernelLookup {
-    /// Opens the kernel's interfaces.
     pub(crate) fn open() -> io::Result<Self> {
         let interfaces = if_nameindex()?;
         let named = interfaces

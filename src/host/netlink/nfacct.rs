@@ -64,10 +64,8 @@ fn query(request: Request, name: &str) -> Result<CounterReply, Errno> {
     socket::query(&request.encode(name)?, read_reply)
 }
 
-/// Request about one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::host) enum Request {
-    /// Read the count.
     Get,
     Create,
 }
@@ -77,9 +75,7 @@ pub(in crate::host) enum Request {
 pub(in crate::host) enum CounterReply {
     /// The counter exists and has counted this many packets.
     Packets(u64),
-    /// The request was executed.
     Acknowledged,
-    /// The request was rejected.
     Rejected(Errno),
 }
 

@@ -176,7 +176,6 @@ pub(in crate::host) struct NftEvent<'a> {
 pub(in crate::host) enum NftEventKind<'a> {
     /// A chain was added, or one of its rules was added or deleted.
     Chain(Table, &'a str),
-    /// A chain was deleted.
     DeletedChain(Table, &'a str),
     /// A whole table was added or deleted.
     Table(Table),

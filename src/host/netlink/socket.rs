@@ -151,7 +151,6 @@ fn write(
     }
 }
 
-/// Appends an attribute.
 pub(in crate::host) fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     begin(bytes, kind, |bytes| bytes.extend(value));
 }
@@ -183,7 +182,6 @@ pub(in crate::host) fn pad(bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
-/// A message that was received.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::host) struct Received<'a> {
     pub(in crate::host) kind: u16,
@@ -231,7 +229,6 @@ pub(in crate::host) fn status(body: &[u8]) -> Option<Result<(), Errno>> {
     }
 }
 
-/// Received attribute.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::host) struct Attribute<'a> {
     pub(in crate::host) kind: u16,

@@ -31,7 +31,6 @@ pub(in crate::status) enum Audience {
     Others,
 }
 
-/// Returns a page as a response.
 pub(in crate::status) fn page(
     status: StatusCode,
     audience: Audience,

@@ -18,7 +18,6 @@ use crate::status::quantities::{age, bytes, duration, milliseconds};
 /// bytes.
 const MOST_QUARANTINED: usize = 20;
 
-/// Returns the content of the page.
 pub(in crate::status) fn overview(status: &StatusDocument, audience: Audience) -> Markup {
     let now = status.observed_at;
     let uptime = Duration::try_from(now.duration_since(status.started_at)).unwrap_or_default();

@@ -227,7 +227,6 @@ fn rules(rules: &ServiceRulesText, family: IpFamily) -> Markup {
     }
 }
 
-/// Returns the first lines of a text.
 fn beginning(text: &str) -> &str {
     if text.len() <= MOST_RULES_BYTES {
         return text;

@@ -13,7 +13,6 @@ use crate::status::service_condition::ServiceCondition;
 pub(in crate::status) struct ServiceList {
     /// Search as typed.
     pub search: String,
-    /// Number of Services that it found.
     pub found: usize,
     /// Position of the first row among these.
     pub first: usize,

@@ -69,7 +69,6 @@ fn labels(port: &str) -> [&str; 3] {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectionReading(BTreeMap<Box<str>, Vec<RuleCounter>>);
 
-/// Identity and counter of a rule.
 #[derive(Debug, Clone, Copy)]
 struct RuleCounter {
     rule: u64,
@@ -102,7 +101,6 @@ struct Update<'r> {
     removed: Vec<Box<str>>,
     /// Increase of each service port that has rules.
     increases: Vec<(&'r str, u64)>,
-    /// Number of service ports that have no place.
     omitted: usize,
 }
 

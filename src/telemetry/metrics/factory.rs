@@ -11,7 +11,6 @@ use prometheus::{
 
 use crate::net::IpFamily;
 
-/// Labels of metrics of one family.
 pub(super) const FAMILY: &[&str] = &["ip_family"];
 
 /// Prefix of the metrics of kube-proxy.

@@ -8,9 +8,7 @@ use super::factory::{MetricFactory, OWN, UPSTREAM, gauge, set};
 /// Metrics of the health server. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct HealthMetrics {
-    /// By status code.
     pub(crate) healthz: IntCounterVec,
-    /// By status code.
     pub(crate) livez: IntCounterVec,
 }
 
@@ -51,7 +49,6 @@ pub(crate) enum ConfigFileState {
 /// Settings of the running configuration that this version does not know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct UnknownSettings {
-    /// Names of feature gates.
     pub feature_gates: Vec<String>,
     /// Paths of fields in the file.
     pub fields: Vec<String>,

@@ -34,21 +34,13 @@ pub(crate) use watch::{RequestMetrics, WatchAges, WatchMetrics};
 /// All metrics of the process. Clones share their values.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    /// Registry that a scrape gathers.
     pub registry: Registry,
-    /// Version of Kubernetes.
     pub build: KubernetesBuild,
-    /// Metrics of syncs.
     pub sync: SyncMetrics,
-    /// Metrics of the health server.
     pub health: HealthMetrics,
-    /// Metrics of the configuration file.
     pub config: ConfigMetrics,
-    /// Metrics of manifests.
     pub manifests: ManifestMetrics,
-    /// Metrics of shadow mode.
     pub shadow: ShadowMetrics,
-    /// Metrics of watches.
     pub watch: WatchMetrics,
 }
 

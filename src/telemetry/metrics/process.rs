@@ -71,10 +71,8 @@ pub(super) fn register(registry: &Registry) -> Result<()> {
     register_start(registry)
 }
 
-/// Name of the start time.
 pub(in crate::telemetry) const START: &str = "process_start_time_seconds";
 
-/// Registers the start time of the process.
 pub(in crate::telemetry) fn register_start(registry: &Registry) -> Result<()> {
     let metric = (
         START,

@@ -15,12 +15,9 @@ use prometheus::{
 use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, count, observe, set, set_timestamp};
 use crate::net::IpFamily;
 
-/// Kind of a sync or restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncKind {
-    /// Writes all rules.
     Full,
-    /// Writes changed rules.
     Partial,
 }
 

@@ -7,7 +7,6 @@ use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec, Registry, Result, exp
 use super::factory::{FAMILY, MetricFactory, OWN, set};
 use crate::net::IpFamily;
 
-/// Proxy whose lag is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShadowProxy {
     /// The kube-proxy of the node.
@@ -59,7 +58,6 @@ impl ShadowMetrics {
         })
     }
 
-    /// Records the time that a change took.
     pub(crate) fn lag(&self, family: IpFamily, proxy: ShadowProxy, lag: Duration) {
         let proxy = match proxy {
             ShadowProxy::KubeProxy => "kube-proxy",
@@ -70,7 +68,6 @@ impl ShadowMetrics {
             .observe(lag.as_secs_f64());
     }
 
-    /// Sets the number of differences of one kind.
     pub(crate) fn differences(&self, family: IpFamily, kind: &str, count: usize) {
         set(&self.differences, &[family.as_str(), kind], count);
     }

@@ -47,11 +47,8 @@ pub struct SyncMetrics {
     rules_last: IntGaugeVec,
     no_local_endpoints: IntGaugeVec,
     tree_chains: IntGaugeVec,
-    /// Metrics of restores.
     pub restores: RestoreMetrics,
-    /// Metrics of Services that make restores fail.
     pub quarantine: QuarantineMetrics,
-    /// Metrics of rules that other programs change.
     pub drift: DriftMetrics,
 }
 

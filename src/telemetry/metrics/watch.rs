@@ -28,7 +28,6 @@ use crate::net::Locked;
 /// `Service`.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchMetrics {
-    /// Metrics of their requests.
     pub requests: RequestMetrics,
     /// Time since each kind was last known to be current, or began to be watched.
     pub ages: WatchAges,
@@ -186,7 +185,6 @@ pub(crate) struct InFlightRequest {
 }
 
 impl InFlightRequest {
-    /// Records the status of the response.
     pub(crate) fn answered(mut self, status: StatusCode) {
         self.status = Some(status);
     }
