@@ -36,7 +36,7 @@ pub struct BundleArgs {
     /// Folder of the records, which are added
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Replace names of Services, namespaces and the node, and addresses
+    /// Replace names of Services and nodes, and addresses
     #[arg(long)]
     pub redact: bool,
     /// KubeProxyConfiguration of the daemon

@@ -26,8 +26,8 @@ use crate::host::RestoreError;
 use crate::model::{ServiceName, ServiceState};
 use crate::net::DoublingDelay;
 
-/// The first retry comes soon: a restore also fails for reasons that end soon, such as a
-/// lack of memory, and a retry of one Service costs little.
+/// The first retry comes soon: a restore also fails for reasons that end soon, such as a lack of
+/// memory, and a retry of one Service costs little.
 const RETRY_DELAY: DoublingDelay = DoublingDelay {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(600),
