@@ -6,10 +6,9 @@
 
 use std::net::IpAddr;
 
-use super::lookup::octets;
 use super::socket::{
     self, Attributes, NFGENMSG, NLM_F_ACK, NLM_F_REQUEST, NLMSG_ERROR, attribute, family_number,
-    message, messages, nested, text,
+    message, messages, nested, octets, text,
 };
 use crate::net::{IpFamily, Protocol};
 use crate::rules::{SetElement, Side};

@@ -14,7 +14,7 @@ use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use super::ip_set;
 use super::socket::{
-    Attributes, NLM_F_REQUEST, attribute, family_number, message, messages, receive, send,
+    Attributes, NLM_F_REQUEST, attribute, family_number, message, messages, octets, receive, send,
 };
 use crate::host::interfaces::local_addresses;
 use crate::linux::{NetlinkProtocol, netlink};
@@ -103,13 +103,6 @@ fn request(packet: &RoutedPacket<'_>, is_local: bool) -> Result<Vec<u8>, Errno> 
         attribute(bytes, RTA_MARK, &packet.mark.to_ne_bytes());
     });
     Ok(bytes)
-}
-
-pub(super) fn octets(ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    }
 }
 
 /// Reads the outgoing interface; `None` for an error status, and for routes that do not lead to

@@ -6,6 +6,8 @@
 //! Linux: include/uapi/linux/netlink.h, include/uapi/linux/netfilter/nfnetlink.h
 
 use std::cell::Cell;
+#[cfg(feature = "tools")]
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -148,6 +150,14 @@ fn write(
     let length = u32::try_from(bytes.len() - start).unwrap_or(u32::MAX);
     if let Some(header) = bytes.get_mut(start..).and_then(<[u8]>::first_chunk_mut) {
         *header = length.to_ne_bytes();
+    }
+}
+
+#[cfg(feature = "tools")]
+pub(super) fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
     }
 }
 
