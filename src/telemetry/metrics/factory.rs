@@ -97,6 +97,11 @@ pub(super) fn set_timestamp(gauges: &GaugeVec, family: IpFamily, at: SystemTime)
         .set(since.as_secs_f64());
 }
 
+/// Adds to the counter with these labels.
+pub(super) fn add(counters: &IntCounterVec, labels: &[&str], more: u64) {
+    counters.with_label_values(labels).inc_by(more);
+}
+
 pub(super) fn count(counters: &IntCounterVec, labels: &[&str]) {
     counters.with_label_values(labels).inc();
 }

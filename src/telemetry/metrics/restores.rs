@@ -12,7 +12,9 @@ use prometheus::{
     GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, Result, exponential_buckets,
 };
 
-use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, count, observe, set, set_timestamp};
+use super::factory::{
+    FAMILY, MetricFactory, OWN, UPSTREAM, add, count, observe, set, set_timestamp,
+};
 use crate::net::IpFamily;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,11 +127,7 @@ impl RestoreMetrics {
 
     /// Sets whether a proxy has rules in the backend that is not used.
     pub fn other_backend_has_rules(&self, family: IpFamily, has_rules: bool) {
-        set(
-            &self.other_backend,
-            &[family.as_str()],
-            usize::from(has_rules),
-        );
+        set(&self.other_backend, &[family.as_str()], has_rules.into());
     }
 
     pub fn restore_failed(&self, family: IpFamily, kind: SyncKind) {
@@ -212,9 +210,7 @@ impl QuarantineMetrics {
     pub fn trial_restores(&self, family: IpFamily, restores: usize, failed: usize) {
         let applied = restores.saturating_sub(failed);
         for (result, restores) in [("applied", applied), ("failed", failed)] {
-            self.restores
-                .with_label_values(&[family.as_str(), result])
-                .inc_by(restores as u64);
+            add(&self.restores, &[family.as_str(), result], restores as u64);
         }
     }
 }
@@ -311,11 +307,8 @@ impl DriftMetrics {
 
     /// Counts a check of the rules; `is_clean`: it found the applied ones.
     pub fn checked(&self, family: IpFamily, trigger: &str, is_clean: bool) {
-        let labels = [family.as_str(), trigger];
-        count(&self.checks, &labels);
-        self.is_clean
-            .with_label_values(&[family.as_str()])
-            .set(i64::from(is_clean));
+        count(&self.checks, &[family.as_str(), trigger]);
+        set(&self.is_clean, &[family.as_str()], is_clean.into());
     }
 
     /// Counts a comparison of all rules that could not read a table.
@@ -329,22 +322,18 @@ impl DriftMetrics {
 
     /// Counts chains of a table that hold other rules than were applied.
     pub fn drifted(&self, family: IpFamily, table: &str, kind: &str, chains: usize) {
-        self.chains
-            .with_label_values(&[family.as_str(), table, kind])
-            .inc_by(chains as u64);
+        add(&self.chains, &[family.as_str(), table, kind], chains as u64);
     }
 
     /// Records the time from finding changed rules to having repaired them.
     pub fn repaired(&self, family: IpFamily, after: Duration) {
         observe(&self.repaired, family, after);
-        self.is_clean.with_label_values(&[family.as_str()]).set(1);
+        set(&self.is_clean, &[family.as_str()], 1);
     }
 
     /// Counts third-party chains of a table that another program removed with those of the proxy.
     pub fn third_party_removed(&self, family: IpFamily, table: &str, chains: usize) {
-        self.third_party
-            .with_label_values(&[family.as_str(), table])
-            .inc_by(chains as u64);
+        add(&self.third_party, &[family.as_str(), table], chains as u64);
     }
 
     pub fn contested(&self, family: IpFamily, chains: usize) {
@@ -353,9 +342,11 @@ impl DriftMetrics {
 
     /// Sets whether the last check of the rules could not read this table.
     pub fn unreadable(&self, family: IpFamily, table: &str, is_unreadable: bool) {
-        self.unreadable
-            .with_label_values(&[family.as_str(), table])
-            .set(i64::from(is_unreadable));
+        set(
+            &self.unreadable,
+            &[family.as_str(), table],
+            is_unreadable.into(),
+        );
     }
 
     /// Counts a fixed chain of this table that is rewritten because of third-party rules in it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramVec, IntCounterVec, IntGaugeVec, Registry, Result, exponential_buckets};
 
-use super::factory::{FAMILY, MetricFactory, OWN, set};
+use super::factory::{FAMILY, MetricFactory, OWN, add, set};
 use crate::net::IpFamily;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,13 +79,11 @@ impl ShadowMetrics {
 
     /// Counts a payload that would have been restored.
     pub(crate) fn payload(&self, family: IpFamily, bytes: u64) {
-        let counter = self.payload_bytes.with_label_values(&[family.as_str()]);
-        counter.inc_by(bytes);
+        add(&self.payload_bytes, &[family.as_str()], bytes);
     }
 
     /// Counts chains that kube-proxy has written.
     pub(crate) fn kube_proxy(&self, family: IpFamily, bytes: u64) {
-        let counter = self.kube_proxy_bytes.with_label_values(&[family.as_str()]);
-        counter.inc_by(bytes);
+        add(&self.kube_proxy_bytes, &[family.as_str()], bytes);
     }
 }
