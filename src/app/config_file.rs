@@ -38,13 +38,6 @@ const FAILURES_UNTIL_LOGGED: u32 = 2;
 
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Time without a change after which the file is read: more than an editor takes between two
-/// writes.
-const QUIET_TIME: Duration = Duration::from_millis(200);
-
-/// Maximum wait for [`QUIET_TIME`], while changes follow each other.
-const MAX_QUIET_WAIT: Duration = Duration::from_secs(2);
-
 /// Reason of a shutdown: the file holds another valid configuration than at the start.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` has changed; exiting to restart with the new configuration")]
@@ -211,11 +204,7 @@ impl WatchedFile<'_> {
         let interval = if retries { RETRY_DELAY } else { POLL_INTERVAL };
         let exit_in = self.exit_at.map(|at| at - Instant::now());
         let interval = exit_in.map_or(interval, |delay| delay.min(interval));
-        let mut is_change = events.wait(interval).await;
-        let end = Instant::now() + MAX_QUIET_WAIT;
-        while is_change && Instant::now() < end {
-            is_change = events.wait(QUIET_TIME).await;
-        }
+        events.changed(interval).await;
     }
 }
 

@@ -1,21 +1,28 @@
 //! Watches directories by inotify, so that changes of files are looked for at once.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
-use std::mem::{replace, take};
+use std::mem::replace;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::linux::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use crate::linux::readable;
 
 /// Interval of polling, for file systems without notifications, like NFS.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Time without a change after which files are read. A program that writes a file in place first
+/// truncates it: one that pauses longer is read too early.
+pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum wait for [`QUIET_TIME`], where programs write all the time.
+const MAX_QUIET_WAIT: Duration = Duration::from_secs(10);
 
 /// Directories that are watched, as far as the system permits.
 #[derive(Debug)]
@@ -25,8 +32,6 @@ pub(crate) struct FileEvents {
     watched: HashMap<WatchDescriptor, PathBuf>,
     /// Directories that could not be watched. Each is reported once.
     failed: BTreeSet<PathBuf>,
-    /// Paths to which or from which a file was renamed, and that nothing has changed since.
-    renamed: HashSet<PathBuf>,
 }
 
 /// Inotify instance that a task of the runtime can wait for.
@@ -47,7 +52,6 @@ impl FileEvents {
             inotify: inotify.ok(),
             watched: HashMap::new(),
             failed: BTreeSet::new(),
-            renamed: HashSet::new(),
         }
     }
 
@@ -95,36 +99,33 @@ impl FileEvents {
         watched.any(|descriptor| !before.contains_key(descriptor))
     }
 
-    /// Waits for a change, but not longer than `interval`. Reports whether there was one.
-    pub(crate) async fn wait(&mut self, interval: Duration) -> bool {
-        let Some(inotify) = &self.inotify else {
-            sleep(interval).await;
-            return false;
-        };
-        let Ok(events) = timeout(interval, inotify.changed()).await else {
-            return false;
-        };
-        for event in events {
-            let directory = self.watched.get(&event.wd);
-            let Some((directory, name)) = directory.zip(event.name) else {
-                // Of the directory, or events are lost.
-                self.renamed.clear();
-                continue;
-            };
-            let path = directory.join(name);
-            if event.mask.intersects(AddWatchFlags::IN_MOVE) {
-                self.renamed.insert(path);
-            } else {
-                self.renamed.remove(&path);
+    /// Waits for a change, but not longer than `interval`, and then until the files are complete:
+    /// for [`QUIET_TIME`] without another change. Files that were renamed are complete already.
+    pub(crate) async fn changed(&mut self, interval: Duration) {
+        let (mut wait, mut end, mut is_complete) = (interval, None, true);
+        while let Some(are_renames) = self.next(wait).await {
+            let end = *end.get_or_insert_with(|| Instant::now() + MAX_QUIET_WAIT);
+            is_complete &= are_renames;
+            if is_complete || Instant::now() >= end {
+                return;
             }
+            wait = QUIET_TIME;
         }
-        true
     }
 
-    /// Takes the paths, below those of the watched directories, to which or from which complete
-    /// files were renamed.
-    pub(crate) fn take_renamed(&mut self) -> HashSet<PathBuf> {
-        take(&mut self.renamed)
+    /// Waits for changes, but not longer than `interval`. Reports whether all are of names.
+    async fn next(&self, interval: Duration) -> Option<bool> {
+        let Some(inotify) = &self.inotify else {
+            sleep(interval).await;
+            return None;
+        };
+        let events = timeout(interval, inotify.changed()).await.ok()?;
+        // None: some are lost.
+        let are_renames = !events.is_empty()
+            && events
+                .iter()
+                .all(|event| event.mask.intersects(AddWatchFlags::IN_MOVE));
+        Some(are_renames)
     }
 }
 

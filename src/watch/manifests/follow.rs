@@ -6,19 +6,18 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::load::{ManifestErrors, load};
-use super::store::{SETTLE_TIME, Store};
+use super::store::Store;
 use super::{ManifestOptions, Manifests, Validation};
 use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
-use crate::watch::file_events::{FileEvents, POLL_INTERVAL};
+use crate::watch::file_events::{FileEvents, POLL_INTERVAL, QUIET_TIME};
 use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
@@ -54,10 +53,8 @@ pub(crate) async fn follow(
     find(&root)?;
     let mut watched = WatchedManifests::new(root);
     loop {
-        // Those that came while nothing waited for them.
-        watched.events.wait(Duration::ZERO).await;
         let (start, unusable_before) = (Instant::now(), watched.unusable());
-        watched = watched.look_on_thread(&path, start).await?;
+        watched = watched.look_on_thread(&path).await?;
         if unusable_before > 0 && watched.unusable() == 0 {
             tracing::info!("all manifests can be used again");
         }
@@ -65,9 +62,9 @@ pub(crate) async fn follow(
             send(manifests);
         }
         metrics.set_files(watched.unusable());
-        watched.wait().await;
-        // Limits the looks in a directory where programs write all the time.
-        sleep_until(start + SETTLE_TIME).await;
+        watched.events.changed(POLL_INTERVAL).await;
+        // Limits the looks in a directory where programs rename files all the time.
+        sleep_until(start + QUIET_TIME).await;
     }
 }
 
@@ -158,16 +155,16 @@ impl WatchedManifests {
     }
 
     /// Looks at the files on another thread, as to read large ones takes a while.
-    async fn look_on_thread(mut self, path: &Path, now: Instant) -> Result<Self, ManifestError> {
+    async fn look_on_thread(mut self, path: &Path) -> Result<Self, ManifestError> {
         let look = spawn_blocking(move || {
-            self.look(now);
+            self.look();
             self
         });
         // Looking does not panic, so the error is a runtime that is shutting down.
         look.await.map_err(|error| ManifestError::new(path, &error))
     }
 
-    fn look(&mut self, now: Instant) {
+    fn look(&mut self) {
         let found = match self.find_and_watch() {
             Ok(found) => found,
             Err(error) => {
@@ -179,8 +176,7 @@ impl WatchedManifests {
             }
         };
         self.logged_error = None;
-        let renamed = self.events.take_renamed();
-        for error in self.store.look(&found, &renamed, now) {
+        for error in self.store.look(&found) {
             log_error(&error, self.store.has_content_of(&error.file));
         }
         if self.store.is_blocked() && !self.has_logged_block {
@@ -203,13 +199,5 @@ impl WatchedManifests {
             found = find(&self.root)?;
         }
         Ok(found)
-    }
-
-    /// Waits until the files may have changed: for an event or [`POLL_INTERVAL`]. Does not wait for
-    /// files that have changed and not stayed the same yet.
-    async fn wait(&mut self) {
-        if !self.store.has_pending() {
-            self.events.wait(POLL_INTERVAL).await;
-        }
     }
 }

@@ -25,10 +25,9 @@
 //! Node, only the fields that the proxy reads are checked. The daemon continues to use the last
 //! valid state of an undecodable object, and the last valid content of an unusable file.
 //!
-//! The daemon uses a file at once that was renamed into its place, as most editors do. It uses
-//! another change once the file has stayed the same for a second, by its size, its times and its
-//! inode: a program that pauses longer while it writes a file in place should rename it instead.
-//! The kubelet renames a link to a directory of files, which changes these like other programs do.
+//! The daemon uses a file at once that was renamed into its place. It uses another change once
+//! nothing in the directories has changed for a second, after ten seconds at most: a program that
+//! pauses longer while it writes a file in place should rename it instead.
 
 mod document;
 mod endpoints;

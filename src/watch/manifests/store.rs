@@ -1,29 +1,15 @@
 //! Stores the last valid content of each file, and reads a file again when it has changed.
-//!
-//! A change is used once the file has stayed the same for [`SETTLE_TIME`]: a program that writes a
-//! file in place first truncates it, so that most of its objects are missing until it is done. A
-//! file that was renamed into its place is complete, and is used at once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{fs, io};
-
-use tokio::time::Instant;
 
 use super::files::{ManifestError, ManifestFiles};
 use super::merge::{Manifests, merge};
 use super::parse::{FileContent, ParseOptions, parse};
 use super::{ManifestOptions, Validation};
 use crate::watch::bounded;
-
-/// Time for which a changed or deleted file stays the same before the change is used. A program
-/// that pauses longer while it writes is read too early; a longer time would delay all changes.
-pub(super) const SETTLE_TIME: Duration = Duration::from_secs(1);
-
-/// Maximum time until a file that never stays the same is used.
-const MAX_SETTLE_TIME: Duration = Duration::from_secs(60);
 
 /// Last valid content of every file.
 ///
@@ -34,8 +20,8 @@ const MAX_SETTLE_TIME: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Store {
     files: BTreeMap<PathBuf, StoredFile>,
-    /// The files were looked at before: then they were used as they were.
-    has_looked: bool,
+    /// A program has written to a file while that was last read.
+    is_incomplete: bool,
     /// Nothing has changed since [`Self::changed`] last returned manifests.
     is_current: bool,
     /// Manifests that [`Self::changed`] has returned last.
@@ -46,8 +32,6 @@ pub(super) struct Store {
 struct StoredFile {
     /// State in which the file was last used or rejected.
     used: FileState,
-    /// Another state, in which the file is now.
-    pending: Option<PendingState>,
     valid: Option<FileContent>,
     /// The file cannot be read or parsed in the state that was last used.
     is_unusable: bool,
@@ -87,49 +71,23 @@ impl FileState {
     }
 }
 
-/// State of a file that is not used yet.
-#[derive(Debug)]
-struct PendingState {
-    state: FileState,
-    /// First time that the file was in this state.
-    since: Instant,
-    /// First time that the file was not in the state in use.
-    first: Instant,
-}
-
 impl Store {
-    /// Looks at the files, and reads those that have changed and stayed the same since, or were
-    /// `renamed` to or from these paths. Returns the errors that are new.
-    pub(super) fn look(
-        &mut self,
-        found: &ManifestFiles,
-        renamed: &HashSet<PathBuf>,
-        now: Instant,
-    ) -> Vec<ManifestError> {
+    /// Looks at the files, and reads those that have changed. Returns the errors that are new.
+    pub(super) fn look(&mut self, found: &ManifestFiles) -> Vec<ManifestError> {
         let mut errors = Vec::new();
-        let states = self.states(found);
-        for (path, file) in &mut self.files {
-            if !states.contains_key(path) {
-                file.pending = None;
-            }
-        }
-        for (path, state) in states {
+        self.is_incomplete = false;
+        for (path, state) in self.states(found) {
             let file = self.files.entry(path.clone()).or_default();
             if file.used == state {
-                file.pending = None;
-            } else if file.has_settled(&state, now)
-                || !self.has_looked
-                || is_renamed(&path, renamed)
-            {
-                match file.use_state(&path, state, now) {
-                    Ok(is_changed) => self.is_current &= !is_changed,
-                    Err(error) => errors.push(error),
-                }
+                continue;
+            }
+            match file.use_state(&path, state) {
+                Ok(true) => self.is_current = false,
+                Ok(false) => self.is_incomplete = true,
+                Err(error) => errors.push(error),
             }
         }
-        self.files
-            .retain(|_, file| file.used != FileState::Absent || file.pending.is_some());
-        self.has_looked = true;
+        self.files.retain(|_, file| file.used != FileState::Absent);
         errors
     }
 
@@ -146,11 +104,6 @@ impl Store {
         let absent = absent.map(|path| (path, FileState::Absent));
         let states = absent.chain(unusable).chain(files);
         states.map(|(path, state)| (path.clone(), state)).collect()
-    }
-
-    /// Reports whether a file has changed, and the change is not used yet.
-    pub(super) fn has_pending(&self) -> bool {
-        self.files.values().any(|file| file.pending.is_some())
     }
 
     pub(super) fn has_content(&self) -> bool {
@@ -174,7 +127,7 @@ impl Store {
     /// program has written to one while it was read.
     pub(super) fn is_blocked(&self) -> bool {
         let is_invalid = || self.files.values().all(|file| file.valid.is_none());
-        self.returned.is_none() && (self.has_pending() || !self.files.is_empty() && is_invalid())
+        self.returned.is_none() && (self.is_incomplete || !self.files.is_empty() && is_invalid())
     }
 
     /// Returns the objects of all files, if they have changed.
@@ -196,48 +149,18 @@ impl Store {
 }
 
 impl StoredFile {
-    /// Records a state other than the one in use. Reports whether the file has stayed the same for
-    /// long enough.
-    fn has_settled(&mut self, state: &FileState, now: Instant) -> bool {
-        let pending = self.pending.get_or_insert_with(|| PendingState {
-            state: state.clone(),
-            since: now,
-            first: now,
-        });
-        if pending.state != *state {
-            (pending.state, pending.since) = (state.clone(), now);
-        }
-        now - pending.since >= SETTLE_TIME || self.is_overdue(now)
-    }
-
-    /// Reports whether the file has not stayed the same for so long that it is used as it is.
-    fn is_overdue(&self, now: Instant) -> bool {
-        let pending = self.pending.as_ref();
-        pending.is_some_and(|pending| now - pending.first >= MAX_SETTLE_TIME)
-    }
-
-    /// Uses the content of a file in this state, unless that changes meanwhile. Reports whether the
-    /// objects have changed. Fails if the content cannot be used.
-    fn use_state(
-        &mut self,
-        path: &Path,
-        state: FileState,
-        now: Instant,
-    ) -> Result<bool, ManifestError> {
+    /// Uses the content of a file in this state. Reports whether it does: not if the file changes
+    /// while it is read. Fails if the content cannot be used.
+    fn use_state(&mut self, path: &Path, state: FileState) -> Result<bool, ManifestError> {
         let parsed = match &state {
             FileState::Absent => Ok(None),
             FileState::Unusable(reason) => Err(ManifestError::new(path, reason)),
-            FileState::Present { .. } => {
-                let parsed = self.read(path);
-                let state_now = FileState::of(path);
-                if state_now != state && !self.is_overdue(now) {
-                    self.has_settled(&state_now, now);
-                    return Ok(false);
-                }
-                parsed.map(Some)
-            }
+            FileState::Present { .. } => self.read(path).map(Some),
         };
-        (self.used, self.pending) = (state, None);
+        if matches!(state, FileState::Present { .. }) && FileState::of(path) != state {
+            return Ok(false);
+        }
+        self.used = state;
         self.is_unusable = parsed.is_err();
         self.valid = parsed?;
         Ok(true)
@@ -256,15 +179,6 @@ impl StoredFile {
         }
         parse(path, &text, ParseOptions::LENIENT)
     }
-}
-
-/// Reports whether a file was renamed; the paths are below canonical ones.
-fn is_renamed(path: &Path, renamed: &HashSet<PathBuf>) -> bool {
-    let parent = path
-        .parent()
-        .and_then(|parent| fs::canonicalize(parent).ok());
-    let path = parent.zip(path.file_name());
-    path.is_some_and(|(parent, name)| renamed.contains(&parent.join(name)))
 }
 
 #[cfg(test)]

@@ -267,18 +267,36 @@ async fn a_file_that_is_written_in_place_is_used_after_the_last_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renamed_file_is_used_before_one_that_is_written_in_place() {
-    let [a, b] = ["a", "b"].map(|name| service(name, ""));
-    let directory = directory(&[("a.yaml", &a), ("b.yaml", &b)]);
-    let path = directory.path();
-    let mut followed = Followed::start(path);
+async fn a_renamed_file_is_used_at_once() {
+    let parent = directory(&[("m/a.yaml", &service("a", "")), ("new/b", "")]);
+    let path = parent.path();
+    write(&path.join("new"), "b", &service("b", ""));
+    let mut followed = Followed::start(&path.join("m"));
+    assert_eq!(followed.next_list().await, ["default/a"]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    fs::rename(path.join("new/b"), path.join("m/b.yaml")).unwrap();
     assert_eq!(followed.next_list().await, ["default/a", "default/b"]);
-    write(path, "b.yaml", &service("in-place", ""));
-    write(path, "new", &service("renamed", ""));
-    fs::rename(path.join("new"), path.join("a.yaml")).unwrap();
-    assert_eq!(followed.next_list().await, ["default/b", "default/renamed"]);
-    let both = ["default/in-place", "default/renamed"];
-    assert_eq!(followed.next_list().await, both);
+    let waited = start.elapsed();
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+}
+
+/// Where programs write all the time.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_used_after_ten_seconds_at_most() {
+    let parent = directory(&[("m/a.yaml", &service("a", ""))]);
+    let path = parent.path().join("m");
+    let mut followed = Followed::start(&path);
+    assert_eq!(followed.next_list().await, ["default/a"]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let start = Instant::now();
+    write(&path, "a.yaml", &service("b", ""));
+    while followed.changes.families.v4.take().is_empty() {
+        write(&path, "log", "");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let waited = start.elapsed();
+    assert!((10..13).contains(&waited.as_secs()), "{waited:?}");
 }
 
 /// No event is reported for a change through another name of a file.

@@ -21,14 +21,12 @@ impl ManifestOptions {
     }
 }
 
-/// Directory whose files are looked at once, or after they have stayed the same.
+/// Directory whose files are looked at.
 struct Scene {
     directory: TempDir,
     store: Store,
     options: ManifestOptions,
-    now: Instant,
     errors: usize,
-    renamed: HashSet<PathBuf>,
 }
 
 impl Scene {
@@ -37,9 +35,7 @@ impl Scene {
             directory: tempfile::tempdir().unwrap(),
             store: Store::default(),
             options: ManifestOptions::new("here".into()),
-            now: Instant::now(),
             errors: 0,
-            renamed: HashSet::new(),
         }
     }
 
@@ -57,22 +53,15 @@ impl Scene {
     /// Returns the names of the Services, if they have changed.
     fn look(&mut self) -> Option<String> {
         let found = find(self.directory.path()).unwrap();
-        self.errors += self.store.look(&found, &self.renamed, self.now).len();
+        self.errors += self.store.look(&found).len();
         let changed = self.store.changed(&self.options)?;
         let names = changed.services.iter().map(|one| &*one.metadata.name);
         Some(names.collect::<Vec<_>>().join(" "))
     }
 
-    /// Returns the names of the Services, if they have changed after a while.
-    fn settle(&mut self) -> Option<String> {
-        let first = self.look();
-        self.now += SETTLE_TIME;
-        self.look().or(first)
-    }
-
     fn replaced(&mut self, name: &str, text: &str) -> (Option<String>, usize) {
         self.write(name, text);
-        (self.settle(), self.store.unusable_files())
+        (self.look(), self.store.unusable_files())
     }
 }
 
@@ -83,7 +72,7 @@ fn an_unusable_file_does_not_affect_other_files() {
     assert_eq!(scene.replaced("b.yaml", "spec: ["), (None, 1));
     assert_eq!(scene.replaced("a.yaml", A), (Some("a".to_owned()), 1));
     assert_eq!(scene.replaced("b.yaml", B), (Some("a b".to_owned()), 0));
-    assert_eq!(scene.settle(), None);
+    assert_eq!(scene.look(), None);
     assert_eq!(scene.replaced("c.yaml", "spec: ["), (None, 1));
     assert_eq!(
         scene.replaced("a.yaml", "kind: Pod"),
@@ -99,15 +88,15 @@ fn a_file_that_became_a_dangling_link_keeps_its_objects() {
     let mut scene = Scene::new();
     symlink("b", scene.path("a.yaml")).unwrap();
     // Nothing is returned, so the rules of an earlier process stay.
-    assert_eq!((scene.settle(), scene.errors), (None, 1));
-    assert_eq!((scene.settle(), scene.errors), (None, 1));
+    assert_eq!((scene.look(), scene.errors), (None, 1));
+    assert_eq!((scene.look(), scene.errors), (None, 1));
     scene.write("b", A);
-    assert_eq!((scene.settle(), scene.errors), (Some("a".to_owned()), 1));
+    assert_eq!((scene.look(), scene.errors), (Some("a".to_owned()), 1));
     fs::remove_file(scene.path("b")).unwrap();
-    assert_eq!((scene.settle(), scene.errors), (None, 2));
+    assert_eq!((scene.look(), scene.errors), (None, 2));
     assert_eq!(scene.store.unusable_files(), 1);
     fs::remove_file(scene.path("a.yaml")).unwrap();
-    assert_eq!((scene.settle(), scene.errors), (Some(String::new()), 2));
+    assert_eq!((scene.look(), scene.errors), (Some(String::new()), 2));
 }
 
 #[test]
@@ -136,54 +125,10 @@ fn each_unusable_file_is_reported_once() {
     let mut scene = Scene::new();
     for (text, reported) in [("a: [", 1), ("a: {", 2), ("a: 1", 2), ("a: {", 3)] {
         scene.write("a.yaml", text);
-        scene.settle();
-        scene.settle();
+        scene.look();
+        scene.look();
         assert_eq!(scene.errors, reported, "{text}");
     }
-}
-
-#[test]
-fn changes_and_deletions_are_used_after_the_settle_time() {
-    let mut scene = Scene::new();
-    scene.write("a.yaml", A);
-    scene.write("b.yaml", B);
-    // At the start, files are used as they are.
-    assert_eq!(scene.look(), Some("a b".to_owned()));
-    fs::remove_file(scene.path("b.yaml")).unwrap();
-    assert_eq!(scene.look(), None);
-    scene.now += SETTLE_TIME / 2;
-    scene.write("a.yaml", "kind: Pod");
-    assert_eq!(scene.look(), None);
-    scene.now += SETTLE_TIME / 2;
-    assert_eq!(scene.look(), Some("a".to_owned()));
-    // A file that was renamed is complete.
-    scene.write("a.yaml", B);
-    let directory = fs::canonicalize(scene.directory.path()).unwrap();
-    scene.renamed.insert(directory.join("a.yaml"));
-    assert_eq!(scene.look(), Some("b".to_owned()));
-    scene.renamed.clear();
-    // A file that is there again in time is not deleted.
-    scene.write("a.yaml", A);
-    assert_eq!(scene.look(), None);
-    scene.now += SETTLE_TIME;
-    assert_eq!(scene.look(), Some("a".to_owned()));
-    assert!(!scene.store.has_pending());
-}
-
-#[test]
-fn a_file_that_never_stays_the_same_is_used_after_a_minute() {
-    let mut scene = Scene::new();
-    scene.write("a.yaml", A);
-    assert_eq!(scene.look(), Some("a".to_owned()));
-    let start = scene.now;
-    let used = loop {
-        scene.write("a.yaml", B);
-        if let Some(used) = scene.look() {
-            break used;
-        }
-        scene.now += SETTLE_TIME / 2;
-    };
-    assert_eq!((used, scene.now - start), ("b".to_owned(), MAX_SETTLE_TIME));
 }
 
 #[test]
@@ -211,7 +156,7 @@ fn an_undecodable_service_keeps_its_state_and_its_node_port() {
     assert_eq!(ports.collect::<Vec<_>>(), [30000, 0]);
     assert_eq!(manifests.undecodable, 2);
     scene.write("a.yaml", "kind: Pod");
-    assert_eq!(scene.settle(), Some("b".to_owned()));
+    assert_eq!(scene.look(), Some("b".to_owned()));
     let manifests = scene.store.returned.as_ref().unwrap();
     assert_eq!(manifests.services[0].spec.ports[0].node_port, 30000);
 }
