@@ -3,22 +3,24 @@
 //! Recording never blocks: an Event that finds the queue full is dropped and counted.
 //!
 //! Differs from upstream: Events wait behind one that cannot be written, so that a server that is
-//! not available gets one attempt at a time. kube-proxy writes each Event on its own.
+//! not available gets one attempt at a time. kube-proxy writes each Event on its own. An Event of
+//! the same reason and Service is not written again for half an hour; kube-proxy counts repeated
+//! ones in a series.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use http::Method;
 use k8s_openapi::api::events::v1::Event as EventObject;
 use kube::Resource;
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::event::{Event, KnownSeries, Origin, Write, WriteKind};
+use super::event::{Event, Origin, object};
+use crate::model::ServiceName;
 use crate::watch::api::{self, ApiClient, ApiError};
 
 /// Maximum Events that wait while the server does not answer. Only a node with hundreds of health
@@ -94,10 +96,13 @@ const TRIES: u32 = 12;
 /// Wait between two attempts, with up to a quarter of jitter, as in client-go.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Interval of checks for series that ended.
-const SERIES_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+/// Time in which an Event of the same reason and Service is not written again: the server deletes
+/// Events after an hour.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
-const NOT_FOUND: u16 = 404;
+/// Maximum Events that are remembered; further ones are written.
+const MAX_WRITTEN: usize = 1000;
+
 const TOO_MANY_REQUESTS: u16 = 429;
 
 /// Writes the Events of a [`Recorder`].
@@ -106,7 +111,8 @@ pub(crate) struct Writer {
     waiting: mpsc::Receiver<QueueEntry>,
     dropped: Arc<AtomicUsize>,
     origin: Origin,
-    known: KnownSeries,
+    /// Time of the last Event of each reason and Service.
+    written: BTreeMap<(&'static str, Option<ServiceName>), SystemTime>,
     /// A failure was logged, and no Event was accepted since then.
     has_logged_failure: bool,
 }
@@ -118,7 +124,7 @@ pub(crate) fn recorder(origin: Origin) -> (Recorder, Writer) {
         waiting,
         dropped,
         origin,
-        known: KnownSeries::default(),
+        written: BTreeMap::new(),
         has_logged_failure: false,
     };
     (recorder, writer)
@@ -128,22 +134,15 @@ impl Writer {
     /// Writes to this server; never returns.
     pub(crate) async fn run(mut self, server: &ApiClient) -> Infallible {
         loop {
-            let writes = tokio::select! {
-                entry = self.waiting.recv() => match entry {
-                    Some(QueueEntry::Happened(event, at)) => {
-                        Vec::from_iter(self.known.add(&event, &self.origin, at))
+            match self.waiting.recv().await {
+                Some(QueueEntry::Happened(event, at)) => {
+                    if self.is_due(&event, at) {
+                        self.write(server, &object(&event, &self.origin, at)).await;
                     }
-                    Some(QueueEntry::Flush(done)) => {
-                        // The receiver may have timed out.
-                        let _ = done.send(());
-                        continue;
-                    }
-                    None => std::future::pending().await,
-                },
-                () = sleep(SERIES_CHECK_INTERVAL), if !self.known.is_empty() => self.known.expire(now()),
-            };
-            for write in writes {
-                self.write(server, &write).await;
+                }
+                // The receiver may have timed out.
+                Some(QueueEntry::Flush(done)) => drop(done.send(())),
+                None => std::future::pending().await,
             }
             let dropped = self.dropped.swap(0, Ordering::Relaxed);
             if dropped > 0 {
@@ -155,10 +154,29 @@ impl Writer {
         }
     }
 
-    /// Sends a request, with retries for some minutes.
-    async fn write(&mut self, server: &ApiClient, write: &Write) {
+    /// Reports whether an Event is not a repetition, and remembers it.
+    fn is_due(&mut self, event: &Event, at: SystemTime) -> bool {
+        let is_recent = |then: &SystemTime| {
+            at.duration_since(*then)
+                .is_ok_and(|age| age < REPEAT_INTERVAL)
+        };
+        let fields = event.fields();
+        let key = (fields.reason, fields.service.cloned());
+        if self.written.get(&key).is_some_and(is_recent) {
+            return false;
+        }
+        self.written.retain(|_, then| is_recent(then));
+        if self.written.len() < MAX_WRITTEN {
+            self.written.insert(key, at);
+        }
+        true
+    }
+
+    /// Writes an Event, with retries for some minutes.
+    async fn write(&mut self, server: &ApiClient, object: &EventObject) {
+        let path = EventObject::url_path(&(), object.metadata.namespace.as_deref());
         for attempt in 1..=TRIES {
-            let Err(error) = send(server, write).await else {
+            let Err(error) = api::send_object(server, &path, object).await else {
                 if std::mem::take(&mut self.has_logged_failure) {
                     info!("events are written again");
                 }
@@ -184,29 +202,6 @@ impl Writer {
 fn is_final(error: &ApiError) -> bool {
     let is_final = |code: u16| code < 500 && code != TOO_MANY_REQUESTS;
     error.status().is_some_and(is_final)
-}
-
-/// Sends one request. An Event that the server has deleted is created again, with its series.
-async fn send(server: &ApiClient, write: &Write) -> Result<(), ApiError> {
-    let EventObject {
-        metadata, series, ..
-    } = &write.object;
-    let collection = EventObject::url_path(&(), metadata.namespace.as_deref());
-    if write.kind == WriteKind::Series {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let path = format!("{collection}/{name}");
-        let change = json!({"series": series});
-        let patched = api::send_object(server, Method::PATCH, &path, &change).await;
-        if patched.as_ref().map_err(ApiError::status) != Err(Some(NOT_FOUND)) {
-            return patched;
-        }
-    }
-    api::send_object(server, Method::POST, &collection, &write.object).await
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 #[cfg(test)]

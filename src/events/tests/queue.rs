@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, timeout};
@@ -41,9 +41,8 @@ fn server(codes: &[u16]) -> (ApiClient, Log) {
             .strip_prefix("/apis/events.k8s.io/v1/namespaces/")
             .unwrap();
         let (namespace, resource) = path.split_once('/').unwrap();
-        let is_patch = request.method() == Method::PATCH;
-        assert!(resource.starts_with(if is_patch { "events/lb." } else { "events" }));
-        let line = format!("{second} {} {namespace}", request.method());
+        assert_eq!((request.method(), resource), (&Method::POST, "events"));
+        let line = format!("{second} POST {namespace}");
         asked.lock().unwrap().push(line);
         let code = codes.lock().unwrap().pop_front().unwrap_or(201);
         async move {
@@ -88,14 +87,28 @@ async fn events_are_written_once() {
     assert_eq!(asked.await, ["0 POST default", "0 POST shop"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn repetitions_are_a_series() {
-    let thrice = |recorder: &Recorder| (0..3).for_each(|_| taken(recorder));
-    let log = asked(&[], thrice).await;
-    assert_eq!(log[..2], ["0 POST shop", "0 PATCH shop"]);
-    // An event that the server has forgotten is made anew.
-    let log = asked(&[201, 404], thrice).await;
-    assert_eq!(log[..3], ["0 POST shop", "0 PATCH shop", "0 POST shop"]);
+#[test]
+fn an_event_is_not_repeated_for_half_an_hour() {
+    let (_, mut writer) = recorder(Origin {
+        node_name: String::new(),
+        host_name: String::new(),
+    });
+    let mut is_due = |name: &str, minute: u64| {
+        let event = Event::CheckNotServed(ServiceName::new("shop", name), String::new());
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(minute * 60);
+        writer.is_due(&event, at)
+    };
+    assert!(is_due("a", 100));
+    assert!(is_due("b", 110));
+    assert!(!is_due("a", 129));
+    assert!(is_due("a", 130));
+    assert!(!is_due("a", 159));
+    // The clock was set back.
+    assert!(is_due("a", 50));
+    for number in 0..=MAX_WRITTEN {
+        assert!(is_due(&number.to_string(), 200));
+    }
+    assert_eq!(writer.written.len(), MAX_WRITTEN);
 }
 
 #[tokio::test(start_paused = true)]

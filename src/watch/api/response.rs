@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Method, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use prost::Message;
@@ -210,31 +210,21 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
 }
 
-/// Sends an object, or with [`Method::PATCH`] a merge patch of one, as JSON: an object of the kind
-/// Event, by which the daemon reports. The response is ignored unless it is an error, or in a
-/// format that cannot be read.
+/// Sends an object as JSON, and returns the response, whose body is short.
 pub(crate) async fn send_object(
     server: &ApiClient,
-    method: Method,
     path: &str,
     object: &impl Serialize,
-) -> Result<(), ApiError> {
-    let content = match method {
-        Method::PATCH => "application/merge-patch+json",
-        _ => JSON,
-    };
+) -> Result<Vec<u8>, ApiError> {
     let json = serde_json::to_vec(object).map_err(|error| ApiError::Connection(error.into()))?;
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
+    let request = Request::post(path)
         .header(ACCEPT, JSON)
-        .header(CONTENT_TYPE, content)
+        .header(CONTENT_TYPE, JSON)
         .body(Body::from(json))
         .map_err(|error| ApiError::Connection(error.into()))?;
     let response = ApiResponse::send(server, request).await?;
     // HTTP/1.1 can use the connection again only if the body was read.
-    response.short_body().await;
-    Ok(())
+    Ok(response.short_body().await)
 }
 
 /// Body of `/version`, trimmed to the field that is used.

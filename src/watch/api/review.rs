@@ -2,17 +2,15 @@
 
 use std::time::SystemTime;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request};
+use http::HeaderValue;
 use jiff::fmt::rfc2822;
-use kube::client::Body;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::client::ApiClient;
 use super::encoding::JSON;
 use super::error::{ApiError, not_decodable};
-use super::response::ApiResponse;
+use super::response::{ApiResponse, send_object};
 
 /// Verb on a resource that the daemon needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +53,8 @@ pub(crate) async fn is_allowed(
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
     });
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
-        .header(ACCEPT, JSON)
-        .header(CONTENT_TYPE, JSON)
-        .body(Body::from(question.to_string().into_bytes()))
-        .map_err(|error| ApiError::Connection(error.into()))?;
-    let body = ApiResponse::send(server, request).await?.short_body().await;
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let body = send_object(server, path, &question).await?;
     let review: ReviewResponse = serde_json::from_slice(&body).map_err(not_decodable)?;
     Ok(review.status.allowed)
 }

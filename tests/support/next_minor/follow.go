@@ -47,7 +47,7 @@ var followed = []struct{ folder, reason string }{
 	{"k8s.io/client-go/transport", "credentials"},
 	{"k8s.io/client-go/tools/cache", "lists and watches"},
 	{"k8s.io/client-go/tools/clientcmd", "kubeconfig"},
-	{"k8s.io/client-go/tools/events", "events and their series"},
+	{"k8s.io/client-go/tools/events", "events"},
 	{"k8s.io/client-go/util/flowcontrol", "rate limit"},
 	{"k8s.io/endpointslice", "slices that --manifests make"},
 	{"k8s.io/kubectl/pkg/cmd/diff", "exit status of diff"},

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::Method;
 use tokio::time::{Instant, timeout};
 
 use super::super::{Observer, ReflectorEvent, Selector, list_and_watch, send_object};
@@ -110,7 +109,7 @@ async fn events_are_limited_like_all_requests() {
     let (server, _) = server_with(|_| Reply::Answer(201, Vec::new()));
     let began = Instant::now();
     for _ in 0..20 {
-        let written = send_object(&server, Method::POST, "/?watch=true&resourceVersion=1", &());
+        let written = send_object(&server, "/?watch=true&resourceVersion=1", &());
         written.await.unwrap();
     }
     assert_eq!(began.elapsed().as_secs(), 2);
