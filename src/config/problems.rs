@@ -190,11 +190,7 @@ impl ConfigProblems {
                 let place = format!("`{file}`{}", line.unwrap_or_default());
                 self.found.push(ConfigProblem::new(place, error.reason));
             }
-            Unreadable::Fields(fields) => {
-                for (path, reason) in fields {
-                    self.add(&path, reason);
-                }
-            }
+            Unreadable::Field(wrong) => self.add(&wrong.path, wrong.error),
         }
     }
 

@@ -5,8 +5,7 @@ use std::cell::RefCell;
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde_json::{Error, Map, Value};
-use serde_path_to_error::{Path, Segment};
+use serde_json::{Error, Value};
 
 /// Field that a type does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,102 +17,42 @@ pub(crate) struct UnknownField {
     pub(crate) nearest: Option<&'static str>,
 }
 
-/// Decodes a tree as `T`. Returns the unknown fields as well, which `T` ignores. Fails with the
-/// path and the error of the first value of a wrong type. Where a struct is expected, that is
-/// everything but an object: serde would read an array as one.
+/// First value of a wrong type.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {error}")]
+pub(crate) struct WrongType {
+    /// Path in the form of `spec.ports[0].port`; empty for the whole tree.
+    pub(crate) path: String,
+    pub(crate) error: String,
+}
+
+/// Decodes a tree as `T`. Returns the unknown fields as well, which `T` ignores. Where a struct is
+/// expected, a wrong type is everything but an object: serde would read an array as one.
 pub(crate) fn decode<T: DeserializeOwned>(
     tree: &Value,
-) -> Result<(T, Vec<UnknownField>), serde_path_to_error::Error<Error>> {
+) -> Result<(T, Vec<UnknownField>), WrongType> {
     let unknown = RefCell::default();
     let node = TreeNode {
         value: tree,
         path: String::new(),
         unknown: &unknown,
     };
-    let decoded = serde_path_to_error::deserialize(node)?;
+    let decoded = serde_path_to_error::deserialize(node).map_err(|error| {
+        let path = error.path().to_string();
+        WrongType {
+            // `.` for the tree itself.
+            path: if path == "." { String::new() } else { path },
+            error: shortened(&error.inner().to_string(), MAX_ERROR_CHARS).into_owned(),
+        }
+    })?;
     Ok((decoded, unknown.into_inner()))
 }
 
-/// Maximum values of wrong types that [`decode_replacing`] replaces: each time, the tree is decoded
-/// again.
-const MAX_WRONG_TYPES: usize = 20;
-
-/// Decodes a tree as `T`, with empty values in place of those of wrong types: `report` gets the
-/// path, the error and the value of each. Returns the unknown fields as well; `None` if there are
-/// too many wrong values, if the place of one is unknown, or if no empty value can replace it.
-pub(crate) fn decode_replacing<T: DeserializeOwned>(
-    mut tree: Cow<'_, Value>,
-    mut report: impl FnMut(&str, &Error, &Value),
-) -> Option<(T, Vec<UnknownField>)> {
-    let (mut replaced, mut is_null) = (String::new(), false);
-    for _ in 0..MAX_WRONG_TYPES {
-        let error = match decode(&tree) {
-            Ok(decoded) => return Some(decoded),
-            Err(error) => error,
-        };
-        let path = error.path().to_string();
-        let Some(value) = value_at(tree.to_mut(), error.path()) else {
-            report("", error.inner(), &tree);
-            return None;
-        };
-        // Of some types the error does not tell the empty value.
-        let is_again = path == replaced;
-        if is_again && is_null {
-            return None;
-        }
-        if !is_again {
-            report(&path, error.inner(), value);
-        }
-        *value = if is_again {
-            Value::Null
-        } else {
-            expected(error.inner()).1
-        };
-        (replaced, is_null) = (path, is_again);
-    }
-    None
-}
-
-/// Returns the value at the path of an error; `None` for the tree itself.
-fn value_at<'v>(tree: &'v mut Value, path: &Path) -> Option<&'v mut Value> {
-    path.iter().next()?;
-    path.iter().try_fold(tree, |value, segment| match segment {
-        Segment::Map { key } => value.get_mut(key),
-        Segment::Seq { index } => value.get_mut(index),
-        Segment::Enum { .. } | Segment::Unknown => None,
-    })
-}
+/// Maximum characters of an error, which quotes a value.
+const MAX_ERROR_CHARS: usize = 200;
 
 /// Maximum characters of a value that an error quotes.
 pub(crate) const MAX_QUOTED_CHARS: usize = 80;
-
-/// Returns the type that serde expected, and its empty value.
-pub(crate) fn expected(error: &Error) -> (&'static str, Value) {
-    let error = error.to_string();
-    let names_type = error.starts_with("invalid type: ") || error.starts_with("invalid value: ");
-    let expected = error.rsplit_once("expected ").filter(|_| names_type);
-    match expected.map(|(_, expected)| expected) {
-        Some("i32" | "i64" | "u32" | "u64" | "int") => ("an integer", Value::from(0)),
-        Some("a string") => ("a string", Value::from("")),
-        Some("a boolean") => ("true or false", Value::from(false)),
-        Some("a sequence") => ("an array", Value::Array(Vec::new())),
-        Some("a map") => ("a map", Value::Object(Map::new())),
-        Some("IntOrString") => ("an integer or a string", Value::from(0)),
-        Some("a 32-bit integer") => ("a 32-bit integer", Value::from(0)),
-        None if error.starts_with("must be an object") => ("an object", Value::Object(Map::new())),
-        None if error.starts_with("missing field ") => (
-            "an object with all required fields",
-            Value::Object(Map::new()),
-        ),
-        // `None`: text that is not a time, the only value whose error names no type.
-        Some("a timestamp string") | None => (
-            "a time in the format of RFC 3339",
-            Value::from("1970-01-01T00:00:00Z"),
-        ),
-        // For an object, the error has the name of its type in the API.
-        Some(_) => ("an object", Value::Object(Map::new())),
-    }
-}
 
 /// Node of a tree.
 struct TreeNode<'a> {

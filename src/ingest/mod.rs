@@ -17,9 +17,7 @@ mod service;
 mod tests;
 pub(crate) mod yaml;
 
-pub(crate) use decode::{
-    MAX_QUOTED_CHARS, UnknownField, decode, decode_replacing, expected, nearest, shortened,
-};
+pub(crate) use decode::{MAX_QUOTED_CHARS, UnknownField, WrongType, decode, nearest, shortened};
 #[cfg(test)]
 pub(crate) use endpoint_slice::IngestedSlice;
 pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;

@@ -8,7 +8,6 @@
 //!
 //! Upstream: `cmd/kube-proxy/app/options.go`, `loadConfig` (v1.37)
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -17,7 +16,7 @@ use serde_json::Value;
 use super::KubeProxyConfiguration;
 use super::fields::tree;
 use crate::ingest::yaml::{DocumentText, RepeatedKey, SyntaxError};
-use crate::ingest::{UnknownField, decode_replacing};
+use crate::ingest::{UnknownField, WrongType, decode};
 
 /// API version of the file, of kube-proxy and of this program.
 const API_VERSION: &str = "kubeproxy.config.k8s.io/v1alpha1";
@@ -39,8 +38,8 @@ pub struct ConfigFile {
 pub(in crate::config) enum Unreadable {
     /// The text is not YAML or JSON, or another kind of object.
     Text(SyntaxError),
-    /// Fields of the wrong type: their paths and errors.
-    Fields(Vec<(String, String)>),
+    /// The first field of a wrong type.
+    Field(WrongType),
 }
 
 impl From<SyntaxError> for Unreadable {
@@ -63,16 +62,8 @@ pub(in crate::config) fn read(
 ) -> Result<(KubeProxyConfiguration, IgnoredFields), Unreadable> {
     let (mut tree, repeated) = read_tree(text)?;
     take_header(&mut tree)?;
-    let mut mistyped = Vec::new();
-    let decoded = decode_replacing(Cow::Owned(tree), |path, error, _| {
-        mistyped.push((path.to_owned(), error.to_string()));
-    });
-    match decoded {
-        Some((configuration, unknown)) if mistyped.is_empty() => {
-            Ok((configuration, IgnoredFields { unknown, repeated }))
-        }
-        _ => Err(Unreadable::Fields(mistyped)),
-    }
+    let (configuration, unknown) = decode(&tree).map_err(Unreadable::Field)?;
+    Ok((configuration, IgnoredFields { unknown, repeated }))
 }
 
 /// Reads the first document of a text, as kube-proxy does, and finds its first repeated field.

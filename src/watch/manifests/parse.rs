@@ -17,7 +17,8 @@ use super::validation::{
 };
 use crate::ingest::yaml::{self, DocumentText, SyntaxError};
 use crate::ingest::{
-    EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject, decode, shortened,
+    EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject, WrongType, decode,
+    shortened,
 };
 use crate::model::Kind;
 
@@ -251,9 +252,9 @@ impl FileContent {
             Validation::Lenient => Vec::new(),
         };
         if problems.is_empty()
-            && let Err(error) = self.add_decoded(kind, &object)
+            && let Err(wrong) = self.add_decoded(kind, &object)
         {
-            problems.push(FieldProblem::new(FieldProblemKind::WrongType, "", error));
+            problems.push(FieldProblem::wrong_type(wrong));
         }
         let is_used = problems.is_empty();
         if is_used && options.validation == Validation::Lenient {
@@ -274,7 +275,7 @@ impl FileContent {
         }
     }
 
-    fn add_decoded(&mut self, kind: Kind, object: &Value) -> Result<(), String> {
+    fn add_decoded(&mut self, kind: Kind, object: &Value) -> Result<(), WrongType> {
         match kind {
             Kind::Service => {
                 let mut service: ServiceObject = decode_used(object)?;
@@ -295,13 +296,10 @@ impl FileContent {
     }
 }
 
-/// Decodes the fields that the proxy reads; the error names the field.
-fn decode_used<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
-    T::deserialize(object).map_err(|error| {
-        // Only errors need the path, and recording it takes time.
-        let with_path = decode::<T>(object).err();
-        with_path.map_or_else(|| error.to_string(), |error| error.to_string())
-    })
+/// Decodes the fields that the proxy reads.
+fn decode_used<T: DeserializeOwned>(object: &Value) -> Result<T, WrongType> {
+    // Only errors need the path, and recording it takes time.
+    T::deserialize(object).or_else(|_| decode(object).map(|(decoded, _)| decoded))
 }
 
 /// Sets the namespace `default` if the object has none.

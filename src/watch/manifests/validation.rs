@@ -12,7 +12,6 @@
 //! pkg/apis/discovery/validation/validation.go, `ValidateEndpointSlice`;
 //! k8s.io/apimachinery/pkg/util/validation/field, errors.go, `ErrorBody` (v1.37)
 
-use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
@@ -21,7 +20,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::ingest::{MAX_QUOTED_CHARS, UnknownField, decode_replacing, expected, shortened};
+use crate::ingest::{MAX_QUOTED_CHARS, UnknownField, WrongType, decode, shortened};
 use crate::model::Kind;
 use crate::net::{IpFamily, parse_cidr, parse_ip};
 
@@ -70,6 +69,10 @@ impl FieldProblem {
         }
     }
 
+    pub(super) fn wrong_type(WrongType { path, error }: WrongType) -> Self {
+        Self::new(FieldProblemKind::WrongType, &path, error)
+    }
+
     fn unknown(field: UnknownField) -> Self {
         let hint = match field.nearest {
             _ if field.name.starts_with('$') => {
@@ -83,12 +86,6 @@ impl FieldProblem {
             path: field.path,
             kind: FieldProblemKind::UnknownField,
         }
-    }
-
-    /// Reports whether the problem is about a value at this path, or a value in that.
-    fn is_within(&self, path: &str) -> bool {
-        let rest = self.path.strip_prefix(path);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     }
 }
 
@@ -126,36 +123,21 @@ pub(super) fn ignored_fields(kind: Kind, object: &Value) -> Vec<FieldProblem> {
     problems
 }
 
-/// Returns values of wrong types and unknown fields, and then the problems of all other values.
+/// Returns the first value of a wrong type, or unknown fields and then the problems of all other
+/// values.
 fn check<T: DeserializeOwned>(
     object: &Value,
     validate: impl Fn(&T, &mut Problems),
 ) -> Vec<FieldProblem> {
-    let mut problems = Problems::default();
-    let decoded = decode_replacing(Cow::Borrowed(object), |path, error, value| {
-        let wrong = match path {
-            "" => error.to_string(),
-            _ => wrong_type(expected(error).0, value),
-        };
-        problems.add_of(FieldProblemKind::WrongType, path, wrong);
-    });
-    let Some((decoded, unknown)) = decoded else {
-        return problems.0;
-    };
-    let unknown = unknown.into_iter().map(FieldProblem::unknown);
-    problems.0.extend(unknown);
-    let mut of_values = Problems::default();
-    validate(&decoded, &mut of_values);
-    // A value of a wrong type was replaced by an empty one, and would be reported as missing.
-    let is_replaced = |problem: &FieldProblem| {
-        problems
-            .0
-            .iter()
-            .any(|wrong| problem.is_within(&wrong.path))
-    };
-    of_values.0.retain(|problem| !is_replaced(problem));
-    problems.0.extend(of_values.0);
-    problems.0
+    match decode(object) {
+        Ok((decoded, unknown)) => {
+            let unknown = unknown.into_iter().map(FieldProblem::unknown);
+            let mut problems = Problems(unknown.collect());
+            validate(&decoded, &mut problems);
+            problems.0
+        }
+        Err(wrong) => vec![FieldProblem::wrong_type(wrong)],
+    }
 }
 
 /// Describes a value of a wrong type.
@@ -173,7 +155,7 @@ pub(super) fn wrong_type(expected: &str, value: &Value) -> String {
     }
 }
 
-/// Problems of one object: values of wrong types, then unknown fields, then other invalid values.
+/// Problems of one object: unknown fields, then invalid values.
 #[derive(Debug, Default)]
 struct Problems(Vec<FieldProblem>);
 

