@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::config::Config;
 use crate::host::{Exec, ListedChains, RunError};
@@ -34,17 +34,11 @@ pub(super) async fn count<T>(exec: &Exec, metrics: Option<&ConnectionMetrics>) -
         return std::future::pending().await;
     };
     let family = exec.binaries().family;
-    let mut has_failed = false;
     loop {
         let started = Instant::now();
         match read(exec).await {
-            Ok(Some(reading)) => {
-                metrics.read(family, &reading);
-                if std::mem::take(&mut has_failed) {
-                    info!(%family, "reading the counters of rules succeeded after failures");
-                }
-            }
-            Err(cause) if !std::mem::replace(&mut has_failed, true) => {
+            Ok(Some(reading)) => metrics.read(family, &reading),
+            Err(cause) => {
                 let cause = on_one_line(&cause.to_string());
                 warn!(
                     %family, %cause,
@@ -52,8 +46,8 @@ pub(super) async fn count<T>(exec: &Exec, metrics: Option<&ConnectionMetrics>) -
                      until it succeeds"
                 );
             }
-            // A chain is missing, or the error was logged before.
-            Ok(None) | Err(_) => {}
+            // A chain is missing.
+            Ok(None) => {}
         }
         sleep(
             started

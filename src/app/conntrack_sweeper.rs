@@ -194,18 +194,11 @@ impl<T: FlowTable> SweeperThread<T> {
                 candidates.merge(std::mem::take(pending));
                 *pending = candidates;
                 let pause = RETRY_DELAY.after(self.failures.saturating_add(1));
-                if self.failures == 0 {
-                    warn!(
-                        %family, %cause,
-                        "deletion of stale conntrack entries failed: some UDP clients keep sending \
-                         to removed endpoints; retrying in {pause:?}"
-                    );
-                } else {
-                    debug!(
-                        %family, %cause,
-                        "deletion of stale conntrack entries failed again; retrying in {pause:?}"
-                    );
-                }
+                warn!(
+                    %family, %cause,
+                    "deletion of stale conntrack entries failed: some UDP clients keep sending to \
+                     removed endpoints; retrying in {pause:?}"
+                );
             }
         }
         result

@@ -17,7 +17,7 @@ use k8s_openapi::api::events::v1::Event as EventObject;
 use kube::Resource;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use super::event::{Event, Origin, object};
 use crate::model::ServiceName;
@@ -113,8 +113,6 @@ pub(crate) struct Writer {
     origin: Origin,
     /// Time of the last Event of each reason and Service.
     written: BTreeMap<(&'static str, Option<ServiceName>), SystemTime>,
-    /// A failure was logged, and no Event was accepted since then.
-    has_logged_failure: bool,
 }
 
 /// Returns a recorder and the writer of its Events.
@@ -125,7 +123,6 @@ pub(crate) fn recorder(origin: Origin) -> (Recorder, Writer) {
         dropped,
         origin,
         written: BTreeMap::new(),
-        has_logged_failure: false,
     };
     (recorder, writer)
 }
@@ -173,23 +170,19 @@ impl Writer {
     }
 
     /// Writes an Event, with retries for some minutes.
-    async fn write(&mut self, server: &ApiClient, object: &EventObject) {
+    async fn write(&self, server: &ApiClient, object: &EventObject) {
         let path = EventObject::url_path(&(), object.metadata.namespace.as_deref());
         for attempt in 1..=TRIES {
             let Err(error) = api::send_object(server, &path, object).await else {
-                if std::mem::take(&mut self.has_logged_failure) {
-                    info!("events are written again");
-                }
                 return;
             };
-            let is_final = is_final(&error) || attempt == TRIES;
-            if std::mem::replace(&mut self.has_logged_failure, true) {
-                debug!(attempt, error = error.in_full(), "cannot write an event");
-            } else {
-                let error = error.in_full();
-                warn!(server = server.address(), error, "cannot write an event");
-            }
-            if is_final {
+            let cause = error.in_full();
+            warn!(
+                server = server.address(),
+                error = cause,
+                "cannot write an event"
+            );
+            if is_final(&error) || attempt == TRIES {
                 return;
             }
             let pause = PAUSE.mul_f64(1.0 + fastrand::f64() / 4.0);

@@ -2,14 +2,11 @@
 //! [`ingest`](crate::ingest): invalid and unsupported fields.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::change_channel::ChangeSenders;
 use crate::ingest::{
-    self, Diagnostic, EndpointSliceObject, Interner, Metadata, NodeObject, ObjectName,
-    ServiceObject,
+    self, Diagnostic, EndpointSliceObject, Interner, NodeObject, ObjectName, ServiceObject,
 };
 use crate::model::{Change, Kind, ServiceName, SliceName, SourceChange};
 
@@ -33,16 +30,14 @@ pub enum SourceEvent<K> {
     Listed,
 }
 
-/// Turns events into changes, sends them, and logs the diagnostics of each object once.
+/// Turns events into changes, sends them, and logs the diagnostics of each object.
 pub struct Ingester {
     changes: ChangeSenders,
     node_name: Arc<str>,
     interner: Interner,
-    reported: ReportedDiagnostics,
     /// The list of Nodes that is being read has the Node of this host.
     has_node: bool,
     has_logged_missing_node: bool,
-    has_logged_other_node: bool,
 }
 
 impl Ingester {
@@ -52,10 +47,8 @@ impl Ingester {
             changes,
             node_name,
             interner: Interner::default(),
-            reported: ReportedDiagnostics::default(),
             has_node: false,
             has_logged_missing_node: false,
-            has_logged_other_node: false,
         }
     }
 
@@ -74,7 +67,6 @@ impl Ingester {
             SourceEvent::Listed => self.changes.send_both(Change::Listed(Kind::Service)),
             SourceEvent::Set(object) => self.set_service(object.borrow()),
             SourceEvent::Deleted(name) => {
-                self.reported.forget(Kind::Service, &name);
                 let name = ServiceName::new(&name.namespace, &name.name);
                 self.changes.send_both(Change::Service(name, None));
             }
@@ -92,7 +84,6 @@ impl Ingester {
             SourceEvent::Set(object) => self.set_slice(object.borrow()),
             // To both families: removing a slice that a family never had changes nothing.
             SourceEvent::Deleted(name) => {
-                self.reported.forget(Kind::EndpointSlice, &name);
                 let name = SliceName::new(&name.namespace, &name.name);
                 self.changes.send_both(Change::Slice(name, None, None));
             }
@@ -121,14 +112,13 @@ impl Ingester {
                 }
                 self.has_node = true;
                 let (node, diagnostics) = ingest::node(object);
-                self.reported.log(Kind::Node, &object.metadata, diagnostics);
+                log(diagnostics);
                 self.changes.send_both(Change::Node(Some(Box::new(node))));
             }
             SourceEvent::Deleted(name) => {
                 if !self.accepts_node(&name.name) {
                     return;
                 }
-                self.reported.forget(Kind::Node, &name);
                 tracing::warn!(
                     node = %self.node_name,
                     "this Node was deleted: zone hints of EndpointSlices and node addresses are no \
@@ -158,11 +148,10 @@ impl Ingester {
     }
 
     /// Reports whether a Node with this name may be used: another Node must not replace the zone
-    /// and addresses of this one. Logs the first other Node.
+    /// and addresses of this one.
     fn accepts_node(&mut self, name: &str) -> bool {
         let is_this = name == &*self.node_name;
-        if !is_this && !self.has_logged_other_node {
-            self.has_logged_other_node = true;
+        if !is_this {
             tracing::warn!(
                 node = %self.node_name,
                 other = %name.escape_debug(),
@@ -188,8 +177,7 @@ impl Ingester {
 
     fn set_service(&mut self, object: &ServiceObject) {
         let (name, services, diagnostics) = ingest::service(object, &mut self.interner);
-        self.reported
-            .log(Kind::Service, &object.metadata, diagnostics);
+        log(diagnostics);
         for (family, service) in services.into_pairs() {
             let change = Change::Service(name.clone(), service.map(Box::new));
             self.changes.send(family, change);
@@ -203,8 +191,7 @@ impl Ingester {
     /// last.
     fn set_slice(&mut self, object: &EndpointSliceObject) {
         let ingested = ingest::endpoint_slice(object, &self.node_name, &mut self.interner);
-        self.reported
-            .log(Kind::EndpointSlice, &object.metadata, ingested.diagnostics);
+        log(ingested.diagnostics);
         if let Some(family) = ingested.family {
             let slice = ingested.slice.map(Box::new);
             let change = Change::Slice(ingested.name, slice, ingested.trigger);
@@ -213,64 +200,15 @@ impl Ingester {
     }
 }
 
-/// Logged diagnostics of each object whose latest state has some, as hashes. Every relist sends
-/// every object again, and without this an invalid Service would be logged each time.
-#[derive(Debug, Default)]
-struct ReportedDiagnostics {
-    /// By the hash of kind, namespace and name. At most [`MAX_REPORTED_OBJECTS`].
-    objects: HashMap<u64, Box<[u64]>>,
-}
-
-impl ReportedDiagnostics {
-    /// Logs those of `diagnostics` that the previous state of the object did not have.
-    fn log(&mut self, kind: Kind, metadata: &Metadata, diagnostics: Vec<Diagnostic>) {
-        let object = hash((kind, &metadata.namespace, &metadata.name));
-        for diagnostic in self.unreported(object, diagnostics) {
-            let Diagnostic {
-                kind,
-                object,
-                field,
-                problem,
-            } = diagnostic;
-            let kind = kind.as_str();
-            tracing::warn!(%kind, %object, %field, %problem, "invalid or unsupported field");
-        }
-    }
-
-    /// Forgets a deleted object: if it is created again, its diagnostics are logged again.
-    fn forget(&mut self, kind: Kind, name: &ObjectName) {
-        self.objects
-            .remove(&hash((kind, &name.namespace, &name.name)));
-    }
-
-    /// Records the diagnostics of an object. Returns those that its previous state did not have.
-    fn unreported(&mut self, object: u64, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
-        if diagnostics.is_empty() {
-            self.objects.remove(&object);
-            return diagnostics;
-        }
-        // Objects that were deleted while there was no watch stay. Clearing logs some diagnostics
-        // again.
-        if self.objects.len() >= MAX_REPORTED_OBJECTS && !self.objects.contains_key(&object) {
-            self.objects.clear();
-        }
-        let current = diagnostics.iter().map(hash).collect();
-        if let Some(before) = self.objects.insert(object, current) {
-            diagnostics.retain(|diagnostic| !before.contains(&hash(diagnostic)));
-        }
-        diagnostics
+fn log(diagnostics: Vec<Diagnostic>) {
+    for diagnostic in diagnostics {
+        let Diagnostic {
+            kind,
+            object,
+            field,
+            problem,
+        } = diagnostic;
+        let kind = kind.as_str();
+        tracing::warn!(%kind, %object, %field, %problem, "invalid or unsupported field");
     }
 }
-
-/// Maximum objects in [`ReportedDiagnostics`]: about a megabyte.
-const MAX_REPORTED_OBJECTS: usize = 8192;
-
-fn hash(value: impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
-#[cfg(test)]
-#[path = "tests/reported_diagnostics.rs"]
-mod tests;

@@ -137,10 +137,8 @@ struct WatchedManifests {
     root: PathBuf,
     store: Store,
     events: FileEvents,
-    /// Last logged error of the path itself.
-    logged_error: Option<ManifestError>,
-    /// The warning was logged that nothing is sent before a manifest is valid.
-    has_logged_block: bool,
+    /// The path itself cannot be listed now.
+    is_unlisted: bool,
 }
 
 impl WatchedManifests {
@@ -149,8 +147,7 @@ impl WatchedManifests {
             root,
             store: Store::default(),
             events: FileEvents::new(),
-            logged_error: None,
-            has_logged_block: false,
+            is_unlisted: false,
         }
     }
 
@@ -165,22 +162,16 @@ impl WatchedManifests {
     }
 
     fn look(&mut self) {
-        let found = match self.find_and_watch() {
+        let found = self.find_and_watch();
+        self.is_unlisted = found.is_err();
+        let found = match found {
             Ok(found) => found,
-            Err(error) => {
-                if self.logged_error.as_ref() != Some(&error) {
-                    log_error(&error, self.store.has_content());
-                    self.logged_error = Some(error);
-                }
-                return;
-            }
+            Err(error) => return log_error(&error, self.store.has_content()),
         };
-        self.logged_error = None;
         for error in self.store.look(&found) {
             log_error(&error, self.store.has_content_of(&error.file));
         }
-        if self.store.is_blocked() && !self.has_logged_block {
-            self.has_logged_block = true;
+        if self.store.is_blocked() {
             tracing::warn!("no rules are written until a manifest is valid");
         }
     }
@@ -188,7 +179,7 @@ impl WatchedManifests {
     /// Returns the number of files that cannot be used now. The path itself counts as one more
     /// while it cannot be listed.
     fn unusable(&self) -> usize {
-        self.store.unusable_files() + usize::from(self.logged_error.is_some())
+        self.store.unusable_files() + usize::from(self.is_unlisted)
     }
 
     /// Finds the manifests and watches their directories. Repeats that while there are directories
