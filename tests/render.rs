@@ -78,24 +78,13 @@ fn assumed_load_balancer_ips_are_named() {
                    spec: {type: LoadBalancer, ports: [{port: 80}]}\n";
     fs::write(folder.path().join("a.yaml"), service).unwrap();
     let folder = folder.path().to_str().unwrap();
-    let range = "--manifests-load-balancer-cidr=192.0.2.7/32,2001:db8::7/128";
-    let output = render(&["--manifests", folder, range]);
+    let output = render(&["--manifests", folder]);
     let said = String::from_utf8_lossy(&output.stderr);
     let note = "assumed, as the manifests do not have them: load balancer IPs from \
-                192.0.2.7/32,2001:db8::7/128: shop/web 192.0.2.7\n";
+                198.18.0.0/16,2001:2::/64: shop/web 198.18.42.111\n";
     assert!(said.contains(note), "{said}");
     let payload = String::from_utf8_lossy(&output.stdout);
-    assert!(payload.contains(" -d 192.0.2.7 "), "{payload}");
-    // One family is not enough, and a node port outside of the range is not allocated.
-    let output = render(&[
-        "--manifests",
-        folder,
-        "--manifests-load-balancer-cidr=192.0.2.7/32",
-    ]);
-    assert_eq!(output.status.code(), Some(64));
-    let range = "--manifests-node-port-range=31999-31999";
-    let payload = rendered(&["--manifests", folder, range]);
-    assert!(payload.contains(" --dport 31999 "), "{payload}");
+    assert!(payload.contains(" -d 198.18.42.111 "), "{payload}");
 }
 
 #[test]

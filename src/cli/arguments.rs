@@ -117,7 +117,7 @@ impl<'a> RuleSettings<'a> {
 
     /// Returns the connection to the API server that the flags select.
     pub(super) fn api_options(&self) -> Result<ApiOptions, Unusable> {
-        let config = self.rendering()?.with_request_timeout(&self.args.one_read);
+        let config = self.rendering()?.with_request_timeout(&self.args.request);
         match config.source {
             Source::Cluster(options) => Ok(options),
             Source::Manifests { .. } => Err(Unusable::of_flag(

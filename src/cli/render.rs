@@ -26,7 +26,7 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.desired)?;
-    let config = settings.rendering()?.read_once(&args.desired.one_read);
+    let config = settings.rendering()?.read_once(&args.desired.request);
     let family = args.family;
     let since = given_once("since", &args.since)?;
     let since = since
@@ -92,7 +92,7 @@ fn since_config(
     source.manifests = Some(path.to_owned());
     let before = settings
         .rendering_of(&source)?
-        .read_once(&args.desired.one_read);
+        .read_once(&args.desired.request);
     let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
     if is_stdin(&before.source) && is_stdin(&config.source) {
         let problem = "cannot read stdin, which --manifests reads".to_owned();

@@ -10,7 +10,7 @@ use super::flags::{RulesArgs, SourceArgs};
 use super::kube_proxy::{ClientConnection, KubeProxyConfiguration};
 use super::problems::ConfigProblems;
 #[cfg(feature = "tools")]
-use super::tool_flags::{ContextArgs, OneReadArgs};
+use super::tool_flags::{ContextArgs, RequestArgs};
 use super::validate;
 use crate::host::BackendChoice;
 use crate::model::ExternalIps;
@@ -19,7 +19,9 @@ use crate::render::Options;
 use crate::render::RenderSettings;
 use crate::rules::Backend;
 use crate::watch::api::{ApiOptions, ContextChoice, Encoding, RateLimit};
-use crate::watch::manifests::{ManifestOptions, ManifestRanges, NotAPortRange, Validation};
+#[cfg(feature = "tools")]
+use crate::watch::manifests::LOAD_BALANCERS;
+use crate::watch::manifests::{ManifestOptions, ManifestRanges, Validation};
 
 /// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +64,9 @@ impl RenderConfig {
     /// Adds the settings of a source that only commands have.
     #[cfg(feature = "tools")]
     #[must_use]
-    pub(crate) fn read_once(mut self, args: &OneReadArgs) -> Self {
+    pub(crate) fn read_once(mut self, args: &RequestArgs) -> Self {
         if let Source::Manifests { ranges, .. } = &mut self.source {
-            ranges.load_balancers = Some(args.manifests_load_balancer_cidr);
+            ranges.load_balancers = Some(LOAD_BALANCERS);
         }
         self.with_request_timeout(args)
     }
@@ -90,9 +92,9 @@ impl RenderConfig {
     /// Limits the time to list the objects of a cluster.
     #[cfg(feature = "tools")]
     #[must_use]
-    pub(crate) fn with_request_timeout(mut self, args: &OneReadArgs) -> Self {
+    pub(crate) fn with_request_timeout(mut self, args: &RequestArgs) -> Self {
         if let Source::Cluster(options) = &mut self.source {
-            options.list_timeout = args.request.limit();
+            options.list_timeout = args.limit();
         }
         self
     }
@@ -181,17 +183,11 @@ fn objects(
     let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();
     let services = validate::of_each_family(&services);
     let services = services.map_err(|problem| problems.add_flag(SERVICE_CIDR, problem));
-    let node_ports: String = args.flags.get(NODE_PORT_RANGE).unwrap_or_default();
-    let node_ports = node_ports.parse();
-    let node_ports = node_ports
-        .map_err(|problem: NotAPortRange| problems.add_flag(NODE_PORT_RANGE, problem.to_string()));
-    let node_ports = node_ports.ok()?;
     Some(Source::Manifests {
         path,
         ranges: ManifestRanges {
             services: services.ok()?,
-            node_ports,
-            load_balancers: None,
+            ..ManifestRanges::default()
         },
         validation: if args.flags.is_given("lenient") {
             Validation::Lenient
@@ -202,7 +198,6 @@ fn objects(
 }
 
 const SERVICE_CIDR: &str = "manifests-service-cidr";
-const NODE_PORT_RANGE: &str = "manifests-node-port-range";
 
 /// Returns the encoding of API responses: the accepted content types, or the content type of
 /// requests if there are none.

@@ -11,10 +11,9 @@ use super::go::{GoDuration, InvalidDuration};
 use super::past_time::PastTime;
 use super::problems::Unusable;
 use super::settings::{FlagWord, PARTIAL_RESTORES, choices};
-use super::validate;
 use crate::inspect::catalog::{NamePattern, PortQuery};
 use crate::inspect::explain::{ClientKind, ClientSelection, Query};
-use crate::net::{IpFamily, IpNet, PerFamily};
+use crate::net::IpFamily;
 use crate::render::PartialRestore;
 use crate::watch::api::{ApiOptions, ContextChoice};
 
@@ -27,9 +26,9 @@ pub struct DesiredArgs {
     /// Choice within the kubeconfig.
     #[command(flatten)]
     pub context: ContextArgs,
-    /// Settings that no daemon has.
+    /// Time to wait for the API server.
     #[command(flatten)]
-    pub one_read: OneReadArgs,
+    pub request: RequestArgs,
     /// KubeProxyConfiguration to use instead of these flags
     ///
     /// Its kubeconfig and node name are used without the flags for them.
@@ -79,28 +78,6 @@ impl ContextArgs {
             user: named(&self.user),
         }
     }
-}
-
-/// Settings of sources for commands that read them once, which the daemon does not have.
-#[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Source")]
-pub struct OneReadArgs {
-    /// Time to wait for the API server.
-    #[command(flatten)]
-    pub request: RequestArgs,
-    /// Networks for load balancer IPs that manifests lack
-    ///
-    /// One CIDR for each IP family. `diff` uses them with --from-manifests, `run` never. The
-    /// default is for benchmarks of networks (RFC 2544 and RFC 5180): like those for documentation,
-    /// its addresses are never routed, and it is large enough for many Services.
-    #[arg(
-        long,
-        value_name = "CIDR[,CIDR]",
-        default_value = "198.18.0.0/16,2001:2::/64",
-        value_parser = validate::of_each_family,
-        hide_short_help = true
-    )]
-    pub manifests_load_balancer_cidr: PerFamily<IpNet>,
 }
 
 /// Time for which a command waits for the API server.

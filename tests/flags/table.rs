@@ -240,11 +240,6 @@ pub const TABLE: &[Row] = &[
     row("machine-id-file", "/x", Nothing),
     row("manifests", "", Scene(answers::follows_files)),
     row(
-        "manifests-node-port-range",
-        "31999-31999",
-        Rule(" --dport 31999 "),
-    ),
-    row(
         "manifests-service-cidr",
         "10.97.0.0/16,fd00:1::/112",
         Rule(" -d 10.97."),

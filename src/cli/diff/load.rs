@@ -78,7 +78,7 @@ fn of_host(
     }
     let config = settings
         .rendering()?
-        .with_request_timeout(&args.desired.one_read);
+        .with_request_timeout(&args.desired.request);
     // Any error of manifests is returned, as a missing object would be a difference.
     let trackers = snapshot::read_objects(&config, None)?.0;
     check_node(&config, &trackers)?;
@@ -163,7 +163,7 @@ fn of_manifests(
     settings: &RuleSettings<'_>,
     before: &Path,
 ) -> anyhow::Result<Sides> {
-    let config = settings.rendering()?.read_once(&args.desired.one_read);
+    let config = settings.rendering()?.read_once(&args.desired.request);
     let Source::Manifests {
         path,
         ranges,

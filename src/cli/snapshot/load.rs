@@ -31,7 +31,7 @@ impl RuleSnapshot {
         }
         if desired.names_objects() {
             let config = settings.rendering()?;
-            return desired::snapshot(&config.read_once(&desired.one_read), report);
+            return desired::snapshot(&config.read_once(&desired.request), report);
         }
         let sources = || {
             Ok(HostSources {

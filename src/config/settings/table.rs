@@ -54,9 +54,6 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
                 "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
                  IP family",
             ),
-        Setting::without_field("manifests-node-port-range", Text("FIRST-LAST"))
-            .default("30000-32767")
-            .help("Node ports of Services without one in manifests"),
         Setting::without_field("lenient", Switch)
             .requires("manifests")
             .help("Use the valid parts of invalid objects in manifests")

@@ -345,15 +345,6 @@ fn objects_come_from_a_cluster_or_from_files() {
     assert_eq!(path.to_string_lossy(), "m");
     // The daemon assumes no load balancer IPs.
     assert_eq!(ranges, ManifestRanges::default());
-    let Source::Manifests { ranges, .. } = source("--manifests=m --manifests-node-port-range=1-9")
-    else {
-        panic!("manifests were given")
-    };
-    assert_eq!(ranges.node_ports.to_string(), "1-9");
-    bad(
-        "--manifests=m --manifests-node-port-range=9-1",
-        "not a valid range of ports",
-    );
     bad(
         "--manifests=m --manifests-service-cidr=10.0.0.0/8",
         "one CIDR of each family",

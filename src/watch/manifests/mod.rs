@@ -47,5 +47,9 @@ pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
 pub(crate) use merge::{ManifestOptions, Manifests};
 pub(crate) use parse::WrittenObjects;
-pub(crate) use pools::{ManifestRanges, NotAPortRange};
+#[cfg(feature = "tools")]
+pub(crate) use pools::LOAD_BALANCERS;
+pub(crate) use pools::ManifestRanges;
+#[cfg(test)]
+pub(crate) use pools::NodePortRange;
 pub(crate) use validation::Validation;

@@ -12,7 +12,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
@@ -25,9 +24,17 @@ pub struct ManifestRanges {
     pub services: PerFamily<IpNet>,
     /// Node ports and health check node ports.
     pub node_ports: NodePortRange,
-    /// Load balancer IPs; `None` if none are assumed, as by the daemon.
+    /// Load balancer IPs: [`LOAD_BALANCERS`], or none, as by the daemon.
     pub load_balancers: Option<PerFamily<IpNet>>,
 }
+
+/// Networks for load balancer IPs. They are for benchmarks of networks (RFC 2544 and RFC 5180):
+/// never routed, and large enough for many Services.
+#[cfg(feature = "tools")]
+pub(crate) const LOAD_BALANCERS: PerFamily<IpNet> = PerFamily {
+    v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)), 16),
+    v6: IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)), 64),
+};
 
 impl Default for ManifestRanges {
     /// Ranges of kubeadm, `10.96.0.0/12` and `30000-32767`; `fd00:10:96::/112` for IPv6.
@@ -48,9 +55,9 @@ impl Default for ManifestRanges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodePortRange {
     /// Not 0.
-    pub(super) first: u16,
+    pub(crate) first: u16,
     /// Not less than `first`.
-    pub(super) last: u16,
+    pub(crate) last: u16,
 }
 
 impl NodePortRange {
@@ -64,23 +71,6 @@ impl NodePortRange {
 impl fmt::Display for NodePortRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
-    }
-}
-
-/// Error for a text that is not a [`NodePortRange`].
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a valid range of ports (example: 30000-32767)")]
-pub struct NotAPortRange(String);
-
-impl FromStr for NodePortRange {
-    type Err = NotAPortRange;
-
-    fn from_str(text: &str) -> Result<Self, NotAPortRange> {
-        let ports = text.split_once('-').and_then(|(first, last)| {
-            let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-            (0 < first && first <= last).then_some(Self { first, last })
-        });
-        ports.ok_or_else(|| NotAPortRange(text.to_owned()))
     }
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{
-    AssumedValueKind, ManifestOptions, Manifests, Validation, assumption_lines, load, load_compared,
+    AssumedValueKind, LOAD_BALANCERS, ManifestOptions, Manifests, NodePortRange, Validation,
+    assumption_lines, load, load_compared,
 };
 
 fn options() -> ManifestOptions {
@@ -15,10 +16,7 @@ fn options() -> ManifestOptions {
 /// Settings of a preview, which assumes load balancer IPs.
 fn preview() -> ManifestOptions {
     let mut options = options();
-    options.ranges.load_balancers = Some(crate::net::PerFamily {
-        v4: "198.18.0.0/16".parse().unwrap(),
-        v6: "2001:2::/64".parse().unwrap(),
-    });
+    options.ranges.load_balancers = Some(LOAD_BALANCERS);
     options
 }
 
@@ -96,7 +94,10 @@ fn node_ports_are_allocated_by_type() {
 #[test]
 fn explicit_ports_are_respected_and_never_allocated() {
     let mut options = options();
-    options.ranges.node_ports = "30000-30003".parse().unwrap();
+    options.ranges.node_ports = NodePortRange {
+        first: 30000,
+        last: 30003,
+    };
     let text = service("a", &format!("type: NodePort, {TWO_PORTS}"))
         + &service("b", "type: NodePort, ports: [{port: 80, nodePort: 30001}]")
         + &service(

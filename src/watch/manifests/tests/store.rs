@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::super::files::find;
 use super::*;
-use crate::watch::manifests::ManifestRanges;
+use crate::watch::manifests::{ManifestRanges, NodePortRange};
 
 const A: &str = "{kind: Service, metadata: {name: a}}";
 const B: &str = "{kind: Service, metadata: {name: b}}";
@@ -135,7 +135,10 @@ fn each_unusable_file_is_reported_once() {
 fn an_undecodable_service_keeps_its_state_and_its_node_port() {
     let mut scene = Scene::new();
     // Enough for one Service.
-    scene.options.ranges.node_ports = "30000-30000".parse().unwrap();
+    scene.options.ranges.node_ports = NodePortRange {
+        first: 30000,
+        last: 30000,
+    };
     let service = |name: &str, ports: &str| {
         format!(
             "kind: Service\nmetadata: {{name: {name}}}\nspec: {{type: NodePort, ports: {ports}}}\n"
