@@ -12,7 +12,6 @@ pub(crate) mod cluster;
 pub(crate) mod file_events;
 mod ingester;
 pub(crate) mod manifests;
-mod mass_deletion;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tracing::subscriber::with_default;
 
 use super::MINUTE;
-use super::cluster::{Cluster, Kind, Written, reply, service};
+use super::cluster::{Cluster, Kind, Written, reply};
 use super::node::{followed, listed};
 use super::scripted::{Asked, Piece, Reply};
 
@@ -38,35 +38,6 @@ fn logged(cluster: &Cluster, answer: impl FnMut(&Asked) -> Reply + Send + 'stati
         .lines()
         .filter(|line| line.contains("kind=\"Service\""));
     lines.map(str::to_owned).collect()
-}
-
-/// All Services are gone from the first list to the second, which is obeyed.
-#[test]
-fn a_large_shrink_is_logged_with_its_numbers() {
-    let mut before = Cluster::small();
-    for number in 0..40 {
-        before.set(Kind::Service, service(&format!("s{number}"), 80));
-    }
-    let mut after = before.clone();
-    after.delete(Kind::Service, "still");
-    for number in 0..40 {
-        after.delete(Kind::Service, &format!("s{number}"));
-    }
-    after.forget();
-    let mut first = true;
-    let now = after.clone();
-    let lines = logged(&now, move |asked| {
-        if Kind::of(asked) == Kind::Service && std::mem::take(&mut first) {
-            let initial = before.initial(Kind::Service, Written::Json).concat();
-            return reply(Written::Json, vec![Piece::Bytes(initial), Piece::Break]);
-        }
-        after.answer(asked, Written::Json)
-    });
-    let text = "most objects of this kind were deleted or are no longer selected";
-    let warning = lines.iter().find(|line| line.contains(text));
-    let warning = warning.unwrap_or_else(|| panic!("{lines:#?}"));
-    assert!(warning.contains(" WARN "), "{warning}");
-    assert!(warning.contains("before=41 after=0"), "{warning}");
 }
 
 /// The log names what was wrong with an answer.

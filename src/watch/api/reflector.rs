@@ -30,7 +30,6 @@ use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
 use crate::watch::SourceEvent;
-use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Receiver of what a reflector reports about one kind, in order.
 pub trait Observer<K>: Send {
@@ -112,7 +111,6 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
         backoff: RetryBackoff::default(),
         has_failed: false,
         undecodable: 0,
-        count: ObjectCount::default(),
     };
     let mut next = NextRequest::new();
     loop {
@@ -135,7 +133,6 @@ struct Reflector<'a, K, O> {
     has_failed: bool,
     /// Number of undecodable objects that were received since the last list began.
     undecodable: usize,
-    count: ObjectCount,
 }
 
 impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
@@ -185,7 +182,6 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     /// Lists page by page.
     async fn list(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut pages = Pages::new(self.server, self.selector);
-        let mut objects = 0;
         loop {
             let page = pages.next().await?;
             let contents: PageContents<'_> = page.split::<K>()?;
@@ -196,9 +192,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             for object in &contents.objects {
                 self.set(ReceivedObject::decode(object));
             }
-            objects += contents.objects.len();
             if let Some(resource_version) = pages.advance(contents.metadata)? {
-                return self.finish_list(next, &resource_version, objects);
+                return self.finish_list(next, &resource_version);
             }
         }
     }
@@ -211,7 +206,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     ) -> Result<(), ApiError> {
         self.begin_list();
         // Whether all events so far are added objects.
-        let (mut objects, mut has_only_added) = (0_usize, true);
+        let mut has_only_added = true;
         let mut bookmark_deadline = Instant::now() + INITIAL_EVENTS_IDLE_TIMEOUT;
         let mut limit = ListLimit::new(WATCH_LIST_TIMEOUT);
         loop {
@@ -231,21 +226,16 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             };
             let is_added = matches!(event, WatchEvent::Added(_));
             match event {
-                WatchEvent::Added(object) => {
-                    objects += 1;
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     drop(self.set(object));
                 }
-                WatchEvent::Modified(object) => drop(self.set(object)),
-                WatchEvent::Deleted(object) => {
-                    objects = objects.saturating_sub(1);
-                    drop(self.delete(object));
-                }
+                WatchEvent::Deleted(object) => drop(self.delete(object)),
                 WatchEvent::Bookmark {
                     resource_version,
                     ends_initial_events,
                 } => {
                     if ends_initial_events {
-                        return self.finish_list(next, &resource_version, objects);
+                        return self.finish_list(next, &resource_version);
                     }
                 }
             }
@@ -265,23 +255,19 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         self.observer.on_source_event(SourceEvent::Listing);
     }
 
-    /// Ends a list of this many objects: the observer deletes those that the list does not have.
+    /// Ends a list: the observer deletes those that the list does not have.
     fn finish_list(
         &mut self,
         next: &mut NextRequest,
         resource_version: &str,
-        objects: usize,
     ) -> Result<(), ApiError> {
         if !is_resumable(resource_version) {
             let problem = "a list has no resource version to watch from";
             return Err(protocol_error(problem));
         }
         self.observer.on_source_event(SourceEvent::Listed);
-        let now = Instant::now();
-        let deletion = self.count.listed(objects, now);
-        self.log_mass_deletion(deletion);
         next.listed(resource_version);
-        self.backoff.succeeded(now);
+        self.backoff.succeeded(Instant::now());
         self.mark_current();
         Ok(())
     }
@@ -306,16 +292,8 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 Err(error) => return Err(error),
             };
             let resource_version = match event {
-                WatchEvent::Added(object) => {
-                    self.count.added(Instant::now());
-                    self.set(object)
-                }
-                WatchEvent::Modified(object) => self.set(object),
-                WatchEvent::Deleted(object) => {
-                    let deletion = self.count.deleted(Instant::now());
-                    self.log_mass_deletion(deletion);
-                    self.delete(object)
-                }
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => self.set(object),
+                WatchEvent::Deleted(object) => self.delete(object),
                 WatchEvent::Bookmark {
                     resource_version, ..
                 } => resource_version,
@@ -366,19 +344,6 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
         self.observer
             .on_reflector_event(ReflectorEvent::Undecodable(problem));
-    }
-
-    fn log_mass_deletion(&self, deletion: Option<MassDeletion>) {
-        if let Some(MassDeletion { before, after }) = deletion {
-            tracing::warn!(
-                server = self.server.address(),
-                kind = K::KIND,
-                before,
-                after,
-                "most objects of this kind were deleted or are no longer selected: their rules are \
-                 removed; if that was not intended, restore the objects in the cluster",
-            );
-        }
     }
 
     /// Reports that the objects are current: a list is complete, or a watch sent an event.

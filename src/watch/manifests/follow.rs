@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
+use std::mem::replace;
 use std::path::{Path, PathBuf};
 
 use tokio::task::spawn_blocking;
@@ -14,11 +15,9 @@ use super::files::{ManifestError, ManifestFiles, STDIN, find};
 use super::load::{ManifestErrors, load};
 use super::store::Store;
 use super::{ManifestOptions, Manifests, Validation};
-use crate::model::Kind;
 use crate::telemetry::ManifestMetrics;
 use crate::watch::Ingester;
 use crate::watch::file_events::{FileEvents, POLL_INTERVAL, QUIET_TIME};
-use crate::watch::mass_deletion::{MassDeletion, ObjectCount};
 
 /// Sends the objects of the manifests at `path`, and all of them again whenever they change;
 /// standard input is read once. Runs until it is dropped.
@@ -34,10 +33,15 @@ pub(crate) async fn follow(
     metrics: &ManifestMetrics,
     mut ingester: Ingester,
 ) -> Result<Infallible, ManifestError> {
-    let (mut logged, mut counts) = (HashSet::new(), ObjectCounts::default());
+    let (mut logged, mut is_first) = (HashSet::new(), true);
     let mut send = |manifests: &Manifests| {
         log_notes(&manifests.notes, &mut logged);
-        counts.listed(manifests);
+        if replace(&mut is_first, false) && manifests.services.is_empty() {
+            tracing::warn!(
+                "the manifests have no Services: rules of Services that an earlier proxy wrote \
+                 are removed"
+            );
+        }
         metrics.set_objects(manifests.undecodable, manifests.ignored_fields);
         manifests.send(&mut ingester);
     };
@@ -65,44 +69,6 @@ pub(crate) async fn follow(
         watched.events.changed(POLL_INTERVAL).await;
         // Limits the looks in a directory where programs rename files all the time.
         sleep_until(start + QUIET_TIME).await;
-    }
-}
-
-/// Numbers of objects in the manifests.
-#[derive(Default)]
-struct ObjectCounts {
-    services: ObjectCount,
-    endpoint_slices: ObjectCount,
-    /// The manifests were read once.
-    has_listed: bool,
-}
-
-impl ObjectCounts {
-    /// Logs a warning if most objects are gone, or if there is no Service at the start: then the
-    /// rules that an earlier process wrote are removed.
-    fn listed(&mut self, manifests: &Manifests) {
-        let (services, slices) = (manifests.services.len(), manifests.endpoint_slices.len());
-        for (kind, counted, count) in [
-            (Kind::Service, &mut self.services, services),
-            (Kind::EndpointSlice, &mut self.endpoint_slices, slices),
-        ] {
-            if let Some(MassDeletion { before, after }) = counted.listed(count, Instant::now()) {
-                tracing::warn!(
-                    kind = kind.as_str(),
-                    before,
-                    after,
-                    "most objects of this kind are gone from the manifests: their rules are \
-                     removed; if that was not intended, restore the files"
-                );
-            }
-        }
-        if !self.has_listed && services == 0 {
-            tracing::warn!(
-                "the manifests have no Services: rules of Services that an earlier proxy wrote \
-                 are removed"
-            );
-        }
-        self.has_listed = true;
     }
 }
 
