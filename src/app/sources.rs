@@ -33,7 +33,8 @@ pub(super) async fn open(
     match &config.source {
         Source::Cluster(options) => {
             let proxies = environment::proxies();
-            let server = api::build_counted_client(options, &proxies, &metrics.requests).await;
+            let server =
+                api::build_counted_client(options, &proxies, Some(&metrics.requests)).await;
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
         Source::Manifests { path, ranges, .. } => {

@@ -110,19 +110,11 @@ pub async fn build_client(
     options: &ApiOptions,
     proxies: &ProxyEnvironment,
 ) -> Result<ApiClient, ClientConfigError> {
-    build(options, proxies, None).await
+    build_counted_client(options, proxies, None).await
 }
 
 /// Builds a client whose requests are counted and timed; otherwise like [`build_client`].
 pub(crate) async fn build_counted_client(
-    options: &ApiOptions,
-    proxies: &ProxyEnvironment,
-    metrics: &RequestMetrics,
-) -> Result<ApiClient, ClientConfigError> {
-    build(options, proxies, Some(metrics)).await
-}
-
-async fn build(
     options: &ApiOptions,
     proxies: &ProxyEnvironment,
     metrics: Option<&RequestMetrics>,

@@ -7,10 +7,10 @@
 //!
 //! KEP: kep.k8s.io/3157 (WatchList, or streaming lists)
 
-use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use form_urlencoded::byte_serialize;
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Resource as _;
@@ -181,15 +181,5 @@ fn push_parameter(uri: &mut String, key: &str, value: &str) {
     uri.push(if uri.contains('?') { '&' } else { '?' });
     uri.push_str(key);
     uri.push('=');
-    for byte in value.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                uri.push(char::from(byte));
-            }
-            _ => {
-                // Writing to a String can't fail.
-                let _ = write!(uri, "%{byte:02X}");
-            }
-        }
-    }
+    uri.extend(byte_serialize(value.as_bytes()));
 }
