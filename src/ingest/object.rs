@@ -22,81 +22,268 @@ use prost::Message;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// `v1` Service.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct ServiceObject {
-    /// Name and labels.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 1)]
-    pub metadata: Metadata,
-    /// Desired state.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 2)]
-    pub spec: ServiceSpec,
-    /// State that a load balancer controller reported.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 3)]
-    pub status: ServiceStatus,
+/// Declares types with the attributes that all of them share.
+macro_rules! objects {
+    ($(
+        $(#[$about:meta])*
+        pub struct $name:ident { $($(#[$more:meta])* pub $field:ident: $type:ty,)* }
+    )*) => {$(
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Message, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        pub struct $name {
+            $(
+                #[serde(deserialize_with = "or_default")]
+                $(#[$more])*
+                pub $field: $type,
+            )*
+        }
+    )*};
 }
 
-/// `spec` of a Service.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ServiceSpec {
-    /// `ClusterIP` (also if absent), `NodePort`, `LoadBalancer` or `ExternalName`.
-    #[serde(rename = "type", deserialize_with = "or_default")]
-    #[prost(string, tag = 4)]
-    pub type_: String,
-    /// Empty, `None` or an address.
-    #[serde(rename = "clusterIP", deserialize_with = "or_default")]
-    #[prost(string, tag = 3)]
-    pub cluster_ip: String,
-    /// One per family, the primary first.
-    #[serde(rename = "clusterIPs", deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 18)]
-    pub cluster_ips: Vec<String>,
-    /// Families of `clusterIPs`, by index.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 19)]
-    pub ip_families: Vec<String>,
-    /// `SingleStack` (also if absent), `PreferDualStack` or `RequireDualStack`. The API server has
-    /// resolved it; only manifests need it.
-    #[prost(string, optional, tag = 17)]
-    pub ip_family_policy: Option<String>,
-    /// External IPs.
-    #[serde(rename = "externalIPs", deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 5)]
-    pub external_ips: Vec<String>,
-    /// Clients that may use the load balancer.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 9)]
-    pub load_balancer_source_ranges: Vec<String>,
-    /// `ClientIP` or `None`.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 7)]
-    pub session_affinity: String,
-    /// Timeout of the affinity.
-    #[prost(message, optional, tag = 14)]
-    pub session_affinity_config: Option<SessionAffinityConfig>,
-    /// `Local` or `Cluster`.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 11)]
-    pub external_traffic_policy: String,
-    /// `Local` or `Cluster`.
-    #[prost(string, optional, tag = 22)]
-    pub internal_traffic_policy: Option<String>,
-    /// Port that load balancers probe for local endpoints.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(int64, tag = 12)]
-    pub health_check_node_port: i64,
-    /// Absent counts as true. The API server has allocated node ports; only manifests need it.
-    #[prost(bool, optional, tag = 20)]
-    pub allocate_load_balancer_node_ports: Option<bool>,
-    /// Ports.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 1)]
-    pub ports: Vec<ServicePortObject>,
+objects! {
+    /// `v1` Service.
+    pub struct ServiceObject {
+        /// Name and labels.
+        #[prost(message, required, tag = 1)]
+        pub metadata: Metadata,
+        /// Desired state.
+        #[prost(message, required, tag = 2)]
+        pub spec: ServiceSpec,
+        /// State that a load balancer controller reported.
+        #[prost(message, required, tag = 3)]
+        pub status: ServiceStatus,
+    }
+
+    /// `spec` of a Service.
+    pub struct ServiceSpec {
+        /// `ClusterIP` (also if absent), `NodePort`, `LoadBalancer` or `ExternalName`.
+        #[serde(rename = "type")]
+        #[prost(string, tag = 4)]
+        pub type_: String,
+        /// Empty, `None` or an address.
+        #[serde(rename = "clusterIP")]
+        #[prost(string, tag = 3)]
+        pub cluster_ip: String,
+        /// One per family, the primary first.
+        #[serde(rename = "clusterIPs")]
+        #[prost(string, repeated, tag = 18)]
+        pub cluster_ips: Vec<String>,
+        /// Families of `clusterIPs`, by index.
+        #[prost(string, repeated, tag = 19)]
+        pub ip_families: Vec<String>,
+        /// `SingleStack` (also if absent), `PreferDualStack` or `RequireDualStack`. The API server
+        /// has resolved it; only manifests need it.
+        #[prost(string, optional, tag = 17)]
+        pub ip_family_policy: Option<String>,
+        /// External IPs.
+        #[serde(rename = "externalIPs")]
+        #[prost(string, repeated, tag = 5)]
+        pub external_ips: Vec<String>,
+        /// Clients that may use the load balancer.
+        #[prost(string, repeated, tag = 9)]
+        pub load_balancer_source_ranges: Vec<String>,
+        /// `ClientIP` or `None`.
+        #[prost(string, tag = 7)]
+        pub session_affinity: String,
+        /// Timeout of the affinity.
+        #[prost(message, optional, tag = 14)]
+        pub session_affinity_config: Option<SessionAffinityConfig>,
+        /// `Local` or `Cluster`.
+        #[prost(string, tag = 11)]
+        pub external_traffic_policy: String,
+        /// `Local` or `Cluster`.
+        #[prost(string, optional, tag = 22)]
+        pub internal_traffic_policy: Option<String>,
+        /// Port that load balancers probe for local endpoints.
+        #[prost(int64, tag = 12)]
+        pub health_check_node_port: i64,
+        /// Absent counts as true. The API server has allocated node ports; only manifests need it.
+        #[prost(bool, optional, tag = 20)]
+        pub allocate_load_balancer_node_ports: Option<bool>,
+        /// Ports.
+        #[prost(message, repeated, tag = 1)]
+        pub ports: Vec<ServicePortObject>,
+    }
+
+    /// `sessionAffinityConfig`.
+    pub struct SessionAffinityConfig {
+        /// Configuration of `ClientIP` affinity.
+        #[serde(rename = "clientIP")]
+        #[prost(message, optional, tag = 1)]
+        pub client_ip: Option<ClientIpConfig>,
+    }
+
+    /// `sessionAffinityConfig.clientIP`.
+    pub struct ClientIpConfig {
+        /// Timeout in seconds; the default of the API is 10800.
+        #[prost(int64, optional, tag = 1)]
+        pub timeout_seconds: Option<i64>,
+    }
+
+    /// `spec.ports[]` of a Service.
+    pub struct ServicePortObject {
+        /// Absent counts as empty.
+        #[prost(string, tag = 1)]
+        pub name: String,
+        /// Absent counts as `TCP`.
+        #[prost(string, tag = 2)]
+        pub protocol: String,
+        /// Port on the cluster IP.
+        #[prost(int64, tag = 3)]
+        pub port: i64,
+        /// Port on the node, if allocated.
+        #[prost(int64, tag = 5)]
+        pub node_port: i64,
+    }
+
+    /// `status` of a Service.
+    pub struct ServiceStatus {
+        /// Addresses of the load balancer.
+        #[prost(message, required, tag = 1)]
+        pub load_balancer: LoadBalancerStatus,
+    }
+
+    /// `status.loadBalancer`.
+    pub struct LoadBalancerStatus {
+        /// One entry per address.
+        #[prost(message, repeated, tag = 1)]
+        pub ingress: Vec<Ingress>,
+    }
+
+    /// `status.loadBalancer.ingress[]`.
+    pub struct Ingress {
+        /// Empty for load balancers known by host name.
+        #[prost(string, tag = 1)]
+        pub ip: String,
+        /// `VIP` (also if absent) or `Proxy`.
+        #[prost(string, optional, tag = 3)]
+        pub ip_mode: Option<String>,
+    }
+
+    /// `discovery.k8s.io/v1` EndpointSlice.
+    pub struct EndpointSliceObject {
+        /// Name, labels and annotations.
+        #[prost(message, required, tag = 1)]
+        pub metadata: Metadata,
+        /// `IPv4`, `IPv6` or `FQDN`.
+        #[prost(string, tag = 4)]
+        pub address_type: String,
+        /// Endpoints.
+        #[prost(message, repeated, tag = 2)]
+        pub endpoints: Vec<EndpointObject>,
+        /// Ports of every endpoint.
+        #[prost(message, repeated, tag = 3)]
+        pub ports: Vec<SlicePortObject>,
+    }
+
+    /// `endpoints[]` of a slice.
+    pub struct EndpointObject {
+        /// Only the first is used.
+        #[prost(string, repeated, tag = 1)]
+        pub addresses: Vec<String>,
+        /// Conditions; each has its own default.
+        #[prost(message, required, tag = 2)]
+        pub conditions: Conditions,
+        /// Node of the endpoint.
+        #[prost(string, optional, tag = 6)]
+        pub node_name: Option<String>,
+        /// Zones and nodes that should use the endpoint.
+        #[prost(message, required, tag = 8)]
+        pub hints: Hints,
+    }
+
+    /// `conditions` of an endpoint.
+    pub struct Conditions {
+        /// Absent counts as true.
+        #[prost(bool, optional, tag = 1)]
+        pub ready: Option<bool>,
+        /// Absent counts as true.
+        #[prost(bool, optional, tag = 2)]
+        pub serving: Option<bool>,
+        /// Absent counts as false.
+        #[prost(bool, optional, tag = 3)]
+        pub terminating: Option<bool>,
+    }
+
+    /// `hints` of an endpoint.
+    pub struct Hints {
+        /// Zones.
+        #[prost(message, repeated, tag = 1)]
+        pub for_zones: Vec<Named>,
+        /// Nodes.
+        #[prost(message, repeated, tag = 2)]
+        pub for_nodes: Vec<Named>,
+    }
+
+    /// Object with only a name.
+    pub struct Named {
+        /// Name.
+        #[prost(string, tag = 1)]
+        pub name: String,
+    }
+
+    /// `ports[]` of a slice.
+    pub struct SlicePortObject {
+        /// Absent makes the port unusable; empty is a name.
+        #[prost(string, optional, tag = 1)]
+        pub name: Option<String>,
+        /// Absent counts as `TCP`.
+        #[prost(string, optional, tag = 2)]
+        pub protocol: Option<String>,
+        /// Absent makes the port unusable.
+        #[prost(int64, optional, tag = 3)]
+        pub port: Option<i64>,
+    }
+
+    /// `v1` Node.
+    pub struct NodeObject {
+        /// Name and topology labels.
+        #[prost(message, required, tag = 1)]
+        pub metadata: Metadata,
+        /// Pod networks and taints.
+        #[prost(message, required, tag = 2)]
+        pub spec: NodeSpec,
+        /// Addresses.
+        #[prost(message, required, tag = 3)]
+        pub status: NodeStatus,
+    }
+
+    /// `spec` of a Node.
+    pub struct NodeSpec {
+        /// One per family.
+        #[serde(rename = "podCIDRs")]
+        #[prost(string, repeated, tag = 7)]
+        pub pod_cidrs: Vec<String>,
+        /// Taints.
+        #[prost(message, repeated, tag = 5)]
+        pub taints: Vec<Taint>,
+    }
+
+    /// `spec.taints[]`.
+    pub struct Taint {
+        /// Key; effect and value are not used.
+        #[prost(string, tag = 1)]
+        pub key: String,
+    }
+
+    /// `status` of a Node.
+    pub struct NodeStatus {
+        /// Addresses of all types.
+        #[prost(message, repeated, tag = 5)]
+        pub addresses: Vec<NodeAddress>,
+    }
+
+    /// `status.addresses[]`.
+    pub struct NodeAddress {
+        /// `InternalIP`, `ExternalIP`, `Hostname` and others.
+        #[serde(rename = "type")]
+        #[prost(string, tag = 1)]
+        pub type_: String,
+        /// Address or host name.
+        #[prost(string, tag = 2)]
+        pub address: String,
+    }
 }
 
 impl ServiceSpec {
@@ -113,243 +300,6 @@ impl ServiceSpec {
     pub fn needs_cluster_ip(&self) -> bool {
         !self.is_headless() && self.type_ != "ExternalName"
     }
-}
-
-/// `sessionAffinityConfig`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct SessionAffinityConfig {
-    /// Configuration of `ClientIP` affinity.
-    #[serde(rename = "clientIP")]
-    #[prost(message, optional, tag = 1)]
-    pub client_ip: Option<ClientIpConfig>,
-}
-
-/// `sessionAffinityConfig.clientIP`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ClientIpConfig {
-    /// Timeout in seconds; the default of the API is 10800.
-    #[prost(int64, optional, tag = 1)]
-    pub timeout_seconds: Option<i64>,
-}
-
-/// `spec.ports[]` of a Service.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ServicePortObject {
-    /// Absent counts as empty.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 1)]
-    pub name: String,
-    /// Absent counts as `TCP`.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 2)]
-    pub protocol: String,
-    /// Port on the cluster IP.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(int64, tag = 3)]
-    pub port: i64,
-    /// Port on the node, if allocated.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(int64, tag = 5)]
-    pub node_port: i64,
-}
-
-/// `status` of a Service.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ServiceStatus {
-    /// Addresses of the load balancer.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 1)]
-    pub load_balancer: LoadBalancerStatus,
-}
-
-/// `status.loadBalancer`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct LoadBalancerStatus {
-    /// One entry per address.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 1)]
-    pub ingress: Vec<Ingress>,
-}
-
-/// `status.loadBalancer.ingress[]`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Ingress {
-    /// Empty for load balancers known by host name.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 1)]
-    pub ip: String,
-    /// `VIP` (also if absent) or `Proxy`.
-    #[prost(string, optional, tag = 3)]
-    pub ip_mode: Option<String>,
-}
-
-/// `discovery.k8s.io/v1` EndpointSlice.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct EndpointSliceObject {
-    /// Name, labels and annotations.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 1)]
-    pub metadata: Metadata,
-    /// `IPv4`, `IPv6` or `FQDN`.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 4)]
-    pub address_type: String,
-    /// Endpoints.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 2)]
-    pub endpoints: Vec<EndpointObject>,
-    /// Ports of every endpoint.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 3)]
-    pub ports: Vec<SlicePortObject>,
-}
-
-/// `endpoints[]` of a slice.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct EndpointObject {
-    /// Only the first is used.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 1)]
-    pub addresses: Vec<String>,
-    /// Conditions; each has its own default.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 2)]
-    pub conditions: Conditions,
-    /// Node of the endpoint.
-    #[prost(string, optional, tag = 6)]
-    pub node_name: Option<String>,
-    /// Zones and nodes that should use the endpoint.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 8)]
-    pub hints: Hints,
-}
-
-/// `conditions` of an endpoint.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct Conditions {
-    /// Absent counts as true.
-    #[prost(bool, optional, tag = 1)]
-    pub ready: Option<bool>,
-    /// Absent counts as true.
-    #[prost(bool, optional, tag = 2)]
-    pub serving: Option<bool>,
-    /// Absent counts as false.
-    #[prost(bool, optional, tag = 3)]
-    pub terminating: Option<bool>,
-}
-
-/// `hints` of an endpoint.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Hints {
-    /// Zones.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 1)]
-    pub for_zones: Vec<Named>,
-    /// Nodes.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 2)]
-    pub for_nodes: Vec<Named>,
-}
-
-/// Object with only a name.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct Named {
-    /// Name.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 1)]
-    pub name: String,
-}
-
-/// `ports[]` of a slice.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct SlicePortObject {
-    /// Absent makes the port unusable; empty is a name.
-    #[prost(string, optional, tag = 1)]
-    pub name: Option<String>,
-    /// Absent counts as `TCP`.
-    #[prost(string, optional, tag = 2)]
-    pub protocol: Option<String>,
-    /// Absent makes the port unusable.
-    #[prost(int64, optional, tag = 3)]
-    pub port: Option<i64>,
-}
-
-/// `v1` Node.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct NodeObject {
-    /// Name and topology labels.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 1)]
-    pub metadata: Metadata,
-    /// Pod networks and taints.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 2)]
-    pub spec: NodeSpec,
-    /// Addresses.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, required, tag = 3)]
-    pub status: NodeStatus,
-}
-
-/// `spec` of a Node.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct NodeSpec {
-    /// One per family.
-    #[serde(rename = "podCIDRs", deserialize_with = "or_default")]
-    #[prost(string, repeated, tag = 7)]
-    pub pod_cidrs: Vec<String>,
-    /// Taints.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 5)]
-    pub taints: Vec<Taint>,
-}
-
-/// `spec.taints[]`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct Taint {
-    /// Key; effect and value are not used.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 1)]
-    pub key: String,
-}
-
-/// `status` of a Node.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct NodeStatus {
-    /// Addresses of all types.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(message, repeated, tag = 5)]
-    pub addresses: Vec<NodeAddress>,
-}
-
-/// `status.addresses[]`.
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(default)]
-pub struct NodeAddress {
-    /// `InternalIP`, `ExternalIP`, `Hostname` and others.
-    #[serde(rename = "type", deserialize_with = "or_default")]
-    #[prost(string, tag = 1)]
-    pub type_: String,
-    /// Address or host name.
-    #[serde(deserialize_with = "or_default")]
-    #[prost(string, tag = 2)]
-    pub address: String,
 }
 
 /// Time that is only tested for being set.
