@@ -6,14 +6,13 @@
 //! moves into the field by its path. clap's derive is not used for these flags, because with it
 //! each flag has a struct field, an assignment, and a row in a table of paths.
 
-mod kind;
 mod setting;
 mod table;
 mod values;
 mod words;
 
 #[cfg(test)]
-pub(super) use kind::SettingKind;
+pub(super) use setting::SettingKind;
 pub(super) use setting::{Setting, SettingSection, with_flags};
 pub(super) use table::{FILE, LOCAL_MODES, ONE_SHOT, PROGRAM, RULES, SOURCE};
 pub(super) use values::FlagValues;

@@ -2,7 +2,7 @@
 //! renders; all others are of the daemon alone: files and actions of the process, timing of syncs,
 //! kernel of the node, servers and logging, and settings of kube-proxy without effect.
 
-use super::kind::SettingKind::{
+use super::setting::SettingKind::{
     Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Path, Port,
     Quantity, Switch, Text, VModules, Version, Within, Word,
 };

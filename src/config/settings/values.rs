@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::kind::SettingKind;
+use super::setting::SettingKind;
 use super::setting::{Setting, SettingSection};
 use super::words::{FlagWord, choice};
 use crate::config::kube_proxy::{

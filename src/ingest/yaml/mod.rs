@@ -8,11 +8,9 @@
 
 mod divide;
 mod reader;
-mod scalar;
 
 pub(crate) use divide::{DocumentText, decode, divide};
-pub(crate) use reader::{RepeatedKey, SyntaxError};
-pub(crate) use scalar::integer;
+pub(crate) use reader::{RepeatedKey, SyntaxError, integer};
 
 #[cfg(test)]
 mod tests;

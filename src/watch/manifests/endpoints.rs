@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::fill_in::{AssumedValueKind, Assumption};
+use super::fill_in::{Slots, hash};
 use super::merge::Manifests;
 use super::parse::WrittenObjects;
-use super::pools::{Slots, hash};
 use crate::ingest::{
     EndpointObject, EndpointSliceObject, MapEntry, Metadata, ObjectName, SERVICE_NAME_LABEL,
     ServiceObject, ServicePortObject, SlicePortObject,

@@ -34,22 +34,19 @@ mod endpoints;
 mod files;
 mod fill_in;
 mod follow;
-mod load;
 mod merge;
 mod parse;
-mod pools;
-mod store;
 mod validation;
 
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
-pub(crate) use fill_in::{AssumedValueKind, assumption_lines};
-pub(crate) use follow::follow;
-pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
-pub(crate) use merge::{ManifestOptions, Manifests};
-pub(crate) use parse::WrittenObjects;
 #[cfg(feature = "tools")]
-pub(crate) use pools::LOAD_BALANCERS;
-pub(crate) use pools::ManifestRanges;
+pub(crate) use fill_in::LOAD_BALANCERS;
 #[cfg(test)]
-pub(crate) use pools::NodePortRange;
+pub(crate) use fill_in::NodePortRange;
+pub(crate) use fill_in::{AssumedValueKind, ManifestRanges, assumption_lines};
+pub(crate) use follow::follow;
+pub(crate) use merge::{
+    ManifestErrors, ManifestOptions, Manifests, load, load_compared, load_complete,
+};
+pub(crate) use parse::WrittenObjects;
 pub(crate) use validation::Validation;
