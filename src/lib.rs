@@ -183,6 +183,10 @@
 //!   *Override*: state of a Service that is rendered in place of its state in the cluster.
 
 #![cfg_attr(
+    feature = "testing",
+    allow(missing_docs, reason = "only `testing` exports items")
+)]
+#![cfg_attr(
     not(feature = "testing"),
     allow(
         dead_code,

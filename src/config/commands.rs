@@ -34,7 +34,6 @@ use super::tool_help;
 )]
 #[command(after_help = "With flags but no command, and under the name kube-proxy, run is implied.")]
 pub struct Cli {
-    /// Command to execute.
     #[command(subcommand)]
     pub command: Command,
 }

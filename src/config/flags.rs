@@ -110,9 +110,7 @@ impl RulesArgs {
 pub struct RunArgs {
     /// The version is printed, and nothing else is done.
     pub prints_version: bool,
-    /// Configuration file to read.
     pub config: Option<PathBuf>,
-    /// Configuration file to write.
     pub write_config_to: Option<PathBuf>,
     pub(super) source: SourceArgs,
     pub(super) rules: RulesArgs,

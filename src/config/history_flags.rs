@@ -22,7 +22,6 @@ pub struct HistoryArgs {
     /// Only syncs since a time, or 30m before now
     #[arg(long, value_name = "TIME")]
     pub since: Option<PastTime>,
-    /// Format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -45,15 +44,12 @@ pub struct BundleArgs {
     /// KubeProxyConfiguration of the daemon
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub config: Option<PathBuf>,
-    /// Daemon on this node.
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }
 
-/// Moment in the past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PastTime {
-    /// Time before now.
     Ago(Duration),
     /// Time in RFC 3339.
     At(Timestamp),

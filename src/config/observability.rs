@@ -12,7 +12,6 @@ use super::kube_proxy::{FormatOptions, KubeProxyConfiguration, OFF};
 use super::problems::{ConfigProblems, unknown};
 use super::validate;
 
-/// Metrics and health servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Serving {
     /// Metrics address; `None` disables the server.
@@ -63,7 +62,6 @@ pub(super) fn serving(
 /// Value of `--logging-format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoggingFormat {
-    /// Human-readable lines.
     Text,
     /// One JSON object for each line.
     Json,

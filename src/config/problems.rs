@@ -118,7 +118,6 @@ impl ConfigNote {
     }
 }
 
-/// Collector of problems.
 #[derive(Debug, Default)]
 pub(super) struct ConfigProblems {
     /// File that the fields are from; `None` if they are from flags.

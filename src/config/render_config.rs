@@ -42,7 +42,6 @@ pub enum Source {
 /// Settings that rules depend on, for every command that renders.
 #[derive(Debug, Clone)]
 pub struct RenderConfig {
-    /// Source of objects.
     pub source: Source,
     /// Name of this node in lower case.
     pub node_name: String,

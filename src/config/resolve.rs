@@ -49,15 +49,12 @@ pub enum ConfigReload {
 /// Configuration of `run`.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Settings that rules depend on.
     pub rules: RenderConfig,
-    /// Action to perform.
     pub action: Action,
     /// Effect of syncs; `--dry-run` prints payloads.
     pub(crate) mode: SyncMode,
     /// Chains that a partial restore contains.
     pub partial_restore: PartialRestore,
-    /// Timing of syncs.
     pub pacer: PacerOptions,
     /// Interval of checks for missing rules: `--iptables-sync-period`.
     pub sync_period: Duration,
@@ -67,17 +64,13 @@ pub struct Config {
     pub has_service_metrics: bool,
     /// Directory for the history of syncs: `--state-dir`.
     pub state_dir: Option<PathBuf>,
-    /// Metrics and health servers.
     pub serving: Serving,
     /// Log verbosity: `-v`.
     pub verbosity: u8,
-    /// Log format.
     pub logging: LoggingFormat,
     /// Style of log lines: `--log-style`.
     pub log_style: LogStyle,
-    /// Kernel settings of the node.
     pub node: NodeSettings,
-    /// File that this is from.
     pub file: Option<ConfigFile>,
     /// Changes of the file that end the process.
     pub reload: ConfigReload,
@@ -259,7 +252,6 @@ fn choose_shadow_addresses(args: &RunArgs, to: &mut KubeProxyConfiguration) {
     }
 }
 
-/// Returns the effect of syncs.
 fn mode(args: &RunArgs) -> SyncMode {
     match ["dry-run", "shadow"].map(|flag| args.flags.get(flag)) {
         [Some(true), _] => SyncMode::DryRun,

@@ -23,7 +23,6 @@ pub struct DesiredArgs {
     /// Source of Services, EndpointSlices and the Node.
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Choice within the kubeconfig.
     #[command(flatten)]
     pub context: ContextArgs,
     /// Time to wait for the API server.
@@ -136,7 +135,6 @@ pub struct ClusterArgs {
         hide_short_help = true
     )]
     pub kubeconfig: Option<PathBuf>,
-    /// Choice within the kubeconfig.
     #[command(flatten)]
     pub context: ContextArgs,
     /// Time to wait for the API server.
@@ -233,10 +231,8 @@ pub struct OriginArgs {
         hide_short_help = true
     )]
     pub state_dir: Option<PathBuf>,
-    /// Daemon on this node.
     #[command(flatten)]
     pub daemon: DaemonArgs,
-    /// Another node.
     #[command(flatten)]
     pub node: NodeArgs,
     /// Objects whose rendered rules are inspected.
@@ -250,7 +246,6 @@ pub struct SelectionArgs {
     /// Only these Services, as in web, shop/web:http or shop/dns:53/udp
     #[arg(value_name = "NAME")]
     pub names: Vec<NamePattern>,
-    /// Namespace of the Services.
     #[command(flatten)]
     pub namespace: NamespaceArgs,
 }
@@ -315,7 +310,6 @@ pub enum ColorWhen {
 #[derive(Debug, Clone, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct ServicesArgs {
-    /// Services to list.
     #[command(flatten)]
     pub selection: SelectionArgs,
     /// Only Services with these labels, as in app=web
@@ -360,10 +354,8 @@ pub struct ServicesArgs {
     /// Omit the header line of the table
     #[arg(long)]
     pub no_headers: bool,
-    /// Colors of the table.
     #[command(flatten)]
     pub color: ColorArgs,
-    /// Source of the rules.
     #[command(flatten)]
     pub origin: OriginArgs,
 }
@@ -402,7 +394,6 @@ pub struct ExplainArgs {
     pub destination: Query,
     /// Port of the destination, if that has none
     pub port: Option<String>,
-    /// Namespace of the Service.
     #[command(flatten)]
     pub namespace: NamespaceArgs,
     /// Trace packets from this client address
@@ -452,13 +443,10 @@ pub struct ExplainArgs {
     /// Print paths of packets as a graph
     #[arg(long, value_name = "FORM", value_enum, conflicts_with = "output")]
     pub graph: Option<GraphArg>,
-    /// Format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Colors of the text.
     #[command(flatten)]
     pub color: ColorArgs,
-    /// Source of the rules.
     #[command(flatten)]
     pub origin: OriginArgs,
 }
@@ -524,7 +512,6 @@ pub enum OutputArg {
 /// Flags of `shadow-report`.
 #[derive(Debug, Clone, Args)]
 pub struct ShadowReportArgs {
-    /// Format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
     /// Metrics address of the shadow [default: 127.0.0.1:10349]
@@ -543,7 +530,6 @@ pub struct ShadowReportArgs {
     /// Add up all nodes of the cluster
     #[arg(long, conflicts_with = "node", help_heading = "Source")]
     pub all_nodes: bool,
-    /// Cluster of --node and --all-nodes.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -551,16 +537,13 @@ pub struct ShadowReportArgs {
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
     /// KubeProxyConfiguration of the daemon
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     pub config: Option<PathBuf>,
-    /// Daemon to ask.
     #[command(flatten)]
     pub daemon: DaemonArgs,
-    /// Another node.
     #[command(flatten)]
     pub node: NodeArgs,
     /// Print a line for each node, those not well first
@@ -570,7 +553,6 @@ pub struct StatusArgs {
         help_heading = "Source"
     )]
     pub all_nodes: bool,
-    /// Cluster of --node and --all-nodes.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
@@ -581,7 +563,6 @@ pub struct CheckArgs {
     /// Leave out the daemon, before an installation
     #[arg(long, help_heading = "Check")]
     pub pre: bool,
-    /// Format of the results.
     #[command(flatten, next_help_heading = "Check")]
     pub output: OutputArgs,
     /// Configuration that the daemon has, or will have.
@@ -658,7 +639,6 @@ pub struct RenderArgs {
     /// Print the object of each chain and rule above it
     #[arg(long)]
     pub annotate: bool,
-    /// Objects that are rendered.
     #[command(flatten)]
     pub desired: DesiredArgs,
 }
@@ -740,7 +720,6 @@ pub struct DiffArgs {
     /// Colors of text and unified output.
     #[command(flatten)]
     pub color: ColorArgs,
-    /// Objects on the desired side.
     #[command(flatten)]
     pub desired: DesiredArgs,
 }

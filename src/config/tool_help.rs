@@ -43,7 +43,6 @@ pub(crate) const FILES: HelpEntries = &[
     ),
 ];
 
-/// Environment variables.
 pub(crate) const ENVIRONMENT: HelpEntries = &[
     (
         "KUBECONFIG",

@@ -87,7 +87,6 @@ pub(super) fn periods(
 /// Kernel settings of the node, written once at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// Conntrack settings.
     pub conntrack: ConntrackSettings,
     /// OOM score adjustment of this process, from -1000, never killed, to 1000, killed first.
     pub oom_score_adj: i16,

@@ -19,7 +19,6 @@ use crate::model::ServiceName;
 /// Event; the text of a variant is its note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// The process starts.
     Starting,
     /// `/healthz` cannot be served, and the process ends.
     HealthNotServed(String),
@@ -120,7 +119,6 @@ const LONGEST_NOTE: usize = 1024;
 pub(crate) struct Origin {
     /// Name of the Node, which Events without a Service regard.
     pub node_name: String,
-    /// Host name.
     pub host_name: String,
 }
 

@@ -245,7 +245,6 @@ pub(super) fn drop_unguarded(
 /// `quoted`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
-    /// Kind of the object.
     pub kind: Kind,
     /// `namespace/name`, or the name of a Node.
     pub object: String,

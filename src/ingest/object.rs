@@ -44,10 +44,8 @@ macro_rules! objects {
 objects! {
     /// `v1` Service.
     pub struct ServiceObject {
-        /// Name and labels.
         #[prost(message, required, tag = 1)]
         pub metadata: Metadata,
-        /// Desired state.
         #[prost(message, required, tag = 2)]
         pub spec: ServiceSpec,
         /// State that a load balancer controller reported.
@@ -76,7 +74,6 @@ objects! {
         /// has resolved it; only manifests need it.
         #[prost(string, optional, tag = 17)]
         pub ip_family_policy: Option<String>,
-        /// External IPs.
         #[serde(rename = "externalIPs")]
         #[prost(string, repeated, tag = 5)]
         pub external_ips: Vec<String>,
@@ -86,7 +83,6 @@ objects! {
         /// `ClientIP` or `None`.
         #[prost(string, tag = 7)]
         pub session_affinity: String,
-        /// Timeout of the affinity.
         #[prost(message, optional, tag = 14)]
         pub session_affinity_config: Option<SessionAffinityConfig>,
         /// `Local` or `Cluster`.
@@ -101,14 +97,11 @@ objects! {
         /// Absent counts as true. The API server has allocated node ports; only manifests need it.
         #[prost(bool, optional, tag = 20)]
         pub allocate_load_balancer_node_ports: Option<bool>,
-        /// Ports.
         #[prost(message, repeated, tag = 1)]
         pub ports: Vec<ServicePortObject>,
     }
 
-    /// `sessionAffinityConfig`.
     pub struct SessionAffinityConfig {
-        /// Configuration of `ClientIP` affinity.
         #[serde(rename = "clientIP")]
         #[prost(message, optional, tag = 1)]
         pub client_ip: Option<ClientIpConfig>,
@@ -129,7 +122,6 @@ objects! {
         /// Absent counts as `TCP`.
         #[prost(string, tag = 2)]
         pub protocol: String,
-        /// Port on the cluster IP.
         #[prost(int64, tag = 3)]
         pub port: i64,
         /// Port on the node, if allocated.
@@ -139,7 +131,6 @@ objects! {
 
     /// `status` of a Service.
     pub struct ServiceStatus {
-        /// Addresses of the load balancer.
         #[prost(message, required, tag = 1)]
         pub load_balancer: LoadBalancerStatus,
     }
@@ -163,16 +154,13 @@ objects! {
 
     /// `discovery.k8s.io/v1` EndpointSlice.
     pub struct EndpointSliceObject {
-        /// Name, labels and annotations.
         #[prost(message, required, tag = 1)]
         pub metadata: Metadata,
         /// `IPv4`, `IPv6` or `FQDN`.
         #[prost(string, tag = 4)]
         pub address_type: String,
-        /// Endpoints.
         #[prost(message, repeated, tag = 2)]
         pub endpoints: Vec<EndpointObject>,
-        /// Ports of every endpoint.
         #[prost(message, repeated, tag = 3)]
         pub ports: Vec<SlicePortObject>,
     }
@@ -185,7 +173,6 @@ objects! {
         /// Conditions; each has its own default.
         #[prost(message, required, tag = 2)]
         pub conditions: Conditions,
-        /// Node of the endpoint.
         #[prost(string, optional, tag = 6)]
         pub node_name: Option<String>,
         /// Zones and nodes that should use the endpoint.
@@ -208,17 +195,13 @@ objects! {
 
     /// `hints` of an endpoint.
     pub struct Hints {
-        /// Zones.
         #[prost(message, repeated, tag = 1)]
         pub for_zones: Vec<Named>,
-        /// Nodes.
         #[prost(message, repeated, tag = 2)]
         pub for_nodes: Vec<Named>,
     }
 
-    /// Object with only a name.
     pub struct Named {
-        /// Name.
         #[prost(string, tag = 1)]
         pub name: String,
     }
@@ -238,13 +221,10 @@ objects! {
 
     /// `v1` Node.
     pub struct NodeObject {
-        /// Name and topology labels.
         #[prost(message, required, tag = 1)]
         pub metadata: Metadata,
-        /// Pod networks and taints.
         #[prost(message, required, tag = 2)]
         pub spec: NodeSpec,
-        /// Addresses.
         #[prost(message, required, tag = 3)]
         pub status: NodeStatus,
     }
@@ -255,7 +235,6 @@ objects! {
         #[serde(rename = "podCIDRs")]
         #[prost(string, repeated, tag = 7)]
         pub pod_cidrs: Vec<String>,
-        /// Taints.
         #[prost(message, repeated, tag = 5)]
         pub taints: Vec<Taint>,
     }
@@ -269,7 +248,6 @@ objects! {
 
     /// `status` of a Node.
     pub struct NodeStatus {
-        /// Addresses of all types.
         #[prost(message, repeated, tag = 5)]
         pub addresses: Vec<NodeAddress>,
     }
@@ -312,7 +290,6 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// `metadata`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
@@ -331,11 +308,9 @@ pub struct Metadata {
     /// Set while finalizers run.
     #[prost(message, optional, tag = 9)]
     pub deletion_timestamp: Option<Time>,
-    /// Labels.
     #[serde(deserialize_with = "entries")]
     #[prost(message, repeated, tag = 11)]
     pub labels: Vec<MapEntry>,
-    /// Annotations.
     #[serde(deserialize_with = "entries")]
     #[prost(message, repeated, tag = 12)]
     pub annotations: Vec<MapEntry>,
@@ -349,12 +324,10 @@ impl Metadata {
         }
     }
 
-    /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<Cow<'_, str>> {
         value(&self.labels, key)
     }
 
-    /// Returns the value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<Cow<'_, str>> {
         value(&self.annotations, key)
     }
@@ -383,10 +356,8 @@ impl fmt::Display for ObjectName {
 /// only in the few that are used.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MapEntry {
-    /// Name.
     #[prost(bytes = "vec", tag = 1)]
     pub key: Vec<u8>,
-    /// Value.
     #[prost(bytes = "vec", tag = 2)]
     pub value: Vec<u8>,
 }

@@ -46,7 +46,6 @@ pub struct ChangeSenders {
 
 /// Receivers of one source.
 pub struct ChangeReceivers {
-    /// Changes of each family.
     pub families: PerFamily<ChangeReceiver>,
     /// Receives the Node when the first list of Nodes is complete; `None` if the list lacks it, or
     /// if it cannot be decoded.

@@ -60,7 +60,6 @@ impl Ingester {
         }
     }
 
-    /// Handles an event about Services.
     pub fn service(&mut self, event: SourceEvent<impl Borrow<ServiceObject>>) {
         match event {
             SourceEvent::Listing => self.changes.send_both(SourceChange::Listing(Kind::Service)),
@@ -73,7 +72,6 @@ impl Ingester {
         }
     }
 
-    /// Handles an event about EndpointSlices.
     pub fn endpoint_slice(&mut self, event: SourceEvent<impl Borrow<EndpointSliceObject>>) {
         match event {
             SourceEvent::Listing => {

@@ -305,7 +305,6 @@ pub(in crate::config) enum SettingKind {
     Port,
     /// Duration as in Go.
     Duration,
-    /// Kubernetes quantity.
     Quantity,
     /// Any text.
     Text(&'static str),

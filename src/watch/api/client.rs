@@ -33,14 +33,12 @@ use crate::telemetry::RequestMetrics;
 pub struct ApiOptions {
     /// Paths of kubeconfigs, which are merged.
     pub kubeconfigs: Vec<PathBuf>,
-    /// Choice within the kubeconfigs.
     pub context: ContextChoice,
     /// Address that overrides that of the kubeconfig; sufficient alone if the server needs no
     /// credentials.
     pub master: Option<String>,
     /// Preferred encoding of responses.
     pub encoding: Encoding,
-    /// Limit of the request rate.
     pub rate_limit: RateLimit,
     /// Connections are of HTTP/1.1, which can be upgraded for streams to Pods.
     pub is_http1: bool,
@@ -212,7 +210,6 @@ struct Bucket {
     burst: f64,
     /// Negative: number of requests that wait.
     tokens: f64,
-    /// Time of the last refill.
     filled: Option<Instant>,
 }
 

@@ -26,10 +26,8 @@ use super::error::{ApiError, not_decodable, protocol_error};
 use super::resource::{Decodable, Resource};
 use crate::ingest::ObjectName;
 
-/// Media type of protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Media type of JSON.
 pub(super) const JSON: &str = "application/json";
 
 /// Encoding of the objects in a response.
@@ -205,7 +203,6 @@ pub(super) fn open_envelope(mut envelope: Bytes) -> Result<(TypeMeta, Bytes), Ap
 /// Object in a body, not decoded yet: an item of a list, or the object or status of an event.
 #[derive(Debug, Clone)]
 pub(super) enum EncodedObject<'a> {
-    /// Text.
     Json(&'a RawValue),
     /// Protobuf message of the object, without an envelope.
     Protobuf(Bytes),
@@ -246,7 +243,6 @@ pub(super) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
 pub struct ObjectDecodeError {
     /// Name of the object; empty if it cannot be decoded either.
     pub name: ObjectName,
-    /// Error of the decoder.
     pub source: BoxError,
 }
 

@@ -22,10 +22,7 @@ pub enum ApiError {
     /// 410 Gone: the server no longer has the events after the resource version, or the snapshot
     /// of the continue token.
     #[error("410 Gone: resourceVersion or continue token expired: {message}")]
-    Expired {
-        /// Message of the server.
-        message: String,
-    },
+    Expired { message: String },
     /// A watch or list has a lower resource version than the known one, which is unusable now: a
     /// watch that resumes from it would miss everything up to it.
     #[error(
@@ -45,7 +42,6 @@ pub enum ApiError {
         code: u16,
         /// Reason of the API's `Status`, possibly empty.
         reason: String,
-        /// Message of the server.
         message: String,
         /// Minimum wait before the next request, if the server sent `Retry-After`.
         retry_after: Option<Duration>,
@@ -181,7 +177,6 @@ pub enum ClientConfigError {
     Kubeconfig {
         /// Paths of the kubeconfig, and of those that it is merged with.
         paths: Vec<PathBuf>,
-        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Neither a kubeconfig nor an address is set, and the process does not run in a Pod with a
@@ -195,9 +190,7 @@ pub enum ClientConfigError {
     /// or the credential plugin failed.
     #[error("cannot use the credentials for `{address}`")]
     Credentials {
-        /// Address of the server.
         address: String,
-        /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

@@ -26,7 +26,6 @@ const NO_CONTEXT: &str = "it has no current context\n\
 /// default the current context has both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContextChoice {
-    /// Name of a context.
     pub context: Option<String>,
     /// Name of a cluster, instead of that of the context.
     pub cluster: Option<String>,

@@ -26,7 +26,6 @@ use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 pub struct ObjectList<K> {
     /// Objects in the order of the server.
     pub objects: Vec<K>,
-    /// Objects that cannot be decoded.
     pub undecodable: Vec<ObjectDecodeError>,
 }
 
@@ -86,7 +85,6 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Lists one kind.
 pub(crate) async fn list<K: Resource>(
     server: &ApiClient,
     selector: &Selector<K>,
@@ -140,10 +138,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Pages<'a, K> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
-    /// Maximum objects of a page.
     page_objects: u32,
     limit: ListLimit,
-    /// Number of finished pages.
     finished: u32,
     continue_token: Option<String>,
 }
@@ -165,7 +161,6 @@ impl<'a, K: Resource> Pages<'a, K> {
         self.finished == 0
     }
 
-    /// Fetches the next page.
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let token = self.continue_token.as_deref();
         let uri = list_uri(self.selector, self.page_objects, token);
@@ -320,7 +315,6 @@ struct ProtobufList {
     items: Vec<Bytes>,
 }
 
-/// `ListMeta`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ListMetadata {

@@ -28,7 +28,6 @@ const SHADOW_METRICS_PORT: u16 = 10349;
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default)]
 pub struct PodObject {
-    /// Name, namespace and labels.
     #[prost(message, required, tag = 1)]
     pub metadata: Metadata,
     #[prost(message, required, tag = 2)]
@@ -80,11 +79,8 @@ resource!(PodObject, Pod, true);
 /// Pod of a proxy on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProxyPod {
-    /// Namespace and name.
     pub name: ObjectName,
-    /// Name of the node.
     pub node: String,
-    /// Program that it runs.
     pub program: ProxyProgram,
     /// Phase of its life; only containers of a running one can be reached.
     pub phase: String,
@@ -93,10 +89,13 @@ pub(crate) struct ProxyPod {
 /// Program of a proxy's Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProxyProgram {
-    /// Port of its pages.
-    Deltaproxy { metrics_port: u16 },
+    Deltaproxy {
+        metrics_port: u16,
+    },
     /// Container that has the iptables binaries.
-    KubeProxy { container: String },
+    KubeProxy {
+        container: String,
+    },
 }
 
 impl ProxyPod {

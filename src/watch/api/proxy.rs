@@ -135,7 +135,6 @@ pub(super) struct InvalidProxyUrl(String);
 /// Connector to the API server, directly or through a proxy. TLS with the server is not part of it.
 #[derive(Clone)]
 pub(super) enum ServerConnector {
-    /// Connects directly.
     Direct(HttpConnector),
     /// Connects through an HTTP proxy, with CONNECT. The text is the URL of the proxy for errors.
     Http(Tunnel<HttpsConnector<HttpConnector>>, String),

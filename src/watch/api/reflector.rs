@@ -53,7 +53,6 @@ pub enum ReflectorEvent<'a> {
     /// A request failed; the next one follows after `pause`. Not sent for a failed WatchList that a
     /// LIST follows at once.
     Failed {
-        /// Cause of the failure.
         error: &'a ApiError,
         /// Time until the next request.
         pause: Duration,
@@ -179,7 +178,6 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
     }
 
-    /// Lists page by page.
     async fn list(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
         let mut pages = Pages::new(self.server, self.selector);
         loop {

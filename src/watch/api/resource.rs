@@ -37,7 +37,6 @@ pub trait Resource: Decodable + 'static {
     /// Objects of the kind are in namespaces.
     const IS_NAMESPACED: bool;
 
-    /// Returns `metadata` of the object.
     fn metadata(&self) -> &Metadata;
 }
 
@@ -71,7 +70,6 @@ pub struct Selector<K> {
 
 #[cfg(feature = "tools")]
 impl<K> Selector<K> {
-    /// Selects by labels and fields.
     pub(super) fn new(labels: String, fields: Option<String>) -> Self {
         Self {
             labels: Some(labels),

@@ -41,7 +41,6 @@ const ACCEPTED_COMPRESSION: HeaderValue = HeaderValue::from_static("identity");
 pub(super) struct ApiResponse {
     body: Body,
     encoding: Encoding,
-    /// Header `Date`.
     date: Option<HeaderValue>,
 }
 

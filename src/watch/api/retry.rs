@@ -62,16 +62,10 @@ const MAX_FAILURES: u8 = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NextRequest {
     /// WatchList: the server sends all objects as events, and then changes.
-    WatchList {
-        /// Number of failed requests.
-        failures: u8,
-    },
+    WatchList { failures: u8 },
     /// LIST, because WatchList has failed. Later relists begin with WatchList again, since the
     /// server may have been upgraded.
-    List {
-        /// Number of failed requests.
-        failures: u8,
-    },
+    List { failures: u8 },
     /// Watch from a resource version: events up to it were received.
     WatchFrom {
         /// Opaque text, compared only to detect that versions went back.

@@ -65,7 +65,6 @@ pub(crate) async fn server_time(server: &ApiClient) -> Result<Option<SystemTime>
     Ok(response.date().and_then(time))
 }
 
-/// Parses a header `Date`.
 fn time(date: &HeaderValue) -> Option<SystemTime> {
     let text = date.to_str().ok()?;
     // HTTP writes GMT where mail has an offset.

@@ -24,7 +24,6 @@ use crate::ingest::Metadata;
 /// Time that a watch may last beyond `timeoutSeconds`.
 const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 
-/// Open watch.
 pub(super) struct Watch {
     messages: Messages,
     opened: Instant,
@@ -192,11 +191,9 @@ const ERROR: &str = "ERROR";
 /// version of a bookmark with another kind, from a faulty server, would say nothing of this kind.
 const TYPED_EVENTS: [&str; 4] = [ADDED, MODIFIED, DELETED, BOOKMARK];
 
-/// One event of a watch.
 pub(super) enum WatchEvent<K> {
     /// The object was created, now matches the selectors, or is an initial object of a WatchList.
     Added(ReceivedObject<K>),
-    /// The object has changed.
     Modified(ReceivedObject<K>),
     /// The object was deleted, or no longer matches the selectors; this is the last state that did.
     Deleted(ReceivedObject<K>),

@@ -14,20 +14,20 @@ pub(super) struct InvalidField {
     pub(super) reason: String,
 }
 
-/// API version of EndpointSlices.
 const SLICES_API_VERSION: &str = "discovery.k8s.io/v1";
 
-/// Kind of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DocumentKind {
     /// Object from which rules follow.
     Ingested(Kind),
     /// List, with the kind of its items if its own kind implies one.
     List(Option<Kind>),
-    /// `v1` Endpoints.
     Endpoints,
     /// Kind or version that no API server has, and that is probably meant to be one of those above.
-    Unserved { kind: String, version: String },
+    Unserved {
+        kind: String,
+        version: String,
+    },
     /// Any other, or an object without `kind`.
     Other,
 }

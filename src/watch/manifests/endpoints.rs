@@ -20,7 +20,6 @@ use crate::ingest::{
 use crate::model::Kind;
 use crate::net::{IpFamily, IpNet};
 
-/// Labels of a selector.
 type Labels = BTreeMap<String, String>;
 
 /// Adds EndpointSlices of two assumed endpoints for each Service that has a selector and no slices.

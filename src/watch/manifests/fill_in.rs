@@ -241,11 +241,9 @@ fn has_health_check(spec: &ServiceSpec) -> bool {
 /// Assumed value of one Service. Ordered by kind.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Assumption {
-    /// Kind of the value.
     pub kind: AssumedValueKind,
     /// Namespace and name of the Service; for a node port, then `:` and the service port.
     pub subject: String,
-    /// Value as text.
     pub value: String,
 }
 
@@ -325,7 +323,6 @@ fn pair(ranges: PerFamily<IpNet>) -> String {
 /// Ranges from which Services get the values that their manifests do not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ManifestRanges {
-    /// Cluster IPs.
     pub services: PerFamily<IpNet>,
     /// Node ports and health check node ports.
     pub node_ports: NodePortRange,

@@ -98,7 +98,6 @@ fn log_error(error: &ManifestError, has_content: bool) {
     }
 }
 
-/// Watched manifests and their content.
 struct WatchedManifests {
     root: PathBuf,
     store: Store,

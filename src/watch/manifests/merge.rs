@@ -44,7 +44,6 @@ pub(crate) struct Manifests {
     pub endpoint_slices: Vec<Arc<EndpointSliceObject>>,
     /// Node of this host, if the manifests have it.
     pub node: Option<Arc<NodeObject>>,
-    /// Names of all other Nodes.
     pub other_nodes: Vec<Box<str>>,
     /// Number of objects of other kinds.
     pub ignored: usize,
@@ -332,7 +331,6 @@ pub(crate) fn load_compared(
     Ok((manifests, written))
 }
 
-/// Files that were read.
 struct LoadedManifests {
     validation: Validation,
     files: Vec<LoadedFile>,

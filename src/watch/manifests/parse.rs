@@ -59,7 +59,6 @@ pub(super) struct FileContent {
 /// that rules depend on.
 pub(crate) type WrittenObjects = BTreeMap<(Kind, ObjectName), Value>;
 
-/// Object with problems.
 #[derive(Debug)]
 pub(super) struct FaultyObject {
     /// Kind as written.
@@ -93,7 +92,6 @@ impl FieldPlace {
     }
 }
 
-/// Format of a text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum TextFormat {
     Json,

@@ -34,7 +34,6 @@ pub enum Validation {
     Lenient,
 }
 
-/// Error about one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FieldProblem {
     /// Path of the field, as in `spec.ports[0].port`, to find its line; empty for the object.
