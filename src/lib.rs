@@ -195,13 +195,6 @@
         reason = "only `testing` exports items, and some have no other user"
     )
 )]
-#![cfg_attr(
-    feature = "testing",
-    allow(
-        missing_docs,
-        reason = "`testing` exports items of which the name says all"
-    )
-)]
 
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
