@@ -78,9 +78,10 @@
 //!   chains are damaged, and returns them. A check of changed chains and a verification are an
 //!   `observe`. An adoption records Service chains as rendered, but only those dispatch rules that
 //!   the kernel has (a target may be missing), makes the Services of others due, and observes all.
-//! - `partial_payload` renders Services, and writes what differs from the record: their chains,
-//!   dispatch chains whose rules change or that are damaged, damaged fixed chains, missing entry
-//!   jumps, and the deletion of stale chains. What it has rendered is due until it is written.
+//! - `partial_payload` renders Services, and puts into the payload what differs from the record:
+//!   their chains, dispatch chains whose rules change or that are damaged, damaged fixed chains,
+//!   missing entry jumps, and the deletion of stale chains. What it has rendered is due until it is
+//!   written.
 //! - `written` records the chains of a payload after the restore has succeeded.
 //! - `maybe_written` marks them as damaged, if the kernel may have a part of the payload.
 //!
@@ -93,7 +94,7 @@
 //! reference that is not known yet: the full restore after it reads all.
 //!
 //! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` lists them,
-//! `render::GuardedChainState` compares them with the options, and `find_drift` notes those that
+//! `render::GuardedChainState` compares them with the options, and `note_drift` notes those that
 //! the next payload writes. What a payload has to render or write besides, such as a Service whose
 //! trial was undone, is *due*.
 //!
@@ -112,11 +113,13 @@
 //! - **An endpoint is removed**: `watch` sends a `Change`; `Tracker::apply` marks the Service;
 //!   `Syncer::once` calls `partial`, which renders it with `partial_payload`; `restore_changes`
 //!   restores the payload, and records it with `written`; `mark_applied` ends it.
-//! - **Another program deletes a rule**: on nft `host` reports the chain, and `Task` reads it with
-//!   `read_chains`, a fixed or built-in chain with all guarded ones of its table; on legacy it
-//!   reports within a second that the size of a table changed, and `Task` reads all of filter and
-//!   nat. `KernelState::find_drift` calls `observe`, which makes the Service of a chain due, or
-//!   notes that the dispatch chain or tree chain is damaged; a sync follows as above.
+//! - **Another program deletes a rule**: on nft `host` reports the chain, and `Task` reads a
+//!   Service or dispatch chain with `read_chains`, and for a fixed or built-in one all guarded
+//!   chains of its table with `check_guarded_chains`; on legacy `host` reports within a second that
+//!   the size of a table changed, and `Task` reads all of filter and nat. A change that keeps the
+//!   size is found by the next verification. `KernelState::note_drift` calls `observe`, which makes
+//!   the Service of a chain due, or notes that the dispatch chain or tree chain is damaged; a sync
+//!   follows as above.
 //! - **A start**: the state is `Unknown`; `Syncer::adopt` reads all chains with `read_rules`, makes
 //!   a record with `render::adopt`, and writes the difference of what is due. If shared chains are
 //!   incomplete, a table is unreadable, or most Service chains differ, all rules are written
@@ -125,11 +128,11 @@
 //!   Service a rejected line is of. A full restore follows at once; after a busy lock, the next
 //!   sync tries the partial one again. If the full one fails as well, `Syncer::search` holds back
 //!   the dirty Services, reads and observes all chains, writes the rest, and quarantines the
-//!   Service of the rejected line, or those that a `Bisection` finds. If two other Services cannot
-//!   be rewritten either, or several fail and none has rules, the node is at fault: the quarantine
-//!   is undone, and the sync is retried. Later syncs that were applied continue the search, or try
-//!   the changes of one Service in quarantine, and release it if they can be restored:
-//!   `continue_trials`.
+//!   Service of the rejected line, or those that a `Bisection` finds. If up to two other Services,
+//!   or without others the fixed chains, cannot be rewritten either, or several fail and none has
+//!   rules, the node is at fault: the quarantine is undone, and the sync is retried. Later syncs
+//!   that were applied continue the search, or try the changes of one Service in quarantine, and
+//!   release it if they can be restored: `continue_trials`.
 //! - **A service port becomes rules**: `Plan`, `ServiceRules`, `partial_payload`.
 //!
 //! # Words

@@ -260,7 +260,12 @@ impl LiveDispatchChain {
 }
 
 impl LiveRules {
-    /// Begins to read the filter and nat tables.
+    /// Begins to read single chains: all others are unknown.
+    pub fn of_chains() -> Self {
+        Self::default()
+    }
+
+    /// Begins to read the filter and nat tables: chains that are not read are missing.
     pub fn of_tables() -> Self {
         Self {
             others: Some(RulesDigest::UNKNOWN),

@@ -222,7 +222,7 @@ impl ChainSet {
     }
 
     /// Returns the tables of which all chains are in the set.
-    pub fn tables(&self) -> impl Iterator<Item = Table> {
+    pub fn whole_tables(&self) -> impl Iterator<Item = Table> {
         self.tables.iter().copied()
     }
 

@@ -461,7 +461,7 @@ impl ShadowState {
         let mut chains = ChainSet::of_tables(
             change
                 .chains
-                .tables()
+                .whole_tables()
                 .filter(|table| COMPARED.contains(table)),
         );
         for (table, chain) in change.chains.named() {

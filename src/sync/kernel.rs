@@ -80,7 +80,7 @@ impl KernelState {
     ///
     /// Another program keeps changing what is in `contested`, so that its repair will be delayed.
     /// `unreadable` tables could not be read for the last full sync or adoption.
-    pub(super) fn find_drift(
+    pub(super) fn note_drift(
         &mut self,
         reading: &mut Reading,
         contested: &BTreeSet<RepairKey>,
@@ -480,8 +480,11 @@ impl Extent {
         options: &Options,
         applied: &AppliedState,
     ) -> Self {
-        let mut extent = Self::guarded(change.chains.tables());
-        extent.is_whole = change.chains.tables().any(|table| table != Table::Mangle);
+        let mut extent = Self::guarded(change.chains.whole_tables());
+        extent.is_whole = change
+            .chains
+            .whole_tables()
+            .any(|table| table != Table::Mangle);
         let mut of_services = BTreeSet::new();
         for (table, chain) in change.chains.named() {
             if guarded_chains(table, options).contains(&chain) {
@@ -518,7 +521,7 @@ impl Extent {
 
     /// Returns a reading of single chains that has none of the chains of Services.
     fn missing_service_chains(&self) -> LiveRules {
-        let mut rules = LiveRules::default();
+        let mut rules = LiveRules::of_chains();
         for chain in &self.of_services {
             rules.note_missing(Table::Nat, chain);
         }

@@ -3,8 +3,9 @@
 //! Each IP family has a task that owns all of its state, without a mutex. Neither waits for the
 //! other, except for the xtables lock on legacy. A failed sync is an [`Outcome`], no panic.
 //!
-//! Read `task` (main loop) and `syncer` (one sync) first; for checks `kernel`, for failures
-//! `search`.
+//! Read `task` (main loop) and `syncer` (one sync) first; for failures `search`; for checks
+//! `kernel`, `guarded_chain_monitor` for fixed chains and entry jumps, and `drift_detection` for
+//! when a repair is due.
 //!
 //! The crate's documentation explains the words.
 //!

@@ -71,7 +71,7 @@ impl Reporter {
     /// Reports the repair of rules that another program changed.
     pub(super) fn repaired(&self, after: Duration) {
         self.metrics.drift.repaired(self.family, after);
-        info!(family = %self.family, after_ms = milliseconds(after), "rules restored");
+        info!(family = %self.family, after_ms = milliseconds(after), "repair complete");
     }
 
     /// Reports chains of third parties that another program removed along with those of kube-proxy:

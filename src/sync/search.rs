@@ -411,7 +411,7 @@ impl<I: Iptables> Syncer<I> {
         let has_changed = self.history.rerender_reason(options).is_some();
         if self.history.has_applied() && !has_changed && self.kernel.record().is_some() {
             // Another program may have changed rules, so that restores of any Service fail.
-            self.observe_tables(LiveRules::default()).await;
+            self.observe_tables(LiveRules::of_chains()).await;
             return Ok(BTreeSet::new());
         }
         let read = self.read_rules(Some(LiveRules::of_tables())).await;
@@ -610,7 +610,7 @@ impl<I: Iptables> Syncer<I> {
         if !failure.is_untouched() {
             // Otherwise rules would be written that the kernel has, and may reject now. If the
             // tables cannot be read, they are.
-            self.observe_tables(LiveRules::default()).await;
+            self.observe_tables(LiveRules::of_chains()).await;
         }
         let Some(cause) = failure.quarantine_cause() else {
             return Err(TrialFailure::Node(NodeFault::because_of(&failure)));

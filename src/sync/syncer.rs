@@ -143,11 +143,12 @@ impl<I: Iptables> Syncer<I> {
         })
     }
 
-    /// Runs one sync, and a search or a part of one, or the retry of a Service in quarantine, if
-    /// due. A failed partial restore is followed by a full one at once, unless another program held
-    /// the xtables lock, for example: then the next sync tries it again. A full restore that failed
-    /// while the kernel was known is followed by a partial one. The tracker marks a Service as
-    /// applied only when the kernel has its rules, so a failed sync loses no change.
+    /// Runs one sync: an attempt, and a second one with another scope if that failed; then a search
+    /// if both failed, or else a part of an earlier search or the retry of a Service in quarantine,
+    /// if due. A failed partial restore is followed by a full one at once, unless another program
+    /// held the xtables lock, for example: then the next sync tries it again. A full restore that
+    /// failed while the kernel was known is followed by a partial one. The tracker marks a Service
+    /// as applied only when the kernel has its rules, so a failed sync loses no change.
     pub async fn once(&mut self, node_addresses: &[IpAddr]) -> Outcome {
         let mut options = self
             .config
@@ -589,7 +590,7 @@ impl<I: Iptables> Syncer<I> {
         {
             // The kernel may have a part of the payload: a jump must not be inserted twice. A full
             // restore reads the jumps first.
-            if !self.observe_tables(LiveRules::default()).await {
+            if !self.observe_tables(LiveRules::of_chains()).await {
                 self.force_full(FullReason::Failed);
             }
         }

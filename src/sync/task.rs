@@ -445,7 +445,7 @@ impl<I: Iptables> Task<I> {
             unreadable_tables,
             ..
         } = &mut self.syncer;
-        let mut drift = kernel.find_drift(&mut reading, &contested, unreadable_tables, tracker);
+        let mut drift = kernel.note_drift(&mut reading, &contested, unreadable_tables, tracker);
         drift.programs = match change {
             Some(change) => change.programs.clone(),
             None if extent.is_whole => detection.verifications.programs(),

@@ -46,6 +46,19 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Those that damage rules, and leave the daemon and its programs alone.
+    pub const DAMAGES: [Self; 9] = [
+        Self::EmptiedChain,
+        Self::DeletedRule,
+        Self::DeletedJump,
+        Self::ReplacedRule,
+        Self::RuleInOurs,
+        Self::RuleNextToOurs,
+        Self::FlushedTable,
+        Self::FlushedTables,
+        Self::FlushedRuleset,
+    ];
+
     pub const ALL: [Self; 15] = [
         Self::EmptiedChain,
         Self::DeletedRule,

@@ -120,7 +120,7 @@ proptest! {
     #[test]
     fn any_listing_is_noted(text in texts()) {
         for table in Table::ALL {
-            let (mut live, mut found) = (LiveChains::default(), LiveRules::default());
+            let (mut live, mut found) = (LiveChains::default(), LiveRules::of_chains());
             live.read_table(table, &text);
             text.lines().for_each(|line| found.read_line(table, line));
             for family in IpFamily::ALL {

@@ -529,7 +529,7 @@ impl ForeignChange {
 
     /// Reports whether all changed chains are known.
     pub fn is_exact(&self) -> bool {
-        self.chains.tables().next().is_none()
+        self.chains.whole_tables().next().is_none()
     }
 
     pub fn touch(&mut self, table: Table, chain: &str) {
@@ -551,7 +551,7 @@ impl ForeignChange {
     }
 
     pub fn merge(&mut self, other: &Self) {
-        for table in other.chains.tables() {
+        for table in other.chains.whole_tables() {
             self.touch_table(table);
         }
         for (table, chain) in other.chains.named() {

@@ -25,7 +25,7 @@ fn a_damaged_chain_is_written_until_a_restore_has_succeeded() {
     let first = render(&mut applied);
     applied.written(first.rendered);
     assert_eq!(render(&mut applied).text, b"");
-    let mut read = LiveRules::default();
+    let mut read = LiveRules::of_chains();
     read.note_missing(Table::Nat, "KUBE-SERVICES");
     assert_eq!(applied.observe(&read, &LiveChains::default()).len(), 1);
     let rejected = render(&mut applied);

@@ -50,7 +50,7 @@ impl<I: Iptables> Syncer<I> {
         let unreadable = &self.unreadable_tables;
         let drift = self
             .kernel
-            .find_drift(&mut reading, contested, unreadable, &self.tracker);
+            .note_drift(&mut reading, contested, unreadable, &self.tracker);
         (drift, reading.failure)
     }
 }
