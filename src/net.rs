@@ -120,6 +120,11 @@ impl IpFamily {
         }
     }
 
+    /// Returns the family with this spelling in `ipFamilies` or `addressType`.
+    pub(crate) fn from_api(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.as_str() == text)
+    }
+
     /// Returns the spelling of `ipFamilies`, `addressType` and the metric label `ip_family`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -149,7 +149,7 @@ fn invalid_objects_are_errors_unless_lenient() {
         if command == "diff" {
             // An object that cannot be decoded would look like a removed one.
             let error =
-                "`a.yaml` line 10: Service `default/bad`: spec.ports[0].port: invalid type: ";
+                "`a.yaml` line 15: Service `default/bad`: spec.ports[0].port: invalid type: ";
             assert!(
                 errors.len() == 1 && errors[0].starts_with(error),
                 "{stderr}"

@@ -27,7 +27,9 @@ fn declared_type(line: &str) -> Option<&str> {
     let is_type = matches!(keyword, "struct" | "enum" | "trait" | "union")
         || keyword == "type" && !line.starts_with(' ');
     let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
-    is_type.then(|| &name[..end.unwrap_or(name.len())])
+    let name = &name[..end.unwrap_or(name.len())];
+    // In a macro the name is a parameter.
+    (is_type && !name.is_empty()).then_some(name)
 }
 
 /// Number of types in `sync` and `render`. It may only become smaller.

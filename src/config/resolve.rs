@@ -22,9 +22,7 @@ use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
-use super::settings::{
-    self, FlagValues, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger, Setting,
-};
+use super::settings::{self, FlagValues, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, Setting};
 use super::validate::{self, NodeSettings};
 use super::{FULL_SYNC_PERIOD, feature_gates};
 use crate::ingest::yaml::RepeatedKey;
@@ -352,10 +350,10 @@ fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
 
 fn config_reload(args: &RunArgs, problems: &mut ConfigProblems) -> Option<ConfigReload> {
     let window = duration(args, "config-reload-window", problems)?;
-    let trigger = args.flags.choice("config-reload", RELOAD_TRIGGERS);
-    Some(match trigger.unwrap_or(ReloadTrigger::InPlace) {
-        ReloadTrigger::InPlace => ConfigReload::InPlace,
-        ReloadTrigger::AnyChange => ConfigReload::Exit(window),
+    let exits = args.flags.choice("config-reload", RELOAD_TRIGGERS);
+    Some(match exits {
+        Some(true) => ConfigReload::Exit(window),
+        Some(false) | None => ConfigReload::InPlace,
     })
 }
 

@@ -63,9 +63,7 @@ pub fn endpoint_slice(
 
 fn family(object: &EndpointSliceObject, diagnostics: &mut DiagnosticList<'_>) -> Option<IpFamily> {
     let text = &object.address_type;
-    let family = IpFamily::ALL
-        .into_iter()
-        .find(|family| family.as_str() == text);
+    let family = IpFamily::from_api(text);
     if family.is_none() {
         let problem = format!(
             "{} is not an IP address type; the slice is skipped",

@@ -29,5 +29,5 @@ pub use object::{
     ClientIpConfig, EndpointObject, EndpointSliceObject, Ingress, MapEntry, Named, NodeAddress,
     NodeObject, ServiceObject, ServicePortObject, SessionAffinityConfig, SlicePortObject,
 };
-pub(crate) use object::{Metadata, ObjectName, ServiceSpec};
+pub(crate) use object::{Metadata, ObjectName, ServiceSpec, or_default};
 pub use service::service;

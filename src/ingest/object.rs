@@ -442,7 +442,7 @@ impl<'de> Deserialize<'de> for Entries {
 }
 
 /// Reads a field; `null` counts as its default.
-pub(super) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + Deserialize<'de>,

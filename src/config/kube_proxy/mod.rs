@@ -15,6 +15,6 @@ pub(super) use fields::{
     HEALTHZ_PORT, METRICS_PORT, OFF, change, complete_address, differing, field, field_mut, quoted,
 };
 pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
-pub(super) use sections::{FormatOptions, Quantity, VModule};
+pub(super) use sections::{FormatOptions, VModule};
 pub(crate) use text::ConfigFile;
 pub(super) use text::{IgnoredFields, Unreadable, read};

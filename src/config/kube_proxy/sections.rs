@@ -8,13 +8,13 @@
 //! Upstream: staging/src/k8s.io/component-base/logs/api/v1/types.go (v1.37), for logging
 
 use std::collections::BTreeMap;
-use std::str::FromStr;
 
 use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::config::go::GoDuration;
+use crate::ingest::or_default;
 
 /// Declares a section with the attributes that all its fields share.
 macro_rules! section {
@@ -232,9 +232,10 @@ fn unexpected<E: Error>(value: &Value, expected: &'static str) -> E {
 pub struct Quantity(String);
 
 impl Quantity {
-    /// Reports whether the number is zero, with any unit.
+    /// Reports whether the number is zero, with any unit. A text that is not a quantity is not.
     pub fn is_zero(&self) -> bool {
-        !self.0.contains(|c: char| matches!(c, '1'..='9'))
+        let number = self.0.trim_start_matches(['+', '-']);
+        number.starts_with('0') && !number.contains(|c: char| matches!(c, '1'..='9'))
     }
 }
 
@@ -244,43 +245,14 @@ impl Default for Quantity {
     }
 }
 
-impl FromStr for Quantity {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const UNITS: &[&str] = &[
-            "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-        ];
-        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.');
-        let (number, unit) = unsigned.split_at(end.unwrap_or(unsigned.len()));
-        let is_number = number.parse::<f64>().is_ok();
-        let exponent = unit.strip_prefix(['e', 'E']).map(str::parse::<i8>);
-        if is_number && (UNITS.contains(&unit) || matches!(exponent, Some(Ok(_)))) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(format!("`{text}` is not a valid quantity (example: 64Ki)"))
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match &Value::deserialize(deserializer)? {
-            Value::String(text) => text.parse().map_err(D::Error::custom),
+            Value::String(text) => Ok(Self(text.clone())),
             Value::Number(number) if !number.is_f64() => Ok(Self(number.to_string())),
             other => Err(unexpected(other, "a quantity such as 64Ki")),
         }
     }
-}
-
-/// Deserializes `null` as the default.
-fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// Serializes a number as Go does: `5`, not `5.0`.

@@ -18,8 +18,8 @@ pub(super) use table::{FILE, LOCAL_MODES, ONE_SHOT, PROGRAM, RULES, SOURCE};
 pub(super) use values::FlagValues;
 pub(crate) use words::LogStyle;
 pub(super) use words::{
-    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, ReloadTrigger,
-    SERVICE_DISPATCHES, choice, choices,
+    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, SERVICE_DISPATCHES, choice,
+    choices,
 };
 
 use table::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::config::go::{self, GoDuration};
-use crate::config::kube_proxy::{Quantity, VModule};
+use crate::config::kube_proxy::VModule;
 
 /// Settings that help lists under one heading.
 pub(in crate::config) struct SettingSection {
@@ -241,7 +241,6 @@ impl Setting {
             SettingKind::Number => "NUMBER",
             SettingKind::Port => "PORT",
             SettingKind::Duration => "DURATION",
-            SettingKind::Quantity => "QUANTITY",
             SettingKind::NodeName => "NAME",
             SettingKind::Gates => "NAME=BOOL,...",
             SettingKind::VModules => "PATTERN=N,...",
@@ -305,7 +304,6 @@ pub(in crate::config) enum SettingKind {
     Port,
     /// Duration as in Go.
     Duration,
-    Quantity,
     /// Any text.
     Text(&'static str),
     /// Any text except an empty one, which counts as absent.
@@ -352,7 +350,6 @@ impl SettingKind {
             ),
             Self::Port => parsed(text, go::port(text)),
             Self::Duration => parsed(text, text.parse::<GoDuration>()),
-            Self::Quantity => parsed(text, text.parse::<Quantity>()),
             Self::Version if text == "raw" => Ok(true.into()),
             Self::Bool | Self::Switch | Self::Version => parsed(text, go::bool(text)),
             Self::Path(_) | Self::OnePath(_) if text.is_empty() => {

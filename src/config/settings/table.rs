@@ -4,7 +4,7 @@
 
 use super::setting::SettingKind::{
     Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Path, Port,
-    Quantity, Switch, Text, VModules, Version, Within, Word,
+    Switch, Text, VModules, Version, Within, Word,
 };
 use super::setting::{Setting, SettingSection};
 use super::words::{
@@ -416,11 +416,11 @@ pub(super) const WITHOUT_EFFECT: SettingSection = SettingSection {
             .flag("log-json-split-stream")
             .default("false")
             .help("Split of JSON logs; all of them are on stderr"),
-        Setting::field("logging.options.text.infoBufferSize", Quantity)
+        Setting::field("logging.options.text.infoBufferSize", Text("QUANTITY"))
             .flag("log-text-info-buffer-size")
             .default("0")
             .help("Buffer size for text logs on stdout"),
-        Setting::field("logging.options.json.infoBufferSize", Quantity)
+        Setting::field("logging.options.json.infoBufferSize", Text("QUANTITY"))
             .flag("log-json-info-buffer-size")
             .default("0")
             .help("Buffer size for JSON logs on stdout"),

@@ -63,27 +63,15 @@ pub(in crate::config) const PARTIAL_RESTORES: &[FlagWord<render::PartialRestore>
     ),
 ];
 
-/// Changes of the configuration file that end the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::config) enum ReloadTrigger {
-    /// Only another configuration that is written into the file itself, as with kube-proxy.
-    InPlace,
-    /// Every valid change.
-    AnyChange,
-}
-
-/// Words of `--config-reload`.
-pub(in crate::config) const RELOAD_TRIGGERS: &[FlagWord<ReloadTrigger>] = &[
+/// Words of `--config-reload`: whether every valid change ends the process, or only one that is
+/// written into the file itself, as with kube-proxy.
+pub(in crate::config) const RELOAD_TRIGGERS: &[FlagWord<bool>] = &[
     (
         "in-place",
         "A write into the file; a replaced file is only logged",
-        ReloadTrigger::InPlace,
+        false,
     ),
-    (
-        "exit",
-        "Every valid change, after a random delay",
-        ReloadTrigger::AnyChange,
-    ),
+    ("exit", "Every valid change, after a random delay", true),
 ];
 
 /// Style of log lines, in both formats.

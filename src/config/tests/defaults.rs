@@ -44,7 +44,7 @@ fn values(kind: SettingKind) -> [Value; 2] {
         SettingKind::Bool => ["false", "true"],
         SettingKind::Int(_) | SettingKind::Within(..) | SettingKind::Number => ["0", "7"],
         SettingKind::Duration => [r#""0s""#, r#""1s""#],
-        SettingKind::Quantity => [r#""0""#, r#""64Ki""#],
+        SettingKind::Text("QUANTITY") => [r#""0""#, r#""64Ki""#],
         SettingKind::OneOf(..) => [r#""""#, r#""NodeCIDR""#],
         SettingKind::List(_) => ["[]", r#"["10.0.0.0/8"]"#],
         SettingKind::Gates => ["{}", r#"{"AllAlpha":false}"#],

@@ -238,9 +238,14 @@ fn wrong_types_are_fatal_and_named() {
             "duration",
         ),
         (
-            "logging: {options: {text: {infoBufferSize: big}}}",
+            "logging: {options: {text: {infoBufferSize: [1]}}}",
             "logging.options.text.infoBufferSize",
             "quantity",
+        ),
+        (
+            "logging: {options: {text: {infoBufferSize: big}}}",
+            "logging.options.text.infoBufferSize",
+            "requires feature gate",
         ),
     ] {
         let text = format!("{HEADER}{fields}");

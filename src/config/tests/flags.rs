@@ -11,7 +11,6 @@ fn sample(kind: SettingKind) -> (&'static str, &'static str) {
         SettingKind::Within(..) => ("4", "4"),
         SettingKind::Number => ("7.5", "7.5"),
         SettingKind::Duration => ("90s", r#""1m30s""#),
-        SettingKind::Quantity => ("64Ki", r#""64Ki""#),
         SettingKind::Text(_) | SettingKind::FilledText(_) => ("x", r#""x""#),
         SettingKind::NodeName => ("X", r#""x""#),
         SettingKind::List(_) => ("a,,b", r#"["a","b"]"#),

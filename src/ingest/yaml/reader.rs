@@ -1,5 +1,5 @@
-//! Reads YAML as kubectl does, into the types of JSON. Plain scalars follow the rules of YAML 1.1, so
-//! that `yes` is a boolean and `0120` is octal.
+//! Reads YAML as kubectl does, into the types of JSON. Plain scalars follow the rules of YAML 1.1,
+//! so that `yes` is a boolean and `0120` is octal.
 //!
 //! # Invariants
 //!

@@ -39,10 +39,8 @@
 //! Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.37)
 
 mod client;
-mod credentials;
 mod encoding;
 mod error;
-mod kubeconfig;
 mod list;
 #[cfg(feature = "tools")]
 mod pods;
@@ -58,13 +56,12 @@ mod tests;
 mod transport;
 mod watch;
 
-pub(crate) use client::build_counted_client;
 pub use client::{ApiClient, ApiOptions, RateLimit, build_client};
+pub(crate) use client::{ContextChoice, build_counted_client};
 pub use encoding::Encoding;
 #[cfg(feature = "tools")]
 pub(crate) use encoding::ObjectDecodeError;
 pub(crate) use error::{ApiError, ClientConfigError, ConnectFailure, is_not_http};
-pub(crate) use kubeconfig::ContextChoice;
 pub use list::snapshot;
 #[cfg(feature = "tools")]
 pub(crate) use list::{ClusterSnapshot, list, within};

@@ -115,8 +115,7 @@ impl ValueAllocator {
         }
         let families = families(spec, &ips);
         for text in families.iter().skip(ips.len()) {
-            let known = IpFamily::ALL.into_iter().find(|one| one.as_str() == text);
-            let range = known.map(|family| *self.ranges.services.get(family));
+            let range = IpFamily::from_api(text).map(|family| *self.ranges.services.get(family));
             let ip = range.and_then(|range| allocate_ip(&mut self.cluster_ips, &name, range));
             let ip = self.assume(AssumedValueKind::ClusterIp, &name, ip);
             ips.push(ip.map(|ip| ip.to_string()).unwrap_or_default());

@@ -12,7 +12,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use super::files::{ManifestError, ManifestFiles, STDIN, find};
-use super::merge::{ManifestErrors, load, merge};
+use super::load::{ManifestErrors, load};
+use super::merge::merge;
 use super::parse::{FileContent, ParseOptions, parse};
 use super::{ManifestOptions, Manifests, Validation};
 use crate::telemetry::ManifestMetrics;

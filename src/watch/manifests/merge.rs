@@ -1,26 +1,19 @@
 //! Merges the objects of all files, and selects those that an API server would send to kube-proxy.
-//! Reads manifests once, for commands, and standard input for the daemon.
 //!
-//! Separate from parsing a file, because duplicates, and cluster IPs that are taken, are known only
+//! Separate from reading a file, because duplicates, and cluster IPs that are taken, are known only
 //! after all files were read.
-//!
-//! An unusable file or, with `Strict`, an invalid object is an error, and all others are used. With
-//! `Lenient`, undecodable objects are not used, and are notes.
 
 use std::collections::BTreeMap;
-use std::mem::take;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::{fmt, io};
 
-use super::endpoints::assume_endpoints;
-use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
+use super::files::{ManifestError, ManifestErrorScope};
 use super::fill_in::{Assumption, ManifestRanges, fill_in};
-use super::parse::{FaultyObject, FileContent, ParseOptions, WrittenObjects, lines, parse};
-use super::validation::{FieldProblem, RENDER_FIRST, Validation, is_helm_template};
-use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject, yaml};
+use super::parse::{FaultyObject, FileContent};
+use super::validation::Validation;
+use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
 use crate::watch::api::Resource;
-use crate::watch::{Ingester, SourceEvent, bounded};
+use crate::watch::{Ingester, SourceEvent};
 
 /// Settings for reading manifests.
 #[derive(Debug, Clone)]
@@ -268,206 +261,5 @@ impl<'a, K: Resource> Merged<'a, K> {
         self.objects
             .into_values()
             .map(|(_, object)| Arc::clone(object))
-    }
-}
-
-/// Errors of manifests that could not be used at all. At least one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) struct ManifestErrors(pub Vec<ManifestError>);
-
-impl fmt::Display for ManifestErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, error) in self.0.iter().enumerate() {
-            let separator = if number > 0 { "\n" } else { "" };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
-
-impl From<ManifestError> for ManifestErrors {
-    fn from(error: ManifestError) -> Self {
-        Self(vec![error])
-    }
-}
-
-/// Reads the manifests at `path` once. The errors of files and objects that are not used are in the
-/// result, unless nothing at all can be used.
-pub(crate) fn load(
-    path: &Path,
-    options: &ManifestOptions,
-    validation: Validation,
-) -> Result<Manifests, ManifestErrors> {
-    let mut loaded = LoadedManifests::read(path, validation, false)?;
-    if validation == Validation::Strict {
-        loaded.report_faulty();
-    }
-    Ok(loaded.merged(options))
-}
-
-/// Reads the manifests at `path` once, for a comparison: a missing object would be a difference, so
-/// every file and object that cannot be used is an error.
-pub(crate) fn load_complete(
-    path: &Path,
-    options: &ManifestOptions,
-    validation: Validation,
-) -> Result<Manifests, ManifestErrors> {
-    LoadedManifests::read(path, validation, false)?.complete(options)
-}
-
-/// Reads manifests that are compared with others, and returns the objects as written as well.
-/// Assumes two endpoints for each selector without EndpointSlices.
-pub(crate) fn load_compared(
-    path: &Path,
-    options: &ManifestOptions,
-    validation: Validation,
-) -> Result<(Manifests, WrittenObjects), ManifestErrors> {
-    let mut loaded = LoadedManifests::read(path, validation, true)?;
-    let files = loaded.files.iter_mut();
-    let written = files.flat_map(|file| take(&mut file.content.written));
-    let written = written.collect();
-    let mut manifests = loaded.complete(options)?;
-    assume_endpoints(&mut manifests, &written, &options.node_name);
-    Ok((manifests, written))
-}
-
-struct LoadedManifests {
-    validation: Validation,
-    files: Vec<LoadedFile>,
-    errors: Vec<ManifestError>,
-}
-
-/// File with valid syntax.
-struct LoadedFile {
-    path: PathBuf,
-    /// Text of the file, to find the lines of errors.
-    text: Vec<u8>,
-    content: FileContent,
-}
-
-impl LoadedManifests {
-    fn read(
-        path: &Path,
-        validation: Validation,
-        keeps_written: bool,
-    ) -> Result<Self, ManifestErrors> {
-        let options = ParseOptions {
-            validation,
-            keeps_written,
-        };
-        let mut loaded = Self {
-            validation,
-            files: Vec::new(),
-            errors: Vec::new(),
-        };
-        if path == Path::new(STDIN) {
-            let stdin = io::stdin().lock();
-            let text = bounded::read_all(stdin, bounded::MAX_MANIFEST_BYTES);
-            loaded.add(path, text, options);
-            if loaded.files.iter().any(|file| file.content.is_empty()) {
-                return Err(ManifestError::new(path, &"contains no objects").into());
-            }
-        } else {
-            let found = find(path)?;
-            loaded.errors = found.unusable;
-            for file in found.files {
-                let text = if file == path {
-                    // May be a pipe, as in `--manifests <(...)`.
-                    bounded::read(&file, bounded::MAX_MANIFEST_BYTES)
-                } else {
-                    bounded::read_regular_file(&file, bounded::MAX_MANIFEST_BYTES)
-                };
-                loaded.add(&file, text, options);
-            }
-        }
-        if loaded.files.is_empty() && !loaded.errors.is_empty() {
-            return Err(ManifestErrors(loaded.errors));
-        }
-        Ok(loaded)
-    }
-
-    fn add(&mut self, path: &Path, text: io::Result<Vec<u8>>, options: ParseOptions) {
-        let text = match text {
-            Ok(text) => text,
-            Err(error) => {
-                self.errors.push(ManifestError::new(path, &error));
-                return;
-            }
-        };
-        match parse(path, &text, options) {
-            Ok(content) => self.files.push(LoadedFile {
-                path: path.to_owned(),
-                text,
-                content,
-            }),
-            Err(error) => self.errors.push(error),
-        }
-    }
-
-    /// Adds an error for each problem of each object that is not used, which is a note otherwise.
-    fn report_faulty(&mut self) {
-        for file in &mut self.files {
-            let faulty = file.content.faulty.extract_if(.., |object| !object.is_used);
-            let faulty: Vec<FaultyObject> = faulty.collect();
-            let problems = faulty
-                .iter()
-                .flat_map(|object| object.problems.iter().map(move |problem| (object, problem)));
-            let places: Vec<_> = problems
-                .clone()
-                .map(|(object, problem)| match problem.path.as_str() {
-                    // Of the object, which begins with its kind.
-                    "" => object.place.within("kind"),
-                    path => object.place.within(path),
-                })
-                .collect();
-            let text = yaml::decode(&file.text).unwrap_or_default();
-            let lines = lines(&text, file.content.format, &places);
-            let errors = problems.zip(lines).map(|((object, problem), line)| {
-                let FaultyObject { kind, name, .. } = object;
-                let problem_text = problem_text(problem);
-                ManifestError {
-                    file: file.path.clone(),
-                    line,
-                    reason: format!("{kind} `{name}`: {problem_text}"),
-                    scope: ManifestErrorScope::Object,
-                }
-            });
-            self.errors.extend(errors);
-        }
-    }
-
-    /// Returns the merged manifests, with the notes and errors of the files.
-    fn merged(mut self, options: &ManifestOptions) -> Manifests {
-        let files = self.files.iter();
-        let contents = files.map(|file| (file.path.as_path(), &file.content));
-        let mut manifests = merge(contents, options, self.validation, None);
-        self.errors.append(&mut manifests.errors);
-        manifests.errors = self.errors;
-        if manifests.services.is_empty() && manifests.errors.is_empty() {
-            manifests.notes.push(manifests.without_services());
-        }
-        manifests
-    }
-
-    /// Returns the merged manifests, if every file and object can be used.
-    fn complete(mut self, options: &ManifestOptions) -> Result<Manifests, ManifestErrors> {
-        self.report_faulty();
-        let manifests = self.merged(options);
-        if manifests.errors.is_empty() {
-            Ok(manifests)
-        } else {
-            Err(ManifestErrors(manifests.errors))
-        }
-    }
-}
-
-/// Returns the text of a problem. Of a value that is a Helm template, it says that and nothing
-/// else.
-fn problem_text(problem: &FieldProblem) -> String {
-    let FieldProblem { path, text, .. } = problem;
-    if is_helm_template(text) {
-        format!("{path}: is a Helm template: {RENDER_FIRST}")
-    } else {
-        text.clone()
     }
 }

@@ -34,6 +34,7 @@ mod endpoints;
 mod files;
 mod fill_in;
 mod follow;
+mod load;
 mod merge;
 mod parse;
 mod validation;
@@ -45,8 +46,7 @@ pub(crate) use fill_in::LOAD_BALANCERS;
 pub(crate) use fill_in::NodePortRange;
 pub(crate) use fill_in::{AssumedValueKind, ManifestRanges, assumption_lines};
 pub(crate) use follow::follow;
-pub(crate) use merge::{
-    ManifestErrors, ManifestOptions, Manifests, load, load_compared, load_complete,
-};
+pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
+pub(crate) use merge::{ManifestOptions, Manifests};
 pub(crate) use parse::WrittenObjects;
 pub(crate) use validation::Validation;

@@ -326,7 +326,7 @@ fn check_slice(slice: &EndpointSlice, problems: &mut Problems) {
         problems.add("addressType", "Required value");
     }
     problems.check_supported("addressType", Some(type_), &["FQDN", "IPv4", "IPv6"]);
-    if let Some(family) = IpFamily::ALL.into_iter().find(|one| one.as_str() == type_) {
+    if let Some(family) = IpFamily::from_api(type_) {
         check_endpoints(slice, family, problems);
     }
     for (index, port) in slice.ports.iter().flatten().enumerate() {

@@ -13,7 +13,7 @@ use kube::Config;
 use tempfile::TempDir;
 use tower::{BoxError, Service};
 
-use super::super::credentials::{REREAD_INTERVAL, RotatedClient};
+use super::super::transport::{REREAD_INTERVAL, RotatedClient};
 
 /// Client that answers every request with its certificate.
 #[derive(Clone)]
