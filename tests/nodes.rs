@@ -264,10 +264,17 @@ node2   other     kube-proxy, which has no status
 "
     );
     // Where nodes agree, nothing is printed but a note.
-    for args in [&["services"][..], &["explain", "shop/storefront"]] {
+    for (args, note) in [
+        (
+            &["services"][..],
+            "service ports; not ok on all of them: shop/gift-cards:http/tcp",
+        ),
+        (&["explain", "shop/storefront"], "agree: 3 endpoints answer"),
+    ] {
         let agreed = scene.run(&[args, &["--all-nodes"]].concat());
         assert_eq!(success(&agreed), "");
         check(&text(&agreed.stderr), "note: 2 nodes agree");
+        check(&text(&agreed.stderr), note);
     }
     let said = scene.failure(2, &["services", "--all-nodes", "shop/nothing"]);
     check(&said, "shop/nothing");

@@ -1,6 +1,7 @@
 //! `explain`: shows what happens to packets to an address or a Service, and why; or, with
 //! `--all-nodes`, for which packets the nodes of a cluster disagree.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -166,7 +167,11 @@ fn compare_nodes(args: &ExplainArgs, report: &ErrorReport) -> anyhow::Result<boo
         return Err(problem.into());
     }
     let nodes = agreement.nodes();
-    let agreed = format!("{nodes} nodes agree: `explain --node NAME` shows the paths of one");
+    let outcomes: BTreeSet<&str> = agreement.values().map(|one| &*one.summary).collect();
+    let agreed = format!(
+        "{nodes} nodes agree: {}; `explain --node NAME` shows the paths of one",
+        first_of(outcomes, MAX_NAMES)
+    );
     cluster::print_disagreements(&lines(&agreement), &agreed)
 }
 

@@ -100,6 +100,11 @@ impl<K: Ord, V: PartialEq> Agreement<K, V> {
         self.things.len()
     }
 
+    /// Returns the values of all things, in the order of these.
+    pub(in crate::cli) fn values(&self) -> impl Iterator<Item = &V> {
+        self.things.values().flatten().map(|(value, _)| value)
+    }
+
     /// Returns the things that nodes disagree on, each with its values: the most common one first.
     pub(in crate::cli) fn disagreements(&self) -> Vec<(&K, Vec<Held<'_, V>>)> {
         let things = self.things.iter();

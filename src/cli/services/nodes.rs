@@ -15,7 +15,8 @@ use crate::cli::exit::ErrorReport;
 use crate::cli::snapshot;
 use crate::cli::terminal;
 use crate::config::ServicesArgs;
-use crate::text::first_of;
+use crate::status::ServiceCondition;
+use crate::text::{counted, first_of};
 
 /// Endpoints of a service port, of both families.
 type Endpoints = BTreeSet<SocketAddr>;
@@ -27,13 +28,22 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
     let settings = RuleSettings::read(&args.origin.desired)?;
     let query = &single::query(args, &settings)?;
     let options = settings.api_options()?;
-    let mut named = None;
+    let (mut named, mut not_ok) = (None, None::<BTreeSet<String>>);
     let agreement = snapshot::compare_rules(options, report, |snapshot| {
         let (rows, findings) = rows::rows(snapshot);
         if !matches!(named, Some(Ok(()))) {
             named = Some(rows::check(query, &rows, &findings));
         }
-        let rows = rows::selected(rows, query).into_iter();
+        let rows = rows::selected(rows, query);
+        let problems = rows
+            .iter()
+            .filter(|row| row.status() != ServiceCondition::Ok);
+        let mut problems: BTreeSet<String> = problems.map(|row| row.name.to_string()).collect();
+        if let Some(others) = &not_ok {
+            problems.retain(|name| others.contains(name));
+        }
+        not_ok = Some(problems);
+        let rows = rows.into_iter();
         rows.map(|row| (row.name.to_string(), of_row(&row)))
             .collect()
     })?;
@@ -44,10 +54,14 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
         .map(|(name, held)| line(name, &held))
         .collect();
     let (nodes, things) = (agreement.nodes(), agreement.things());
-    cluster::print_disagreements(
-        &lines,
-        &format!("{nodes} nodes agree on {things} service ports"),
-    )
+    let mut agreed = format!("{nodes} nodes agree on {}", counted(things, "service port"));
+    // They agree on what is wrong, too.
+    if let Some(problems) = not_ok.filter(|names| !names.is_empty()) {
+        let problems = first_of(problems, MAX_NAMES);
+        // Writing to a String cannot fail.
+        let _ = write!(agreed, "; not ok on all of them: {problems}");
+    }
+    cluster::print_disagreements(&lines, &agreed)
 }
 
 fn of_row(row: &Row) -> Endpoints {
