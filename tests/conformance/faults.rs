@@ -46,19 +46,6 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Those that damage rules, and leave the daemon and its programs alone.
-    pub const DAMAGES: [Self; 9] = [
-        Self::EmptiedChain,
-        Self::DeletedRule,
-        Self::DeletedJump,
-        Self::ReplacedRule,
-        Self::RuleInOurs,
-        Self::RuleNextToOurs,
-        Self::FlushedTable,
-        Self::FlushedTables,
-        Self::FlushedRuleset,
-    ];
-
     pub const ALL: [Self; 15] = [
         Self::EmptiedChain,
         Self::DeletedRule,
@@ -76,6 +63,12 @@ impl Fault {
         Self::HeldLock,
         Self::SecondProxy,
     ];
+
+    /// Those that damage rules, and leave the daemon and its programs alone: the first ones.
+    pub fn damages() -> &'static [Self] {
+        let others = Self::ALL.iter().position(|one| *one == Self::StoppedDaemon);
+        &Self::ALL[..others.unwrap_or(Self::ALL.len())]
+    }
 }
 
 /// Causes it on a node; returns what was done, for reports.

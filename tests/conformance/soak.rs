@@ -125,7 +125,7 @@ pub fn run_with_unreliable_restores(seed: u64, steps: usize) {
 fn next_fault(step: usize, is_end: bool, dice: &mut Dice) -> Fault {
     let fault = Fault::ALL[step % Fault::ALL.len()];
     if is_end && fault == Fault::KilledDaemon {
-        return dice.pick(&Fault::DAMAGES);
+        return dice.pick(Fault::damages());
     }
     fault
 }
