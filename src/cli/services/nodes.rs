@@ -38,11 +38,8 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
         let problems = rows
             .iter()
             .filter(|row| row.status() != ServiceCondition::Ok);
-        let mut problems: BTreeSet<String> = problems.map(|row| row.name.to_string()).collect();
-        if let Some(others) = &not_ok {
-            problems.retain(|name| others.contains(name));
-        }
-        not_ok = Some(problems);
+        let problems = problems.map(|row| row.name.to_string()).collect();
+        not_ok = Some(not_ok_either(not_ok.as_ref(), problems));
         let rows = rows.into_iter();
         rows.map(|row| (row.name.to_string(), of_row(&row)))
             .collect()
@@ -62,6 +59,15 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
         let _ = write!(agreed, "; not ok on all of them: {problems}");
     }
     cluster::print_disagreements(&lines, &agreed)
+}
+
+/// Returns the names that are not ok on this node and on all before; `None`: it is the first one.
+fn not_ok_either(
+    before: Option<&BTreeSet<String>>,
+    mut here: BTreeSet<String>,
+) -> BTreeSet<String> {
+    here.retain(|name| before.is_none_or(|names| names.contains(name)));
+    here
 }
 
 fn of_row(row: &Row) -> Endpoints {

@@ -51,3 +51,14 @@ fn equally_many_endpoints_are_told_apart_by_address() {
 fn nodes_that_agree_are_no_line() {
     check(&[("a", Some(&[1, 2])), ("b", Some(&[2, 1]))], "");
 }
+
+#[test]
+fn only_what_is_not_ok_on_all_nodes_is_left() {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+    let first = not_ok_either(None, names(&["a", "b"]));
+    assert_eq!(first, names(&["a", "b"]));
+    assert_eq!(
+        not_ok_either(Some(&first), names(&["b", "c"])),
+        names(&["b"])
+    );
+}
