@@ -7,8 +7,6 @@ use std::ffi::OsString;
 #[cfg(feature = "tools")]
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "tools")]
-use std::time::SystemTime;
 
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
@@ -17,6 +15,7 @@ use jiff::Timestamp;
 
 #[cfg(feature = "tools")]
 use super::daemon;
+use crate::clock;
 use crate::config::{self, Cli, ConfigFile, ConfigNote, ProgramName, Unusable};
 #[cfg(feature = "tools")]
 use crate::config::{
@@ -145,13 +144,12 @@ impl<'a> RuleSettings<'a> {
 
 /// Returns the time of a moment in the past.
 #[cfg(feature = "tools")]
-#[expect(clippy::disallowed_methods, reason = "durations are relative to now")]
 pub(super) fn moment(time: PastTime) -> Timestamp {
     let ago = match time {
         PastTime::At(at) => return at,
         PastTime::Ago(ago) => ago,
     };
-    let moment = SystemTime::now().checked_sub(ago);
+    let moment = clock::wall().checked_sub(ago);
     let moment = moment.and_then(|moment| Timestamp::try_from(moment).ok());
     moment.unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -176,13 +176,12 @@ impl Bundle {
             let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
             let is_compressed = path.extension().is_some_and(|extension| extension == "gz");
             match fs::read(&path) {
-                Ok(bytes) if is_file => match &mut self.redaction {
-                    None => self.add(&name, &bytes)?,
-                    Some(redaction) => {
-                        let bytes = redacted(redaction, &bytes, is_compressed)?;
-                        self.add(&name, &bytes)?;
+                Ok(mut bytes) if is_file => {
+                    if let Some(redaction) = &mut self.redaction {
+                        bytes = redacted(redaction, &bytes, is_compressed)?;
                     }
-                },
+                    self.add(&name, &bytes)?;
+                }
                 Ok(_) => self.missing(&name, "not a file"),
                 // The daemon deletes the oldest ones.
                 Err(error) => self.missing(&name, &error.to_string()),

@@ -58,7 +58,7 @@ impl Redaction {
         kept
     }
 
-    /// Appends a word or its replacement. `FLAG:VALUE` is no word but two.
+    /// Appends a word or its replacement. Of `FLAG:VALUE`, both are looked at.
     fn apply_to_word(&mut self, word: &str, is_value: bool, kept: &mut String) {
         let bare = word.trim_end_matches(['.', ':']);
         let after = word.get(bare.len()..).unwrap_or_default();

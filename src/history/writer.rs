@@ -3,9 +3,9 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::checkpoint::{CheckpointHead, MAX_CHECKPOINT};
 use super::folder::{HistoryFolder, MAX_BYTES};
 use super::record::{CHECKPOINT_SCOPE, HistoryRecord};
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{IpFamily, Locked, PerFamily};
 use crate::status::DriftRecord;
 use crate::telemetry::HistoryMetrics;
 
@@ -237,7 +237,7 @@ pub(super) const fn failed_payload_name(family: IpFamily) -> &'static str {
 pub(crate) struct HistoryLog {
     writer: HistoryWriter,
     family: IpFamily,
-    state: Arc<Mutex<LogState>>,
+    state: Arc<Locked<LogState>>,
 }
 
 /// State between two records.
@@ -266,18 +266,13 @@ impl HistoryLog {
         Self {
             writer,
             family,
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::new(Locked::new(state)),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, LogState> {
-        // It is valid after each change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a change by another program, for the record of the sync that repairs it.
     pub(crate) fn drifted(&self, record: DriftRecord) {
-        let drift = &mut self.state().drift;
+        let drift = &mut self.state.lock().drift;
         if drift.len() < MAX_DRIFT {
             drift.push(record);
         }
@@ -285,7 +280,7 @@ impl HistoryLog {
 
     /// Queues a record, with the changes by other programs that were noted.
     pub(crate) fn record(&self, record: HistoryRecord) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.head.number += 1;
         let has_failed = !record.error.is_empty();
         if !has_failed {
@@ -306,7 +301,7 @@ impl HistoryLog {
 
     /// Notes that rules were written, or found, which no record has.
     pub(crate) fn not_recorded(&self, at: Timestamp) {
-        let head = &mut self.state().head;
+        let head = &mut self.state.lock().head;
         head.number += 1;
         head.at = at;
         self.writer.shared.need_checkpoint(self.family);
@@ -315,7 +310,7 @@ impl HistoryLog {
     pub(crate) fn is_checkpoint_due(&self, now: Instant) -> bool {
         let needed = self.writer.shared.needs_checkpoint.get(self.family);
         let is_over = |until| now >= until;
-        needed.load(Ordering::Relaxed) && self.state().not_before.is_none_or(is_over)
+        needed.load(Ordering::Relaxed) && self.state.lock().not_before.is_none_or(is_over)
     }
 
     /// Queues a checkpoint of the rules that `write` writes piece by piece into its argument. A
@@ -325,7 +320,7 @@ impl HistoryLog {
         clock: impl Fn() -> Instant,
         write: impl FnOnce(&mut dyn FnMut(&[u8])),
     ) {
-        let (started, head) = (clock(), self.state().head);
+        let (started, head) = (clock(), self.state.lock().head);
         // Before it is written: if that fails, another one is needed.
         let needed = self.writer.shared.needs_checkpoint.get(self.family);
         needed.store(false, Ordering::Relaxed);
@@ -347,6 +342,6 @@ impl HistoryLog {
         }
         let ended = clock();
         let pause = ended.saturating_duration_since(started) * PAUSE_FACTOR;
-        self.state().not_before = Some(ended + pause);
+        self.state.lock().not_before = Some(ended + pause);
     }
 }

@@ -6,12 +6,12 @@
 //! until they are received, so that a source never waits for a sync. It passes on the end of a list
 //! ([`Change::Listed`]), and not its start. This file adds the lock, the wake-up and the metrics.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Notify, oneshot};
 
 use crate::model::{Change, Kind, Node, SourceChange};
-use crate::net::{IpFamily, PerFamily};
+use crate::net::{IpFamily, Locked, PerFamily};
 use crate::telemetry::SyncMetrics;
 use crate::tracker::ChangeQueue;
 
@@ -95,7 +95,7 @@ pub struct ChangeReceiver(Arc<Channel>);
 
 #[derive(Default)]
 struct Channel {
-    state: Mutex<ChannelState>,
+    state: Locked<ChannelState>,
     changed: Notify,
 }
 
@@ -106,17 +106,11 @@ struct ChannelState {
     has_no_receiver: bool,
 }
 
-impl Channel {
-    fn state(&self) -> MutexGuard<'_, ChannelState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl ChangeSender {
     /// Queues a change. Drops it if there is no receiver, because the family is disabled on this
     /// node.
     fn send(&self, change: SourceChange) {
-        let mut state = self.channel.state();
+        let mut state = self.channel.state.lock();
         if state.has_no_receiver {
             return;
         }
@@ -135,7 +129,7 @@ impl ChangeSender {
 
 impl Drop for ChangeSender {
     fn drop(&mut self) {
-        self.channel.state().has_no_sender = true;
+        self.channel.state.lock().has_no_sender = true;
         self.channel.changed.notify_one();
     }
 }
@@ -143,7 +137,7 @@ impl Drop for ChangeSender {
 impl ChangeReceiver {
     /// Takes the changes that were sent so far.
     pub fn take(&mut self) -> Vec<Change> {
-        self.0.state().queue.take()
+        self.0.state.lock().queue.take()
     }
 
     /// Waits for changes and takes all of them; `None` after the sender is dropped. Cancel safe: no
@@ -151,7 +145,7 @@ impl ChangeReceiver {
     pub async fn recv(&mut self) -> Option<Vec<Change>> {
         loop {
             {
-                let mut state = self.0.state();
+                let mut state = self.0.state.lock();
                 if !state.queue.is_empty() {
                     return Some(state.queue.take());
                 }
@@ -166,7 +160,7 @@ impl ChangeReceiver {
 
 impl Drop for ChangeReceiver {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         state.has_no_receiver = true;
         state.queue = ChangeQueue::default();
     }

@@ -1,7 +1,6 @@
 //! Follows the Services, EndpointSlices and the Node of an API server: ingests them, and counts
 //! failures.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,6 +10,7 @@ use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch, 
 use super::ingester::{Ingester, SourceEvent};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
+use crate::net::Locked;
 use crate::telemetry::{KubernetesBuild, Metrics, WatchMetrics};
 
 /// Minimum time between two requests for the version of the server, which an upgrade changes.
@@ -25,7 +25,7 @@ pub(crate) async fn follow(
     metrics: &Metrics,
 ) {
     let shared = &Shared {
-        ingester: Mutex::new(ingester),
+        ingester: Locked::new(ingester),
         connected: Notify::new(),
         metrics: &metrics.watch,
     };
@@ -83,7 +83,7 @@ async fn follow_version(server: &ApiClient, connected: &Notify, build: &Kubernet
 struct Shared<'a> {
     /// One for all kinds, so that equal strings of all kinds are stored once. The lock never waits,
     /// since all three run in one task.
-    ingester: Mutex<Ingester>,
+    ingester: Locked<Ingester>,
     /// Notified when the server accepts a list or watch.
     connected: Notify,
     metrics: &'a WatchMetrics,
@@ -96,16 +96,9 @@ struct ClusterObserver<'a, K> {
     ingest: fn(&mut Ingester, SourceEvent<K>),
 }
 
-impl<K> ClusterObserver<'_, K> {
-    fn ingester(&self) -> MutexGuard<'_, Ingester> {
-        let ingester = self.shared.ingester.lock();
-        ingester.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
     fn on_source_event(&mut self, event: SourceEvent<K>) {
-        (self.ingest)(&mut self.ingester(), event);
+        (self.ingest)(&mut self.shared.ingester.lock(), event);
     }
 
     /// Counts failures and undecodable objects, and notes when the objects are current. Marks an
@@ -122,7 +115,10 @@ impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
                 let counters = &self.shared.metrics.undecodable;
                 counters.with_label_values(&[kind]).inc();
                 let name = &undecodable.name;
-                self.ingester().keep(self.kind, &name.namespace, &name.name);
+                self.shared
+                    .ingester
+                    .lock()
+                    .keep(self.kind, &name.namespace, &name.name);
             }
         }
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::report::{CheckGroup, CheckResult};
 use crate::cli::snapshot::{ask, list_error};
+use crate::clock;
 use crate::config::{Config, Source};
 use crate::ingest::{self, EndpointSliceObject};
 use crate::model::Node;
@@ -60,14 +61,9 @@ pub(super) fn examine(config: &Config) -> CheckGroup {
     CheckGroup::new("cluster", checks)
 }
 
-#[expect(clippy::disallowed_methods, reason = "compared with another clock")]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
 async fn about_server(server: &ApiClient) -> Result<Vec<CheckResult>, api::ApiError> {
     let mut checks = vec![reached(server).await?];
-    checks.push(clock(api::server_time(server).await?, now()));
+    checks.push(clock(api::server_time(server).await?, clock::wall()));
     checks.extend(permissions(server).await?);
     Ok(checks)
 }

@@ -39,7 +39,7 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
             .iter()
             .filter(|row| row.status() != ServiceCondition::Ok);
         let problems = problems.map(|row| row.name.to_string()).collect();
-        not_ok = Some(not_ok_either(not_ok.as_ref(), problems));
+        not_ok = Some(not_ok_on_all(not_ok.as_ref(), problems));
         let rows = rows.into_iter();
         rows.map(|row| (row.name.to_string(), of_row(&row)))
             .collect()
@@ -52,7 +52,7 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
         .collect();
     let (nodes, things) = (agreement.nodes(), agreement.things());
     let mut agreed = format!("{nodes} nodes agree on {}", counted(things, "service port"));
-    // They agree on what is wrong, too.
+    // A Service may have the same problem on all nodes.
     if let Some(problems) = not_ok.filter(|names| !names.is_empty()) {
         let problems = first_of(problems, MAX_NAMES);
         // Writing to a String cannot fail.
@@ -62,7 +62,7 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
 }
 
 /// Returns the names that are not ok on this node and on all before; `None`: it is the first one.
-fn not_ok_either(
+fn not_ok_on_all(
     before: Option<&BTreeSet<String>>,
     mut here: BTreeSet<String>,
 ) -> BTreeSet<String> {

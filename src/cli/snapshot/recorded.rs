@@ -5,16 +5,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::Context;
-use jiff::Timestamp;
 
 use super::dump::{self, DumpPart};
 use super::{RuleOrigin, RuleSnapshot};
 use crate::cli::exit::ErrorReport;
 use crate::cli::runtime::runtime;
 use crate::cli::terminal::{Progress, escaped};
+use crate::clock;
 use crate::host::{BackendChoice, Binaries, RunError, Sysctls, local_addresses, other_rules};
 use crate::inspect::catalog::RulesetSource;
 use crate::net::{IpFamily, PerFamily};
@@ -28,7 +27,6 @@ pub(super) fn live(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     runtime()?.block_on(snapshot(backend))
 }
 
-#[expect(clippy::disallowed_methods, reason = "documents show the time")]
 async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
     let mut snapshot = RuleSnapshot {
         node_addresses: local_addresses()?,
@@ -64,7 +62,7 @@ async fn snapshot(backend: BackendChoice) -> anyhow::Result<RuleSnapshot> {
         *snapshot.other_backends.get_mut(family) = other_backend(shown, family).await?;
         snapshot.origin = RuleOrigin::Live(shown);
     }
-    snapshot.observed_at = Timestamp::try_from(SystemTime::now()).ok();
+    snapshot.observed_at = Some(clock::now());
     warn_of_other_backend(&snapshot);
     Ok(snapshot)
 }

@@ -25,7 +25,7 @@
 //! have changed, closes all connections, open watches included.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE64;
@@ -43,6 +43,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use super::proxy::{Proxy, ServerConnector};
+use crate::net::Locked;
 use crate::telemetry::RequestMetrics;
 use crate::watch::bounded;
 
@@ -208,7 +209,7 @@ pub(super) struct RotatedClient<C> {
     token_file: Option<PathBuf>,
     /// `None` if there is no client certificate, or one that is not in files.
     certificate_files: Option<CertificateFiles>,
-    state: Mutex<RotationState<C>>,
+    state: Locked<RotationState<C>>,
 }
 
 struct RotationState<C> {
@@ -248,7 +249,7 @@ impl<C: Clone> RotatedClient<C> {
             build: Box::new(build),
             token_file,
             certificate_files,
-            state: Mutex::new(state),
+            state: Locked::new(state),
         })
     }
 
@@ -266,7 +267,7 @@ impl<C: Clone> RotatedClient<C> {
         let is_rejected = |response: &Response<B>| response.status() == StatusCode::UNAUTHORIZED;
         if result.as_ref().map_or(true, is_rejected) {
             // The server may have rejected the credentials: the next request reads the files again.
-            self.state().next_read = Instant::now();
+            self.state.lock().next_read = Instant::now();
         }
         result
     }
@@ -274,7 +275,7 @@ impl<C: Clone> RotatedClient<C> {
     /// Returns the client and the token for a request. If a file cannot be used, its last content
     /// stays in use.
     fn current(&self) -> (C, Option<HeaderValue>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let now = Instant::now();
         if now >= state.next_read {
             state.next_read = now + REREAD_INTERVAL;
@@ -296,10 +297,6 @@ impl<C: Clone> RotatedClient<C> {
             }
         }
         (state.client.clone(), state.token.clone())
-    }
-
-    fn state(&self) -> MutexGuard<'_, RotationState<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

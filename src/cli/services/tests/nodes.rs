@@ -55,10 +55,10 @@ fn nodes_that_agree_are_no_line() {
 #[test]
 fn only_what_is_not_ok_on_all_nodes_is_left() {
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    let first = not_ok_either(None, names(&["a", "b"]));
+    let first = not_ok_on_all(None, names(&["a", "b"]));
     assert_eq!(first, names(&["a", "b"]));
     assert_eq!(
-        not_ok_either(Some(&first), names(&["b", "c"])),
+        not_ok_on_all(Some(&first), names(&["b", "c"])),
         names(&["b"])
     );
 }
