@@ -93,7 +93,7 @@
 //! rejects the deletion of these, so payloads empty them. A partial one may still fail because of a
 //! reference that is not known yet: the full restore after it reads all.
 //!
-//! Fixed chains and entry jumps have no digest: `sync::guarded_chain_monitor` lists them,
+//! Fixed chains and entry jumps have no digest: `sync::drift_detection` lists them,
 //! `render::GuardedChainState` compares them with the options, and `note_drift` notes those that
 //! the next payload writes. What a payload has to render or write besides, such as a Service whose
 //! trial was undone, is *due*.

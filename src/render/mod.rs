@@ -41,7 +41,7 @@ pub(crate) use fixed_chains::{
 };
 pub use fixed_chains::{guarded_chains, has_desired_rules};
 pub use live::{LiveChains, LiveRules};
-pub(crate) use options::{Comments, NodePortAddresses, RerenderReason};
+pub(crate) use options::{Comments, NodePortAddresses};
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
     Options, PartialRestore, RenderSettings, TreeThresholds,

@@ -307,52 +307,6 @@ impl Counter {
     }
 }
 
-/// Change of an input for which the rules of all Services have to be rendered again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RerenderReason {
-    /// The topology of the node changed, and with it the meaning of hints.
-    Topology,
-    /// The match for local Pod traffic changed.
-    LocalTraffic,
-    /// The address of the node changed.
-    NodeAddress,
-    /// Another option changed that shapes the rules of all Services.
-    Options,
-}
-
-impl RerenderReason {
-    /// Returns the reason for which rules rendered with `before` are wrong with `after`; `None` if
-    /// they are right. The addresses of NodePorts do not count: each has one rule, a jump to
-    /// `KUBE-NODEPORTS`, and every partial payload writes changes of these jumps.
-    pub(crate) fn between(before: &Options, after: &Options) -> Option<Self> {
-        if before.local_traffic != after.local_traffic {
-            return Some(Self::LocalTraffic);
-        }
-        if before.node_ip != after.node_ip {
-            return Some(Self::NodeAddress);
-        }
-        let alike = Options {
-            node_port_addresses: after.node_port_addresses.clone(),
-            topology: after.topology.clone(),
-            ..before.clone()
-        };
-        if alike != *after {
-            return Some(Self::Options);
-        }
-        (before.topology != after.topology).then_some(Self::Topology)
-    }
-
-    /// Returns the reason as logs and diffs print it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Topology => "zone changed",
-            Self::LocalTraffic => "match for local pod traffic changed",
-            Self::NodeAddress => "node address changed",
-            Self::Options => "options changed",
-        }
-    }
-}
-
 /// `--detect-local-mode` with its parameters. KEP: kep.k8s.io/2450
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LocalMode {

@@ -20,14 +20,14 @@ use crate::model::{Change, ServiceName, ServiceState, Services as _};
 use crate::net::IpFamily;
 use crate::render::{
     AppliedState, Comments, Counter, FullPayload, LiveChains, Options, PartialRestore,
-    RenderSettings, RerenderReason, ServiceRules, TreeThresholds, partial_payload, render_service,
+    RenderSettings, ServiceRules, TreeThresholds, partial_payload, render_service,
 };
 use crate::rules::{ChainSet, Payload as _};
 use crate::status::{
     MOST_DIFFERENCES, ShadowDifference, ShadowFamily, ShadowKind, ShadowLog, ShadowPayloads,
     ShadowReadings,
 };
-use crate::sync::{Pacer, Reporter, RunTimes, SyncResult};
+use crate::sync::{Pacer, Reporter, RerenderReason, RunTimes, SyncResult};
 use crate::telemetry::{ShadowMetrics, ShadowProxy, on_one_line};
 use crate::tracker::Tracker;
 use crate::watch::ChangeReceiver;

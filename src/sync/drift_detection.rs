@@ -1,18 +1,29 @@
-//! State of drift detection of one IP family: the schedules of comparisons of the kernel with the
-//! applied state, and the differences that wait for a repair or another reading.
+//! Drift detection of one IP family: when the kernel is compared with the applied state, and the
+//! checks of the *guarded* chains, which are fixed chains, canaries, and built-in chains with jumps
+//! to kube-proxy chains.
 //!
-//! Two kinds of comparisons are periodic: the [check of guarded
-//! chains](super::guarded_chain_monitor), short and frequent, and the verification of all rules.
-//! Both also run after changes by other programs.
+//! Two kinds of comparisons are periodic: the check of guarded chains, short and frequent, and the
+//! verification of all rules. Both also run after changes by other programs.
+//!
+//! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
+//! A table counts as flushed only if the output of the iptables binary shows it: an unprintable
+//! rule or a failure of the binary is no reason to rewrite all rules.
+//!
+//! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.37)
+//!
+//! Differs from upstream: one flushed table is enough for a restore at once. kube-proxy waits up to
+//! five seconds for all tables to be flushed. Tables that are flushed later are found by change
+//! detection, or by two checks soon after the periodic check that found the first flush.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::guarded_chain_monitor::GuardedChainMonitor;
-use super::kernel::{ComparisonTrigger, Drift, Extent, RepairKey};
-use super::pacer::RunTimes;
-use crate::host::{ChangeDetection, ForeignChange, RunError};
+use super::kernel::{ComparisonTrigger, DueRewrite, Extent, GuardedChainFindings, Reading};
+use super::schedule::{RepairSchedule, RunTimes};
+use crate::host::{ChangeDetection, ForeignChange, Iptables, ListedChains, ProgramExit, RunError};
 use crate::net::DoublingDelay;
+use crate::render::{GuardedChainState, Options, guarded_chains};
+use crate::rules::Table;
 
 /// Delay of another read of rules that could not be read, for example while another program held
 /// the xtables lock. A read of very many rules may be abandoned each time for a sync that is due.
@@ -42,22 +53,25 @@ const MAX_INTERRUPTIONS: u32 = 10;
 /// the default interval, its changes are found within half an hour.
 const MOST_SKIPS_ON_LEGACY: u32 = 5;
 
-/// Number of repairs in a row without delay: an administrator may edit rules a few times.
-const REPAIRS_WITHOUT_DELAY: u32 = 3;
+/// Tables to check, the cheapest first.
+pub(super) const TABLES: [Table; 3] = [Table::Mangle, Table::Filter, Table::Nat];
 
-/// Delay of the repairs after [`REPAIRS_WITHOUT_DELAY`].
-const REPAIR_DELAY: DoublingDelay = DoublingDelay {
-    first: Duration::from_secs(1),
-    longest: Duration::from_secs(60),
-};
+/// Minimum interval of checks, for a very short sync period: a check starts three processes.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time without changes after which a repaired chain is forgotten, counted from its repair, in
-/// addition to the delay that the repair had.
-const FORGET_AFTER: Duration = Duration::from_secs(2);
+/// Intervals of the checks after a periodic check that found a loss of rules: a reload of a
+/// firewall goes from table to table, and may remove what was restored between two of them. A loss
+/// that these checks find is restored, but is not followed by early checks again: a program that
+/// never stops flushing causes three restores in each sync period, not one a second.
+///
+/// A loss that was found otherwise is not followed by early checks: change detection usually
+/// reports the next one as well, and [`RepairSchedule`]
+/// delays frequent restores.
+const INTERVALS_AFTER_LOSS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Maximum number of remembered chains; further ones are repaired without delay. That many changed
-/// chains within a minute mean a flush, not two programs that change single chains in turn.
-const MOST_CHAINS: usize = 1000;
+/// Maximum wait between two rewrites of a chain with third-party rules: the interval of full syncs
+/// of kube-proxy, which remove such rules in clusters of up to 1,000 endpoints.
+const LONGEST_REWRITE_WAIT: Duration = Duration::from_secs(3600);
 
 #[derive(Debug)]
 pub(super) struct DriftDetection {
@@ -154,143 +168,6 @@ impl DriftDetection {
     pub(super) fn periodic(&self, detection: ChangeDetection) -> Extent {
         Extent::guarded(self.guarded_chains.periodic(detection))
     }
-}
-
-/// Progress of the repair of the differences that comparisons found.
-#[derive(Debug, Clone, Copy, Default)]
-enum RepairState {
-    /// No difference was found since the last reported repair.
-    #[default]
-    Idle,
-    /// A difference awaits its repair.
-    Pending {
-        /// Start of the comparison that found the oldest difference.
-        since: Instant,
-    },
-    /// A sync repaired all differences that were found so far. The repair is not reported yet.
-    Done {
-        /// Start of the comparison that found the oldest difference.
-        since: Instant,
-        /// End of the sync.
-        repaired_at: Instant,
-    },
-}
-
-/// Repairs of the differences that comparisons found, with the recent ones of each chain or whole
-/// table: two programs must not undo each other's work without a pause. Changed or missing rules
-/// make Services unreachable, so the sync that repairs them waits a minute at most. A sync for
-/// another reason repairs them earlier.
-#[derive(Debug, Default)]
-pub(super) struct RepairSchedule {
-    recent: BTreeMap<RepairKey, Repairs>,
-    /// Chains and tables that differ and are not repaired yet.
-    awaiting: BTreeSet<RepairKey>,
-    /// Time of the delayed repair of rules that another program keeps changing.
-    pub(super) due: Option<Instant>,
-    state: RepairState,
-}
-
-impl RepairSchedule {
-    /// Notes the differences that a comparison found, which began at `since`, and counts a repair
-    /// of their chains, except of those that already await one. Returns the delay of the repair:
-    /// after it, the repair is [due](Self::due); without delay, the caller requests it.
-    pub(super) fn plan(&mut self, drift: &Drift, since: Instant, now: Instant) -> Duration {
-        let new = drift.repair_keys.difference(&self.awaiting);
-        let new: Vec<RepairKey> = new.cloned().collect();
-        self.awaiting.extend(new.iter().cloned());
-        let has_new = !new.is_empty();
-        let delay = self.count(new, now);
-        if drift.is_empty() {
-            return Duration::ZERO;
-        }
-        let since = match self.state {
-            RepairState::Idle => since,
-            RepairState::Pending { since } | RepairState::Done { since, .. } => since,
-        };
-        self.state = RepairState::Pending { since };
-        let delay = match self.due {
-            Some(due) if !has_new => due.saturating_duration_since(now),
-            _ => delay,
-        };
-        let due = now + delay;
-        if !delay.is_zero() && self.due.is_none_or(|other| due < other) {
-            self.due = Some(due);
-        }
-        delay
-    }
-
-    /// Notes that a sync repaired all differences that were found so far. Returns whether there
-    /// were any.
-    pub(super) fn repaired(&mut self, now: Instant) -> bool {
-        self.due = None;
-        self.awaiting.clear();
-        let RepairState::Pending { since } = self.state else {
-            return false;
-        };
-        self.state = RepairState::Done {
-            since,
-            repaired_at: now,
-        };
-        true
-    }
-
-    /// Returns the time that the repair took, once.
-    fn take_time(&mut self) -> Option<Duration> {
-        let RepairState::Done { since, repaired_at } = self.state else {
-            return None;
-        };
-        self.state = RepairState::Idle;
-        Some(repaired_at.saturating_duration_since(since))
-    }
-
-    /// Counts a repair of these chains, and returns its delay: the shortest of theirs, because a
-    /// chain that is not contested must not wait for others. The sync repairs all of them.
-    fn count(&mut self, chains: impl IntoIterator<Item = RepairKey>, now: Instant) -> Duration {
-        self.recent.retain(|_, repairs| now < repairs.forget_at);
-        let mut shortest = None;
-        for chain in chains {
-            let known = self.recent.get(&chain);
-            if known.is_none() && self.recent.len() >= MOST_CHAINS {
-                shortest = Some(Duration::ZERO);
-                continue;
-            }
-            let count = known.map_or(0, |repairs| repairs.count).saturating_add(1);
-            let wait = match count.saturating_sub(REPAIRS_WITHOUT_DELAY) {
-                0 => Duration::ZERO,
-                delayed => REPAIR_DELAY.after(delayed),
-            };
-            let repair_at = now + wait;
-            let forget_at = repair_at + wait + FORGET_AFTER;
-            self.recent.insert(chain, Repairs { count, forget_at });
-            shortest = Some(shortest.map_or(wait, |other: Duration| other.min(wait)));
-        }
-        shortest.unwrap_or_default()
-    }
-
-    /// Returns the chains whose next repair would be delayed. Unlike [`Self::delayed`], includes
-    /// chains of which no repair was delayed so far.
-    pub(super) fn contested(&self, now: Instant) -> BTreeSet<RepairKey> {
-        let known = self.recent.iter();
-        let contested = known.filter(|(_, repairs)| {
-            now < repairs.forget_at && repairs.count >= REPAIRS_WITHOUT_DELAY
-        });
-        contested.map(|(chain, _)| chain.clone()).collect()
-    }
-
-    /// Returns the number of chains whose last repair was delayed, for the metric.
-    pub(super) fn delayed(&self) -> usize {
-        let is_delayed = |repairs: &&Repairs| repairs.count > REPAIRS_WITHOUT_DELAY;
-        self.recent.values().filter(is_delayed).count()
-    }
-}
-
-/// Repairs of one key: a chain or a whole table.
-#[derive(Debug, Clone, Copy)]
-struct Repairs {
-    /// Number of repairs in a row.
-    count: u32,
-    /// Until then, another change counts as a repetition.
-    forget_at: Instant,
 }
 
 /// Schedule of verifications of one IP family.
@@ -434,9 +311,323 @@ impl VerificationSchedule {
     }
 }
 
+/// Checks the guarded chains of an extent.
+pub(super) async fn check_guarded_chains(
+    monitor: &mut GuardedChainMonitor,
+    iptables: &impl Iptables,
+    options: &Options,
+    extent: &Extent,
+    now: Instant,
+) -> Reading {
+    let guarded = monitor.check(iptables, options, &extent.guarded, now).await;
+    let unreadable = monitor.unreadable();
+    Reading {
+        tables: extent.guarded.difference(unreadable).copied().collect(),
+        guarded,
+        ..Reading::default()
+    }
+}
+
+/// Checks of the guarded chains of one IP family: their schedule, and what the last one found.
+#[derive(Debug)]
+pub(super) struct GuardedChainMonitor {
+    /// Check interval; `None`: never.
+    every: Option<Duration>,
+    next: Option<Instant>,
+    /// Remaining [`INTERVALS_AFTER_LOSS`].
+    early_intervals: &'static [Duration],
+    /// Tables that the last check could not read, or not completely: a built-in chain has an
+    /// unprintable rule.
+    unreadable: BTreeSet<Table>,
+    /// Fixed chains that held third-party rules recently.
+    rewrites: RewriteBackoff,
+    /// Table that a running check reads, and the findings about the tables before it.
+    running: Option<(Table, GuardedChainFindings)>,
+    /// A sync ended after the last periodic check. Detection by table sizes misses a change by
+    /// another program right after a restore, so the next periodic check is of all tables.
+    has_synced: bool,
+}
+
+impl GuardedChainMonitor {
+    pub(super) fn new(every: Option<Duration>, now: Instant) -> Self {
+        let every = every.map(|every| every.max(SHORTEST_INTERVAL));
+        Self {
+            every,
+            next: every.map(|every| now + every),
+            early_intervals: &[],
+            unreadable: BTreeSet::new(),
+            rewrites: RewriteBackoff::default(),
+            running: None,
+            has_synced: false,
+        }
+    }
+
+    /// Returns the time of the next check, if there is one.
+    pub(super) const fn next_check(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// Returns the tables that the last check could not read completely.
+    pub(super) const fn unreadable(&self) -> &BTreeSet<Table> {
+        &self.unreadable
+    }
+
+    /// Notes the end of a sync, which may have made a restore.
+    pub(super) fn synced(&mut self) {
+        self.has_synced = true;
+    }
+
+    /// Returns the tables of the periodic check. If the node can detect changes by other programs,
+    /// these are the tables that could not be read or that hold third-party rules; if not, all.
+    /// Detection by table sizes counts only if no sync ended since the last periodic check.
+    pub(super) fn periodic(&self, detection: ChangeDetection) -> Vec<Table> {
+        let needs_all = match detection {
+            ChangeDetection::Off => true,
+            ChangeDetection::BySize => self.has_synced,
+            ChangeDetection::ByEvents => false,
+        };
+        let needs_check = |table: &Table| {
+            needs_all || self.unreadable.contains(table) || self.rewrites.has(*table)
+        };
+        TABLES.into_iter().filter(needs_check).collect()
+    }
+
+    /// Ends a check that was abandoned after this time: the table that was being checked counts as
+    /// unreadable. Returns the findings about it and the tables before it; `None` if no check was
+    /// running.
+    pub(super) fn abandoned(&mut self, after: Duration) -> Option<GuardedChainFindings> {
+        let (table, mut findings) = self.running.take()?;
+        let cause = RunError::Failed {
+            program: "iptables".to_owned(),
+            exit: ProgramExit::TimedOut(after),
+            stderr: String::new(),
+        };
+        self.note_readability(table, Some(cause), &mut findings);
+        Some(findings)
+    }
+
+    /// Sets the time of the next check after one that ended `now`, not after its start: if iptables
+    /// binaries hang for longer than the interval, checks must not follow each other without a
+    /// pause.
+    pub(super) fn schedule(&mut self, findings: &GuardedChainFindings, now: Instant) {
+        self.has_synced = false;
+        self.early_intervals = match self.early_intervals {
+            [_this, rest @ ..] => rest,
+            [] if findings.gone.is_some() => &INTERVALS_AFTER_LOSS,
+            [] => &[],
+        };
+        let early = self.early_intervals.first().copied();
+        self.next = self
+            .every
+            .map(|every| now + early.unwrap_or(every).min(every));
+    }
+
+    /// Checks the guarded chains of some tables, whose rules were written with these options.
+    pub(super) async fn check(
+        &mut self,
+        iptables: &impl Iptables,
+        options: &Options,
+        tables: &BTreeSet<Table>,
+        now: Instant,
+    ) -> GuardedChainFindings {
+        let mut findings = GuardedChainFindings::default();
+        let (mut all_edited_chains, mut read_tables) = (Vec::new(), Vec::new());
+        for table in TABLES.into_iter().filter(|table| tables.contains(table)) {
+            self.running = Some((table, findings));
+            let checked = check_table(iptables, table, options).await;
+            let running = self.running.take();
+            findings = running.map_or_else(Default::default, |(_, findings)| findings);
+            match checked {
+                Ok((state, _)) if state.is_flushed => {
+                    findings.gone = Some((table, state.missing_jumps));
+                    return findings;
+                }
+                Ok((state, unprintable)) => {
+                    let of_table = |chain| (table, chain);
+                    let incomplete_chains = state.incomplete_chains.into_iter().map(of_table);
+                    findings.incomplete_chains.extend(incomplete_chains);
+                    findings.missing_jumps.extend(state.missing_jumps);
+                    all_edited_chains.extend(state.edited_chains.into_iter().map(of_table));
+                    read_tables.push(table);
+                    self.note_readability(table, unprintable, &mut findings);
+                }
+                Err(error) => self.note_readability(table, Some(error), &mut findings),
+            }
+        }
+        let first_wait = self.every.unwrap_or(SHORTEST_INTERVAL);
+        findings.due_rewrites =
+            self.rewrites
+                .due(&all_edited_chains, &read_tables, first_wait, now);
+        findings
+    }
+
+    /// Notes whether a table could be read; adds it to the findings only if that changed.
+    fn note_readability(
+        &mut self,
+        table: Table,
+        unreadable: Option<RunError>,
+        findings: &mut GuardedChainFindings,
+    ) {
+        match unreadable {
+            Some(cause) if self.unreadable.insert(table) => {
+                findings.newly_unreadable.push((table, cause));
+            }
+            None if self.unreadable.remove(&table) => findings.readable_again.push(table),
+            _ => {}
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Rewrites {
+    next: Instant,
+    /// Time between the last rewrite and `next`.
+    wait: Duration,
+}
+
+/// Chains that were rewritten recently because of third-party rules.
+///
+/// The other program may add such a rule again each time it is removed. The chain is rewritten at
+/// once, then at growing intervals while the rule comes back, of an hour at most: it does little
+/// harm, since the kube-proxy rules are complete. A restore that writes the chain for another
+/// reason, for example a full one, removes it earlier.
+#[derive(Debug, Default)]
+pub(super) struct RewriteBackoff(BTreeMap<(Table, &'static str), Rewrites>);
+
+impl RewriteBackoff {
+    /// Reports whether a fixed chain of this table holds third-party rules or recently did.
+    pub(super) fn has(&self, table: Table) -> bool {
+        self.0.keys().any(|(of, _)| *of == table)
+    }
+
+    /// Notes the chains in which a check found third-party rules; returns those to rewrite now.
+    /// `tables` are those that could be read. A chain may be rewritten again after `first_wait`,
+    /// which doubles each time.
+    pub(super) fn due(
+        &mut self,
+        found: &[(Table, &'static str)],
+        tables: &[Table],
+        first_wait: Duration,
+        now: Instant,
+    ) -> Vec<DueRewrite> {
+        // A chain that was found clean after its wait is forgotten.
+        self.0.retain(|chain, rewrites| {
+            let (table, _) = chain;
+            now < rewrites.next || found.contains(chain) || !tables.contains(table)
+        });
+        let mut due = Vec::new();
+        for chain in found {
+            let known = self.0.get(chain).copied();
+            if known.is_some_and(|rewrites| now < rewrites.next) {
+                continue;
+            }
+            let wait = known.map_or(first_wait, |rewrites| {
+                (rewrites.wait * 2).min(LONGEST_REWRITE_WAIT)
+            });
+            let next = now + wait;
+            self.0.insert(*chain, Rewrites { next, wait });
+            due.push(DueRewrite {
+                chain: *chain,
+                wait,
+                is_back: known.is_some(),
+            });
+        }
+        due
+    }
+}
+
+/// Lists the guarded chains, and queries each jump in a chain that cannot be printed. Returns their
+/// state, with the error of the iptables binary at an unprintable rule in a built-in chain. A table
+/// of which a guarded chain is missing is flushed: the binary lists nothing then.
+///
+/// # Errors
+///
+/// The iptables binary failed, for example because another program held the xtables lock.
+async fn check_table(
+    iptables: &impl Iptables,
+    table: Table,
+    options: &Options,
+) -> Result<(GuardedChainState, Option<RunError>), RunError> {
+    let Some(listing) = list(iptables, table, options).await? else {
+        let state = GuardedChainState {
+            is_flushed: true,
+            ..GuardedChainState::default()
+        };
+        return Ok((state, None));
+    };
+    let mut state = GuardedChainState::of(table, &listing.text, &listing.truncated, options);
+    for jump in std::mem::take(&mut state.unlisted_jumps) {
+        if state.is_flushed {
+            // All others are missing.
+            state.missing_jumps.push(jump);
+            continue;
+        }
+        match iptables.has(table, jump.from, jump.rule).await {
+            // The jump counts as present: its chain has an unprintable rule.
+            Ok(true) | Err(RunError::Unprintable { .. }) => {}
+            Ok(false) => state.missing_jumps.push(jump),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((state, listing.unprintable))
+}
+
+/// Printable lines of the guarded chains of one table.
+#[derive(Debug, Default)]
+struct Listing {
+    text: String,
+    /// Chains with unprintable rules.
+    truncated: Vec<String>,
+    /// First error that concerns a built-in chain.
+    unprintable: Option<RunError>,
+}
+
+/// Lists the guarded chains, and continues after each chain at which the iptables binary ends;
+/// `None` if one of them does not exist.
+async fn list(
+    iptables: &impl Iptables,
+    table: Table,
+    options: &Options,
+) -> Result<Option<Listing>, RunError> {
+    let chains = guarded_chains(table, options);
+    let mut listing = Listing::default();
+    let mut rest = chains.as_slice();
+    while !rest.is_empty() {
+        match iptables.list(table, rest).await? {
+            ListedChains::Missing => return Ok(None),
+            ListedChains::Whole(text) => {
+                listing.text += &text;
+                break;
+            }
+            ListedChains::Truncated {
+                printed,
+                chain,
+                cause,
+            } => {
+                listing.text += &printed;
+                // If the binary names another chain than the listed ones, the first of these counts
+                // as unprintable.
+                let at = rest.iter().position(|listed| *listed == chain);
+                let (tried, remaining) = rest.split_at(at.map_or(1, |at| at + 1));
+                rest = remaining;
+                let truncated = tried.last().copied().unwrap_or_default();
+                if table.built_in_chains().contains(&truncated) {
+                    listing.unprintable.get_or_insert(cause);
+                }
+                listing.truncated.push(truncated.to_owned());
+            }
+        }
+    }
+    Ok(Some(listing))
+}
+
 #[cfg(test)]
-#[path = "tests/schedule.rs"]
-mod schedule_tests;
+#[path = "tests/guarded_chain_monitor.rs"]
+mod guarded_chain_tests;
+
+#[cfg(test)]
+#[path = "tests/verifications.rs"]
+mod verification_tests;
 
 #[cfg(test)]
 #[path = "tests/drift_detection.rs"]

@@ -10,10 +10,9 @@
 //! unprintable rule must neither stop a sync nor make a table look empty.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::attempt::FullReason;
-use super::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor};
+use super::schedule::{FullReason, RepairKey, WHOLE_TABLE};
 use crate::host::{ChangeSource, ForeignChange, Iptables, ListedChains, ProgramExit, RunError};
 use crate::model::ServiceName;
 use crate::render::{
@@ -287,13 +286,6 @@ impl Drift {
     }
 }
 
-/// Table and name under which repairs are counted. The name is that of a chain (for a jump, the
-/// chain that holds it), or [`WHOLE_TABLE`].
-pub(super) type RepairKey = (Table, Box<str>);
-
-/// Name in a [`RepairKey`] for changed chains of a table that are not known by name.
-pub(super) const WHOLE_TABLE: &str = "*";
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ComparisonTrigger {
     Change(ChangeSource),
@@ -529,6 +521,38 @@ impl Extent {
     }
 }
 
+/// Findings of one check of the guarded chains.
+#[derive(Debug, Default)]
+pub(super) struct GuardedChainFindings {
+    /// Tables that could not be read; each is reported once until it is readable again.
+    pub(super) newly_unreadable: Vec<(Table, RunError)>,
+    pub(super) readable_again: Vec<Table>,
+    /// Table that lacks a guarded chain or all jumps, and the jumps that it lacks if its chains are
+    /// there, as after `iptables -F`. Tables after it were not checked.
+    pub(super) gone: Option<(Table, Vec<&'static Jump>)>,
+    /// Fixed chains with third-party rules that are due to be rewritten.
+    pub(super) due_rewrites: Vec<DueRewrite>,
+    /// Fixed chains that lack some of their rules.
+    pub(super) incomplete_chains: Vec<(Table, &'static str)>,
+    pub(super) missing_jumps: Vec<&'static Jump>,
+}
+
+impl GuardedChainFindings {
+    /// Reports whether single rules or jumps are missing: rules of Services may be missing as well.
+    pub(super) fn is_incomplete(&self) -> bool {
+        !self.incomplete_chains.is_empty() || !self.missing_jumps.is_empty()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DueRewrite {
+    pub(super) chain: (Table, &'static str),
+    /// Minimum time until the next rewrite.
+    pub(super) wait: Duration,
+    /// The chain was rewritten before, and third-party rules are back.
+    pub(super) is_back: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     /// Findings of the check of the guarded chains.
@@ -597,23 +621,6 @@ impl Reading {
             self.to_reread.merge(&extent.without_service_chains());
         }
         self.failure.get_or_insert(cause);
-    }
-}
-
-/// Checks the guarded chains of an extent.
-pub(super) async fn check_guarded_chains(
-    monitor: &mut GuardedChainMonitor,
-    iptables: &impl Iptables,
-    options: &Options,
-    extent: &Extent,
-    now: Instant,
-) -> Reading {
-    let guarded = monitor.check(iptables, options, &extent.guarded, now).await;
-    let unreadable = monitor.unreadable();
-    Reading {
-        tables: extent.guarded.difference(unreadable).copied().collect(),
-        guarded,
-        ..Reading::default()
     }
 }
 

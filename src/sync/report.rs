@@ -13,14 +13,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use tracing::field::{DisplayValue, display};
 use tracing::{debug, error, info, warn};
 
-use super::attempt::{
-    Attempt, Failure, FullReason, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined,
-    Scope, SearchResult, SyncMode, TrialFailure,
-};
 use super::kernel::{ComparisonTrigger, DriftKind};
-use super::pacer::SyncResult;
+use super::outcome::{
+    Attempt, Failure, NextStep, NodeFault, Outcome, QuarantineRetry, Quarantined, SearchResult,
+    SyncMode, TrialFailure,
+};
 use super::problems::{ServiceProblem, ServiceProblems};
 use super::quarantine::{Fallback, QuarantineCause};
+use super::schedule::{FullReason, Scope, SyncResult};
 use crate::clock;
 use crate::events::{Event, Recorder};
 use crate::health::{CheckAddresses, CheckChanges, Health, NodeState};

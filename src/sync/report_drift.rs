@@ -7,9 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::attempt::Notices;
-use super::guarded_chain_monitor::{DueRewrite, GuardedChainFindings};
-use super::kernel::{Compared, Drift, DriftKind, MOST_NAMES};
+use super::kernel::{Compared, Drift, DriftKind, DueRewrite, GuardedChainFindings, MOST_NAMES};
+use super::outcome::Notices;
 use super::report::{Reporter, milliseconds};
 use crate::clock;
 use crate::events::Event;

@@ -6,8 +6,9 @@ use std::time::Instant;
 use jiff::Timestamp;
 
 use super::answers;
-use super::attempt::{Attempt, Outcome, Scope};
+use super::outcome::{Attempt, Outcome};
 use super::report::{Reporter, failure_text, full_reason, milliseconds};
+use super::schedule::Scope;
 use super::syncer::Syncer;
 use crate::history::{HistoryRecord, MAX_PAYLOAD, MAX_SERVICES};
 use crate::host::Iptables;

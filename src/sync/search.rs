@@ -29,11 +29,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::attempt::{
-    Attempt, Failure, FullReason, NodeFault, Quarantined, SearchResult, TrialFailure,
-};
 use super::kernel::KernelState;
+use super::outcome::{Attempt, Failure, NodeFault, Quarantined, SearchResult, TrialFailure};
 use super::quarantine::{Bisection, Fallback, Quarantine, QuarantineCause};
+use super::schedule::FullReason;
 use super::syncer::Syncer;
 use crate::host::Iptables;
 use crate::model::{ServiceName, ServiceState, Services};

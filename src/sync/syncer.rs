@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::attempt::{
-    Attempt, Failure, FullReason, Notices, Outcome, QuarantineRetry, Scope, SearchResult,
-    SyncHistory, TrialFailure,
-};
 use super::kernel::{KernelRules, KernelState, OnTransientFailure, read_rules};
-use super::pacer::SyncResult;
+use super::outcome::{
+    Attempt, Failure, Notices, Outcome, QuarantineRetry, SearchResult, TrialFailure,
+};
 use super::quarantine::Quarantine;
+use super::schedule::{FullReason, Scope, SyncHistory, SyncResult};
 use crate::host::{Iptables, ListedChains, Restored, RunError};
 use crate::model::{ServiceName, Services};
 use crate::render::{

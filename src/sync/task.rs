@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::answers::answer;
-use super::attempt::{Attempt, FullReason, Outcome, Scope};
-use super::drift_detection::DriftDetection;
-use super::guarded_chain_monitor::GuardedChainFindings;
-use super::kernel::{Compared, ComparisonTrigger, Extent, KernelState, Reading};
-use super::kernel::{check_guarded_chains, read_chains};
-use super::pacer::{Pacer, RunTimes, SyncResult};
+use super::drift_detection::{DriftDetection, check_guarded_chains};
+use super::kernel::{
+    Compared, ComparisonTrigger, Extent, GuardedChainFindings, KernelState, Reading, read_chains,
+};
+use super::outcome::{Attempt, Outcome};
 use super::problems::ServiceProblems;
 use super::report::Reporter;
+use super::schedule::{FullReason, Pacer, RunTimes, Scope, SyncResult};
 use super::syncer::Syncer;
 use crate::conntrack::{self, SweepRequest};
 use crate::host::{
@@ -453,7 +453,11 @@ impl<I: Iptables> Task<I> {
         };
         let failure = reading.failure.as_ref();
         let now = Instant::now().into_std();
-        let repair_delay = detection.repairs.plan(&drift, started, now);
+        let repair_delay = if drift.is_empty() {
+            Duration::ZERO
+        } else {
+            detection.repairs.plan(&drift.repair_keys, started, now)
+        };
         let compared = Compared {
             trigger,
             is_verification: is_verified,
@@ -461,7 +465,7 @@ impl<I: Iptables> Task<I> {
             failure,
             failed_readings: detection.count_failed_readings(is_verified, failure),
             repair_delay,
-            delayed_chains: detection.repairs.delayed(),
+            delayed_chains: detection.repairs.delayed(now),
         };
         self.handle_result(detection, &compared, &reading.guarded, now);
         detection.has_read_extent =

@@ -17,9 +17,10 @@ use crate::model::{Allowance, ServiceName, Services};
 use crate::net::IpFamily;
 use crate::render::{
     self, AppliedState, FullPayload, LiveChains, LocalDetector, Options, PartialPayload,
-    PartialRestore, PayloadStats, RerenderReason, is_service_chain,
+    PartialRestore, PayloadStats, is_service_chain,
 };
 use crate::rules::{Payload, RuleSet, Table};
+use crate::sync::RerenderReason;
 use crate::tracker::Tracker;
 
 /// Renders the rules of both families for a host without other rules.

@@ -11,7 +11,8 @@ use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
 use crate::rules::{RuleSet, Table};
-use crate::sync::kernel::{Drift, DriftKind, Extent, RepairKey};
+use crate::sync::kernel::{Drift, DriftKind, Extent};
+use crate::sync::schedule::RepairKey;
 
 /// A node with six Services, each of one endpoint.
 pub(super) async fn node() -> Syncer<Fake> {

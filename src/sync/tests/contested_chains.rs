@@ -9,7 +9,7 @@ use super::*;
 use crate::host::Fault;
 use crate::render::TreeThresholds;
 use crate::rules::Table;
-use crate::sync::pacer::SyncResult;
+use crate::sync::schedule::SyncResult;
 
 /// Two programs that append a rule twice and delete both never agree.
 #[tokio::test]

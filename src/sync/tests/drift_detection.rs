@@ -3,8 +3,8 @@
 use super::*;
 use crate::render::LiveChains;
 use crate::rules::Table;
-use crate::sync::kernel::{DriftKind, Extent, Reading};
-use crate::sync::pacer::RunTimes;
+use crate::sync::kernel::{Extent, Reading};
+use crate::sync::schedule::{RepairKey, RunTimes};
 
 #[expect(
     clippy::disallowed_methods,
@@ -16,28 +16,8 @@ fn start() -> Instant {
 
 const MINUTES: Duration = Duration::from_secs(300);
 
-fn changed(chain: &str) -> Drift {
-    let mut drift = Drift::default();
-    drift.add(Table::Nat, DriftKind::ServiceChain, chain);
-    drift
-}
-
-#[test]
-fn a_chain_that_waits_for_its_repair_is_counted_once() {
-    let now = start();
-    let mut detection = DriftDetection::new(Some(MINUTES), None, now);
-    let repairs = &mut detection.repairs;
-    for _ in 0..3 {
-        assert_eq!(repairs.plan(&changed("A"), now, now), Duration::ZERO);
-        assert_eq!(repairs.due, None);
-        repairs.repaired(now);
-    }
-    let wait = Duration::from_secs(1);
-    for _ in 0..5 {
-        assert_eq!(repairs.plan(&changed("A"), now, now), wait);
-        assert_eq!(repairs.due, Some(now + wait));
-    }
-    assert_eq!(repairs.plan(&changed("B"), now, now), Duration::ZERO);
+fn changed(chain: &str) -> BTreeSet<RepairKey> {
+    [(Table::Nat, chain.into())].into()
 }
 
 #[test]
@@ -125,56 +105,4 @@ fn rereads_come_at_growing_intervals() {
         delays.collect::<Vec<_>>(),
         [5, 10, 20, 40, 80, 160, 300, 300]
     );
-}
-
-fn key(chain: &str) -> RepairKey {
-    (Table::Nat, chain.into())
-}
-
-#[test]
-fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
-    let (mut repairs, mut now) = (RepairSchedule::default(), start());
-    let mut waits = Vec::new();
-    for _ in 0..11 {
-        let wait = repairs.count([key("KUBE-SERVICES")], now);
-        waits.push(wait.as_secs());
-        now += wait + Duration::from_millis(10);
-    }
-    assert_eq!(waits, [0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-    assert_eq!(repairs.delayed(), 1);
-    assert_eq!(repairs.count([key("KUBE-NODEPORTS")], now), Duration::ZERO);
-}
-
-#[test]
-fn a_chain_that_stays_repaired_is_forgotten() {
-    let (mut repairs, now) = (RepairSchedule::default(), start());
-    for _ in 0..REPAIRS_WITHOUT_DELAY {
-        assert!(repairs.contested(now).is_empty());
-        assert_eq!(repairs.count([key("A")], now), Duration::ZERO);
-    }
-    assert_eq!(repairs.contested(now), [key("A")].into());
-    assert_eq!(repairs.count([key("A")], now), REPAIR_DELAY.first);
-    let later = now + REPAIR_DELAY.first * 2 + FORGET_AFTER;
-    assert!(repairs.contested(later).is_empty());
-    assert_eq!(repairs.count([key("A")], later), Duration::ZERO);
-    assert_eq!(repairs.delayed(), 0);
-}
-
-#[test]
-fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one() {
-    let (mut repairs, now) = (RepairSchedule::default(), start());
-    for _ in 0..7 {
-        repairs.count([key("A")], now);
-    }
-    assert_eq!(repairs.count([key("A"), key("B")], now), Duration::ZERO);
-    // The contested one alone waits longer still.
-    assert_eq!(repairs.count([key("A")], now).as_secs(), 32);
-}
-
-#[test]
-fn a_flush_of_many_chains_takes_bounded_memory() {
-    let mut repairs = RepairSchedule::default();
-    let chains = (0..5000).map(|number| key(&number.to_string()));
-    assert_eq!(repairs.count(chains, start()), Duration::ZERO);
-    assert_eq!(repairs.recent.len(), MOST_CHAINS);
 }

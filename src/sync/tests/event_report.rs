@@ -9,7 +9,7 @@ use crate::host::RestoreError;
 use crate::model::{Frontend, ServiceName};
 use crate::net::Port;
 use crate::render::RuleCounts;
-use crate::sync::attempt::{Failure, Outcome};
+use crate::sync::outcome::{Failure, Outcome};
 use crate::sync::problems::{ServiceProblem, ServiceProblems};
 use crate::tracker::Tracker;
 

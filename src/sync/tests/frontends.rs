@@ -10,8 +10,8 @@ use super::*;
 use crate::host::{Fake, Poison};
 use crate::model::{Change, SliceName};
 use crate::rules::RuleSet;
-use crate::sync::attempt::SearchResult;
 use crate::sync::kernel::Extent;
+use crate::sync::outcome::SearchResult;
 
 /// An address that Services share.
 const SHARED: &str = "203.0.113.1";

@@ -7,8 +7,9 @@ use super::syncer::{now, service, synced};
 use super::*;
 use crate::host::{Fake, Fault};
 use crate::rules::{RuleSet, Table};
-use crate::sync::attempt::Outcome;
-use crate::sync::guarded_chain_monitor::{GuardedChainFindings, GuardedChainMonitor, TABLES};
+use crate::sync::drift_detection::{GuardedChainMonitor, TABLES};
+use crate::sync::kernel::GuardedChainFindings;
+use crate::sync::outcome::Outcome;
 
 const PERIOD: Duration = Duration::from_secs(30);
 

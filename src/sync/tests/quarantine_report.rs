@@ -5,7 +5,7 @@ use super::*;
 use crate::events::{Event, Origin, recorder};
 use crate::model::ServiceName;
 use crate::render::RuleCounts;
-use crate::sync::attempt::Failure;
+use crate::sync::outcome::Failure;
 use crate::tracker::Tracker;
 
 fn killed() -> Result<(), Failure> {

@@ -13,7 +13,7 @@ use crate::host::{RestoreError, RunError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{LocalDetector, PayloadStats, RuleCounts, ServiceTotals};
 use crate::status::FamilyLog;
-use crate::sync::attempt::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
+use crate::sync::outcome::{Attempt, Failure, NodeFault, Outcome, SearchResult, SyncMode};
 use crate::telemetry::Metrics;
 use crate::tracker::{AppliedChanges, Tracker};
 use crate::watch::change_channels;

@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use super::{KernelState, Syncer};
 use crate::host::{Iptables, RunError};
-use crate::sync::guarded_chain_monitor::GuardedChainMonitor;
-use crate::sync::kernel::{Drift, Extent, RepairKey, check_guarded_chains, read_chains};
+use crate::sync::drift_detection::{GuardedChainMonitor, check_guarded_chains};
+use crate::sync::kernel::{Drift, Extent, read_chains};
+use crate::sync::schedule::RepairKey;
 
 impl<I: Iptables> Syncer<I> {
     /// Verifies all rules in the kernel after a sync that was applied, for tests. Returns what
