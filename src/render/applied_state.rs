@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 
-use super::live::{LiveChains, LiveRules};
+use super::live::{LiveChains, LiveRules, guarded_damage};
 use crate::model::{ServiceName, Services};
 use crate::render::fixed_chains;
 use crate::render::options::{Comments, Options, TreeThresholds};
@@ -731,7 +731,7 @@ pub(crate) fn adopt(
     }
     applied.adopt_dispatch_chains(read, options);
     applied.observe(read, live);
-    let (chains, jumps) = fixed_chains::guarded_damage(read, live, options);
+    let (chains, jumps) = guarded_damage(read, live, options);
     applied.fixed_chains_due = chains;
     applied.jumps_due = jumps;
     applied

@@ -34,18 +34,16 @@ pub use crate::ruleset::{JUMPS, is_service_chain};
 pub(crate) use applied_rules::{applied_rules_of, write_applied};
 pub use applied_state::AppliedState;
 pub(crate) use applied_state::{INCOMPLETE_SHARED_CHAINS, adopt, check_adoption, unlike_rendered};
-#[cfg(test)]
-pub(crate) use fixed_chains::repair_payload;
-pub(crate) use fixed_chains::{
-    GuardedChainState, all_fixed_chains, localnet_drop_rule, node_ports_jumps,
-};
-pub use fixed_chains::{guarded_chains, has_desired_rules};
-pub use live::{LiveChains, LiveRules};
+pub(crate) use fixed_chains::{all_fixed_chains, localnet_drop_rule, node_ports_jumps};
+pub(crate) use live::GuardedChainState;
+pub use live::{LiveChains, LiveRules, guarded_chains, has_desired_rules};
 pub(crate) use options::{Comments, NodePortAddresses};
 pub use options::{
     Counter, LARGE_CLUSTER_ENDPOINTS, LocalDetector, LocalMode, Masquerade, NodePortAddressItem,
     Options, PartialRestore, RenderSettings, TreeThresholds,
 };
+#[cfg(test)]
+pub(crate) use payload::repair_payload;
 pub use payload::{FullPayload, PayloadStats, partial_payload};
 pub(crate) use payload::{PartialPayload, Removal, service_of_line};
 pub(crate) use service::{AppliedService, count_ports_over_limit, ports};

@@ -8,5 +8,7 @@ mod removal;
 pub use cost::PayloadStats;
 pub use full::FullPayload;
 pub use partial::partial_payload;
+#[cfg(test)]
+pub(crate) use partial::repair_payload;
 pub(crate) use partial::{PartialPayload, service_of_line};
 pub(crate) use removal::Removal;

@@ -31,7 +31,7 @@ use crate::render::service::{
     write_chain_declarations, write_line,
 };
 use crate::rules::Table;
-use crate::ruleset::{DispatchChain, ServiceChain};
+use crate::ruleset::{DispatchChain, JUMPS, Jump, ServiceChain};
 
 /// Partial payload. Held in memory as a whole: it is small, except if very many Services changed,
 /// or after an adoption, where it may have half of the rules.
@@ -158,7 +158,7 @@ impl PayloadWriter<'_> {
     /// Writes the payload. `applied` has the desired dispatch rules already.
     fn write(mut self, applied: &AppliedState) -> PartialPayload {
         let (fixed_chains, jumps) = applied.guarded_due();
-        let mut text = fixed_chains::repair_payload(fixed_chains, &[], self.options);
+        let mut text = repair_payload(fixed_chains, &[], self.options);
         let filter = self.write_filter(applied);
         self.write_nat_end(applied);
         for (table, body) in [(Table::Filter, &filter), (Table::Nat, &self.nat)] {
@@ -169,11 +169,7 @@ impl PayloadWriter<'_> {
             }
         }
         // Last, because the chains that they jump to may be missing.
-        text.extend(fixed_chains::repair_payload(
-            &BTreeSet::new(),
-            jumps,
-            self.options,
-        ));
+        text.extend(repair_payload(&BTreeSet::new(), jumps, self.options));
         self.stats.bytes = text.len() as u64;
         PartialPayload {
             text,
@@ -292,6 +288,42 @@ impl PayloadWriter<'_> {
         }
         buf
     }
+}
+
+/// Returns a payload that writes these fixed chains again, inserts these entry jumps at the top of
+/// their chains, and changes nothing else.
+pub(crate) fn repair_payload(
+    chains: &BTreeSet<(Table, &'static str)>,
+    jumps: &[&'static Jump],
+    options: &Options,
+) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for table in Table::ALL {
+        let of_table = chains.iter().filter(|(of, _)| *of == table);
+        let names: Vec<&str> = of_table.map(|(_, chain)| *chain).collect();
+        let mut lost = JUMPS
+            .iter()
+            .filter(|jump| jump.table == table && jumps.contains(jump))
+            .peekable();
+        if names.is_empty() && lost.peek().is_none() {
+            continue;
+        }
+        write_line(&mut payload, &["*", table.as_str()]);
+        write_chain_declarations(&mut payload, &names);
+        for rule in fixed_chains::desired_rules(table, options).lines() {
+            let chain = rule
+                .strip_prefix("-A ")
+                .and_then(|rule| rule.split(' ').next());
+            if chain.is_some_and(|chain| names.contains(&chain)) {
+                write_line(&mut payload, &[rule]);
+            }
+        }
+        for jump in lost {
+            write_line(&mut payload, &["-I ", jump.from, " ", jump.rule]);
+        }
+        write_line(&mut payload, &["COMMIT"]);
+    }
+    payload
 }
 
 /// Returns the one of these Services that a line of a payload belongs to; `None` if it belongs to
