@@ -1,6 +1,7 @@
 //! The trait [`Iptables`], and the results of its functions; errors are split by what the caller
-//! can do about them. They are read from exit statuses and messages, whose forms differ by backend
-//! and version: each is a line in a table of tests.
+//! can do about them, and show the rejected line, and whether the kernel has a part of the payload.
+//! They are read from exit statuses and messages, whose forms differ by backend and version: each
+//! is a line in a table of tests.
 //!
 //! A trait, so that callers can be tested without a kernel.
 //!
@@ -8,12 +9,14 @@
 //! real output ever matches it, and the forms of the nft program are not known at all.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
+use super::payload::COMMIT;
 use super::process::{Finished, ProgramExit};
 use crate::rules::{ChainSet, Payload, Table};
 
@@ -285,6 +288,111 @@ impl RestoreError {
             | Self::Spawn { .. } => false,
         }
     }
+}
+
+/// Lines shown before and after, as upstream shows: enough to see the chain of a rule.
+const NEIGHBORS: usize = 3;
+
+/// Maximum bytes shown of a line; the kernel's limits keep rules far below it.
+const LONGEST_LINE: usize = 1024;
+
+/// Lines of a payload around one of them, which is marked when printed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Excerpt {
+    /// Number of the marked line, from 1.
+    pub line: usize,
+    /// Lines with their numbers, in order; empty if the payload has no such line.
+    pub lines: Vec<(usize, String)>,
+}
+
+/// Returns line number `line` of the payload with three lines before and after.
+///
+/// The payload has to be unread: payloads are never held as a whole, so the lines are found by
+/// rendering the payload once more.
+pub(crate) fn excerpt(payload: &mut dyn Payload, line: usize) -> Excerpt {
+    let mut search = LineSearch {
+        wanted: line.saturating_sub(NEIGHBORS)..=line.saturating_add(NEIGHBORS),
+        number: 1,
+        found: Vec::new(),
+    };
+    let mut piece = Vec::new();
+    let mut more = true;
+    while more && search.number <= *search.wanted.end() {
+        piece.clear();
+        more = payload.write_next(&mut piece);
+        search.read(&piece);
+    }
+    Excerpt {
+        line,
+        lines: search.found,
+    }
+}
+
+struct LineSearch {
+    wanted: std::ops::RangeInclusive<usize>,
+    number: usize,
+    found: Vec<(usize, String)>,
+}
+
+impl LineSearch {
+    /// Reads whole lines; the last one may lack its line feed.
+    fn read(&mut self, piece: &[u8]) {
+        let mut start = 0;
+        let ends = memchr::memchr_iter(b'\n', piece).chain([piece.len()]);
+        for end in ends {
+            let line = piece.get(start..end).unwrap_or_default();
+            if start >= piece.len() || self.number > *self.wanted.end() {
+                return;
+            }
+            if self.wanted.contains(&self.number) {
+                let shown = line.get(..LONGEST_LINE).unwrap_or(line);
+                let text = String::from_utf8_lossy(shown).into_owned();
+                self.found.push((self.number, text));
+            }
+            self.number += 1;
+            start = end + 1;
+        }
+    }
+}
+
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self
+            .lines
+            .last()
+            .map_or(0, |(number, _)| number.to_string().len());
+        for (index, (number, text)) in self.lines.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            let marker = if *number == self.line { '>' } else { ' ' };
+            write!(f, "{end}{marker} {number:width$} | {text}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reports whether a payload that failed has changed nothing in the kernel: each table is applied
+/// whole or not at all, one after the other, and none ended before the rejected line. After a
+/// program was killed this is unknown.
+pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
+    match error {
+        RestoreError::Rejected { line, .. } => commits_before(*line, again) == 0,
+        // The program reports no error once the last table is committed.
+        RestoreError::Failed { status: 1.., .. } => commits_before(usize::MAX, again) <= 1,
+        error => error.committed_if_independent_of_payload() == Some(0),
+    }
+}
+
+/// Returns the number of tables that end before this line, counted from 1.
+fn commits_before(line: usize, payload: &mut dyn Payload) -> usize {
+    let (mut text, mut before, mut commits) = (Vec::new(), 1, 0);
+    while before < line && payload.write_next(&mut text) {
+        for written in text.split_inclusive(|byte| *byte == b'\n') {
+            commits += usize::from(before < line && written == COMMIT);
+            before += 1;
+        }
+        text.clear();
+    }
+    commits
 }
 
 /// Reason why rules cannot name a packet counter.

@@ -29,11 +29,13 @@ pub use exec::{Exec, ExecOptions};
 pub(crate) use fake::Poison;
 #[cfg(feature = "testing")]
 pub use fake::{Fake, Fault};
-pub(crate) use interface::{ChainRemoval, ChangeDetection, ChangeSource, ForeignChange};
+pub(crate) use interface::{
+    ChainRemoval, ChangeDetection, ChangeSource, Excerpt, ForeignChange, excerpt, is_untouched,
+};
 pub use interface::{CounterError, Iptables, ListedChains, RestoreError, Restored, RunError};
 pub(crate) use lock::UnsharedLock;
 pub(crate) use nft_watch::OwnTransactions;
-pub(crate) use payload::{Excerpt, FailedPayloads, excerpt, is_untouched};
+pub(crate) use payload::FailedPayloads;
 pub(crate) use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {

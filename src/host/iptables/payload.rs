@@ -1,26 +1,18 @@
-//! Reads payloads by table and by line: splits them into tables, notes the tables of a restore,
-//! shows the lines around a rejected one, tells how much of a failed payload the kernel has, and
-//! renders a failed one for support.
+//! Reads payloads while they are restored: splits them into tables, notes the tables of a restore,
+//! and renders a failed one for support.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::interface::RestoreError;
 use crate::rules::{Payload, Table};
 
 /// Maximum bytes of a piece, except for the end of its last line.
 const PIECE: usize = 64 * 1024;
 
-/// Lines shown before and after, as upstream shows: enough to see the chain of a rule.
-const NEIGHBORS: usize = 3;
-
-/// Maximum bytes shown of a line; the kernel's limits keep rules far below it.
-const LONGEST_LINE: usize = 1024;
-
 /// Line that ends a table, and applies it.
-const COMMIT: &[u8] = b"COMMIT\n";
+pub(super) const COMMIT: &[u8] = b"COMMIT\n";
 
 /// Splits a payload into its tables.
 ///
@@ -125,105 +117,6 @@ pub(super) fn tables(piece: &[u8]) -> impl Iterator<Item = Table> {
     names.filter_map(|name| Table::from_name(str::from_utf8(name).ok()?))
 }
 
-/// Lines of a payload around one of them, which is marked when printed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Excerpt {
-    /// Number of the marked line, from 1.
-    pub line: usize,
-    /// Lines with their numbers, in order; empty if the payload has no such line.
-    pub lines: Vec<(usize, String)>,
-}
-
-/// Returns line number `line` of the payload with three lines before and after.
-///
-/// The payload has to be unread: payloads are never held as a whole, so the lines are found by
-/// rendering the payload once more.
-pub(crate) fn excerpt(payload: &mut dyn Payload, line: usize) -> Excerpt {
-    let mut search = LineSearch {
-        wanted: line.saturating_sub(NEIGHBORS)..=line.saturating_add(NEIGHBORS),
-        number: 1,
-        found: Vec::new(),
-    };
-    let mut piece = Vec::new();
-    let mut more = true;
-    while more && search.number <= *search.wanted.end() {
-        piece.clear();
-        more = payload.write_next(&mut piece);
-        search.read(&piece);
-    }
-    Excerpt {
-        line,
-        lines: search.found,
-    }
-}
-
-struct LineSearch {
-    wanted: std::ops::RangeInclusive<usize>,
-    number: usize,
-    found: Vec<(usize, String)>,
-}
-
-impl LineSearch {
-    /// Reads whole lines; the last one may lack its line feed.
-    fn read(&mut self, piece: &[u8]) {
-        let mut start = 0;
-        let ends = memchr::memchr_iter(b'\n', piece).chain([piece.len()]);
-        for end in ends {
-            let line = piece.get(start..end).unwrap_or_default();
-            if start >= piece.len() || self.number > *self.wanted.end() {
-                return;
-            }
-            if self.wanted.contains(&self.number) {
-                let shown = line.get(..LONGEST_LINE).unwrap_or(line);
-                let text = String::from_utf8_lossy(shown).into_owned();
-                self.found.push((self.number, text));
-            }
-            self.number += 1;
-            start = end + 1;
-        }
-    }
-}
-
-impl fmt::Display for Excerpt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self
-            .lines
-            .last()
-            .map_or(0, |(number, _)| number.to_string().len());
-        for (index, (number, text)) in self.lines.iter().enumerate() {
-            let end = if index == 0 { "" } else { "\n" };
-            let marker = if *number == self.line { '>' } else { ' ' };
-            write!(f, "{end}{marker} {number:width$} | {text}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Reports whether a payload that failed has changed nothing in the kernel: each table is applied
-/// whole or not at all, one after the other, and none ended before the rejected line. After a
-/// program was killed this is unknown.
-pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> bool {
-    match error {
-        RestoreError::Rejected { line, .. } => commits_before(*line, again) == 0,
-        // The program reports no error once the last table is committed.
-        RestoreError::Failed { status: 1.., .. } => commits_before(usize::MAX, again) <= 1,
-        error => error.committed_if_independent_of_payload() == Some(0),
-    }
-}
-
-/// Returns the number of tables that end before this line, counted from 1.
-fn commits_before(line: usize, payload: &mut dyn Payload) -> usize {
-    let (mut text, mut before, mut commits) = (Vec::new(), 1, 0);
-    while before < line && payload.write_next(&mut text) {
-        for written in text.split_inclusive(|byte| *byte == b'\n') {
-            commits += usize::from(before < line && written == COMMIT);
-            before += 1;
-        }
-        text.clear();
-    }
-    commits
-}
-
 /// Bytes kept of the beginning of a payload, and of its end. A partial payload has a few kilobytes;
 /// a full one of 10,000 Services has 17 MB.
 const HALF: usize = 512 << 10;
@@ -241,7 +134,11 @@ impl fmt::Debug for FailedPayloads {
 
 /// Returns the payload, with the result of its restore in comments above. It contains names and
 /// addresses of Services, and no secrets.
-pub(super) fn describe(payload: &TruncatedText, took: Duration, failure: &RestoreError) -> Vec<u8> {
+pub(super) fn describe(
+    payload: &TruncatedText,
+    took: Duration,
+    failure: &impl fmt::Display,
+) -> Vec<u8> {
     let (milliseconds, bytes) = (took.as_millis(), payload.length);
     let mut text = format!("# after {milliseconds} ms, {bytes} bytes of input\n").into_bytes();
     for line in failure.to_string().lines() {

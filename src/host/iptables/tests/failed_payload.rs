@@ -1,5 +1,6 @@
 //! Text of failed payloads.
 
+use super::super::interface::RestoreError;
 use super::*;
 use crate::host::iptables::payload::CopiedPayload;
 use crate::rules::{Payload, Text};

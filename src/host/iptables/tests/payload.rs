@@ -1,5 +1,6 @@
 //! Tests of `payload`.
 
+use super::super::interface::{RestoreError, excerpt, is_untouched};
 use super::*;
 use crate::rules::Text;
 
