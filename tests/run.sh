@@ -288,8 +288,8 @@ if [[ $form != quick ]]; then
     export REQUIRE_KERNEL=1
     # API servers and other programs in Go take a fifth less time if they collect garbage less often.
     export GOGC=400
-    # Most tests wait for other programs half of their time.
-    export RUST_TEST_THREADS=$((2 * $(nproc)))
+    # Most tests wait for other programs more than half of their time.
+    export RUST_TEST_THREADS=$((3 * $(nproc)))
 fi
 # Not --all-targets: that would run the benchmarks.
 if [[ -z $with_times ]]; then
