@@ -125,7 +125,7 @@ const FAULTS: &[Fault] = &[
         "_ if tally.all_have_node && tally.some_names_node && !tally.all_have_zone => Self::SameNode,",
     ),
     fault(
-        "whoever serves is a fallback",
+        "a serving endpoint is a fallback",
         "src/select.rs",
         "endpoint.is_serving && endpoint.is_terminating",
         "endpoint.is_serving",
@@ -150,9 +150,9 @@ const FAULTS: &[Fault] = &[
     ),
     fault(
         "a new zone changes nothing",
-        "src/tracker/track.rs",
-        "self.topology() != self.applied_topology",
-        "self.topology().zone.is_some() && self.applied_topology.zone.is_none()",
+        "src/sync/schedule.rs",
+        "(before.topology != after.topology)",
+        "(before.topology.zone.is_none() && after.topology.zone.is_some())",
     ),
     fault(
         "stale chains are kept",

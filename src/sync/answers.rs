@@ -5,7 +5,7 @@ use super::kernel::KernelState;
 use super::report::Reporter;
 use super::syncer::Syncer;
 use crate::host::Iptables;
-use crate::model::{Service, ServiceName, ServiceState};
+use crate::model::{Service, ServiceName, ServiceState, Topology};
 use crate::render::{applied_rules_of, endpoints_upper_bound};
 use crate::status::{
     FamilyRequest, FamilyService, FamilyStatus, RulesSummary, ServiceDetail, ServiceRulesText,
@@ -59,13 +59,17 @@ fn names<I: Iptables>(syncer: &Syncer<I>, search: &ServiceSearch) -> Vec<Service
 
 fn services<I: Iptables>(syncer: &Syncer<I>, asked: &ServicesAsked) -> Vec<Option<FamilyService>> {
     let tracker = &syncer.tracker;
+    // Without an applied sync, no Service has rules.
+    let unknown = Topology::default();
+    let options = syncer.history.last_options.as_ref();
+    let topology = options.map_or(&unknown, |options| &options.topology);
     let service = |name| {
         let state = tracker.applied_state(name)?;
         Some(FamilyService {
             summary: RulesSummary::of(
                 name,
                 &state,
-                tracker.applied_topology(),
+                topology,
                 syncer.config.render_settings.fixed.external_ips,
                 asked.limits,
             )?,

@@ -24,7 +24,7 @@ use super::dirty::{AppliedChanges, Dirty, UnappliedObjects, toggle};
 use super::frontends::{Frontends, Wanted};
 use crate::model::{
     Allowance, Change, ExternalIps, Frontend, FrontendRank, Kind, LostFrontend, NamespaceLimits,
-    Node, PortFrontend, Service, ServiceName, ServiceState, Services, Slice, SliceName, Topology,
+    Node, PortFrontend, Service, ServiceName, ServiceState, Services, Slice, SliceName,
 };
 
 /// Known objects of one family, and the changes that the kernel does not have yet.
@@ -41,8 +41,6 @@ pub struct Tracker {
     /// Services whose lost frontends changed since they were last rendered.
     changed_losses: BTreeSet<ServiceName>,
     allowances: Allowances,
-    /// Topology of the node at the last applied sync.
-    applied_topology: Topology,
     /// Kinds of which a list is complete. Before that, an object may be unknown and exist.
     listed: BTreeSet<Kind>,
     started: SystemTime,
@@ -87,7 +85,6 @@ impl Tracker {
             overrides: BTreeMap::new(),
             changed_losses: BTreeSet::new(),
             allowances: Allowances::new(NamespaceLimits::DEFAULT),
-            applied_topology: Topology::default(),
             listed: BTreeSet::new(),
             started,
         }
@@ -124,9 +121,9 @@ impl Tracker {
         Kind::ALL.iter().all(|kind| self.listed.contains(kind))
     }
 
-    /// Reports whether there is anything to sync.
+    /// Reports whether a Service is dirty.
     pub fn has_pending(&self) -> bool {
-        self.pending() > 0 || self.is_topology_dirty()
+        self.pending() > 0
     }
 
     /// Returns the number of dirty Services.
@@ -159,11 +156,6 @@ impl Tracker {
         self.dirty.names()
     }
 
-    /// Reports whether the topology of this node changed, which changes the meaning of all hints.
-    pub fn is_topology_dirty(&self) -> bool {
-        self.topology() != self.applied_topology
-    }
-
     /// Returns the last known Node.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
@@ -175,10 +167,8 @@ impl Tracker {
         self.mark_rendered_applied()
     }
 
-    /// Notes that the kernel has all that is rendered, and what is known of the node. Services with
-    /// an override stay dirty, as do those whose lost frontends changed since they were rendered.
+    /// Notes that the kernel has all that is rendered. Services with an override stay dirty, as do those whose lost frontends changed since they were rendered.
     pub fn mark_rendered_applied(&mut self) -> AppliedChanges {
-        self.applied_topology = self.topology();
         let mut applied = AppliedChanges::default();
         let (changed_losses, overrides) = (&self.changed_losses, &self.overrides);
         let is_applied =
@@ -224,11 +214,6 @@ impl Tracker {
     /// Reports whether the kernel does not have the last changes of a Service.
     pub fn is_dirty(&self, name: &ServiceName) -> bool {
         self.dirty.get(name).is_some()
-    }
-
-    /// Returns the topology of the node at the last applied sync.
-    pub const fn applied_topology(&self) -> &Topology {
-        &self.applied_topology
     }
 
     fn set_service(&mut self, name: &ServiceName, service: Option<Arc<Service>>) {
@@ -361,10 +346,6 @@ impl Tracker {
             }
             self.node = Some(node);
         }
-    }
-
-    fn topology(&self) -> Topology {
-        Topology::of(self.node())
     }
 
     /// Notes that all objects of a kind are known. Which Services exceed a limit depends on the

@@ -180,26 +180,6 @@ fn nothing_may_be_synced_before_every_kind_has_listed() {
 }
 
 #[test]
-fn another_zone_is_pending_until_applied_or_changed_back() {
-    let mut tracker = applied([zone(Some("a"))]);
-    let mut after = |change| {
-        tracker.apply(change);
-        (tracker.is_topology_dirty(), tracker.has_pending())
-    };
-    assert_eq!(after(zone(Some("a"))), (false, false));
-    assert_eq!(after(zone(Some("b"))), (true, true));
-    assert_eq!(after(zone(Some("a"))), (false, false), "changed back");
-    assert_eq!(
-        after(Change::Node(None)),
-        (false, false),
-        "a Node that is gone leaves its zone"
-    );
-    assert_eq!(after(zone(None)), (true, true));
-    tracker.mark_applied();
-    assert!(!tracker.has_pending());
-}
-
-#[test]
 fn a_node_that_is_made_anew_still_has_the_machines_addresses() {
     let mut tracker = applied([]);
     let node = |addresses: &[&str]| {
