@@ -1,12 +1,5 @@
 //! Starting where a real kube-proxy has written rules. `damage` starts with damaged ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails loudly"
-)]
-
 use crate::support;
 
 use serde_json::json;

@@ -1,7 +1,5 @@
 //! Which set of iptables programs writes the rules, on a real kernel.
 
-#![allow(clippy::expect_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use std::collections::BTreeSet;

@@ -1,13 +1,6 @@
 //! Pages of a running daemon in a browser, in both themes: contrast, roles and names as axe-core
 //! judges them, and the requests that the browser makes.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;

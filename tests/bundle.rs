@@ -1,11 +1,5 @@
 //! `bundle`: what it packs, and that no secret is in it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and this one runs programs"
-)]
-
 use crate::support;
 
 use std::collections::BTreeMap;

@@ -1,11 +1,5 @@
 //! Payloads for many Services at once: the same rules are said in another way, and end the same.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use std::collections::BTreeSet;
 
 use crate::cluster;

@@ -3,15 +3,6 @@
 //! Counted by the kernel on the node's own interface, so headers and acknowledgements are in it.
 //! `WIRE_SERVICES=10000 cargo test --test all bytes -- --nocapture` measures a large cluster.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point, and figures are to be read"
-)]
-
 use crate::load;
 use crate::support;
 

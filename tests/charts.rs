@@ -3,14 +3,6 @@
 //!
 //! `UPDATE_GOLDEN=1` writes the files of `deploy/rendered`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

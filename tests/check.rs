@@ -1,13 +1,5 @@
 //! `check` on nodes that suit the daemon, and on such that do not.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::fs;

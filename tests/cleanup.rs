@@ -1,13 +1,5 @@
 //! Removing all rules of a proxy, on a real kernel: of both backends, and no third-party rules.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use crate::support;
 
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,5 @@
 //! The program as its users meet it: arguments in, text and exit codes out.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -21,7 +19,6 @@ const MANIFESTS: &str = r#"
    "endpoints": [{"addresses": ["10.4.0.11"]}]}
 ]}"#;
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command

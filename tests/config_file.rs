@@ -1,11 +1,5 @@
 //! A configuration file that changes under a running daemon: what ends it, and what does not.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and running programs"
-)]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -1,12 +1,5 @@
 //! A configuration that changes under kube-proxy and deltaproxy, side by side.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,12 +1,5 @@
 //! Errors of an API server that gives no list, as the commands print them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::fs;

@@ -3,12 +3,6 @@
 //! A change of any number here has to be explained in the commit that makes it. The numbers of
 //! rules are those of upstream.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use crate::cluster;
 
 use deltaproxy::testing::model::{Change, Endpoint, Service, Topology};

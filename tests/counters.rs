@@ -1,12 +1,6 @@
 //! Connections to Services by the counters of the kernel: `--service-metrics` and
 //! `services --counters`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use crate::support;
 
 use std::net::SocketAddr;

@@ -1,13 +1,6 @@
 //! Rules that other programs change, on a real kernel: a table of damages, with the restore that
 //! repairs each and what the log names. One daemon on each backend repairs all of it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use crate::support::daemon::{Backend, Daemon, backend_programs};
 use crate::support::node::{Node, SHOP, wait_for_looks, with_counted_restore};
 use crate::support::on_both_backends;

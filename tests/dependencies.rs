@@ -2,15 +2,6 @@
 //!
 //! `cargo deny` reads the same file, and advisories as well, where it is installed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "what the tests share may fail, too, and runs a program"
-)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

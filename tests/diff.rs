@@ -1,7 +1,5 @@
 //! `diff` as its users meet it, from files alone: text and exit codes.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +13,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 pub(crate) const BEFORE: &str = include_str!("golden/diff/before.yaml");
 const AFTER: &str = include_str!("golden/diff/after.yaml");
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(args).env("RUST_LOG", "error");
@@ -254,7 +251,6 @@ fn patch(scene: &Scene, sides: &[&str]) {
 }
 
 /// Has `patch` change the file that the patch names, and gives what it says.
-#[expect(clippy::disallowed_methods, reason = "this test runs a program")]
 fn patched(scene: &Scene) -> String {
     let mut command = Command::new("patch");
     let output = command

@@ -1,12 +1,6 @@
 //! `diff` of dumps that people pass on: rules that cannot be read, tables that the save program
 //! left out, and comments without the names of Services.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 
 use serde_json::{Value, json};

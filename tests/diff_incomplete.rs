@@ -1,12 +1,6 @@
 //! `diff` of live rules with manifests or rules of which a part cannot be used: what is unknown is
 //! named, and is not shown as a change.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 
 use crate::diff::{BEFORE, Scene, text};

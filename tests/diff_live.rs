@@ -1,12 +1,6 @@
 //! `diff` beside running proxies: nothing differs while they are healthy, whichever they are and
 //! whichever backend they use, and what is said when the cluster went on without them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::ffi::OsString;

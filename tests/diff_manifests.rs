@@ -1,8 +1,6 @@
 //! `diff` between two states of a repository, in which nothing is that an API server or a
 //! controller sets, and its exit code when its output is closed early.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "failing is a test's job")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -13,7 +11,6 @@ fn golden(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(before: &Path, after: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
     command

@@ -1,12 +1,6 @@
 //! The laws of `diff` over random clusters: nothing differs from itself, equal is what has equal
 //! rules, and what was restored no longer differs, whichever way it was restored.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use crate::cluster;
 
 use deltaproxy::testing::inspect::diff::{

@@ -1,13 +1,6 @@
 //! Detection of changes by other programs, on a real kernel: with another lock, next to restores by
 //! a script, again and again, and not at all. `damage` has the repairs.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and repairs are timed"
-)]
-
 use crate::support;
 
 use std::path::Path;

@@ -1,13 +1,6 @@
 //! The command lines and files that clusters run kube-proxy with, as they are, but for where the
 //! kubeconfig is: only the program is another.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::fs;

@@ -1,8 +1,6 @@
 //! Dumps of many programs and releases: reading them never fails, loses nothing, and finds the
 //! Services.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::path::PathBuf;
 

@@ -4,13 +4,6 @@
 //! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test all end_to_end` runs the same tests on
 //! upstream.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::collections::BTreeSet;

@@ -3,12 +3,6 @@
 //! The folder also has the dumps and manifests that the commands read. `UPDATE_GOLDEN=1` writes the
 //! files; review the difference before it is committed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +12,6 @@ fn folder() -> PathBuf {
 }
 
 /// Runs a command line in the folder. Returns its output, and its exit code if that is not zero.
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn output_of(line: &str) -> String {
     let mut words = line.split_whitespace();
     assert_eq!(words.next(), Some("$"), "{line}");

@@ -1,7 +1,5 @@
 //! What the daemon does when things go wrong around it, on a real kernel.
 
-#![allow(clippy::expect_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use std::net::UdpSocket;

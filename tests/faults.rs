@@ -4,14 +4,6 @@
 //! `cargo test --test all faults -- --ignored --nocapture` tries them all (about a minute each),
 //! and `FAULT=name` one of them. The check that each still fits the sources runs always.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and a long run says how it goes"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

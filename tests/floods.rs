@@ -1,12 +1,6 @@
 //! Memory of the daemon while changes arrive behind a restore that hangs: bounded by the number of
 //! objects, however many events there are.
 
-#![allow(
-    clippy::expect_used,
-    clippy::print_stdout,
-    reason = "failing is a test's job, and figures are to be read"
-)]
-
 use crate::support;
 
 use serde_json::{Value, json};

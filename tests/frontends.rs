@@ -1,14 +1,6 @@
 //! A frontend that several Services ask for, with real packets: one of them has it, whatever the
 //! order in which they arrived and the kind of sync.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use serde_json::json;

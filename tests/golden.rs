@@ -1,12 +1,5 @@
 //! Records what the real kube-proxy gives to its restores and answers, in `tests/golden`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "it fails loudly, and reads the clock"
-)]
-
 use crate::support;
 
 use std::fs;

@@ -1,7 +1,5 @@
 //! What every command has in common: help, manual pages, and names of the program.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -9,7 +7,6 @@ use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
     Command::new(program.as_ref())
         .args(args)
@@ -353,7 +350,6 @@ fn help_that_cannot_be_printed_is_a_failure() {
 
 /// `--color` decides, and without it the terminal, which no test has.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn color_is_chosen_by_a_flag() {
     let before = "--from-manifests=tests/golden/diff/before.yaml";
     let after = "--manifests=tests/golden/diff/after.yaml";

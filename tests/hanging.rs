@@ -1,11 +1,5 @@
 //! Restores that hang because of one Service, with the real programs and a short deadline.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use crate::cluster;
 use crate::support::netns::enter_new;
 
@@ -54,10 +48,6 @@ fn syncer(world: &World, exec: Exec) -> Syncer<Exec> {
     Syncer::new(exec, world.tracker(), options, now)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,12 +1,5 @@
 //! `run --state-dir` and `history`: records of syncs, on disks that work and that do not.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and this one runs programs"
-)]
-
 use crate::support;
 
 use std::path::Path;

@@ -22,7 +22,6 @@ const BACKENDS: [(BackendChoice, Backend); 2] = [
     (BackendChoice::Legacy, Backend::Legacy),
 ];
 
-#[expect(clippy::unwrap_used, reason = "a helper of tests")]
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap().block_on(future)

@@ -1,11 +1,5 @@
 //! Kubeconfigs of the user: commands find, merge and choose as kubectl does.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,11 +1,5 @@
 //! Leftovers of a daemon that was killed while it tested a counter, on a real kernel.
 
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use crate::support;
 
 use support::daemon::{Backend, backend_programs, real_program};

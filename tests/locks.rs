@@ -1,7 +1,5 @@
 //! The daemon while another program holds the xtables lock, on a real kernel.
 
-#![allow(clippy::expect_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use support::daemon::Backend;

@@ -1,12 +1,5 @@
 //! Lines on stderr of a daemon that fails in several ways: parsers of log pipelines read them all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -1,39 +1,28 @@
 //! All tests of the whole program, in one binary: linking one for each took longer than most run.
 //! `cargo test --test all conformance` runs those of one module.
 
-#[allow(
-    clippy::unwrap_used,
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "shared with the tests of growth"
+    clippy::unwrap_used,
+    reason = "tests fail loudly, run programs, read clocks and print figures"
 )]
+
 #[path = "growth/callgrind.rs"]
 mod callgrind;
 #[path = "support/cluster.rs"]
 mod cluster;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "shared with benches, which do more with it"
-)]
+#[allow(dead_code, reason = "shared with benches, which do more with it")]
 #[path = "../benches/shared/load.rs"]
 mod load;
 #[path = "support/scenario.rs"]
 mod scenario;
 #[path = "support/source.rs"]
 mod source;
-#[allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "shared with benches"
-)]
 #[path = "../benches/shared/store.rs"]
 mod store;
 mod support;

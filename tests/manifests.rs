@@ -1,13 +1,6 @@
 //! The manifests in `deploy/`, as a real API server judges them; and invalid ones, as commands
 //! report them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::fs;
@@ -83,7 +76,6 @@ const GOOD: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec:
 
 /// Runs a command on the manifests in `folder`; returns code, stdout and stderr. `diff` compares
 /// them with themselves.
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn run(command: &str, folder: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
     program.args([command, "--hostname-override=node-a", "--manifests"]);

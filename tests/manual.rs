@@ -1,11 +1,5 @@
 //! Manual pages: their sections, their form, and the files of `man --dir`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -41,7 +35,6 @@ const SECTIONS: [&str; 10] = [
     "SEE ALSO",
 ];
 
-#[expect(clippy::disallowed_methods, reason = "this test runs programs")]
 fn run(program: &str, args: &[&str]) -> Output {
     Command::new(program)
         .args(args)

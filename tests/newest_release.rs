@@ -1,13 +1,6 @@
 //! A file of the newest kube-proxy, which the daemon, `diff` and the chart accept, and settings of
 //! a later one.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

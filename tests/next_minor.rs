@@ -1,12 +1,6 @@
 //! `tests/next-minor.sh`: its output for two releases, its errors, and that our `Upstream:` lines
 //! name files and functions that exist.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs the script"
-)]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

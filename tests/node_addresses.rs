@@ -1,7 +1,5 @@
 //! NodePorts on a node whose addresses change, on a real kernel.
 
-#![allow(clippy::disallowed_methods, reason = "the reaction is timed")]
-
 use crate::support;
 
 use std::time::{Duration, Instant};

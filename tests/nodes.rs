@@ -1,14 +1,6 @@
 //! Nodes of a cluster, read from another machine: with a real API server, and the streaming server
 //! of the kubelet, whose Pods are network namespaces.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::fmt::Write as _;

@@ -1,8 +1,6 @@
 //! Input that is cut off, incomplete, endless or no file at all: the commands use the rest, say
 //! what is missing and end.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::process::{Command, Output};
 
@@ -12,7 +10,6 @@ use tempfile::TempDir;
 use crate::diff::{Scene, text};
 
 /// Runs a shell script in a folder, with the program in `$D`.
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn shell(folder: &TempDir, script: &str) -> Output {
     Command::new("sh")
         .args(["-c", script])

@@ -1,8 +1,6 @@
 //! Taking over from a kube-proxy of long ago, on a real kernel: its rules go, those of
 //! kubelet and of other programs stay.
 
-#![allow(clippy::unwrap_used, reason = "a test fails loudly")]
-
 use crate::support;
 
 use std::fs;

@@ -1,11 +1,5 @@
 //! Commands that read live rules, on a kernel with rules of a proxy in both backends.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use crate::support;
 
 use std::io::Write;

@@ -1,13 +1,5 @@
 //! The two HTTP servers of a running daemon: what they show, and what clients cannot do to them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point, and tests read clocks"
-)]
-
 use crate::support;
 
 use std::fs;

@@ -3,12 +3,6 @@
 //! An edit is a number: what it means depends on the cluster it meets, so proptest can leave edits
 //! out of a failing history and the rest still makes sense.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use crate::cluster;
 use crate::support::left_out;
 #[path = "support/laws.rs"]

@@ -3,13 +3,6 @@
 //! Proxy and server listen on loopback. The name of the server exists only for the proxy, so a
 //! request that goes elsewhere fails.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

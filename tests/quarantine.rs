@@ -1,7 +1,5 @@
 //! Services because of which real restores fail, and all others, on a real kernel.
 
-#![allow(clippy::expect_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use std::fmt::Write as _;

@@ -1,12 +1,5 @@
 //! `deploy/quickstart.sh` demonstrates what it says, and removes everything, also after a failure.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use std::process::{Command, Output, Stdio};
 
 use crate::support::process::run;

@@ -4,8 +4,6 @@
 //! A sample is an indented block that begins with `$ deltaproxy`; a line of three dots in it stands
 //! for omitted lines.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -49,7 +47,6 @@ fn pages() -> Vec<(String, String)> {
     paths.map(|path| (path.clone(), read(&path))).collect()
 }
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn printed(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
         .args(args)

@@ -1,14 +1,6 @@
 //! The files of a release: two runs make the same bytes without a network, and `--verify` reports
 //! each kind of damage. Workflows, changelog and chart agree with it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use crate::support;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
 //! `render` as its users meet it, and whether the kernel takes what it prints.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use std::fs;
@@ -32,7 +30,6 @@ fn changed_examples() -> TempDir {
     folder
 }
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn render(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
         .arg("render")

@@ -2,8 +2,6 @@
 //!
 //! The schemas are written by hand. These tests compare them with what the program prints.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +9,6 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
     command

@@ -1,14 +1,11 @@
 //! `deltaproxy services` as its users meet it: rules in, tables and documents out.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::process::{Command, Output, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const V4: &str = "--from-save=tests/golden/restore-v4-full.txt";
 const V6: &str = "--from-save=tests/golden/restore-v6-full.txt";
 
-#[expect(clippy::disallowed_methods, reason = "this test runs the program")]
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(PROGRAM);
     command

@@ -1,7 +1,5 @@
 //! `deltaproxy services` of a kernel that has two sets of rules, of which programs see one.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use crate::support;
 
 use std::io::Write;

@@ -3,14 +3,6 @@
 //! Settings of the kernel are those of a namespace made for the test, but for the two that are the
 //! machine's own: these cannot be written.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use crate::support;
 
 use std::os::unix::fs::PermissionsExt;

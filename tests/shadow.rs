@@ -1,14 +1,6 @@
 //! Shadow mode next to a real kube-proxy: it writes nothing, its lags agree with kube-proxy's own
 //! metric, and differences are named.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::schemas::assert_valid;
 use crate::support;
 

@@ -8,14 +8,6 @@
 //! HISTORY_SECONDS=3600 cargo test --test all -- --nocapture shadow_swap::
 //! ```
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::{shadow, support, swap};
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,14 +1,6 @@
 //! The static binaries that `deploy/image/binary.sh` builds: they start where nothing else is, and
 //! print the same on both architectures.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 use crate::support;
 
 use std::fs;

@@ -1,13 +1,6 @@
 //! Commands beside a running daemon: where they get rules and the state of the node, and what they
 //! do without it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::process::Output;

@@ -1,13 +1,6 @@
 //! Pages of a running daemon about its node: the rules that it wrote, beside those in the kernel,
 //! the state of its syncs, and both for a browser.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::collections::BTreeSet;

@@ -3,14 +3,6 @@
 //! `tests/soak.sh --kube-proxy 1.33 --api-server 1.34` runs a release and writes its file in
 //! `tests/support_matrix`. `UPDATE_GOLDEN=1` writes the page of all files.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and recording runs the tests of another module"
-)]
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -3,13 +3,6 @@
 //!
 //! The guides `deploy/docs/replace.md`, `rollback.md` and `canary.md` promise that.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 use std::net::{IpAddr, SocketAddr};

@@ -3,12 +3,6 @@
 //!
 //! Each check is a function from a file to complaints, so that each is seen to complain once.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail, too"
-)]
-
 use crate::source::{File, Part, all_files};
 
 /// A module may name only the modules listed beside it. Add to a line in a commit of its own.

@@ -3,12 +3,6 @@
 //!
 //! A `mod.rs` that re-exports a name stands for the file that defines it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{File, Part, all_files};

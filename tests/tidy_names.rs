@@ -1,7 +1,5 @@
 //! Checks the names of types: each says something, and no two types share one.
 
-#![allow(clippy::indexing_slicing, reason = "what the tests share may fail")]
-
 use std::collections::BTreeMap;
 
 use crate::source::{File, Part, all_files};

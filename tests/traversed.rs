@@ -3,8 +3,6 @@
 //! The kernel counts packets that match a rule, not those that a rule is compared with. So each
 //! rule gets one before it that matches all and does nothing but count.
 
-#![allow(clippy::unwrap_used, reason = "failing is a test's job")]
-
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

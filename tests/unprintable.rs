@@ -3,8 +3,6 @@
 //!
 //! One such rule makes `iptables-nft-save` print nothing of a table, or fail.
 
-#![allow(clippy::expect_used, reason = "failing is a test's job")]
-
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,13 +1,6 @@
 //! Virtual users create, scale and delete Services at the same time, as `benches/users` measures in
 //! large: what that costs is judged by counters, and nothing stays behind.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::load;
 use crate::support;
 
@@ -22,11 +15,6 @@ use support::netns::Netns;
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{http, objects, on_both_backends, tell};
 
-#[allow(
-    unreachable_pub,
-    clippy::disallowed_methods,
-    reason = "shared with the bench"
-)]
 #[path = "../benches/users/user.rs"]
 mod user;
 

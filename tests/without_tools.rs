@@ -1,13 +1,6 @@
 //! The daemon without the feature `tools`: its code does not name theirs, and compiles without
 //! them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and it runs a program"
-)]
-
 use std::collections::BTreeSet;
 use std::process::Command;
 

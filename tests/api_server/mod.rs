@@ -4,17 +4,6 @@
 //!
 //! Most of it happens in virtual time, without a socket; what is about connections, on real ones.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 #[path = "../support/scripted.rs"]
 mod scripted;
 

@@ -6,17 +6,6 @@
 //!
 //! `CONFORMANCE_SEED` repeats a random history, `tests/soak.sh` runs long ones.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "failing loudly is a test's job, and long runs say how they went"
-)]
-
 use crate::{support, support_matrix};
 
 mod compare;

@@ -1,12 +1,6 @@
 //! UDP clients that keep their port, on a real kernel: they reach the right endpoint
 //! a second after the rules changed, and other clients lose nothing.
 
-#![allow(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "failing is a test's job"
-)]
-
 mod cluster;
 pub(crate) mod scene;
 use crate::support;

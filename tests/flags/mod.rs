@@ -4,16 +4,6 @@
 //! mean in all their values is tested beside the configuration, and what follows from it where it
 //! does.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 mod answers;

@@ -1,15 +1,6 @@
 //! Guides in `deploy/docs`: each of their commands is run, in a cluster with a real API server and
 //! kube-proxy's objects of a real kubeadm.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails loudly, and runs programs"
-)]
-
 mod cluster;
 mod mounted;
 mod page;

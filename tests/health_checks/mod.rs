@@ -1,16 +1,6 @@
 //! Health as load balancers and probes see it, and Events for operators, next to a real
 //! kube-proxy: both programs watch one API server, each in a namespace of its own.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 use crate::support;
 
 mod counts;

@@ -3,14 +3,6 @@
 //!
 //! `PROPTEST_CASES=1000000` tries more of it, other cases each time.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "what the tests share may fail, too, and runs programs"
-)]
-
 #[path = "../support/hostile.rs"]
 mod input;
 

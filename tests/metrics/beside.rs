@@ -206,7 +206,6 @@ fn one_failure(scene: &Scene, shop: &Shop) {
         // kube-proxy shows the rules of a sync before it counts it.
         let mut known = counted(&of.counts().unwrap());
         loop {
-            #[expect(clippy::disallowed_methods, reason = "nothing tells when it is done")]
             sleep(SETTLING);
             let now = counted(&of.counts().unwrap());
             if now == known {

@@ -1,14 +1,5 @@
 //! What `/metrics` says, of a daemon that cannot do its work and beside a real kube-proxy.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "failing loudly is a test's job"
-)]
-
 use crate::support;
 
 mod beside;

@@ -1,13 +1,6 @@
 //! The page about a Service that does not answer, followed from the symptom to each cause on nodes
 //! that have it: each command prints what the page shows, and the remedy makes the Service answer.
 
-#![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails loudly"
-)]
-
 mod page;
 mod scene;
 

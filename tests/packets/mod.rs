@@ -5,15 +5,9 @@
 //! same; and so has `explain`, of the rules that are in the kernel meanwhile.
 
 #![allow(
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
     clippy::print_stderr,
     reason = "helpers of tests: failing loudly is the point"
 )]
-
 use crate::support;
 
 mod affinity;

@@ -4,16 +4,7 @@
 //! The second one is slow and simple. It tries every truth of every condition that it cannot know,
 //! so it also finds when an answer may be called clear.
 
-#![allow(
-    unreachable_pub,
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "what the tests share may fail"
-)]
-
+#![allow(missing_docs, reason = "what the tests share may fail")]
 mod condition;
 mod random;
 mod save;

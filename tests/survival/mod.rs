@@ -2,14 +2,6 @@
 //! those of a fresh sync, a change made meanwhile is in them, and no process and no file
 //! descriptor is left over. The time to repair is printed.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "failing is a test's job, and repairs are timed"
-)]
-
 mod children;
 mod kill;
 mod payload;
