@@ -24,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::document::FamilyStatus;
 use super::family_requests::{Busy, FamilyRequest, FamilyRequests, Question};
-use super::rules_stream::{HeldStream, RulesWriter, StreamBody, StreamProgress, StreamWriter};
+use super::rules_stream::{HeldStream, RulesWriter, StreamProgress, StreamWriter};
 use crate::net::{IpFamily, Locked};
 use crate::telemetry::{Reply, TEXT, reply, streamed};
 
@@ -116,7 +116,6 @@ impl Drop for Waiting<'_> {
 }
 
 impl RulesPage {
-    /// Returns the page of a node, which asks its families.
     pub(crate) fn new(node: String, version: &'static str, requests: Arc<FamilyRequests>) -> Self {
         Self {
             node,
@@ -139,7 +138,7 @@ impl RulesPage {
         };
         let accepted = request.headers().get(ACCEPT_ENCODING);
         let accepts_gzip = accepted.is_some_and(accepts_gzip);
-        let mut reply = streamed(StatusCode::OK, TEXT, StreamBody::new(page, accepts_gzip));
+        let mut reply = streamed(StatusCode::OK, TEXT, page.body(accepts_gzip));
         if accepts_gzip {
             let gzip = HeaderValue::from_static("gzip");
             reply.headers_mut().insert(CONTENT_ENCODING, gzip);
@@ -189,7 +188,7 @@ impl RulesPage {
         match made {
             Ok(()) => page.complete(),
             // The request has the lock of `last` until one begins.
-            Err(busy) if page.end() == Some(StreamProgress::Requested) => return Err(busy),
+            Err(busy) if page.end() == StreamProgress::Requested => return Err(busy),
             Err(_) => {}
         }
         let mut last = self.last.lock().await;
