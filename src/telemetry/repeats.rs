@@ -43,9 +43,10 @@ impl<F> WithoutRepeats<F> {
         }
     }
 
-    fn admit(&self, event: &Event<'_>) -> Admission {
+    /// Returns whether a record is written, and how many equal ones were left out before it.
+    fn admit(&self, event: &Event<'_>) -> Option<u64> {
         if *event.metadata().level() > Level::WARN {
-            return Admission::Write { left_out: 0 };
+            return Some(0);
         }
         let key = Key::of(event);
         let now = (self.clock)();
@@ -54,7 +55,7 @@ impl<F> WithoutRepeats<F> {
             seen.retain(|_, repeats| now.duration_since(repeats.since) < WINDOW);
         }
         if seen.len() >= MAX_FAILURES && !seen.contains_key(&key) {
-            return Admission::Write { left_out: 0 };
+            return Some(0);
         }
         let repeats = seen.entry(key).or_insert(Repeats {
             since: now,
@@ -78,9 +79,9 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         match self.admit(event) {
-            Admission::LeaveOut => Ok(()),
-            Admission::Write { left_out: 0 } => self.lines.format_event(context, writer, event),
-            Admission::Write { left_out } => {
+            None => Ok(()),
+            Some(0) => self.lines.format_event(context, writer, event),
+            Some(left_out) => {
                 let mut line = String::new();
                 let lines = Writer::new(&mut line);
                 self.lines.format_event(context, lines, event)?;
@@ -98,14 +99,6 @@ fn with_count(line: &str, left_out: u64) -> String {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Admission {
-    /// The record is written, with the number of equal ones that were left out before it.
-    Write { left_out: u64 },
-    /// The record is counted.
-    LeaveOut,
-}
-
 #[derive(Debug)]
 struct Repeats {
     since: Instant,
@@ -114,7 +107,7 @@ struct Repeats {
 }
 
 impl Repeats {
-    fn admit(&mut self, now: Instant) -> Admission {
+    fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.since) >= WINDOW {
             // A failure that lasts is written once in a window, one that stopped is new.
             self.written = if self.left_out > 0 { BURST - 1 } else { 0 };
@@ -122,12 +115,10 @@ impl Repeats {
         }
         if self.written >= BURST {
             self.left_out += 1;
-            return Admission::LeaveOut;
+            return None;
         }
         self.written += 1;
-        Admission::Write {
-            left_out: std::mem::take(&mut self.left_out),
-        }
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
