@@ -61,6 +61,34 @@ pub(in crate::status) fn refusal(status: StatusCode, audience: Audience, text: &
     page(status, audience, title, &main)
 }
 
+/// Heading of a column, and whether it has numbers.
+pub(super) type PageColumn = (&'static str, bool);
+
+/// Returns a table that scrolls by itself in a narrow window; `label` names it among those of the
+/// page.
+pub(super) fn table(
+    label: &str,
+    caption: Option<&str>,
+    columns: &[PageColumn],
+    rows: &Markup,
+) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(label) {
+            table {
+                @if let Some(caption) = caption { caption { (caption) } }
+                thead {
+                    tr {
+                        @for (heading, has_numbers) in columns {
+                            th scope="col" class=[has_numbers.then_some("number")] { (heading) }
+                        }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
 pub(super) fn document(audience: Audience, title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -7,7 +7,6 @@ mod document;
 mod overview;
 mod service;
 mod services;
-mod sparkline;
 
 pub(super) use document::{Audience, page, refusal};
 pub(super) use overview::overview;

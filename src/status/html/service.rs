@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::document::{PageColumn, table};
 use crate::model::{Frontend, ServiceName, TrafficPolicy};
 use crate::net::IpFamily;
 use crate::render::Disposition;
@@ -122,28 +123,18 @@ fn port_section(port: &PortSummary, family: IpFamily) -> Markup {
 
 /// `of` names the table among those of the page.
 fn frontends(frontends: &Shown<FrontendSummary>, of: &str) -> Markup {
-    html! {
-        div class="scroll" tabindex="0" role="region" aria-label=(format!("{of}: frontends")) {
-            table {
-                caption { "Frontends" }
-                thead {
-                    tr {
-                        th scope="col" { "Frontend" }
-                        th scope="col" { "Kind" }
-                        th scope="col" { "Packets to it" }
-                    }
-                }
-                tbody {
-                    @for one in &frontends.first {
-                        tr {
-                            th scope="row" { (one.frontend) }
-                            td { (one.kind) }
-                            td { (treatment(one)) }
-                        }
-                    }
-                }
-            }
+    const COLUMNS: &[PageColumn] = &[
+        ("Frontend", false),
+        ("Kind", false),
+        ("Packets to it", false),
+    ];
+    let rows = html! {
+        @for one in &frontends.first {
+            tr { th scope="row" { (one.frontend) } td { (one.kind) } td { (treatment(one)) } }
         }
+    };
+    html! {
+        (table(&format!("{of}: frontends"), Some("Frontends"), COLUMNS, &rows))
         (left_out(frontends, "frontends"))
     }
 }
@@ -161,32 +152,27 @@ fn treatment(one: &FrontendSummary) -> Markup {
 
 /// `of` names the table among those of the page.
 fn endpoints(port: &PortSummary, of: &str) -> Markup {
-    html! {
-        div class="scroll" tabindex="0" role="region" aria-label=(format!("{of}: endpoints")) {
-            table {
-                caption { "Endpoints, with their expected shares of new connections" }
-                thead {
-                    tr {
-                        th scope="col" { "Endpoint" }
-                        th scope="col" { "Condition" }
-                        th scope="col" { "On this node" }
-                        th scope="col" class="number" { "Policy Cluster" }
-                        th scope="col" class="number" { "Policy Local" }
-                    }
-                }
-                tbody {
-                    @for one in &port.endpoints.first {
-                        tr {
-                            th scope="row" { (one.text) }
-                            td { (one.condition.as_str()) }
-                            td { @if one.is_local { "yes" } @else { "no" } }
-                            td class="number" { (share(one.in_cluster, port.in_cluster)) }
-                            td class="number" { (share(one.in_local, port.in_local)) }
-                        }
-                    }
-                }
+    const COLUMNS: &[PageColumn] = &[
+        ("Endpoint", false),
+        ("Condition", false),
+        ("On this node", false),
+        ("Policy Cluster", true),
+        ("Policy Local", true),
+    ];
+    let caption = "Endpoints, with their expected shares of new connections";
+    let rows = html! {
+        @for one in &port.endpoints.first {
+            tr {
+                th scope="row" { (one.text) }
+                td { (one.condition.as_str()) }
+                td { @if one.is_local { "yes" } @else { "no" } }
+                td class="number" { (share(one.in_cluster, port.in_cluster)) }
+                td class="number" { (share(one.in_local, port.in_local)) }
             }
         }
+    };
+    html! {
+        (table(&format!("{of}: endpoints"), Some(caption), COLUMNS, &rows))
         @if port.endpoints.count == 0 { p { "None" } }
         (left_out(&port.endpoints, "endpoints"))
     }

@@ -3,6 +3,7 @@
 use form_urlencoded::byte_serialize;
 use maud::{Markup, html};
 
+use super::document::{PageColumn, table};
 use super::service::condition_text;
 use crate::model::ServiceName;
 use crate::net::IpFamily;
@@ -42,30 +43,25 @@ pub(in crate::status) fn services(list: &ServiceList) -> Markup {
         @if list.rows.is_empty() {
             p { "No Service is found" }
         } @else {
-            div class="scroll" tabindex="0" role="region" aria-label="Services" { (table(list)) }
+            (list_table(list))
         }
         @if list.pages > 1 { (pages(list)) }
     }
 }
 
-fn table(list: &ServiceList) -> Markup {
-    let end = list.first + list.rows.len();
-    html! {
-        table {
-            caption { "Services " (list.first + 1) " to " (end) " of " (list.found) }
-            thead {
-                tr {
-                    th scope="col" { "Service" }
-                    th scope="col" { "Status" }
-                    th scope="col" { "Addresses" }
-                    th scope="col" { "Ports" }
-                    th scope="col" class="number" { "IPv4 endpoints" }
-                    th scope="col" class="number" { "IPv6 endpoints" }
-                }
-            }
-            tbody { @for row in &list.rows { (table_row(row)) } }
-        }
-    }
+fn list_table(list: &ServiceList) -> Markup {
+    const COLUMNS: &[PageColumn] = &[
+        ("Service", false),
+        ("Status", false),
+        ("Addresses", false),
+        ("Ports", false),
+        ("IPv4 endpoints", true),
+        ("IPv6 endpoints", true),
+    ];
+    let (first, end) = (list.first + 1, list.first + list.rows.len());
+    let caption = format!("Services {first} to {end} of {}", list.found);
+    let rows = html! { @for row in &list.rows { (table_row(row)) } };
+    table("Services", Some(&caption), COLUMNS, &rows)
 }
 
 fn table_row(row: &ServiceRow) -> Markup {
