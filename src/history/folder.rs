@@ -15,7 +15,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 #[cfg(feature = "tools")]
-use super::checkpoint::CheckpointHead;
+use super::record::CheckpointHead;
 use super::record::HistoryRecord;
 use crate::net::{IpFamily, PerFamily};
 
@@ -236,7 +236,6 @@ impl HistoryFolder {
     }
 }
 
-/// Files of a folder, for readers.
 #[cfg(feature = "tools")]
 #[derive(Debug)]
 pub(crate) struct HistoryFiles(Vec<HistoryFile>);

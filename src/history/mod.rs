@@ -4,7 +4,6 @@
 //! A thread writes them, so that no sync waits for a disk. The folder can be read on the node or
 //! elsewhere.
 
-mod checkpoint;
 mod folder;
 #[cfg(feature = "tools")]
 mod past;

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::checkpoint::CheckpointHead;
 use super::folder::{HistoryEntry, HistoryFiles, read_checkpoint};
-use super::record::{CHECKPOINT_SCOPE, HistoryRecord};
+use super::record::{CHECKPOINT_SCOPE, CheckpointHead, HistoryRecord};
 use crate::net::{IpFamily, PerFamily};
 
 /// Rules of one family at a moment: the payloads are applied to the checkpoint, in order.

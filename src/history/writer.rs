@@ -12,9 +12,8 @@ use std::time::Instant;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::checkpoint::{CheckpointHead, MAX_CHECKPOINT};
 use super::folder::{HistoryFolder, MAX_BYTES};
-use super::record::{CHECKPOINT_SCOPE, HistoryRecord};
+use super::record::{CHECKPOINT_SCOPE, CheckpointHead, HistoryRecord, MAX_CHECKPOINT};
 use crate::net::{IpFamily, Locked, PerFamily};
 use crate::status::DriftRecord;
 use crate::telemetry::HistoryMetrics;
@@ -62,7 +61,6 @@ pub(crate) struct HistoryWriter {
 /// State that the thread and all senders share.
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Bytes of the jobs in the queue.
     queued_bytes: AtomicUsize,
     /// Families of which the folder needs a checkpoint.
     needs_checkpoint: PerFamily<AtomicBool>,
@@ -122,7 +120,6 @@ impl HistoryWriter {
         }
     }
 
-    /// Queues the text of a failed payload.
     pub(crate) fn failed_payload(&self, family: IpFamily, text: Vec<u8>) {
         self.queue(Job::FailedPayload(family, text));
     }
@@ -150,7 +147,6 @@ impl HistoryWriter {
     }
 }
 
-/// The thread that writes.
 #[derive(Debug)]
 pub(crate) struct HistoryThread {
     folder: HistoryFolder,

@@ -1,9 +1,9 @@
-//! Metrics of health: responses of its server, and files that cannot be used, as the configuration
-//! file and manifests.
+//! Metrics of health: responses of its server, files that cannot be used, as the configuration file
+//! and manifests, and records of the history that were lost.
 
 use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry, Result};
 
-use super::factory::{MetricFactory, OWN, UPSTREAM, gauge, set};
+use super::factory::{MetricFactory, OWN, UPSTREAM, count, gauge, set};
 
 /// Metrics of the health server. Clones share their values.
 #[derive(Debug, Clone)]
@@ -155,5 +155,39 @@ impl ManifestMetrics {
     pub(crate) fn set_objects(&self, skipped: usize, ignored_fields: usize) {
         self.skipped_objects.set(gauge(skipped));
         self.ignored_fields.set(gauge(ignored_fields));
+    }
+}
+
+const QUEUE_FULL: &str = "queue_full";
+const WRITE_FAILED: &str = "write_failed";
+
+/// Metrics of the history; only with `--state-dir`.
+#[derive(Debug, Clone)]
+pub(crate) struct HistoryMetrics {
+    lost: IntCounterVec,
+}
+
+impl HistoryMetrics {
+    pub(crate) fn register(registry: &Registry) -> Result<Self> {
+        let own = MetricFactory::new(registry, OWN);
+        let lost = own.counters(
+            "history_lost_records_total",
+            "Number of records and failed payloads that were not written to --state-dir",
+            &["reason"],
+        )?;
+        for reason in [QUEUE_FULL, WRITE_FAILED] {
+            lost.with_label_values(&[reason]);
+        }
+        Ok(Self { lost })
+    }
+
+    /// Counts a record that came while the disk was slow.
+    pub(crate) fn queue_full(&self) {
+        count(&self.lost, &[QUEUE_FULL]);
+    }
+
+    /// Counts a record that could not be written.
+    pub(crate) fn write_failed(&self) {
+        count(&self.lost, &[WRITE_FAILED]);
     }
 }

@@ -7,7 +7,6 @@ mod build;
 mod connections;
 mod factory;
 mod health;
-mod history;
 mod process;
 mod restores;
 mod shadow;
@@ -21,9 +20,8 @@ pub(crate) use build::KUBE_PROXY_VERSION;
 pub(crate) use build::{KubernetesBuild, KubernetesVersion};
 pub(crate) use connections::{ConnectionMetrics, ConnectionReading};
 pub(crate) use health::{
-    ConfigFileState, ConfigMetrics, HealthMetrics, ManifestMetrics, UnknownSettings,
+    ConfigFileState, ConfigMetrics, HealthMetrics, HistoryMetrics, ManifestMetrics, UnknownSettings,
 };
-pub(crate) use history::HistoryMetrics;
 use process::ReadCount;
 pub(super) use process::{START, register_start};
 pub(crate) use restores::SyncKind;
