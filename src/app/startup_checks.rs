@@ -87,7 +87,6 @@ enum Finding {
     Fatal(String),
 }
 
-/// Returns all findings about a node with iptables for the `usable` families.
 fn findings(config: &Config, usable: PerFamily<bool>, node: Option<&Node>) -> Vec<Finding> {
     let rules = &config.rules.render_settings.v4;
     let primary = primary(rules.bind_address, node);

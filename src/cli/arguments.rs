@@ -67,7 +67,6 @@ fn refused(mut program: Command, command: &str) -> clap::Error {
     program.error(ErrorKind::InvalidSubcommand, problem)
 }
 
-/// Reads the current content of a configuration file.
 pub(super) fn read_file(path: &Path) -> Result<ConfigFile, Unusable> {
     let path = path.to_owned();
     match bounded::read_to_string(&path, bounded::MAX_CONFIG_BYTES) {

@@ -222,7 +222,6 @@ impl Cleanup {
         }
     }
 
-    /// Prints a note, as a comment if payloads are printed.
     fn print_note(&mut self, text: &str) {
         self.print(match self.mode {
             SyncMode::Restore => text.to_owned(),

@@ -171,7 +171,6 @@ fn exposition(families: &[MetricFamily]) -> Reply {
     }
 }
 
-/// Returns a page below `/debug/`.
 fn debug_page(debugging: Option<&LogLevel>, request: &Request<Bytes>) -> Reply {
     let Some(level) = debugging else {
         return not_found();

@@ -36,7 +36,6 @@ const PERMISSIONS: [(&str, &str, &str); 7] = [
 /// are wrong. The header of the server is to a second.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(3);
 
-/// Examines the cluster that a configuration names.
 pub(super) fn examine(config: &Config) -> CheckGroup {
     let Source::Cluster(options) = &config.rules.source else {
         let skipped =

@@ -59,7 +59,6 @@ fn usable(config: &Config) -> String {
     }
 }
 
-/// Examines the daemon with this metrics address.
 pub(super) fn running(metrics: Option<std::net::SocketAddr>) -> CheckGroup {
     let checks = match metrics.map(loopback_of) {
         None => vec![CheckResult::skipped(

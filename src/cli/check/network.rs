@@ -13,7 +13,6 @@ const NODE_SETUP: &str = "deploy/docs/node-setup.md";
 const NO_ANSWER: &str = "deploy/docs/no-answer.md";
 const DRIFT: &str = "deploy/docs/drift.md";
 
-/// Examines the settings.
 pub(super) async fn examine(binaries: &[Binaries]) -> CheckGroup {
     let sysctls = Sysctls::default();
     let read = |name: &str| sysctls.read(name).ok();

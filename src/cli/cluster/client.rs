@@ -29,7 +29,6 @@ const MAX_CONCURRENT: usize = 16;
 /// Wait for the reason of a connection that the node has ended.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Client of the nodes of a cluster.
 pub(in crate::cli) struct Cluster {
     server: ApiClient,
     list_timeout: Option<Duration>,
@@ -139,7 +138,6 @@ impl Cluster {
         pods.into_iter().next().context("no Pod")
     }
 
-    /// Asks one node for its rules.
     pub(in crate::cli) async fn rules(&self, pod: &ProxyPod) -> Result<NodeAnswer, NodeProblem> {
         let answer = async {
             match &pod.program {

@@ -96,7 +96,6 @@ fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
     }
 }
 
-/// Returns a line for each family with Services in quarantine.
 pub(super) fn quarantine_note(quarantined: &PerFamily<ServiceNames>) -> String {
     let families = quarantined.as_ref().into_pairs().into_iter();
     let notes = families.filter(|(_, services)| services.count > 0);
@@ -142,7 +141,6 @@ fn not_ok(rows: &[Row]) -> usize {
 pub(super) const NO_PORTS: &str =
     "hint: check that a kube-proxy in mode iptables runs here, with this backend\n";
 
-/// Prints notes on stderr.
 pub(super) fn print(text: &str) {
     // Without stderr the text is lost, which is no reason to fail.
     let _ = io::stderr().write_all(text.as_bytes());

@@ -61,7 +61,6 @@ impl RuleCounters {
         self.frontends.is_empty() && self.endpoints.is_empty()
     }
 
-    /// Returns the counters of a service port.
     pub(in crate::cli) fn of_port(
         &self,
         view: &PortView,

@@ -29,7 +29,6 @@ pub(in crate::cli) struct ServiceNames {
 }
 
 impl ServiceNames {
-    /// Reports whether a Service, by namespace and name, is named.
     pub(in crate::cli) fn has(&self, (namespace, service): (&str, &str)) -> bool {
         let mut names = self.names.iter();
         names.any(|name| name.split_once('/') == Some((namespace, service)))

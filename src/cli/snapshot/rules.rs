@@ -33,7 +33,6 @@ pub(in crate::cli) struct RuleSnapshot {
     pub(in crate::cli) other_backends: PerFamily<Option<(Backend, RuleSet)>>,
     /// Sources of the rules, which decide whether entry jumps are expected.
     pub(in crate::cli) sources: PerFamily<RulesetSource>,
-    /// Known addresses of the node.
     pub(in crate::cli) node_addresses: BTreeSet<IpAddr>,
     /// Network of the pods, if a flag sets it; rules may not contain it.
     pub(in crate::cli) pods: PerFamily<Option<Network>>,
@@ -75,7 +74,6 @@ impl ServiceTypes {
     }
 }
 
-/// Origin of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::cli) enum RuleOrigin {
     /// Kernel of this host, read by the programs of a backend.

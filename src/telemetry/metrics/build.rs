@@ -30,7 +30,6 @@ const RELEASE: KubernetesVersion = KubernetesVersion {
 /// That release, as Kubernetes spells it.
 pub(crate) const KUBE_PROXY_VERSION: &str = "1.37.2";
 
-/// Minor version of that release.
 pub(crate) const KUBE_PROXY_MINOR_VERSION: &str = "1.37";
 
 /// Labels of `kubernetes_build_info`, in upstream's order.
