@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::status_pages::{LOOPBACK, get, start};
 use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
-use crate::support::{Need, artifacts, machine_has};
+use crate::support::{artifacts, needs};
 
 /// Replaces the page by what axe-core found on it.
 const JUDGE: &str = "axe.run().then(result => {
@@ -78,9 +78,7 @@ fn url_of(file: &Path) -> String {
 
 #[test]
 fn the_pages_are_accessible() {
-    if !machine_has(Need::Browser) {
-        return;
-    }
+    needs!(Browser);
     let (netns, _daemon) = start(Backend::Nft);
     for path in [
         "/",
@@ -124,9 +122,7 @@ fn requested(netns: &Netns, origin: &str, path: &str) -> Vec<String> {
 
 #[test]
 fn the_pages_request_nothing() {
-    if !machine_has(Need::Browser) {
-        return;
-    }
+    needs!(Browser);
     let (netns, _daemon) = start(Backend::Nft);
     for path in ["/", "/services", "/services/shop/checkout"] {
         let urls = requested(&netns, &format!("http://{LOOPBACK}"), path);

@@ -1,19 +1,17 @@
 //! `bundle`: what it packs, and that no secret is in it.
 
-use crate::support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::daemon::{Backend, backend_programs};
+use crate::support::needs;
+use crate::support::node::Node;
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
 use flate2::read::MultiGzDecoder;
-use support::daemon::{Backend, backend_programs};
-use support::node::Node;
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 const TOKEN: &str = "s3cr3t-planted-4711";
 
@@ -82,9 +80,7 @@ fn append_rule_with_token(node: &Node) {
 
 #[test]
 fn a_bundle_has_the_state_of_the_node_and_no_secret() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let state = tempfile::tempdir().unwrap();
     let state_dir = format!("--state-dir={}", state.path().display());
@@ -170,9 +166,7 @@ fn names_and_addresses_are_redacted(node: &Node, flags: &[&str]) {
 
 #[test]
 fn a_bundle_without_a_daemon_replaces_a_file_only_with_force() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("case.tar.gz");

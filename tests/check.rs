@@ -1,18 +1,16 @@
 //! `check` on nodes that suit the daemon, and on such that do not.
 
-use crate::support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
 
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::kube::ControlPlane;
+use crate::support::netns::Netns;
+use crate::support::program::{PROGRAM, Ran, with_programs};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::kube::ControlPlane;
-use support::netns::Netns;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
 
 /// A node that forwards packets, as kubelet and the network plugin leave it.
 fn node() -> Netns {
@@ -29,19 +27,9 @@ fn shell(netns: &Netns, script: &str) {
 }
 
 /// Runs `check` with the programs in a folder first in PATH.
-fn check_with(netns: &Netns, programs: &Path, args: &[&str]) -> Output {
-    let path = std::env::var("PATH").unwrap();
-    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    command
-        .arg("check")
-        .args(args)
-        .env_remove("RUST_LOG")
-        .env("PATH", format!("{}:{path}", programs.display()));
-    command.output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+fn check_with(netns: &Netns, programs: &Path, args: &[&str]) -> Ran {
+    let mut command = with_programs(netns, programs, PROGRAM);
+    Ran::of(command.arg("check").args(args))
 }
 
 /// What all programs of both backends print of the rules.
@@ -55,8 +43,8 @@ fn rules(netns: &Netns) -> String {
 }
 
 #[track_caller]
-fn has_line(output: &Output, line: &str) {
-    let text = stdout(output);
+fn has_line(output: &Ran, line: &str) {
+    let text = &output.stdout;
     let is_there = text.lines().any(|found| found.trim_start() == line);
     assert!(is_there, "no line `{line}` in\n{text}");
 }
@@ -76,8 +64,8 @@ fn a_node_that_suits_passes_and_is_not_changed(backend: Backend) {
         &backend_flag,
     ];
     let output = check_with(&netns, programs.path(), &args);
-    let text = stdout(&output);
-    assert!(output.status.success(), "{text}");
+    let text = &output.stdout;
+    assert!(output.is_success(), "{text}");
     assert!(!text.contains("WARN"), "{text}");
     let name = backend.name();
     for family in ["IPv4", "IPv6"] {
@@ -128,15 +116,15 @@ fn a_missing_match_is_named_with_what_needs_it(backend: Backend) {
 
     let programs = without_match(backend, "statistic");
     let output = check_with(&netns, programs.path(), &args);
-    assert!(output.status.success(), "{}", stdout(&output));
+    assert!(output.is_success(), "{output:#?}");
     let named = "WARN IPv4: statistic, for Services with several endpoints: ";
-    assert!(stdout(&output).contains(named), "{}", stdout(&output));
+    assert!(output.stdout.contains(named), "{output:#?}");
 
     let programs = without_match(backend, "comment");
     let output = check_with(&netns, programs.path(), &args);
-    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert_eq!(output.code, Some(1), "{output:#?}");
     let named = "FAIL IPv6: comment, for all rules: ";
-    assert!(stdout(&output).contains(named), "{}", stdout(&output));
+    assert!(output.stdout.contains(named), "{output:#?}");
 }
 
 /// A node with a cause of each kind.
@@ -160,9 +148,7 @@ fn seeded() -> Netns {
 /// Each cause is seeded, and named by a check with a hint.
 #[test]
 fn what_does_not_suit_is_named() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = seeded();
     let programs = backend_programs(Backend::Nft);
     let folder = tempfile::tempdir().unwrap();
@@ -181,8 +167,8 @@ featureGates: {NoSuchGate: true}
         "--manifests=deploy/examples",
     ];
     let output = check_with(&netns, programs.path(), &args);
-    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.code, Some(1), "{output:#?}");
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
     let groups = document["groups"].as_array().unwrap();
     let checks: Vec<&Value> = groups
         .iter()
@@ -216,9 +202,7 @@ featureGates: {NoSuchGate: true}
 /// With the backend of kubelet, the other has rules of a proxy.
 #[test]
 fn rules_in_the_other_backend_are_named() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = seeded();
     let programs = backend_programs(Backend::Nft);
     let output = check_with(
@@ -226,7 +210,7 @@ fn rules_in_the_other_backend_are_named() {
         programs.path(),
         &["--pre", "--manifests=deploy/examples"],
     );
-    let text = stdout(&output);
+    let text = &output.stdout;
     let other = "WARN IPv4: backend legacy has rules of a proxy as well; packets traverse both";
     has_line(&output, other);
     assert!(
@@ -257,9 +241,7 @@ fn add_objects(control: &ControlPlane) {
 /// With the user of a proxy, on a real API server.
 #[test]
 fn a_cluster_is_examined_as_the_daemon_sees_it() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let control = ControlPlane::start();
     let netns = node();
     control.attach(&netns, 21);
@@ -277,7 +259,7 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
         "--cluster-cidr=10.244.0.0/16",
     ];
     let output = check(&good);
-    assert!(output.status.success(), "{}", stdout(&output));
+    assert!(output.is_success(), "{output:#?}");
     for line in [
         "ok   the clock is that of the API server",
         "ok   this user may list and watch Services, EndpointSlices and Nodes, and create Events",
@@ -292,7 +274,7 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
         "--hostname-override=node1",
         "--cluster-cidr=10.1.0.0/16",
     ]);
-    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert_eq!(output.code, Some(1), "{output:#?}");
     let outside = "FAIL 1 of 1 Pods of Services on this node, such as 10.244.1.5, are outside of \
                    10.1.0.0/16: their packets would be masqueraded";
     has_line(&output, outside);
@@ -312,31 +294,29 @@ fn a_cluster_is_examined_as_the_daemon_sees_it() {
     }));
     eventually(PATIENCE, || {
         let output = check(&good);
-        let text = stdout(&output);
+        let text = output.stdout;
         ensure(
             text.contains("FAIL this user may not watch endpointslices"),
             || text,
         )
     });
-    assert_eq!(check(&good).status.code(), Some(1));
+    assert_eq!(check(&good).code, Some(1));
 }
 
 /// Without --pre, a daemon has to answer.
 #[test]
 fn a_daemon_has_to_answer() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = node();
     let programs = backend_programs(Backend::Nft);
     let check = |args: &[&str]| check_with(&netns, programs.path(), args);
     let output = check(&["--manifests=deploy/examples"]);
     let absent = "FAIL no daemon answers at 127.0.0.1:10249: ";
-    assert!(stdout(&output).contains(absent), "{}", stdout(&output));
+    assert!(output.stdout.contains(absent), "{output:#?}");
     let args = ["--manifests=deploy/examples", "--hostname-override=node1"];
     let _daemon = Daemon::start(&netns, Backend::Nft, &args);
     eventually(PATIENCE, || {
-        let text = stdout(&check(&args));
+        let text = check(&args).stdout;
         ensure(text.contains("runs as node node1"), || text)
     });
 }

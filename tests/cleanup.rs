@@ -1,20 +1,17 @@
 //! Removing all rules of a proxy, on a real kernel: of both backends, and no third-party rules.
 
-use crate::support;
-
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
 
-use support::daemon::{Backend, backend_programs, real_program};
-use support::kube::binary;
-use support::netns::Netns;
-use support::node::Node;
-use support::process::run;
-use support::rules::{Family, saved};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
+use crate::support::daemon::{Backend, backend_programs, real_program};
+use crate::support::kube::binary;
+use crate::support::needs;
+use crate::support::netns::Netns;
+use crate::support::node::Node;
+use crate::support::process::run;
+use crate::support::program::{PROGRAM, Ran, with_programs};
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const BACKENDS: [Backend; 2] = [Backend::Nft, Backend::Legacy];
 const ENDPOINT: &str = "--to-destination 10.4.0.11:8080";
 
@@ -76,14 +73,8 @@ fn everything(netns: &Netns, backend: Backend) -> Vec<String> {
         .collect()
 }
 
-fn deltaproxy(netns: &Netns, args: &[&str]) -> (Option<i32>, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = netns.command(PROGRAM).args(args).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (status.code(), text(&stdout), text(&stderr))
+fn deltaproxy(netns: &Netns, args: &[&str]) -> Ran {
+    Ran::of(netns.command(PROGRAM).args(args))
 }
 
 /// The lines that name a chain of a proxy.
@@ -97,17 +88,14 @@ fn ours(lines: &[String]) -> Vec<&String> {
 
 #[test]
 fn rules_of_both_backends_go_and_others_stay() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = left_by_a_daemon(&BACKENDS);
     run(node
         .netns
         .command("nft")
         .args(["add", "table", "ip6", "kube-proxy"]));
     let before = BACKENDS.map(|backend| everything(&node.netns, backend));
-    let (code, shown, said) = deltaproxy(&node.netns, &["cleanup", "--dry-run"]);
-    assert_eq!(code, Some(0), "{said}");
+    let shown = deltaproxy(&node.netns, &["cleanup", "--dry-run"]).success();
     assert!(shown.contains("# IPv4 nft filter\n*filter\n:"), "{shown}");
     assert!(shown.contains("# IPv6 legacy mangle\n*mangle\n"), "{shown}");
     assert!(
@@ -119,8 +107,7 @@ fn rules_of_both_backends_go_and_others_stay() {
         before
     );
 
-    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(0), "{said}");
+    let done = deltaproxy(&node.netns, &["cleanup"]).success();
     for backend in BACKENDS {
         let left = everything(&node.netns, backend);
         assert_eq!(ours(&left), Vec::<&String>::new());
@@ -147,25 +134,24 @@ fn rules_of_both_backends_go_and_others_stay() {
     );
     let again = deltaproxy(&node.netns, &["cleanup"]);
     assert_eq!(
-        again,
-        (Some(0), "nothing to remove\n".to_owned(), String::new())
+        (&*again.stderr, &*again.stdout),
+        ("", "nothing to remove\n")
     );
     // What is shown can be restored, even if it says nothing.
-    let (_, shown, _) = deltaproxy(&node.netns, &["cleanup", "--dry-run"]);
+    let shown = deltaproxy(&node.netns, &["cleanup", "--dry-run"]).stdout;
     assert_eq!(shown, "# nothing to remove\n");
 }
 
 #[test]
 fn rules_that_a_running_daemon_restores_are_reported() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let mut daemon = node.start(backend_programs(Backend::Nft));
     node.wait_for_rule(ENDPOINT);
     wait_for_canaries(&node);
-    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(1), "{done}");
+    let failed = deltaproxy(&node.netns, &["cleanup"]);
+    let (done, said) = (&failed.stdout, &failed.stderr);
+    assert_eq!(failed.code, Some(1), "{done}");
     assert!(done.contains("IPv4 nft nat: removed 3 jumps"), "{done}");
     for text in [
         "error: IPv4 nft nat: another program has written rules again\n",
@@ -175,8 +161,8 @@ fn rules_that_a_running_daemon_restores_are_reported() {
         assert_eq!(said.matches(text).count(), 1, "{said}");
     }
     daemon.terminate();
-    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!((code, &*said), (Some(0), ""));
+    let done = deltaproxy(&node.netns, &["cleanup"]);
+    assert_eq!((done.code, &*done.stderr), (Some(0), ""));
     let left = everything(&node.netns, Backend::Nft);
     assert_eq!(ours(&left), Vec::<&String>::new());
 }
@@ -184,14 +170,11 @@ fn rules_that_a_running_daemon_restores_are_reported() {
 /// It takes other programs to remove.
 #[test]
 fn what_mode_ipvs_left_is_told() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = Netns::new("cleanup");
     let link = "link add kube-ipvs0 type veth peer name other";
     run(netns.command("ip").args(link.split(' ')));
-    let (code, done, said) = deltaproxy(&netns, &["cleanup"]);
-    assert_eq!(code, Some(0), "{said}");
+    let done = deltaproxy(&netns, &["cleanup"]).success();
     let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` is not removed; remove it with `ipvsadm --clear`, ";
     assert!(done.starts_with(expected), "{done}");
 }
@@ -199,9 +182,7 @@ fn what_mode_ipvs_left_is_told() {
 /// Each place is reported once, and the remedy once for all.
 #[test]
 fn who_may_not_is_told_so_once() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     // A folder of any user.
     let bin = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(bin.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -210,9 +191,9 @@ fn who_may_not_is_told_so_once() {
     let netns = Netns::new("cleanup");
     let mut command = netns.command("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    let output = command.arg(program).arg("cleanup").output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let failed = Ran::of(command.arg(program).arg("cleanup"));
+    failed.fails(1, &[]);
+    let said = failed.stderr;
     for place in ["nft", "legacy"].map(|backend| format!("error: IPv4 {backend}: ")) {
         assert_eq!(said.matches(&place).count(), 1, "{said}");
     }
@@ -223,17 +204,14 @@ fn who_may_not_is_told_so_once() {
 /// One that a plugin's rule leads to cannot be deleted, and must not keep the others.
 #[test]
 fn a_chain_that_others_need_is_emptied() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in BACKENDS {
         let node = left_by_a_daemon(&[backend]);
         let jump = "*nat\n-A CNI-7 -s 192.0.2.8/32 -j KUBE-MARK-MASQ\nCOMMIT\n";
         restore(&node.netns, backend, jump);
         let name = backend.name();
         let only = format!("--iptables-backend={name}");
-        let (code, done, said) = deltaproxy(&node.netns, &["cleanup", &only]);
-        assert_eq!(code, Some(0), "{said}");
+        let done = deltaproxy(&node.netns, &["cleanup", &only]).success();
         let kept = format!(
             "IPv4 {name} nat: `KUBE-MARK-MASQ` is emptied but kept, as third-party rules jump to it\n"
         );
@@ -248,12 +226,9 @@ fn a_chain_that_others_need_is_emptied() {
 
 #[test]
 fn what_fails_is_told_and_keeps_nothing_else() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = left_by_a_daemon(&BACKENDS);
     let bin = tempfile::tempdir().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
     for (program, told) in [
         ("iptables-legacy-save", "`iptables-legacy-save` exited"),
         ("iptables-legacy-restore", "`iptables-restore` failed"),
@@ -261,13 +236,12 @@ fn what_fails_is_told_and_keeps_nothing_else() {
         let broken = bin.path().join(program);
         std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
         std::fs::set_permissions(&broken, PermissionsExt::from_mode(0o755)).unwrap();
-        let mut command = node.netns.command("env");
-        command.arg(format!("PATH={}:{path}", bin.path().display()));
         // As kube-proxy's flag.
-        let output = command.args([PROGRAM, "--cleanup"]).output().unwrap();
+        let mut command = with_programs(&node.netns, bin.path(), PROGRAM);
+        let failed = Ran::of(command.arg("--cleanup"));
         std::fs::remove_file(&broken).unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        failed.fails(1, &[]);
+        let said = failed.stderr;
         let last = said.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: IPv4 legacy"), "{said}");
         let expected = format!(": {told} with status 3: broken");
@@ -277,8 +251,7 @@ fn what_fails_is_told_and_keeps_nothing_else() {
         assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
         assert!(node_has_rules(&node, Backend::Legacy));
     }
-    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(0), "{said}");
+    deltaproxy(&node.netns, &["cleanup"]).success();
     assert!(!node_has_rules(&node, Backend::Legacy));
 }
 
@@ -289,14 +262,11 @@ fn node_has_rules(node: &Node, backend: Backend) -> bool {
 /// A map in a chain of another program, which `iptables-nft-save` does not print.
 #[test]
 fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = left_by_a_daemon(&[Backend::Nft]);
     let map = "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
     run(node.netns.command("nft").arg(map));
-    let (code, done, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(0), "{said}");
+    let done = deltaproxy(&node.netns, &["cleanup"]).success();
     for place in [
         "IPv4 nft filter: removed ",
         "IPv4 nft nat: removed ",
@@ -313,9 +283,7 @@ fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
 /// The rules of the other backend are left alone, and reported.
 #[test]
 fn a_daemon_tells_of_rules_that_it_does_not_keep() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for (left, used) in [
         (Backend::Legacy, Backend::Nft),
         (Backend::Nft, Backend::Legacy),
@@ -345,8 +313,7 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
         assert!(!tables.contains("kube-proxy"), "{tables}");
         drop(daemon);
         let only = format!("--iptables-backend={left_name}");
-        let (code, _, said) = deltaproxy(&node.netns, &["cleanup", &only]);
-        assert_eq!(code, Some(0), "{said}");
+        deltaproxy(&node.netns, &["cleanup", &only]).success();
         assert!(!node_has_rules(&node, left) && node_has_rules(&node, used));
     }
 }
@@ -354,22 +321,17 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
 /// What kube-proxy leaves behind, we leave behind.
 #[test]
 fn kube_proxy_would_leave_the_same() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     for backend in BACKENDS {
         let left = ["kube-proxy", "deltaproxy"].map(|who| {
             let node = left_by_a_daemon(&[backend]);
             let bin = backend_programs(backend);
-            let path = std::env::var("PATH").unwrap_or_default();
-            let mut command = node.netns.command("env");
-            command.arg(format!("PATH={}:{path}", bin.path().display()));
-            match who {
-                "kube-proxy" => command.arg(binary("kube-proxy").unwrap()),
-                _ => command.arg(PROGRAM),
+            let program = match who {
+                "kube-proxy" => binary("kube-proxy").unwrap(),
+                _ => PROGRAM.into(),
             };
-            let output = command.arg("--cleanup").output().unwrap();
-            assert!(output.status.success(), "{who}: {output:?}");
+            let mut command = with_programs(&node.netns, bin.path(), program);
+            Ran::of(command.arg("--cleanup")).success();
             everything(&node.netns, backend)
         });
         assert_eq!(left[0], left[1], "{}", backend.name());
@@ -380,9 +342,7 @@ fn kube_proxy_would_leave_the_same() {
 /// our jump in a built-in one.
 #[test]
 fn a_rule_that_cannot_be_printed_keeps_nothing_of_ours() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = left_by_a_daemon(&[Backend::Nft]);
     for chain in ["KUBE-SERVICES", "PREROUTING"] {
         let rule = [
@@ -390,8 +350,7 @@ fn a_rule_that_cannot_be_printed_keeps_nothing_of_ours() {
         ];
         run(node.netns.command("nft").args(rule));
     }
-    let (code, _, said) = deltaproxy(&node.netns, &["cleanup"]);
-    assert_eq!(code, Some(0), "{said}");
+    deltaproxy(&node.netns, &["cleanup"]).success();
     let left = run(node
         .netns
         .command("nft")

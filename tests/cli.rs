@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+use crate::support::program::{PROGRAM, Ran, command, run};
 
 /// One Service, one endpoint, one object that is neither.
 const MANIFESTS: &str = r#"
@@ -19,21 +19,8 @@ const MANIFESTS: &str = r#"
    "endpoints": [{"addresses": ["10.4.0.11"]}]}
 ]}"#;
 
-fn command(program: &str, args: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args(args)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG");
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    command(PROGRAM, args).output().unwrap()
-}
-
 /// Runs with `input` on stdin.
-fn feed(args: &[&str], input: &str) -> Output {
+fn feed(args: &[&str], input: &str) -> Ran {
     let mut child = command(PROGRAM, args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -46,23 +33,14 @@ fn feed(args: &[&str], input: &str) -> Output {
         .unwrap()
         .write_all(input.as_bytes())
         .unwrap();
-    child.wait_with_output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    Ran::ended(child.wait_with_output().unwrap())
 }
 
 #[track_caller]
 fn unusable(args: &[&str], named: &str) {
-    let output = run(args);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{args:?}: {said}");
-    assert!(
-        said.contains(named),
-        "{args:?} does not name `{named}`: {said}"
-    );
-    assert!(output.stdout.is_empty(), "{args:?} wrote to stdout");
+    let ran = run(args);
+    ran.fails(64, &[named]);
+    assert!(ran.stdout.is_empty(), "{args:?} wrote to stdout");
 }
 
 #[test]
@@ -130,8 +108,8 @@ fn help_and_version_are_answers() {
         &["man", "diff"],
     ] {
         let output = run(args);
-        assert!(output.status.success(), "{args:?}");
-        let answer = text(&output.stdout);
+        assert!(output.is_success(), "{args:?}");
+        let answer = &output.stdout;
         assert!(answer.contains("deltaproxy"), "{args:?}");
         if args[0].starts_with("--version") {
             assert!(
@@ -145,7 +123,7 @@ fn help_and_version_are_answers() {
 /// As kube-proxy has it: no other flag is looked at, unless it goes on.
 #[test]
 fn the_version_is_told_and_not_another() {
-    let version = text(&run(&["--version"]).stdout);
+    let version = run(&["--version"]).stdout;
     for args in [
         &["--version=raw"][..],
         &["--version=true"],
@@ -153,13 +131,13 @@ fn the_version_is_told_and_not_another() {
         &["--proxy-mode=ipvs", "--version"],
     ] {
         let output = run(args);
-        assert!(output.status.success(), "{args:?}");
-        assert_eq!(text(&output.stdout), version, "{args:?}");
+        assert!(output.is_success(), "{args:?}");
+        assert_eq!(output.stdout, version, "{args:?}");
     }
     let goes_on = |flag| {
         let output = run(&[flag, "--write-config-to=/dev/null"]);
-        assert!(output.status.success() && output.stdout.is_empty());
-        text(&output.stderr)
+        assert!(output.is_success() && output.stdout.is_empty());
+        output.stderr
     };
     assert!(!goes_on("--version=false").contains("--version"));
     unusable(&["--version=v1.37.9"], "`v1.37.9` is not a valid boolean");
@@ -172,16 +150,8 @@ fn kube_proxys_name_and_spelling_run_the_daemon() {
     let kube_proxy = folder.path().join("kube-proxy");
     symlink(PROGRAM, &kube_proxy).unwrap();
     // A flag that is refused shows that `run` read it, without running anything.
-    let args = ["--iptables_sync_period=soon"];
-    let output = command(kube_proxy.to_str().unwrap(), &args)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(64));
-    assert!(
-        text(&output.stderr).contains("--iptables-sync-period"),
-        "{}",
-        text(&output.stderr)
-    );
+    let refused = Ran::of(&mut command(kube_proxy, &["--iptables_sync_period=soon"]));
+    refused.fails(64, &["--iptables-sync-period"]);
 }
 
 /// What a configuration file needs before it says anything.
@@ -197,8 +167,8 @@ fn everything_wrong_with_a_file_is_said_at_once_and_nothing_is_written() {
     fs::write(&config, format!("{HEADER}{fields}")).unwrap();
     let (config, target) = (config.to_str().unwrap(), written.to_str().unwrap());
     let output = run(&["run", "--config", config, "--write-config-to", target]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(64), "{said}");
     let is_error = |line: &&str| !line.starts_with("hint: ");
     let lines: Vec<&str> = said.lines().filter(is_error).collect();
     let all = ["mode: ", "clusterCIDR: ", "oomScoreAdj: "];
@@ -223,8 +193,8 @@ fn everything_wrong_with_flags_is_said_at_once() {
         "-2000",
         "--feature-gates=GitRepoVolumeDriver=1",
     ]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(64), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(64), "{said}");
     let flags = ["--proxy-mode: ", "--feature-gates: ", "--oom-score-adj: "];
     let is_error = |line: &&str| !line.starts_with("hint: ");
     let lines: Vec<&str> = said.lines().filter(is_error).collect();
@@ -241,27 +211,27 @@ fn a_written_configuration_is_written_the_same_again() {
     let (first, second) = (file("first.yaml"), file("second.yaml"));
     let flags = ["--cluster-cidr=10.4.0.0/14", "--ipvs-scheduler=rr", "--v=0"];
     let output = run(&[&flags[..], &["--write-config-to", &first]].concat());
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = &output.stderr;
+    assert!(output.is_success(), "{said}");
     assert!(
         said.contains("without effect in this version: `--ipvs-scheduler`"),
         "{said}"
     );
     let output = run(&["--config", &first, "--write-config-to", &second]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.is_success(), "{output:#?}");
     let written = fs::read_to_string(first).unwrap();
     assert!(written.contains("clusterCIDR: 10.4.0.0/14\n"), "{written}");
     assert_eq!(fs::read_to_string(second).unwrap(), written);
     let output = run(&["--write-config-to", "/nowhere/at/all"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code, Some(1));
 }
 
 #[test]
 fn flags_are_told_from_verbosity_1_on() {
     let told = |flags: &[&str]| {
         let output = run(&[flags, &["--write-config-to=/dev/null"]].concat());
-        let said = text(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let said = &output.stderr;
+        assert!(output.is_success(), "{said}");
         let told = said
             .split('\n')
             .filter_map(|line| line.split_once("FLAG: "));
@@ -288,8 +258,8 @@ fn render_reads_stdin_and_prints_a_payload_for_each_family() {
         "--cluster-cidr=10.4.0.0/14",
     ];
     let output = feed(&args, MANIFESTS);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let payload = text(&output.stdout);
+    assert!(output.is_success(), "{output:#?}");
+    let payload = &output.stdout;
     let rule = "-A KUBE-SERVICES -m comment --comment \"default/shop cluster IP\" -m tcp -p tcp \
         -d 10.96.0.10 --dport 80 -j KUBE-SVC-";
     assert!(payload.contains(rule), "{payload}");
@@ -297,14 +267,11 @@ fn render_reads_stdin_and_prints_a_payload_for_each_family() {
         payload.starts_with("*filter\n") && payload.ends_with("COMMIT\n"),
         "{payload}"
     );
-    assert_eq!(
-        text(&feed(&args, MANIFESTS).stdout),
-        payload,
-        "not the same bytes again"
-    );
+    let again = feed(&args, MANIFESTS).stdout;
+    assert_eq!(&again, payload, "not the same bytes again");
 
     let v6 = [&args[..], &["--family=ipv6"]].concat();
-    let payload = text(&feed(&v6, MANIFESTS).stdout);
+    let payload = feed(&v6, MANIFESTS).stdout;
     assert!(
         !payload.contains("shop") && payload.contains("! -d ::1/128"),
         "{payload}"
@@ -317,8 +284,8 @@ fn a_broken_manifest_is_an_error_with_its_line() {
         &["render", "--manifests", "-"],
         "kind: Service\nmetadata: [\n",
     );
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(2), "{said}");
     assert!(
         said.starts_with("error: ") && said.contains("line"),
         "{said}"
@@ -344,12 +311,8 @@ fn a_missing_source_is_a_failure() {
                 continue;
             }
             let output = run(&[&[command, source, nowhere], more].concat());
-            let said = text(&output.stderr);
-            assert_eq!(
-                output.status.code(),
-                Some(code),
-                "{command} {source}: {said}"
-            );
+            let said = &output.stderr;
+            assert_eq!(output.code, Some(code), "{command} {source}: {said}");
             assert!(said.contains(nowhere), "{command} {source}: {said}");
         }
     }
@@ -382,7 +345,7 @@ fn errors_have_one_kind_of_quotes() {
         ),
     ] {
         let output = run(args);
-        let said = text(&output.stderr);
+        let said = &output.stderr;
         assert!(said.starts_with(error), "{said}");
         assert!(!said.contains('"') && !said.contains(" '"), "{said}");
     }
@@ -398,24 +361,6 @@ fn flags_in_front_of_a_command_are_those_of_run() {
 }
 
 #[test]
-fn missing_files_are_named() {
-    let output = run(&["render", "--manifests", "/nowhere/at/all"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("/nowhere/at/all"),
-        "{}",
-        text(&output.stderr)
-    );
-    let output = run(&["run", "--kubeconfig", "/nowhere/config", "--dry-run"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("/nowhere/config"),
-        "{}",
-        text(&output.stderr)
-    );
-}
-
-#[test]
 fn a_reader_that_has_enough_is_no_error() {
     let mut child = command(PROGRAM, &["man"])
         .stdout(Stdio::piped())
@@ -423,9 +368,9 @@ fn a_reader_that_has_enough_is_no_error() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    let output = Ran::ended(child.wait_with_output().unwrap());
+    assert!(output.is_success(), "{output:#?}");
+    assert!(output.stderr.is_empty(), "{output:#?}");
 }
 
 #[test]
@@ -444,8 +389,8 @@ fn a_dry_run_ends_with_its_reader() {
         .spawn()
         .unwrap();
     drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let output = Ran::ended(child.wait_with_output().unwrap());
+    assert!(output.is_success(), "{output:#?}");
 }
 
 #[test]
@@ -453,12 +398,12 @@ fn packagers_get_completions_and_a_manual() {
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);
         assert!(
-            output.status.success() && text(&output.stdout).contains("cluster-cidr"),
+            output.is_success() && output.stdout.contains("cluster-cidr"),
             "{shell}"
         );
     }
-    assert!(text(&run(&["man"]).stdout).contains(".TH deltaproxy 1"));
-    let page = text(&run(&["man", "run"]).stdout);
+    assert!(run(&["man"]).stdout.contains(".TH deltaproxy 1"));
+    let page = run(&["man", "run"]).stdout;
     assert!(
         page.contains(".TH deltaproxy-run 1") && page.contains("masquerade"),
         "{page}"

@@ -11,7 +11,7 @@ use crate::support::kube;
 use crate::support::lab::Lab;
 use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, http, machine_has, objects};
+use crate::support::{http, needs, objects};
 
 /// Time in which kube-proxy, which acts on an event at once, would have ended.
 const ENOUGH: Duration = Duration::from_secs(3);
@@ -62,9 +62,7 @@ fn event_is_recorded(lab: &Lab, reason: &str) {
 
 #[test]
 fn a_swap_ends_neither_proxy_and_a_write_ends_both() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let lab = Lab::new(Backend::Nft);
     let upstream = kube::binary("kube-proxy").unwrap();
     for program in [Program::KubeProxy(upstream), Program::Deltaproxy] {

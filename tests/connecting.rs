@@ -1,29 +1,17 @@
 //! Errors of an API server that gives no list, as the commands print them.
 
-use crate::support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use support::certificate::self_signed;
-use support::netns::Netns;
-use support::process::Process;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
-
-fn run(args: &[&str]) -> Output {
-    let mut command = Command::new(PROGRAM);
-    command.args(args).env_remove("RUST_LOG").output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::certificate::self_signed;
+use crate::support::netns::Netns;
+use crate::support::process::Process;
+use crate::support::program::{PROGRAM, Ran, run};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, machine_has};
 
 /// A kubeconfig for a server, with more fields of its cluster and its user.
 fn kubeconfig(folder: &Path, server: &str, cluster: &str, user: &str) -> String {
@@ -43,10 +31,9 @@ users: [{{name: u, user: {{{user}}}}}]
 
 /// Runs `services`, which must fail, and returns its stderr.
 fn failure(command: &mut Command, kubeconfig: &str) -> String {
-    let output = command.args(["services", kubeconfig]).output().unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    stderr
+    let output = Ran::of(command.args(["services", kubeconfig]));
+    output.fails(1, &[]);
+    output.stderr
 }
 
 #[test]
@@ -148,8 +135,8 @@ fn unlisted(flag: &str, expected: &str) {
         &["diff", dump],
     ] {
         let output = run(&[args, &[flag]].concat());
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{args:?}");
+        let said = &output.stderr;
+        assert!(!output.is_success(), "{args:?}");
         assert_eq!(said, expected, "{args:?}");
     }
 }
@@ -199,8 +186,8 @@ fn a_server_that_gives_no_list_is_named() {
     ] {
         let address = server("200 OK", body);
         let output = run(&["services", &format!("--master=http://{address}")]);
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{body}");
+        let said = &output.stderr;
+        assert!(!output.is_success(), "{body}");
         let start = format!(
             "error: the API server `http://{address}/`: the response cannot be decoded: {problem}"
         );
@@ -313,21 +300,18 @@ fn a_server_that_hangs_is_named_after_2_s_and_its_time_is_limited() {
         )
     };
     let output = run(&["services", &master, "--request-timeout=500ms"]);
-    assert_eq!(text(&output.stderr), failure("0.5"));
+    assert_eq!(output.stderr, failure("0.5"));
     let output = run(&["services", &master, "--request-timeout=3s"]);
     let note = format!("note: waiting for {server}, at most 3 s (--request-timeout)\n");
-    assert_eq!(text(&output.stderr), note + &failure("3"));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.stderr, note + &failure("3"));
+    assert_eq!(output.code, Some(1));
     for (command, code) in [("render", 1), ("diff", 2), ("explain", 1)] {
         let mut args = vec![command, &master, "--request-timeout=1ms"];
         args.extend((command == "explain").then_some("web"));
         args.extend((command == "diff").then_some("--from-save=tests/explain/modern.save"));
         let output = run(&args);
-        assert!(
-            text(&output.stderr).ends_with(&failure("0.001")),
-            "{command}"
-        );
-        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(output.stderr.ends_with(&failure("0.001")), "{command}");
+        assert_eq!(output.code, Some(code), "{command}");
     }
     for (value, problem) in [
         (
@@ -338,10 +322,10 @@ fn a_server_that_hangs_is_named_after_2_s_and_its_time_is_limited() {
     ] {
         let output = run(&["services", &master, &format!("--request-timeout={value}")]);
         assert_eq!(
-            text(&output.stderr),
+            output.stderr,
             format!("error: --request-timeout: {problem}\n")
         );
-        assert_eq!(output.status.code(), Some(64));
+        assert_eq!(output.code, Some(64));
     }
 }
 
@@ -374,8 +358,8 @@ fn an_error_in_a_kubeconfig_does_not_show_its_secrets() {
         fs::write(&path, text).unwrap();
         let source = ["services", "--kubeconfig", path.to_str().unwrap()];
         let output = run(&source);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let stderr = &output.stderr;
+        assert_eq!(output.code, Some(1), "{stderr}");
         assert!(stderr.contains(expected), "{stderr}");
         assert!(!stderr.contains("SECRET"), "{stderr}");
     }

@@ -1,19 +1,17 @@
 //! Connections to Services by the counters of the kernel: `--service-metrics` and
 //! `services --counters`.
 
-use crate::support;
-
 use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::needs;
+use crate::support::node::{Node, SHOP};
+use crate::support::process::run;
+use crate::support::servers::{Server, tcp_request};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 use serde_json::Value;
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::node::{Node, SHOP};
-use support::process::run;
-use support::servers::{Server, tcp_request};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 const FRONTEND: &str = "10.96.0.10:80";
 
@@ -104,9 +102,7 @@ const READING: Duration = Duration::from_secs(60);
 
 /// Runs a test on both backends at the same time: readings are half a minute apart.
 fn on_both(test: fn(Backend)) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     thread::scope(|scope| {
         for backend in [Backend::Nft, Backend::Legacy] {
             scope.spawn(move || test(backend));
@@ -186,9 +182,7 @@ fn a_full_restore_does_not_decrease_the_exported_connections() {
 
 #[test]
 fn without_service_metrics_there_are_no_such_series() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let shop = Shop::open(Backend::Nft);
     let _daemon = shop.start(&[]);
     shop.node.wait_for_rule("--to-destination 10.4.0.12:8080");
@@ -200,9 +194,7 @@ fn without_service_metrics_there_are_no_such_series() {
 /// Dumps with counters need no root, and those without are named.
 #[test]
 fn counters_of_a_dump_are_read() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let shop = Shop::open(Backend::Nft);
     let _daemon = shop.start(&[]);
     shop.node.wait_for_rule("--to-destination 10.4.0.12:8080");

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::diff::{Scene, text};
+use crate::diff::Scene;
 
 /// Compares the dump of IPv4, edited, with manifests. Returns code, stdout and stderr.
 fn diff(edit: impl Fn(&str) -> String, manifests: &str, more: &[&str]) -> (i32, String, String) {
@@ -20,8 +20,8 @@ fn diff(edit: impl Fn(&str) -> String, manifests: &str, more: &[&str]) -> (i32, 
     ]
     .concat();
     let output = scene.run(&args);
-    let code = output.status.code().unwrap();
-    (code, text(&output.stdout), text(&output.stderr))
+    let code = output.code.unwrap();
+    (code, output.stdout, output.stderr)
 }
 
 /// Changes the quotes of the rule that sends traffic of a cluster IP to `shop/web:http`, as mail

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use crate::diff::{BEFORE, Scene, text};
+use crate::diff::{BEFORE, Scene};
+use crate::support::program::Ran;
 
 /// Writes each document of the manifests to a file `m/NUMBER.yaml`, edited by `edit`, which returns
 /// `None` to leave it out. The dumps of the scene hold the rules of the unedited manifests.
@@ -23,8 +24,8 @@ fn divided(edit: impl Fn(&str) -> Option<String>) -> Scene {
 fn compared(scene: &Scene, more: &[&str]) -> (i32, String, String) {
     let args = ["diff", "--from-save", "ipv4", "--manifests", "m"];
     let output = scene.run(&[&args, more].concat());
-    let code = output.status.code().unwrap();
-    (code, text(&output.stdout), text(&output.stderr))
+    let code = output.code.unwrap();
+    (code, output.stdout, output.stderr)
 }
 
 fn is_of_web(document: &str) -> bool {
@@ -86,12 +87,7 @@ fn a_node_without_a_proxy_is_named_before_the_manifests_are_read() {
             "-o",
             format,
         ];
-        let output = scene
-            .command(&args)
-            .env_remove("RUST_LOG")
-            .output()
-            .unwrap();
-        let errors = text(&output.stderr);
+        let errors = Ran::of(&mut scene.command(&args)).stderr;
         let first = "warning: `ipv4`: no rules of a kube-proxy in iptables mode\nhint: ";
         assert!(errors.starts_with(first), "{format}: {errors}");
         assert_eq!(errors.matches("no rules of a kube-proxy").count(), 1);

@@ -1,18 +1,16 @@
 //! `diff` beside running proxies: nothing differs while they are healthy, whichever they are and
 //! whichever backend they use, and what is said when the cluster went on without them.
 
-use crate::support;
-
 use std::ffi::OsString;
-use std::process::Output;
 
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
+use crate::support::kube;
+use crate::support::lab::{Lab, POD_PORT};
+use crate::support::process::run;
+use crate::support::program::{PROGRAM, Ran};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{objects, on_both_backends};
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
-use support::kube;
-use support::lab::{Lab, POD_PORT};
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{objects, on_both_backends};
 
 const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
@@ -55,20 +53,20 @@ fn beside(backend: Backend, is_upstream: bool) {
     api.merge(&web, &json!({"spec": {"externalTrafficPolicy": "Local"}}));
     api.delete(&empty());
     let output = diff(&lab, backend, &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(effects(&said), EXPECTED, "{said}");
+    let said = &output.stdout;
+    assert_eq!(output.code, Some(1), "{said}");
+    assert_eq!(effects(said), EXPECTED, "{said}");
     assert!(said.contains("\nrestore (IPv4): full (first), "), "{said}");
     let output = diff(&lab, backend, &["--unified"]);
-    let said = text(&output.stdout);
+    let said = &output.stdout;
     assert!(
         said.starts_with("--- LIVE/IPv4\n+++ DESIRED/IPv4\n@@ "),
         "{said}"
     );
 
     let output = diff(&lab, backend, &["--hostname-override=nobody"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(2), "{said}");
     assert!(
         said.contains("node `nobody` is not in the cluster\nhint: "),
         "{said}"
@@ -122,17 +120,17 @@ fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
 fn agrees(lab: &Lab, backend: Backend, expected: &str) {
     eventually(PATIENCE, || {
         let output = diff(lab, backend, &["--strict"]);
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        let said = output.stdout + &output.stderr;
         let sides = format!(
             "live: the kernel's rules ({})\ndesired: the cluster\n",
             backend.name()
         );
         ensure(said == [expected, &sides].concat(), || said)
     });
-    assert_eq!(diff(lab, backend, &["--strict"]).status.code(), Some(0));
+    assert_eq!(diff(lab, backend, &["--strict"]).code, Some(0));
 }
 
-fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Output {
+fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Ran {
     let bin = backend_programs(backend);
     let mut path = OsString::from("PATH=");
     path.push(bin.path());
@@ -141,15 +139,11 @@ fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Output {
     let mut command = lab.node.command("/usr/bin/env");
     command
         .arg(path)
-        .args([env!("CARGO_BIN_EXE_deltaproxy"), "diff"])
+        .args([PROGRAM, "diff"])
         .args([kubeconfig.as_str(), &hostname, CLUSTER_CIDR])
         .args(flags)
         .env("RUST_LOG", "error");
-    command.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    Ran::ended(command.output().unwrap())
 }
 
 /// What others have on a node: a chain with a jump to it.

@@ -3,29 +3,16 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+use crate::support::program::{PROGRAM, Ran, command};
 
-fn run(program: impl AsRef<Path>, args: &[&str]) -> Output {
-    Command::new(program.as_ref())
-        .args(args)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        // The user who runs the tests may have a kubeconfig.
-        .env_remove("KUBECONFIG")
-        .env("HOME", "/nonexistent")
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn run(program: impl AsRef<Path>, args: &[&str]) -> Ran {
+    Ran::of(&mut command(program, args))
 }
 
 /// The commands that the program's help lists.
 fn commands() -> Vec<String> {
-    let help = text(&run(PROGRAM, &["--help"]).stdout);
+    let help = run(PROGRAM, &["--help"]).stdout;
     let (_, list) = help.split_once("Commands:\n").unwrap();
     let lines = list.lines().take_while(|line| line.starts_with("  "));
     let names = lines.filter_map(|line| line.split_whitespace().next());
@@ -39,9 +26,9 @@ fn commands() -> Vec<String> {
 
 #[test]
 fn every_command_has_examples_and_a_manual_page() {
-    let page = text(&run(PROGRAM, &["man"]).stdout);
+    let page = run(PROGRAM, &["man"]).stdout;
     for name in commands() {
-        let help = text(&run(PROGRAM, &[&name, "--help"]).stdout);
+        let help = run(PROGRAM, &[&name, "--help"]).stdout;
         let (_, examples) = help
             .split_once("Examples:\n")
             .unwrap_or_else(|| panic!("{help}"));
@@ -50,9 +37,9 @@ fn every_command_has_examples_and_a_manual_page() {
         let reference = format!(".TP\ndeltaproxy\\-{escaped}(1)\n");
         assert!(page.contains(&reference), "{page}");
         let own = run(PROGRAM, &["man", &name]);
-        assert!(own.status.success(), "{}", text(&own.stderr));
+        assert!(own.is_success(), "{own:#?}");
         let title = format!(".TH deltaproxy-{name} 1");
-        assert!(text(&own.stdout).contains(&title), "{name}");
+        assert!(own.stdout.contains(&title), "{name}");
     }
 }
 
@@ -61,22 +48,22 @@ fn a_plugin_of_kubectl_names_itself_so() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-deltaproxy");
     symlink(PROGRAM, &plugin).unwrap();
-    let help = text(&run(&plugin, &["--help"]).stdout);
+    let help = run(&plugin, &["--help"]).stdout;
     assert!(
         help.contains("Usage: kubectl deltaproxy <COMMAND>"),
         "{help}"
     );
-    let help = text(&run(&plugin, &["services", "--help"]).stdout);
+    let help = run(&plugin, &["services", "--help"]).stdout;
     assert!(
         help.contains("Usage: kubectl deltaproxy services"),
         "{help}"
     );
     let wrong = run(&plugin, &["render", "--family=ipv5"]);
-    assert_eq!(wrong.status.code(), Some(64));
+    assert_eq!(wrong.code, Some(64));
     let wrong = run(&plugin, &["render", "--no-such-flag"]);
-    let said = text(&wrong.stderr);
+    let said = &wrong.stderr;
     assert!(said.contains("Usage: kubectl deltaproxy render"), "{said}");
-    assert_eq!(run(&plugin, &[]).status.code(), Some(64));
+    assert_eq!(run(&plugin, &[]).code, Some(64));
 }
 
 #[test]
@@ -94,14 +81,14 @@ fn a_plugin_of_kubectl_changes_nothing() {
         ["check", "--pre"],
     ] {
         let refused = run(&plugin, &args);
-        assert_eq!(refused.status.code(), Some(64), "{args:?}");
-        assert_eq!(text(&refused.stdout), "", "{args:?}");
-        let said = text(&refused.stderr);
+        assert_eq!(refused.code, Some(64), "{args:?}");
+        assert_eq!(refused.stdout, "", "{args:?}");
+        let said = &refused.stderr;
         let is_refused = said.contains("is about the machine that it runs on")
             || said.contains("unexpected argument");
         assert!(is_refused, "{args:?}: {said}");
     }
-    let help = text(&run(&plugin, &["--help"]).stdout);
+    let help = run(&plugin, &["--help"]).stdout;
     let lists = |command: &str| help.lines().any(|line| line.trim().starts_with(command));
     assert!(
         lists("services ") && !["run ", "cleanup ", "check "].into_iter().any(lists),
@@ -120,9 +107,9 @@ fn all_namespaces_are_the_default() {
             run(PROGRAM, &args)
         };
         let (plain, all) = (args(&[]), args(&["-A"]));
-        assert!(plain.status.success(), "{}", text(&plain.stderr));
-        assert_eq!(text(&all.stdout), text(&plain.stdout));
-        assert_eq!(args(&["-A", "-n", "shop"]).status.code(), Some(64));
+        assert!(plain.is_success(), "{plain:#?}");
+        assert_eq!(all.stdout, plain.stdout);
+        assert_eq!(args(&["-A", "-n", "shop"]).code, Some(64));
     }
 }
 
@@ -146,8 +133,8 @@ fn a_name_means_the_same_to_every_command() {
             &["service/admin", "-n", "shop"],
         ] {
             let output = of(good);
-            let (shown, said) = (text(&output.stdout), text(&output.stderr));
-            assert!(output.status.success(), "{command} {good:?}: {said}");
+            let (shown, said) = (&output.stdout, &output.stderr);
+            assert!(output.is_success(), "{command} {good:?}: {said}");
             assert!(shown.contains("10.96.10.3"), "{command} {good:?}: {shown}");
             assert!(!shown.contains("storefront"), "{command} {good:?}: {shown}");
         }
@@ -177,12 +164,8 @@ fn a_name_means_the_same_to_every_command() {
             ),
         ] {
             let output = of(bad);
-            let said = text(&output.stderr);
-            assert_eq!(
-                output.status.code(),
-                Some(code),
-                "{command} {bad:?}: {said}"
-            );
+            let said = &output.stderr;
+            assert_eq!(output.code, Some(code), "{command} {bad:?}: {said}");
             assert!(said.contains(expected), "{command} {bad:?}: {said}");
         }
     }
@@ -195,8 +178,8 @@ fn a_namespace_that_is_not_there_is_a_failure() {
             PROGRAM,
             &[command, "--manifests=deploy/examples", "-n=shpo"],
         );
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        let said = &output.stderr;
+        assert_eq!(output.code, Some(1), "{command}: {said}");
         assert!(output.stdout.is_empty(), "{command}");
         let expected = "error: no Service of namespace `shpo` has rules\nhint: namespaces with rules: `shop`\n";
         assert!(said.ends_with(expected), "{command}: {said}");
@@ -210,12 +193,12 @@ fn whoever_names_no_source_is_told_of_both() {
     for args in [&["run"][..], &["render"], &diff] {
         let output = run(PROGRAM, args);
         assert_eq!(
-            text(&output.stderr),
+            output.stderr,
             "error: no source of Services: not running in a Pod with a service account\n\
              hint: use --kubeconfig FILE or --manifests PATH\n",
             "{args:?}"
         );
-        assert_eq!(output.status.code(), Some(64), "{args:?}");
+        assert_eq!(output.code, Some(64), "{args:?}");
     }
 }
 
@@ -236,12 +219,12 @@ fn lacks(spec: &str, beside: &[&str], args: &[&str], expected: &str) {
         PROGRAM,
         &[&["services", "-o=name", manifests.as_str()], args].concat(),
     );
-    assert!(output.status.success());
-    assert_eq!(text(&output.stderr), expected);
+    assert!(output.is_success());
+    assert_eq!(output.stderr, expected);
     // The two sides of a comparison lack the same, which is said once.
     let from = format!("--from-manifests={}", folder.path().display());
     let output = run(PROGRAM, &[&["diff", &from, &manifests], args].concat());
-    assert_eq!(text(&output.stderr), expected, "diff");
+    assert_eq!(output.stderr, expected, "diff");
 }
 
 const SLICE: &str = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, \
@@ -306,12 +289,12 @@ fn kube_proxys_file_shapes_the_rules_of_every_command() {
             run(PROGRAM, &[args, &more].concat())
         };
         let shaped = of(&config("clusterCIDR: 10.4.0.0/14"));
-        assert!(shaped.status.success(), "{}", text(&shaped.stderr));
+        assert!(shaped.is_success(), "{shaped:#?}");
         let flagged = of("--cluster-cidr=10.4.0.0/14");
-        assert_eq!(text(&shaped.stdout), text(&flagged.stdout), "{args:?}");
+        assert_eq!(shaped.stdout, flagged.stdout, "{args:?}");
         // Without it, rules are others.
         let plain = of(&config("")).stdout;
-        assert_ne!(text(&plain), text(&shaped.stdout), "{args:?}");
+        assert_ne!(plain, shaped.stdout, "{args:?}");
         let both = [
             args,
             &["--manifests=deploy/examples", "--hostname-override=node1"],
@@ -319,10 +302,10 @@ fn kube_proxys_file_shapes_the_rules_of_every_command() {
         .concat();
         let file = config("clusterCIDR: 10.4.0.0/14");
         let both = run(PROGRAM, &[&both[..], &[&file, "--masquerade-all"]].concat());
-        let said = text(&both.stderr);
+        let said = &both.stderr;
         assert!(said.contains("--masquerade-all"), "{args:?}: {said}");
         let missing = of("--config=/nowhere/at/all");
-        assert_eq!(missing.status.code(), Some(64), "{args:?}");
+        assert_eq!(missing.code, Some(64), "{args:?}");
     }
 }
 
@@ -335,7 +318,7 @@ fn errors_are_harmless_to_a_terminal() {
         PROGRAM,
         &["services", "--from-save", dump.to_str().unwrap()],
     );
-    let said = text(&output.stderr);
+    let said = &output.stderr;
     assert!(
         said.contains("\\u{1b}[31mX") && !said.contains('\x1b'),
         "{said}"
@@ -345,7 +328,7 @@ fn errors_are_harmless_to_a_terminal() {
 #[test]
 fn help_that_cannot_be_printed_is_a_failure() {
     let output = run("sh", &["-c", &format!("{PROGRAM} --help >/dev/full")]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code, Some(1));
 }
 
 /// `--color` decides, and without it the terminal, which no test has.
@@ -366,9 +349,8 @@ fn color_is_chosen_by_a_flag() {
         (&["explain", "shop/storefront", shop], &["\x1b[1m"]),
     ] {
         let colored = |flag: &[&str]| {
-            let mut command = Command::new(PROGRAM);
-            command.args(args).args(flag).env("NO_COLOR", "1");
-            text(&command.output().unwrap().stdout)
+            let mut command = command(PROGRAM, args);
+            Ran::of(command.args(flag).env("NO_COLOR", "1")).stdout
         };
         let always = colored(&["--color=always"]);
         for part in expected {

@@ -1,20 +1,18 @@
 //! `run --state-dir` and `history`: records of syncs, on disks that work and that do not.
 
-use crate::support;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
+use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::needs;
+use crate::support::node::{Node, SHOP};
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
 use deltaproxy::testing::cli::past_rules;
 use deltaproxy::testing::rules::{RuleSet, Table};
 use jiff::Timestamp;
 use serde_json::Value;
-use support::daemon::{Backend, Daemon, backend_programs};
-use support::node::{Node, SHOP};
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 const LOST: &str = "deltaproxy_history_lost_records_total{reason=\"write_failed\"}";
 
@@ -58,9 +56,7 @@ fn lost(node: &Node) -> u64 {
 /// changed the rules, and a copy of the folder tells the same.
 #[test]
 fn syncs_are_recorded_with_cause_and_payload() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [Backend::Nft, Backend::Legacy] {
         let node = Node::new(backend);
         let folder = tempfile::tempdir().unwrap();
@@ -133,9 +129,7 @@ fn ours(rules: &RuleSet) -> Vec<String> {
 /// after a change, after another program's damage, after a restart.
 #[test]
 fn past_rules_are_those_that_the_kernel_had() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [Backend::Nft, Backend::Legacy] {
         let node = Node::new(backend);
         let folder = tempfile::tempdir().unwrap();
@@ -206,9 +200,7 @@ fn copy_of(folder: &Path) -> tempfile::TempDir {
 /// Changes reach the kernel whatever becomes of the disk: it is full, and then gone.
 #[test]
 fn a_disk_that_is_full_or_gone_delays_no_sync() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
@@ -265,9 +257,7 @@ fn records_or_none(folder: &Path) -> usize {
 /// Without the flag nothing is written or counted.
 #[test]
 fn without_a_folder_there_is_no_history() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let _daemon = node.start(backend_programs(node.backend));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");

@@ -8,9 +8,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::needs;
 use crate::support::node::{Node, with_restore};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has};
 
 const MANIFESTS: &str = "\
 apiVersion: v1
@@ -124,9 +124,7 @@ fn metric(node: &Node, name: &str) -> u64 {
 
 #[test]
 fn a_parser_of_klog_reads_every_line() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     let log = failing_run(called(folder.path(), "kube-proxy"), &[]);
     let parsed: Vec<(char, String)> = log
@@ -149,9 +147,7 @@ fn a_parser_of_klog_reads_every_line() {
 
 #[test]
 fn every_line_is_json_if_that_is_the_format() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     for (name, message, style) in [
         ("kube-proxy", "msg", "auto"),

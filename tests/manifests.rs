@@ -1,15 +1,13 @@
 //! The manifests in `deploy/`, as a real API server judges them; and invalid ones, as commands
 //! report them.
 
-use crate::support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::kube::ControlPlane;
+use crate::support::{Need, machine_has, objects};
 use serde_json::Value;
-use support::kube::ControlPlane;
-use support::{Need, machine_has, objects};
 
 #[test]
 fn an_api_server_accepts_the_manifests() {

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 
-use crate::support::{Need, machine_has};
+use crate::support::needs;
+use crate::support::program::{Ran, command, run};
 
 const COMMANDS: [&str; 13] = [
     "run",
@@ -35,25 +35,12 @@ const SECTIONS: [&str; 10] = [
     "SEE ALSO",
 ];
 
-fn run(program: &str, args: &[&str]) -> Output {
-    Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Writes all pages, and returns the exit code and stderr.
 fn write_to(folder: &Path) -> (Option<i32>, String) {
     let folder = folder.to_str().unwrap();
-    let output = run(env!("CARGO_BIN_EXE_deltaproxy"), &["man", "--dir", folder]);
-    assert_eq!(text(&output.stdout), "");
-    (output.status.code(), text(&output.stderr))
+    let output = run(&["man", "--dir", folder]);
+    assert_eq!(output.stdout, "");
+    (output.code, output.stderr)
 }
 
 /// All pages by their names, which are those of the files.
@@ -98,9 +85,9 @@ fn every_page_has_all_sections_in_order() {
 
 #[test]
 fn every_flag_is_on_its_page() {
-    for command in COMMANDS {
-        let help = text(&run(env!("CARGO_BIN_EXE_deltaproxy"), &[command, "--help"]).stdout);
-        let page = text(&run(env!("CARGO_BIN_EXE_deltaproxy"), &["man", command]).stdout);
+    for name in COMMANDS {
+        let help = run(&[name, "--help"]).stdout;
+        let page = run(&["man", name]).stdout;
         let flags = help.lines().filter_map(|line| {
             let (_, flag) = line.split_once("--").filter(|(before, _)| {
                 let before = before.trim();
@@ -114,31 +101,28 @@ fn every_flag_is_on_its_page() {
         assert!(flags.contains(&"help"), "{help}");
         for flag in flags {
             let spelled = format!("\\-\\-{}", flag.replace('-', "\\-"));
-            assert!(page.contains(&spelled), "{command}: --{flag}");
+            assert!(page.contains(&spelled), "{name}: --{flag}");
         }
     }
 }
 
 #[test]
 fn pages_satisfy_mandoc() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(write_to(folder.path()), (Some(0), String::new()));
     for file in fs::read_dir(folder.path()).unwrap() {
         let path = file.unwrap().path();
         let path = path.to_str().unwrap();
-        let output = run("mandoc", &["-Tlint", "-Wwarning", path]);
-        assert_eq!(text(&output.stdout), "");
-        assert_eq!(text(&output.stderr), "");
-        assert!(output.status.success(), "{path}");
+        let output = Ran::of(&mut command("mandoc", &["-Tlint", "-Wwarning", path]));
+        assert_eq!((output.stdout, output.stderr), Default::default());
     }
     // The check itself can fail.
     let bad = folder.path().join("bad.1");
     fs::write(&bad, ".TH bad 1\n.SH NAME\n.XX\n").unwrap();
-    let output = run("mandoc", &["-Tlint", "-Wwarning", bad.to_str().unwrap()]);
-    assert!(!output.status.success());
+    let bad = bad.to_str().unwrap();
+    let output = Ran::of(&mut command("mandoc", &["-Tlint", "-Wwarning", bad]));
+    assert!(!output.is_success());
 }
 
 #[test]
@@ -163,9 +147,9 @@ fn a_folder_gets_the_same_pages_that_are_printed() {
         } else {
             &args
         };
-        let printed = run(env!("CARGO_BIN_EXE_deltaproxy"), args);
+        let printed = run(args);
         let written = fs::read_to_string(folder.join(&name)).unwrap();
-        assert_eq!(text(&printed.stdout), written, "{name}");
+        assert_eq!(printed.stdout, written, "{name}");
     }
 }
 
@@ -192,14 +176,6 @@ fn pages_that_cannot_be_written_are_errors() {
         proc,
         "write `/proc/self/deltaproxy.1`: No such file or directory (os error 2)",
     );
-    let both = run(
-        env!("CARGO_BIN_EXE_deltaproxy"),
-        &["man", "run", "--dir", "x"],
-    );
-    assert_eq!(both.status.code(), Some(64));
-    assert!(
-        text(&both.stderr).contains("--dir"),
-        "{}",
-        text(&both.stderr)
-    );
+    let both = run(&["man", "run", "--dir", "x"]);
+    both.fails(64, &["--dir"]);
 }

@@ -1,30 +1,26 @@
 //! Nodes of a cluster, read from another machine: with a real API server, and the streaming server
 //! of the kubelet, whose Pods are network namespaces.
 
-use crate::support;
-
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Instant;
 use std::{fs, thread};
 
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs};
+use crate::support::kube::{ControlPlane, binary};
+use crate::support::netns::Netns;
+use crate::support::process::Process;
+use crate::support::program::{PROGRAM, Ran};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, tell};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, Program, backend_programs};
-use support::kube::{ControlPlane, binary};
-use support::netns::Netns;
-use support::process::Process;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, tell};
 use tempfile::TempDir;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
 /// Port of the kubelet.
 const KUBELET: u16 = 10250;
@@ -85,37 +81,20 @@ impl Scene {
     }
 
     /// Runs the program elsewhere in the network of the API server.
-    fn run_as(&self, kubeconfig: &Path, program: &Path, args: &[&str]) -> Output {
+    fn run_as(&self, kubeconfig: &Path, program: &Path, args: &[&str]) -> Ran {
         let mut command = self.control.netns().command(program);
-        command
-            .args(args)
-            .env_remove("RUST_LOG")
-            .env("KUBECONFIG", kubeconfig);
-        command.output().unwrap()
+        Ran::of(command.args(args).env("KUBECONFIG", kubeconfig))
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn run(&self, args: &[&str]) -> Ran {
         self.run_as(&self.control.kubeconfig(), Path::new(PROGRAM), args)
     }
 
-    /// Runs a command that must fail with this code, and returns its stderr.
+    /// Runs a command that must fail with this code, and print these texts on stderr.
     #[track_caller]
-    fn failure(&self, code: i32, args: &[&str]) -> String {
-        let output = self.run(args);
-        let stderr = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{stderr}");
-        stderr
+    fn fails(&self, code: i32, args: &[&str], texts: &[&str]) {
+        self.run(args).fails(code, texts);
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn success(output: &Output) -> String {
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
 }
 
 #[track_caller]
@@ -156,9 +135,7 @@ fn pod(node: &str, program: &str, port: u16, phase: &str) -> Value {
 
 #[test]
 fn a_node_is_read_by_port_forward_or_by_exec() {
-    if !machine_has(Need::Nodes) {
-        return;
-    }
+    needs!(Nodes);
     let scene = Scene::new();
     let api = scene.control.api();
     api.apply_all(&[
@@ -169,29 +146,28 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
     ]);
     scene.run_pods(&["deltaproxy-node1".to_owned(), "kube-proxy-node2".to_owned()]);
 
-    let on_node = |args: &[&str]| {
-        let mut command = scene.node.command(PROGRAM);
-        let output = command.args(args).env_remove("RUST_LOG").output().unwrap();
-        success(&output)
-    };
+    let on_node = |args: &[&str]| Ran::of(scene.node.command(PROGRAM).args(args)).success();
     let here = on_node(&["services", "--iptables-backend=nft"]);
     check(&here, "storefront:http");
     let by_page = scene.run(&["services", "--node=node1"]);
-    assert_eq!(success(&by_page), here);
+    assert_eq!(by_page.clone().success(), here);
     check(
-        &text(&by_page.stderr),
+        &by_page.stderr,
         "rules of node1 (nft), written by deltaproxy",
     );
     let by_exec = scene.run(&["services", "--node=node2"]);
-    assert_eq!(success(&by_exec), here);
+    assert_eq!(by_exec.success(), here);
 
     let status = scene.run(&["status", "--node", "node1"]);
-    assert!(success(&status).starts_with("node1: well\n"));
-    let said = scene.failure(2, &["status", "--node", "node2"]);
-    check(&said, "runs kube-proxy, which has no status");
+    assert!(status.success().starts_with("node1: well\n"));
+    scene.fails(
+        2,
+        &["status", "--node", "node2"],
+        &["runs kube-proxy, which has no status"],
+    );
 
     let explained = scene.run(&["explain", "10.96.0.10:53/udp", "--node=node1"]);
-    check(&success(&explained), "shop/dns");
+    check(&explained.success(), "shop/dns");
 
     // As users of kubectl type it.
     let plugin = scene.folder.path().join("kubectl-deltaproxy");
@@ -206,7 +182,7 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
         "node1",
     ];
     let listed = scene.run_as(&scene.control.kubeconfig(), &plugin, &args);
-    check(&success(&listed), "storefront:http");
+    check(&listed.success(), "storefront:http");
 
     check_agreement(&scene);
     check_shadow(&scene);
@@ -214,8 +190,11 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
 
 /// A shadow next to the proxy of a node is asked by its own label, and not taken for the proxy.
 fn check_shadow(scene: &Scene) {
-    let said = scene.failure(2, &["shadow-report", "--all-nodes"]);
-    check(&said, "no Pod of deltaproxy in shadow mode");
+    scene.fails(
+        2,
+        &["shadow-report", "--all-nodes"],
+        &["no Pod of deltaproxy in shadow mode"],
+    );
     let shadow = pod("node1", "deltaproxy-shadow", 10349, "Running");
     scene.control.api().apply(&shadow);
     scene.run_pods(&["deltaproxy-shadow-node1".to_owned()]);
@@ -237,7 +216,7 @@ fn check_shadow(scene: &Scene) {
     });
     for args in [&["--all-nodes"][..], &["--node=node1"]] {
         let report = scene.run(&[&["shadow-report"], args].concat());
-        let text = success(&report);
+        let text = report.success();
         check(
             &text,
             "1 node, 0 changes, 0 differences that affect packets\n",
@@ -249,7 +228,7 @@ fn check_shadow(scene: &Scene) {
 fn check_agreement(scene: &Scene) {
     let all = scene.run(&["status", "--all-nodes"]);
     assert_eq!(
-        success(&all),
+        all.success(),
         "NODE    STATE     PROBLEM
 node2   other     kube-proxy, which has no status
 1 of 2 nodes are well: 1 with deltaproxy 0.1.0, nft
@@ -264,21 +243,25 @@ node2   other     kube-proxy, which has no status
         (&["explain", "shop/storefront"], "agree: 3 endpoints answer"),
     ] {
         let agreed = scene.run(&[args, &["--all-nodes"]].concat());
-        assert_eq!(success(&agreed), "");
-        check(&text(&agreed.stderr), "note: 2 nodes agree");
-        check(&text(&agreed.stderr), note);
+        assert_eq!(agreed.clone().success(), "");
+        check(&agreed.stderr, "note: 2 nodes agree");
+        check(&agreed.stderr, note);
     }
-    let said = scene.failure(2, &["services", "--all-nodes", "shop/nothing"]);
-    check(&said, "shop/nothing");
-    let said = scene.failure(2, &["explain", "--all-nodes", "shop/nothing"]);
-    check(&said, "shop/nothing");
+    scene.fails(
+        2,
+        &["services", "--all-nodes", "shop/nothing"],
+        &["shop/nothing"],
+    );
+    scene.fails(
+        2,
+        &["explain", "--all-nodes", "shop/nothing"],
+        &["shop/nothing"],
+    );
 }
 
 #[test]
 fn labels_select_services_by_the_api_server() {
-    if !machine_has(Need::Nodes) {
-        return;
-    }
+    needs!(Nodes);
     let scene = Scene::new();
     let api = scene.control.api();
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
@@ -290,14 +273,19 @@ fn labels_select_services_by_the_api_server() {
     let pod = pod("node1", "deltaproxy", 10249, "Running");
     api.apply_all(&[node("node1", KUBELET), pod, namespace, service]);
     scene.run_pods(&["deltaproxy-node1".to_owned()]);
-    let listed = success(&scene.run(&["services", "--node=node1", "-l", "app=web"]));
+    let listed = scene
+        .run(&["services", "--node=node1", "-l", "app=web"])
+        .success();
     let rows: Vec<&str> = listed.lines().skip(1).collect();
     assert_eq!(rows.len(), 1, "{listed}");
     check(rows[0], "storefront:http");
     let names = ["services", "--node=node1", "-l", "app=web", "-o", "name"];
-    assert_eq!(success(&scene.run(&names)), "service/storefront\n");
-    let said = scene.failure(1, &["services", "--node=node1", "-l", "app=other"]);
-    check(&said, "no Service with rules has the labels `app=other`");
+    assert_eq!(scene.run(&names).success(), "service/storefront\n");
+    scene.fails(
+        1,
+        &["services", "--node=node1", "-l", "app=other"],
+        &["no Service with rules has the labels `app=other`"],
+    );
 }
 
 #[test]
@@ -306,9 +294,7 @@ fn labels_select_services_by_the_api_server() {
     reason = "one cluster for all kinds of failures"
 )]
 fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
-    if !machine_has(Need::Nodes) {
-        return;
-    }
+    needs!(Nodes);
     let scene = Scene::new();
     let api = scene.control.api();
     let silent = scene
@@ -339,45 +325,55 @@ fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
     ];
     scene.run_pods(&running.map(str::to_owned));
 
-    let said = scene.failure(1, &["services", "--node=nothing"]);
-    check(
-        &said,
-        "no Pod of deltaproxy or kube-proxy on node `nothing`\nhint: ",
+    scene.fails(
+        1,
+        &["services", "--node=nothing"],
+        &["no Pod of deltaproxy or kube-proxy on node `nothing`\nhint: "],
     );
-    let said = scene.failure(2, &["status", "--node=pending"]);
-    check(
-        &said,
-        "node `pending`: Pod kube-system/deltaproxy-pending is Pending\nhint: ",
+    scene.fails(
+        2,
+        &["status", "--node=pending"],
+        &["node `pending`: Pod kube-system/deltaproxy-pending is Pending\nhint: "],
     );
-    let said = scene.failure(1, &["services", "--node=gone"]);
-    check(&said, "no sandbox of kube-system/deltaproxy-gone");
-    let said = scene.failure(1, &["services", "--node=down"]);
-    check(&said, "connection refused");
-    check(&said, "kubectl get node down");
-    let said = scene.failure(1, &["services", "--node=elsewhere"]);
-    check(
-        &said,
-        "no page /rules at port 1 of Pod kube-system/deltaproxy-elsewhere: ",
+    scene.fails(
+        1,
+        &["services", "--node=gone"],
+        &["no sandbox of kube-system/deltaproxy-gone"],
     );
-    check(&said, "connection refused");
+    scene.fails(
+        1,
+        &["services", "--node=down"],
+        &["connection refused", "kubectl get node down"],
+    );
+    scene.fails(
+        1,
+        &["services", "--node=elsewhere"],
+        &[
+            "no page /rules at port 1 of Pod kube-system/deltaproxy-elsewhere: ",
+            "connection refused",
+        ],
+    );
     let started = Instant::now();
-    let said = scene.failure(1, &["services", "--node=silent", "--request-timeout=2s"]);
-    check(&said, "node `silent`: no answer within 2 s\nhint: ");
+    scene.fails(
+        1,
+        &["services", "--node=silent", "--request-timeout=2s"],
+        &["node `silent`: no answer within 2 s\nhint: "],
+    );
     assert!(started.elapsed() < PATIENCE, "{:?}", started.elapsed());
 
     // The others are shown, and none of these stops them.
     let all = scene.run(&["status", "--all-nodes", "--request-timeout=2s"]);
-    assert_eq!(all.status.code(), Some(2));
-    let lines = text(&all.stdout);
+    assert_eq!(all.code, Some(2));
+    let lines = &all.stdout;
     check(
-        &lines,
+        lines,
         "1 of 7 nodes are well: 1 with deltaproxy 0.1.0, nft\n",
     );
     for node in ["down", "silent", "gone", "pending", "elsewhere"] {
         let line = lines.lines().find(|line| line.starts_with(node)).unwrap();
         check(line, "   unknown   ");
     }
-    check(&text(&all.stderr), "the state of 5 of 7 nodes is unknown");
+    check(&all.stderr, "the state of 5 of 7 nodes is unknown");
 
     check_permissions(&scene);
 }
@@ -386,7 +382,7 @@ fn a_node_that_cannot_be_read_is_an_error_with_a_hint() {
 fn check_permissions(scene: &Scene) {
     let as_user = |args: &[&str]| {
         let kubeconfig = scene.control.proxy_kubeconfig();
-        text(&scene.run_as(&kubeconfig, Path::new(PROGRAM), args).stderr)
+        scene.run_as(&kubeconfig, Path::new(PROGRAM), args).stderr
     };
     let said = as_user(&["services", "--node=node1"]);
     check(&said, "the API server does not list Pods: ");
@@ -466,9 +462,7 @@ fn compressed(text: &str) -> Arc<[u8]> {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one cluster for both commands")]
 fn two_hundred_nodes_are_compared() {
-    if !machine_has(Need::Nodes) {
-        return;
-    }
+    needs!(Nodes);
     let scene = Scene::new();
     let loopback: SocketAddr = "127.0.0.1:10249".parse().unwrap();
     let [(_, rules), (_, status)] =
@@ -510,9 +504,9 @@ fn two_hundred_nodes_are_compared() {
         "status of {NODES} nodes: {:?}",
         started.elapsed()
     ));
-    assert_eq!(all.status.code(), Some(1), "{}", text(&all.stderr));
+    assert_eq!(all.code, Some(1), "{all:#?}");
     assert_eq!(
-        text(&all.stdout),
+        all.stdout,
         "NODE     STATE     PROBLEM
 node17   FAILURE   IPv4: 3 syncs in a row failed
 node41   FAILURE   IPv4: 3 syncs in a row failed
@@ -523,22 +517,17 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
     let shown = format!("'{PROGRAM}' status --all-nodes");
     let args = ["--quiet", "--command", &shown, "/dev/null"];
     let shown = scene.run_as(&scene.control.kubeconfig(), Path::new("script"), &args);
-    check(&text(&shown.stdout), "\r7 of 200 nodes have answered");
-    check(&text(&shown.stdout), "\r200 of 200 nodes have answered");
+    check(&shown.stdout, "\r7 of 200 nodes have answered");
+    check(&shown.stdout, "\r200 of 200 nodes have answered");
     let started = Instant::now();
     let compared = scene.run(&["services", "--all-nodes"]);
     tell(format_args!(
         "services of {NODES} nodes: {:?}",
         started.elapsed()
     ));
+    assert_eq!(compared.code, Some(1), "{compared:#?}");
     assert_eq!(
-        compared.status.code(),
-        Some(1),
-        "{}",
-        text(&compared.stderr)
-    );
-    assert_eq!(
-        text(&compared.stdout),
+        compared.stdout,
         "shop/dns:dns/udp: 198 nodes have 2 endpoints; node17, node41 have 1\n"
     );
     let started = Instant::now();
@@ -547,10 +536,10 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
         "explain of {NODES} nodes: {:?}",
         started.elapsed()
     ));
-    let said = text(&explained.stderr);
-    assert_eq!(explained.status.code(), Some(1), "{said}");
+    let said = &explained.stderr;
+    assert_eq!(explained.code, Some(1), "{said}");
     assert_eq!(
-        text(&explained.stdout),
+        explained.stdout,
         "10.96.0.10:53/udp from a pod, the node or outside: 198 nodes: 2 endpoints answer; \
          node17, node41: 10.4.0.81:5353 answers; routed normally: jumps to \
          `KUBE-SVC-4XI5CTFPAP7AFMBM`, where no rule applies\n"
@@ -559,9 +548,7 @@ node41   FAILURE   IPv4: 3 syncs in a row failed
 
 #[test]
 fn a_machine_without_rules_is_not_a_node() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let laptop = Netns::new("laptop");
     let path = std::env::var("PATH").unwrap();
     // On many a laptop there are no iptables binaries.
@@ -570,21 +557,17 @@ fn a_machine_without_rules_is_not_a_node() {
         ("/nonexistent", "cannot start `iptables`: "),
     ] {
         for args in [&["services"][..], &["explain", "shop/web"]] {
-            let mut command: Command = laptop.command("env");
-            command.arg(format!("PATH={path}")).arg(PROGRAM).args(args);
-            command.env_remove("RUST_LOG");
-            let output = command.output().unwrap();
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{said}");
-            check(&said, &format!("error: this machine is not a node: {why}"));
-            check(&said, "--node NAME");
+            let mut command = laptop.command("env");
+            let ran = Ran::of(command.arg(format!("PATH={path}")).arg(PROGRAM).args(args));
+            let error = format!("error: this machine is not a node: {why}");
+            ran.fails(2, &[&error, "--node NAME"]);
         }
     }
     // It has no --node.
-    let mut command: Command = laptop.command("env");
+    let mut command = laptop.command("env");
     command.args(["PATH=/nonexistent", PROGRAM, "diff"]);
     command.args(["--manifests=deploy/examples", "--hostname-override=node1"]);
-    let said = text(&command.env_remove("RUST_LOG").output().unwrap().stderr);
+    let said = Ran::of(&mut command).stderr;
     check(&said, "error: cannot start `iptables`: ");
     assert!(!said.contains("--node "), "{said}");
 }

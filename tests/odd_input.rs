@@ -2,22 +2,17 @@
 //! what is missing and end.
 
 use std::fs;
-use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::diff::{Scene, text};
+use crate::diff::Scene;
+use crate::support::program::{PROGRAM, Ran, command};
 
 /// Runs a shell script in a folder, with the program in `$D`.
-fn shell(folder: &TempDir, script: &str) -> Output {
-    Command::new("sh")
-        .args(["-c", script])
-        .current_dir(folder.path())
-        .env("D", env!("CARGO_BIN_EXE_deltaproxy"))
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap()
+fn shell(folder: &TempDir, script: &str) -> Ran {
+    let mut command = command("sh", &["-c", script]);
+    Ran::of(command.current_dir(folder.path()).env("D", PROGRAM))
 }
 
 /// A dump of both tables with one service port.
@@ -34,8 +29,8 @@ fn services(dump: &str, flags: &str) -> (i32, String, String) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("dump"), dump).unwrap();
     let output = shell(&folder, &format!("$D services --from-save dump {flags}"));
-    let code = output.status.code().unwrap();
-    (code, text(&output.stdout), text(&output.stderr))
+    let code = output.code.unwrap();
+    (code, output.stdout, output.stderr)
 }
 
 #[test]
@@ -100,9 +95,9 @@ fn rules_of_the_backend_legacy_are_in_documents_and_summaries() {
     ] {
         fs::write(scene.path("ipv4"), format!("{warning}{dump}")).unwrap();
         let args = ["diff", "--from-save", "ipv4", "--manifests", "before.yaml"];
-        let said = text(&scene.run(&args).stdout);
+        let said = scene.run(&args).stdout;
         assert!(said.starts_with(summary), "{said}");
-        let said = text(&scene.run(&[&args[..], &["-o", "json"]].concat()).stdout);
+        let said = scene.run(&[&args[..], &["-o", "json"]].concat()).stdout;
         let said: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(said["notCompared"]["familiesWithLegacyRules"], families);
     }
@@ -117,8 +112,8 @@ fn entries_that_are_no_files_are_errors() {
     let script = "mkfifo m/b.yaml; ln -s nowhere m/c.yaml; ln -s /dev/zero m/d.yaml; \
                   $D services --manifests m --no-headers";
     let output = shell(&folder, script);
-    let (rows, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let (rows, said) = (output.stdout, output.stderr);
+    assert_eq!(output.code, Some(2), "{said}");
     assert!(rows.contains("web"), "{rows}");
     for error in [
         "error: `m/b.yaml`: is neither a regular file nor a directory\n",
@@ -130,7 +125,7 @@ fn entries_that_are_no_files_are_errors() {
     // It is no object whose valid parts could be used.
     assert!(!said.contains("--lenient"), "{said}");
     let output = shell(&folder, "$D services --manifests nowhere");
-    let said = text(&output.stderr);
+    let said = &output.stderr;
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
@@ -140,6 +135,6 @@ fn a_pipe_is_read_if_a_program_writes_to_it() {
     fs::write(folder.path().join("dump"), format!("{FILTER}{NAT}")).unwrap();
     let script = "mkfifo p; (sleep 0.2; cat dump > p) & $D services --from-save p --no-headers";
     let output = shell(&folder, script);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout).lines().count(), 2);
+    assert!(output.is_success(), "{output:#?}");
+    assert_eq!(output.stdout.lines().count(), 2);
 }

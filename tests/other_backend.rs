@@ -1,16 +1,13 @@
 //! Commands that read live rules, on a kernel with rules of a proxy in both backends.
 
-use crate::support;
-
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Stdio};
 
+use crate::support::needs;
+use crate::support::netns::Netns;
+use crate::support::node::SHOP;
+use crate::support::program::{PROGRAM, Ran};
 use serde_json::Value;
-use support::netns::Netns;
-use support::node::SHOP;
-use support::{Need, machine_has};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
 /// A node on which backend `shown` has the Service without endpoints, and `other` with those that
 /// it had before.
@@ -40,8 +37,7 @@ impl TwoBackends {
     fn apply(&self, manifests: &str, backend: &str) {
         std::fs::write(self.manifests.path().join("shop.yaml"), manifests).unwrap();
         let mut render = self.netns.command(PROGRAM);
-        let rendered = self.with_manifests(render.arg("render")).output().unwrap();
-        let text = String::from_utf8_lossy(&rendered.stdout);
+        let text = Ran::of(self.with_manifests(render.arg("render"))).success();
         let v4 = text.split("# ip6tables").next().unwrap();
         let mut restore = self.netns.command(format!("iptables-{backend}-restore"));
         let restore = restore.args(["-w", "--noflush"]).stdin(Stdio::piped());
@@ -52,10 +48,7 @@ impl TwoBackends {
         assert!(restore.wait().unwrap().success(), "{v4}");
     }
 
-    fn with_manifests<'c>(
-        &self,
-        command: &'c mut std::process::Command,
-    ) -> &'c mut std::process::Command {
+    fn with_manifests<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         let manifests = self.manifests.path();
         command
             .args(["--hostname-override=node1", "--cluster-cidr=10.4.0.0/14"])
@@ -63,29 +56,21 @@ impl TwoBackends {
             .arg(manifests)
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn run(&self, args: &[&str]) -> Ran {
         let mut command = self.netns.command(PROGRAM);
-        let command = command.args(args).env_remove("RUST_LOG");
-        let command = command.args(["--iptables-backend", self.shown]);
-        command.output().unwrap()
+        Ran::of(command.args(args).args(["--iptables-backend", self.shown]))
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn both_backends_are_read(shown: &'static str, other: &'static str) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = TwoBackends::new(shown, other);
     let warning = format!("warning: backend {other} has IPv4 rules of a proxy as well");
     let hint = format!("hint: `deltaproxy cleanup --iptables-backend={other}` removes");
 
     let explained = node.run(&["explain", "10.96.0.10:80"]);
-    let (out, err) = (text(&explained.stdout), text(&explained.stderr));
-    assert!(explained.status.success(), "{out}{err}");
+    let (out, err) = (&explained.stdout, &explained.stderr);
+    assert!(explained.is_success(), "{out}{err}");
     assert!(err.contains(&warning) && err.contains(&hint), "{err}");
     let unclear = format!(
         "unclear: backend {other} has rules for these packets as well, which traverse both; by the \
@@ -93,23 +78,23 @@ fn both_backends_are_read(shown: &'static str, other: &'static str) {
     );
     assert!(out.contains(&unclear), "{out}");
     let json = node.run(&["explain", "10.96.0.10:80", "--output=json"]);
-    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
     let outcome = &json["destinations"][0]["ways"][0]["outcomes"][0];
     assert_eq!(outcome["result"], "unclear", "{json:#}");
     // The other backend has no rule for these packets.
-    let routed = text(&node.run(&["explain", "192.0.2.1:80"]).stdout);
+    let routed = node.run(&["explain", "192.0.2.1:80"]).stdout;
     assert!(!routed.contains("unclear"), "{routed}");
 
     let services = node.run(&["services"]);
-    let err = text(&services.stderr);
-    assert!(services.status.success(), "{err}");
+    let err = &services.stderr;
+    assert!(services.is_success(), "{err}");
     assert!(err.contains(&warning) && err.contains(&hint), "{err}");
 
     let mut diff = node.netns.command(PROGRAM);
     let diff = node.with_manifests(diff.args(["diff", "--iptables-backend", shown]));
-    let diff = diff.env_remove("RUST_LOG").output().unwrap();
-    let (out, err) = (text(&diff.stdout), text(&diff.stderr));
-    assert_eq!(diff.status.code(), Some(2), "{out}{err}");
+    let diff = Ran::of(diff);
+    let (out, err) = (&diff.stdout, &diff.stderr);
+    assert_eq!(diff.code, Some(2), "{out}{err}");
     assert!(
         out.contains(&format!("rules of the backend {other} not compared")),
         "{out}"

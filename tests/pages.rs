@@ -1,18 +1,16 @@
 //! The two HTTP servers of a running daemon: what they show, and what clients cannot do to them.
 
-use crate::support;
-
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use support::daemon::{Backend, Daemon, wait_until_ok};
-use support::lab::Lab;
-use support::netns::Netns;
-use support::process::Process;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has};
+use crate::support::daemon::{Backend, Daemon, wait_until_ok};
+use crate::support::lab::Lab;
+use crate::support::netns::Netns;
+use crate::support::process::Process;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 use tempfile::TempDir;
 
 /// A namespace may not raise the machine's conntrack limits.
@@ -123,9 +121,7 @@ fn body(answer: &str) -> &str {
 
 #[test]
 fn pages_show_the_process() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::start(&["--profiling", "--masquerade-all"], Daemon::METRICS);
     let configz: serde_json::Value = serde_json::from_str(body(&scene.get("/configz"))).unwrap();
     let configuration = &configz["kubeproxy.config.k8s.io"];
@@ -155,9 +151,7 @@ fn pages_show_the_process() {
 
 #[test]
 fn the_log_level_is_changed_while_running() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::start(&["--profiling"], Daemon::METRICS);
     assert!(!scene.process.log().contains("DEBUG"));
     let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
@@ -174,9 +168,7 @@ fn the_log_level_is_changed_while_running() {
 /// The oldest connection is closed, and an outage is one line.
 #[test]
 fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let script = r#"ulimit -n 64; exec "$0" "$@""#;
     let scene = Scene::through(script, "# Nothing to serve.\n", &[]);
     // A start needs files of its own for threads and for the programs of the first sync.
@@ -208,9 +200,7 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
 /// The thread that reads manifests does not get on: it logs into a full pipe.
 #[test]
 fn pages_are_served_while_everything_else_waits() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let services: Vec<_> = (0..2000)
         .map(|number| service(&format!("s{number}")))
         .map(|service| service.replace("spec: {", "spec: {externalIPs: [nonsense], "))
@@ -242,9 +232,7 @@ fn pages_are_served_while_everything_else_waits() {
 /// No program is at the address of the API server; kube-proxy would wait for its Node first.
 #[test]
 fn pages_are_served_while_no_cluster_can_be_reached() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     let scene = Scene::follow(folder, &["--master=http://127.0.0.1:1"], Daemon::HEALTH);
     let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
@@ -277,9 +265,7 @@ endpoints: [{addresses: [10.4.0.11], nodeName: node-a}]
 /// The thread of syncs is kept from going on behind its second one: its log is not read.
 #[test]
 fn health_checks_are_answered_while_everything_else_waits() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let script = r#""$0" "$@" 2>&1 | sleep infinity"#;
     let flags = ["-v=4", "--conntrack-max-per-core=0"];
     let scene = Scene::through(script, BALANCED, &flags);
@@ -329,9 +315,7 @@ fn health_checks_are_answered_while_everything_else_waits() {
 
 #[test]
 fn without_profiling_nothing_can_be_changed() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::start(&[], Daemon::METRICS);
     let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
     assert!(put.starts_with("HTTP/1.1 404 "), "{put}");
@@ -341,9 +325,7 @@ fn without_profiling_nothing_can_be_changed() {
 
 #[test]
 fn servers_are_switched_off() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for (flag, off, on) in [
         ("--metrics-bind-address=", Daemon::METRICS, Daemon::HEALTH),
         (
@@ -371,9 +353,7 @@ fn servers_are_switched_off() {
 /// served before they are all gone.
 #[test]
 fn a_flood_is_outlived() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let mut scene = Scene::start(&[], Daemon::METRICS);
     for port in [Daemon::METRICS, Daemon::HEALTH] {
         let path = if port == Daemon::METRICS {
@@ -400,9 +380,7 @@ fn a_flood_is_outlived() {
 /// A client that sends requests and never reads a reply is disconnected.
 #[test]
 fn answers_that_nobody_reads_are_not_kept() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::start(&[], Daemon::METRICS);
     let mut stream = scene.connect(Daemon::METRICS).unwrap();
     stream
@@ -429,9 +407,7 @@ fn answers_that_nobody_reads_are_not_kept() {
 
 #[test]
 fn requests_to_the_api_server_are_counted() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut lab = Lab::new(Backend::Nft);
     let _daemon = lab.start_daemon();
     wait_until_ok(&lab.node, "/healthz");
@@ -468,9 +444,7 @@ fn requests_to_the_api_server_are_counted() {
 /// Beside the proxy of a node, whose ports these are.
 #[test]
 fn a_dry_run_opens_no_port_and_says_what_it_would_do() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     let manifests = folder.path().join("manifests");
     fs::create_dir(&manifests).unwrap();

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
+use crate::support::needs;
 use crate::support::process::run;
-use crate::support::{Need, machine_has};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/quickstart.sh");
 
@@ -35,9 +35,7 @@ fn step(text: &str, number: u32) -> &str {
 
 #[test]
 fn the_quickstart_demonstrates_and_removes_everything() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (output, left) = quickstart(env!("CARGO_BIN_EXE_deltaproxy"));
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -61,9 +59,7 @@ fn the_quickstart_demonstrates_and_removes_everything() {
 
 #[test]
 fn a_failed_quickstart_removes_everything() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (output, left) = quickstart("/bin/false");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");

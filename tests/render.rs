@@ -1,15 +1,14 @@
 //! `render` as its users meet it, and whether the kernel takes what it prints.
 
-use crate::support;
-
 use std::fs;
 use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-use support::daemon::{Backend, real_program};
-use support::netns::Netns;
-use support::rules::{Family, saved};
-use support::{Need, machine_has};
+use crate::support::daemon::{Backend, real_program};
+use crate::support::needs;
+use crate::support::netns::Netns;
+use crate::support::program::{self, Ran};
+use crate::support::rules::{Family, saved};
 use tempfile::TempDir;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
@@ -30,22 +29,13 @@ fn changed_examples() -> TempDir {
     folder
 }
 
-fn render(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
-        .arg("render")
-        .args(args)
-        .arg("--hostname-override=node1")
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap()
+fn render(args: &[&str]) -> Ran {
+    program::run(&[&["render", "--hostname-override=node1"], args].concat())
 }
 
 #[track_caller]
 fn rendered(args: &[&str]) -> String {
-    let output = render(args);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
+    render(args).success()
 }
 
 /// Gives text to a restore program; the error is what it says.
@@ -76,19 +66,17 @@ fn assumed_load_balancer_ips_are_named() {
     fs::write(folder.path().join("a.yaml"), service).unwrap();
     let folder = folder.path().to_str().unwrap();
     let output = render(&["--manifests", folder]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = &output.stderr;
     let note = "assumed, as the manifests do not have them: load balancer IPs from \
                 198.18.0.0/16,2001:2::/64: shop/web 198.18.42.111\n";
     assert!(said.contains(note), "{said}");
-    let payload = String::from_utf8_lossy(&output.stdout);
+    let payload = &output.stdout;
     assert!(payload.contains(" -d 198.18.42.111 "), "{payload}");
 }
 
 #[test]
 fn both_kernels_take_what_is_printed() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let later = changed_examples();
     let later = later.path().to_str().unwrap();
     let before = ["--manifests", EXAMPLES];
@@ -188,8 +176,8 @@ fn services_can_be_chosen() {
     );
 
     let output = render(&["shop/nobody", "--manifests", EXAMPLES]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(1), "{said}");
     assert!(said.contains("no Service `shop/nobody`"), "{said}");
     assert!(output.stdout.is_empty());
 }
@@ -205,8 +193,8 @@ fn the_help_says_what_a_name_makes_of_a_payload() {
 #[test]
 fn stdin_is_read_once() {
     let output = render(&["--since", "-", "--manifests", "-"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(64), "{said}");
+    let said = &output.stderr;
+    assert_eq!(output.code, Some(64), "{said}");
     let expected = "--since: cannot read stdin, which --manifests reads";
     assert!(said.contains(expected), "{said}");
 }

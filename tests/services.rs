@@ -1,39 +1,22 @@
 //! `deltaproxy services` as its users meet it: rules in, tables and documents out.
 
-use std::process::{Command, Output, Stdio};
+use crate::support::program::{self, Ran};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const V4: &str = "--from-save=tests/golden/restore-v4-full.txt";
 const V6: &str = "--from-save=tests/golden/restore-v6-full.txt";
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(PROGRAM);
-    command
-        .arg("services")
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .env_remove("RUST_LOG");
-    command
-}
-
-fn run(args: &[&str]) -> Output {
-    command(args).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn run(args: &[&str]) -> Ran {
+    program::run(&[&["services"], args].concat())
 }
 
 /// What it prints, with no word on stderr but the number of service ports.
 #[track_caller]
 fn shown(args: &[&str]) -> String {
     let output = run(args);
-    let said = text(&output.stderr);
+    let said = &output.stderr;
     let notes = said.lines().filter(|line| !is_summary(line)).count();
-    assert!(output.status.success() && notes == 0, "{args:?}: {said}");
-    text(&output.stdout)
+    assert!(output.is_success() && notes == 0, "{args:?}: {said}");
+    output.stdout
 }
 
 /// Whether a line is the number of service ports, how many are not ok, and their source.
@@ -70,21 +53,21 @@ fn a_row_is_of_both_families() {
     assert_eq!(table, TABLE);
     assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
     let output = run(&["--manifests=deploy/examples", "storefront", "--no-headers"]);
-    let row = text(&output.stdout);
+    let row = &output.stdout;
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!((words[3], words[6]), ("10.96.10.1", "3+3"));
     // All addresses are in the wide table.
     let wide = shown(&[V4, V6, "-o=wide"]);
     assert!(wide.starts_with(TABLE.lines().next().unwrap()), "{wide}");
     let output = run(&["--manifests=deploy/examples", "storefront", "-o=wide"]);
-    let row = text(&output.stdout);
+    let row = &output.stdout;
     assert!(row.contains(" 10.96.10.1,fd00:10:96::a01 "), "{row}");
 }
 
 #[test]
 fn usual_names_fit_into_110_columns() {
     let output = run(&["--manifests=deploy/examples"]);
-    let table = text(&output.stdout);
+    let table = &output.stdout;
     let longest = table.lines().map(str::len).max();
     assert!(longest.is_some_and(|length| length <= 110), "{table}");
 }
@@ -93,8 +76,8 @@ fn usual_names_fit_into_110_columns() {
 fn problems_are_listed_and_fail() {
     let modern = "--from-save=tests/explain/modern.save";
     let output = run(&[modern, "--problems", "--no-headers"]);
-    assert_eq!(output.status.code(), Some(1));
-    let table = text(&output.stdout);
+    assert_eq!(output.code, Some(1));
+    let table = &output.stdout;
     let names = table
         .lines()
         .map(|line| line.split("   ").nth(2).unwrap().trim());
@@ -104,12 +87,12 @@ fn problems_are_listed_and_fail() {
         "{table}"
     );
     assert_eq!(
-        text(&output.stderr),
+        output.stderr,
         "error: 4 service ports, 3 not ok, in `tests/explain/modern.save`\n"
     );
     let json = run(&[modern, "--problems", "-o=json"]);
-    assert_eq!(json.status.code(), Some(1));
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json.code, Some(1));
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let ports = json["servicePorts"].as_array().unwrap().iter();
     let statuses: Vec<_> = ports.map(|port| port["status"].as_str().unwrap()).collect();
     assert_eq!(
@@ -117,12 +100,9 @@ fn problems_are_listed_and_fail() {
         ["no local endpoint", "no local endpoint", "no endpoints"]
     );
     let output = run(&[modern, "--problems", "web"]);
+    assert_eq!((output.code, output.stdout), (Some(0), String::new()));
     assert_eq!(
-        (output.status.code(), text(&output.stdout)),
-        (Some(0), String::new())
-    );
-    assert_eq!(
-        text(&output.stderr),
+        output.stderr,
         "1 service port, ok, in `tests/explain/modern.save`\n"
     );
 }
@@ -133,11 +113,8 @@ fn problems_of_no_service_port_fail_as_well() {
     let dump = damaged("-A POSTROUTING", &[]);
     let from_save = format!("--from-save={}", dump.path().display());
     let output = run(&[&from_save, "web", "--problems"]);
-    assert_eq!(
-        (output.status.code(), text(&output.stdout)),
-        (Some(1), String::new())
-    );
-    let said = text(&output.stderr);
+    assert_eq!((output.code, output.stdout), (Some(1), String::new()));
+    let said = &output.stderr;
     assert!(
         said.starts_with("note: ") && said.ends_with("; see the notes\n"),
         "{said}"
@@ -148,10 +125,10 @@ fn problems_of_no_service_port_fail_as_well() {
         "z/late",
         "--problems",
     ];
-    assert_eq!(run(&lost).status.code(), Some(1));
+    assert_eq!(run(&lost).code, Some(1));
     // No proxy is no answer.
     let none = run(&["--from-save=tests/explain/other-rules.save", "--problems"]);
-    assert_eq!(none.status.code(), Some(1), "{}", text(&none.stderr));
+    assert_eq!(none.code, Some(1), "{none:#?}");
 }
 
 #[test]
@@ -162,7 +139,7 @@ fn names_are_those_of_kubectl() {
     );
     // One line for both ports.
     let output = run(&["--manifests=deploy/examples", "checkout", "-o=name"]);
-    assert_eq!(text(&output.stdout), "service/checkout\n");
+    assert_eq!(output.stdout, "service/checkout\n");
 }
 
 #[test]
@@ -209,19 +186,19 @@ fn filters_choose() {
 #[test]
 fn a_name_that_nothing_has_is_a_failure() {
     let output = run(&[V4, "ns1/lbb", "dns", "lb:other", "--no-headers"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code, Some(1));
     assert_eq!(
-        text(&output.stderr),
+        output.stderr,
         "error: no Service `ns1/lbb` has rules\nhint: did you mean `ns1/lb`?\n\
          hint: headless Services and those of type ExternalName have no rules\n\
          error: `lb:other` has no such port\nhint: did you mean `ns1/lb:p80/tcp`?\n"
     );
     // What was found is shown all the same.
-    assert!(text(&output.stdout).starts_with("ns1 "));
+    assert!(output.stdout.starts_with("ns1 "));
     let output = run(&[V4, "other/lb", "--output=json"]);
-    let none = text(&output.stdout);
+    let none = &output.stdout;
     assert!(none.contains("\"servicePorts\": []"), "{none}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code, Some(1));
 }
 
 /// A dump of a node without the lines that have a text in them, and with more chains.
@@ -248,15 +225,17 @@ fn what_nothing_leads_to_is_not_served() {
     let dump = damaged("-j KUBE-NODEPORTS", &[]);
     let from_save = format!("--from-save={}", dump.path().display());
     let output = run(&[&from_save, "web", "--no-headers"]);
-    let row = text(&output.stdout);
+    let row = &output.stdout;
     let words: Vec<&str> = row.split_whitespace().collect();
     assert_eq!(
         (&words[2..4], words[6], words[7]),
         (&["no", "path"][..], "80:30080(unreachable)/tcp", "3"),
         "{row}"
     );
-    let said = text(&output.stderr).replace(&format!("`{}`", dump.path().display()), "DUMP");
-    assert!(output.status.success(), "{said}");
+    let said = output
+        .stderr
+        .replace(&format!("`{}`", dump.path().display()), "DUMP");
+    assert!(output.is_success(), "{said}");
     assert!(
         said.starts_with("note: no jump from `KUBE-SERVICES` to `KUBE-NODEPORTS` (nat, IPv4)"),
         "{said}"
@@ -269,7 +248,7 @@ fn what_nothing_leads_to_is_not_served() {
         ),
         "{said}"
     );
-    let json = text(&run(&[&from_save, "-ojson"]).stdout);
+    let json = run(&[&from_save, "-ojson"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let gap =
         serde_json::json!([{"family": "IPv4", "from": "KUBE-SERVICES", "to": "KUBE-NODEPORTS"}]);
@@ -281,9 +260,9 @@ fn what_nothing_leads_to_is_not_served() {
     let dump = damaged("-A PREROUTING", &[]);
     let from_save = format!("--from-save={}", dump.path().display());
     let output = run(&[&from_save, "web", "--no-headers"]);
-    let row = text(&output.stdout);
+    let row = &output.stdout;
     assert!(row.ends_with(" 3(unreachable-from-outside)\n"), "{row}");
-    let said = text(&output.stderr);
+    let said = &output.stderr;
     assert!(said.contains("`PREROUTING`"));
     assert!(said.contains("\nhint: restart the proxy"), "{said}");
 }
@@ -293,7 +272,7 @@ fn every_frontend_without_endpoints_is_marked() {
     let columns = |part| {
         let dump = damaged(part, &[]);
         let from_save = format!("--from-save={}", dump.path().display());
-        let row = text(&run(&[&from_save, "web", "--no-headers"]).stdout);
+        let row = run(&[&from_save, "web", "--no-headers"]).stdout;
         let words: Vec<String> = row.split_whitespace().map(str::to_owned).collect();
         words[2..].join(" ")
     };
@@ -324,7 +303,7 @@ fn what_is_lost_with_a_table_is_not_known() {
         -m addrtype --dst-type LOCAL -m tcp --dport 30080 -j DROP\nCOMMIT\n";
     std::fs::write(file.path(), rules).unwrap();
     let from_save = format!("--from-save={}", file.path().display());
-    let rows = text(&run(&[&from_save, "--no-headers", "-o=wide"]).stdout);
+    let rows = run(&[&from_save, "--no-headers", "-o=wide"]).stdout;
     let rows: Vec<String> = rows
         .lines()
         .map(|row| {
@@ -341,7 +320,7 @@ fn what_is_lost_with_a_table_is_not_known() {
             "port:http unknown <unknown> <unknown> <unknown>:30080/tcp <unknown> NodePort",
         ]
     );
-    let json = text(&run(&[&from_save, "-ojson", "guarded"]).stdout);
+    let json = run(&[&from_save, "-ojson", "guarded"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["servicePorts"][0]["type"], serde_json::Value::Null);
 }
@@ -351,7 +330,7 @@ fn chains_that_are_left_over_are_told_under_a_table() {
     let names = ["A", "B", "C", "D"].map(|name| format!("KUBE-SVC-{name}"));
     let dump = damaged("nothing", &names.each_ref().map(String::as_str));
     let from_save = format!("--from-save={}", dump.path().display());
-    let said = text(&run(&[&from_save]).stderr);
+    let said = run(&[&from_save]).stderr;
     let (said, _) = said.split_once("4 service ports, ").unwrap();
     assert_eq!(
         said,
@@ -410,24 +389,16 @@ fn nothing_is_said_on_stderr_and_is_no_failure() {
         ),
     ] {
         let output = run(args);
-        assert!(output.status.success() && output.stdout.is_empty());
-        assert_eq!(text(&output.stderr), expected);
+        assert!(output.is_success() && output.stdout.is_empty());
+        assert_eq!(output.stderr, expected);
     }
-}
-
-#[test]
-fn a_reader_that_has_enough_is_no_error() {
-    let mut child = command(&[V4]).spawn().unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
 #[test]
 fn a_name_that_no_service_can_have_is_unusable() {
     for args in [&["a/b/c"][..], &["a/web", "-n", "b"]] {
         let output = run(args);
-        assert_eq!(output.status.code(), Some(64), "{}", text(&output.stderr));
+        assert_eq!(output.code, Some(64), "{output:#?}");
     }
 }
 
@@ -438,8 +409,8 @@ fn refused(dump: &[u8], expected: &str) {
     let path = folder.path().join("dump");
     std::fs::write(&path, dump).unwrap();
     let output = run(&["--from-save", path.to_str().unwrap()]);
-    let said = text(&output.stderr).replace(path.to_str().unwrap(), "FILE");
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = output.stderr.replace(path.to_str().unwrap(), "FILE");
+    assert_eq!(output.code, Some(1), "{said}");
     let (error, hint) = said.split_once('\n').unwrap();
     assert_eq!(error, format!("error: `FILE`: {expected}"));
     assert!(
@@ -479,8 +450,8 @@ fn an_empty_dump_is_none() {
         let path = folder.path().join("dump");
         std::fs::write(&path, written).unwrap();
         let output = run(&["--from-save", path.to_str().unwrap()]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let said = &output.stderr;
+        assert_eq!(output.code, Some(1), "{said}");
         assert!(
             said.contains("contains no rules of iptables-save"),
             "{said}"
@@ -501,8 +472,8 @@ fn a_file_behind_the_wrong_flag_is_recognized() {
         ),
     ] {
         let output = run(&args);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{said}");
+        let said = &output.stderr;
+        assert_eq!(output.code, Some(code), "{said}");
         assert!(said.contains(expected) && said.contains(args[1]), "{said}");
     }
 }
@@ -510,7 +481,7 @@ fn a_file_behind_the_wrong_flag_is_recognized() {
 #[test]
 fn a_rule_that_nobody_can_read_is_carried_and_mentioned() {
     let output = run(&["--from-save=tests/dumps/unreadable-v4.save"]);
-    let said = text(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = &output.stderr;
+    assert!(output.is_success(), "{said}");
     assert!(said.contains("rules that cannot be parsed: 5, the first in `FORWARD` of filter: -j"));
 }

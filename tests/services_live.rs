@@ -1,12 +1,10 @@
 //! `deltaproxy services` of a kernel that has two sets of rules, of which programs see one.
 
-use crate::support;
-
 use std::io::Write;
 use std::process::Stdio;
 
-use support::netns::Netns;
-use support::{Need, machine_has};
+use crate::support::needs;
+use crate::support::netns::Netns;
 
 const RULES: &str = "*nat\n:KUBE-SERVICES - [0:0]\n-A OUTPUT -j KUBE-SERVICES\nCOMMIT\n";
 
@@ -35,9 +33,7 @@ fn check(has: &str, shown: &str, expected: Option<&str>) {
 
 #[test]
 fn rules_of_the_other_backend_are_pointed_out() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     check(
         "legacy",
         "nft",
@@ -62,9 +58,7 @@ const HOSTILE: &str = "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-AAAAAAAAAAAAAAAA 
 
 #[test]
 fn rules_of_other_programs_are_harmless_to_a_terminal() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in ["nft", "legacy"] {
         let node = Netns::new("services");
         restore(&node, backend, HOSTILE);

@@ -7,16 +7,15 @@ use crate::support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
 
-use support::daemon::{Backend, backend_programs};
-use support::netns::Netns;
-use support::node::{Node, with_restore};
-use support::process::Process;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
+use crate::support::daemon::{Backend, backend_programs};
+use crate::support::netns::Netns;
+use crate::support::node::{Node, with_restore};
+use crate::support::process::Process;
+use crate::support::program::{PROGRAM, Ran, with_programs};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 const TIMEOUTS: [(&str, &str); 2] = [
     ("netfilter/nf_conntrack_tcp_timeout_established", "86400"),
     ("netfilter/nf_conntrack_tcp_timeout_close_wait", "3600"),
@@ -29,22 +28,9 @@ const FLAGS: [&str; 3] = [
     "--hostname-override=node1",
 ];
 
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 fn value(netns: &Netns, setting: &str) -> String {
     let path = format!("/proc/sys/net/{setting}");
     netns.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
-}
-
-/// A command with a backend's programs first in the PATH.
-fn with_programs(netns: &Netns, bin: &Path, program: &str) -> Command {
-    let mut command = netns.command("env");
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.arg(format!("PATH={}:{path}", bin.display()));
-    command.arg(program);
-    command
 }
 
 /// As the overlay `least-privilege` has it: nothing can be written but the lock, and nothing be
@@ -89,18 +75,18 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
 
     let init = || {
         let mut command = with_programs(&node.netns, bin.path(), PROGRAM);
-        command.args(FLAGS).arg("--init-only").output().unwrap()
+        Ran::of(command.args(FLAGS).arg("--init-only"))
     };
-    let output = init();
-    let first = said(&output);
-    assert!(output.status.success(), "{first}");
+    let first = init();
+    assert!(first.is_success(), "{first:#?}");
+    let first = first.stderr;
     for (setting, expected) in TIMEOUTS {
         assert_eq!(value(&node.netns, setting), expected);
         assert!(first.contains(&format!("set net/{setting}: ")), "{first}");
     }
     assert_eq!(value(&node.netns, "ipv4/conf/all/route_localnet"), "1");
     assert_guarded_only(&node);
-    let again = said(&init());
+    let again = init().stderr;
     assert!(!again.contains("set net/"), "{again}");
     assert!(first.contains("protects 127.0.0.0/8") && !again.contains("protects"));
     assert_guarded_only(&node);
@@ -168,9 +154,7 @@ on_both_backends!(Kernel, localhost_is_opened_behind_its_guard);
 /// Rules of an old kubelet in its chain stay, and what is there is not written twice.
 #[test]
 fn an_init_container_adds_what_the_guard_lacks() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [Backend::Nft, Backend::Legacy] {
         let (node, bin) = (Node::new(backend), backend_programs(backend));
         let setting = "ipv4/conf/all/route_localnet";
@@ -186,8 +170,7 @@ fn an_init_container_adds_what_the_guard_lacks() {
             let mut init = with_programs(&node.netns, bin.path(), PROGRAM);
             init.args(FLAGS)
                 .args(["--init-only", "--iptables-backend=path", flag]);
-            let output = init.output().unwrap();
-            assert!(output.status.success(), "{}", said(&output));
+            Ran::of(&mut init).success();
             let is_wanted = !flag.ends_with("false");
             let rules = node.rules();
             let guard = rules.find("block incoming localnet connections");
@@ -205,22 +188,17 @@ on_both_backends!(Kernel, a_daemon_needs_few_privileges_once_all_is_set_up);
 /// A namespace may look at the machine's own settings, and not change them.
 #[test]
 fn a_limit_that_cannot_be_set_is_fatal_and_named() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = Netns::new("limits");
     let most: u64 = value(&netns, "netfilter/nf_conntrack_max").parse().unwrap();
     let init = |min: u64| {
         let mut command = netns.command(PROGRAM);
         command.args(["run", "--init-only", "--conntrack-max-per-core=1"]);
-        command
-            .arg(format!("--conntrack-min={min}"))
-            .output()
-            .unwrap()
+        Ran::of(command.arg(format!("--conntrack-min={min}")))
     };
-    let output = init(most + 1);
-    let text = said(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
+    let failed = init(most + 1);
+    failed.fails(1, &[]);
+    let text = failed.stderr;
     let (_, cause) = text
         .split_once("error: cannot write sysctl `net/netfilter/nf_conntrack_max`: ")
         .unwrap_or_else(|| panic!("{text}"));
@@ -232,8 +210,7 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     assert!(hints.contains(&needs), "{text}");
     // A maximum that suffices is not written: it is read-only here, and never lowered.
     for enough in [most, most / 2] {
-        let output = init(enough);
-        assert!(output.status.success(), "{}", said(&output));
+        init(enough).success();
         assert_eq!(
             value(&netns, "netfilter/nf_conntrack_max"),
             most.to_string()
@@ -244,9 +221,7 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
 /// What cannot be written is not wanted any more in the next try, until nothing is left.
 #[test]
 fn each_setting_names_the_flag_that_leaves_it_alone() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(node.backend);
     let mut flags = [
@@ -283,9 +258,7 @@ fn each_setting_names_the_flag_that_leaves_it_alone() {
 /// Whatever is wrong with where Services come from is found before anything is written.
 #[test]
 fn a_daemon_without_a_source_sets_nothing() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = Netns::new("sourceless");
     for (flag, code, expected) in [
         ("--v=0", 64, "error: no source of Services: "),
@@ -299,9 +272,9 @@ fn a_daemon_without_a_source_sets_nothing() {
         // What a Pod would have.
         let mut command = netns.command("env");
         command.args(["--unset=KUBERNETES_SERVICE_HOST", PROGRAM]);
-        let output = command.args(FLAGS).arg(flag).output().unwrap();
-        let text = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{flag}: {text}");
+        let failed = Ran::of(command.args(FLAGS).arg(flag));
+        failed.fails(code, &[]);
+        let text = failed.stderr;
         assert!(text.starts_with(expected), "{flag}: {text}");
         let errors = text.lines().filter(|line| !line.starts_with("hint: "));
         assert_eq!(errors.count(), 1, "{flag}: {text}");
@@ -313,17 +286,12 @@ fn a_daemon_without_a_source_sets_nothing() {
 
 #[test]
 fn a_machine_without_programs_is_not_set_up() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (netns, bin) = (Netns::new("bare"), tempfile::tempdir().unwrap());
     let fails = |arguments: &[&str], expected: &str| {
         let mut command = netns.command("env");
         command.arg(format!("PATH={}", bin.path().display()));
-        let output = command.arg(PROGRAM).args(arguments).output().unwrap();
-        let text = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{text}");
-        assert!(text.contains(expected), "{text}");
+        Ran::of(command.arg(PROGRAM).args(arguments)).fails(1, &[expected]);
     };
     let init = [FLAGS.as_slice(), &["--init-only"]].concat();
     let unusable = "iptables is not usable on this node: ";
@@ -339,9 +307,7 @@ fn a_machine_without_programs_is_not_set_up() {
 /// Only the score of its own process, and only if it may.
 #[test]
 fn a_daemon_asks_not_to_be_killed_for_memory() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let daemon = node.start_with(backend_programs(node.backend), &["--oom-score-adj=7"]);
     let path = format!("/proc/{}/oom_score_adj", daemon.id());
@@ -354,9 +320,7 @@ fn a_daemon_asks_not_to_be_killed_for_memory() {
 /// Whether invalid packets are dropped depends on what the daemon itself has set before.
 #[test]
 fn rules_follow_what_was_set() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let invalid = "--ctstate INVALID";
     let mut strict = node.start(backend_programs(node.backend));
@@ -377,9 +341,7 @@ fn rules_follow_what_was_set() {
 /// A Node whose addresses say that it cannot be served ends the daemon.
 #[test]
 fn a_node_of_the_wrong_family_is_fatal() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     node.netns.sysctl("ipv6/conf/all/disable_ipv6", "1");
     node.write(

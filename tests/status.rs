@@ -1,15 +1,12 @@
 //! Commands beside a running daemon: where they get rules and the state of the node, and what they
 //! do without it.
 
-use crate::support;
-
-use std::process::Output;
-
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::netns::Netns;
+use crate::support::program::{PROGRAM, Ran};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 use serde_json::Value;
-use support::daemon::{Backend, Daemon};
-use support::netns::Netns;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
 
 /// What commands print of the source of the rules.
 const SOURCE: &str = " in rules of node1 (";
@@ -34,24 +31,15 @@ fn start(backend: Backend, metrics: &str) -> (Netns, Daemon) {
     (netns, daemon)
 }
 
-fn run(netns: &Netns, args: &[&str]) -> Output {
-    let mut command = netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.args(args).env_remove("RUST_LOG").output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+fn run(netns: &Netns, args: &[&str]) -> Ran {
+    Ran::of(netns.command(PROGRAM).args(args))
 }
 
 /// Runs a command that reads rules with the programs of the backend.
-fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Output {
+fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Ran {
     let of_backend = ["--iptables-backend", backend.name()];
     let output = run(netns, &[args, &of_backend].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.is_success(), "{output:#?}");
     output
 }
 
@@ -69,18 +57,14 @@ fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
         inspect(&netns, backend, &args)
     });
     for (daemon, kernel) in from_daemon.iter().zip(&from_kernel) {
-        assert_eq!(stdout(daemon), stdout(kernel));
-        assert!(stdout(daemon).contains("storefront"), "{}", stdout(daemon));
+        assert_eq!(daemon.stdout, kernel.stdout);
+        assert!(daemon.stdout.contains("storefront"), "{daemon:#?}");
         let source = format!("rules of node1 ({}), written by deltaproxy", backend.name());
-        assert!(stderr(daemon).contains(&source), "{}", stderr(daemon));
-        assert!(
-            !stderr(kernel).contains("rules of node1"),
-            "{}",
-            stderr(kernel)
-        );
+        assert!(daemon.stderr.contains(&source), "{daemon:#?}");
+        assert!(!kernel.stderr.contains("rules of node1"), "{kernel:#?}");
     }
     let hint = "may drop packets: --kernel reads them";
-    let [services, explain] = from_daemon.map(|output| stderr(&output));
+    let [services, explain] = from_daemon.map(|output| output.stderr);
     assert!(services.contains(SOURCE), "{services}");
     assert!(explain.contains(hint), "{explain}");
 
@@ -89,7 +73,7 @@ fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
         &["explain", "shop/storefront", "-o", "json"],
     ] {
         let output = inspect(&netns, backend, args);
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let document: Value = serde_json::from_str(&output.stdout).unwrap();
         let source = document["source"].as_str().unwrap();
         assert!(source.starts_with("rules of node1 ("), "{source}");
         assert!(document["observedAt"].is_string(), "{document}");
@@ -99,12 +83,8 @@ fn services_and_explain_read_the_daemon_like_the_kernel(backend: Backend) {
     assert!(daemon.terminate().success());
     for (args, before) in commands.iter().zip(&from_kernel) {
         let output = inspect(&netns, backend, args);
-        assert_eq!(stdout(&output), stdout(before));
-        assert!(
-            !stderr(&output).contains("rules of node1"),
-            "{}",
-            stderr(&output)
-        );
+        assert_eq!(output.stdout, before.stdout);
+        assert!(!output.stderr.contains("rules of node1"), "{output:#?}");
     }
 }
 
@@ -112,20 +92,15 @@ on_both_backends!(Kernel, services_of_a_daemon_need_no_privileges);
 
 fn services_of_a_daemon_need_no_privileges(backend: Backend) {
     let (netns, _daemon) = start(backend, "127.0.0.1:10249");
-    let binary = env!("CARGO_BIN_EXE_deltaproxy");
     let as_user = |args: &[&str]| {
         let mut command = netns.command("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", binary]);
-        command.args(args).env_remove("RUST_LOG").output().unwrap()
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM]);
+        Ran::of(command.args(args))
     };
     let output = as_user(&["services"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(
-        stdout(&output).contains("storefront"),
-        "{}",
-        stdout(&output)
-    );
-    assert!(!as_user(&["services", "--kernel"]).status.success());
+    assert!(output.is_success(), "{output:#?}");
+    assert!(output.stdout.contains("storefront"), "{output:#?}");
+    assert!(!as_user(&["services", "--kernel"]).is_success());
 }
 
 on_both_backends!(Kernel, the_status_is_of_the_daemon);
@@ -133,8 +108,8 @@ on_both_backends!(Kernel, the_status_is_of_the_daemon);
 fn the_status_is_of_the_daemon(backend: Backend) {
     let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
     let output = run(&netns, &["status"]);
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    let text = &output.stdout;
+    assert_eq!(output.code, Some(0), "{text}{}", output.stderr);
     assert!(text.starts_with("node1: well\n"), "{text}");
     let row = format!("backend         {}, iptables 1.", backend.name());
     assert!(text.contains(&row), "{text}");
@@ -144,13 +119,13 @@ fn the_status_is_of_the_daemon(backend: Backend) {
     );
 
     let json = run(&netns, &["status", "-o", "json"]);
-    let document: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let document: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(document["families"][0]["lastFull"]["reason"], "first");
 
     assert!(daemon.terminate().success());
     let output = run(&netns, &["status"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
-    let error = stderr(&output);
+    assert_eq!(output.code, Some(2), "{output:#?}");
+    let error = &output.stderr;
     assert!(
         error.contains("no state of deltaproxy at 127.0.0.1:10249"),
         "{error}"
@@ -172,9 +147,9 @@ fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
     let file = format!("--config={}", file.path().display());
     for flag in ["--metrics-bind-address=0.0.0.0:9090", &file] {
         let status = run(&netns, &["status", flag]);
-        assert_eq!(status.status.code(), Some(0), "{flag}: {}", stderr(&status));
+        assert_eq!(status.code, Some(0), "{flag}: {}", status.stderr);
         let services = run(&netns, &["services", flag]);
-        assert!(stderr(&services).contains(SOURCE), "{}", stderr(&services));
+        assert!(services.stderr.contains(SOURCE), "{services:#?}");
     }
     // Nothing listens at the default port; there, the health server has no such pages.
     for flag in [
@@ -182,15 +157,11 @@ fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
         "--metrics-bind-address=127.0.0.1:10256",
     ] {
         let status = run(&netns, &["status", flag]);
-        assert_eq!(status.status.code(), Some(2), "{}", stdout(&status));
+        assert_eq!(status.code, Some(2), "{status:#?}");
         let services = inspect(&netns, backend, &["services", flag]);
-        assert!(stdout(&services).contains("storefront"));
-        assert!(
-            !stderr(&services).contains("rules of node1"),
-            "{}",
-            stderr(&services)
-        );
-        assert!(!stderr(&services).contains("busy"), "{}", stderr(&services));
+        assert!(services.stdout.contains("storefront"));
+        assert!(!services.stderr.contains("rules of node1"), "{services:#?}");
+        assert!(!services.stderr.contains("busy"), "{services:#?}");
     }
 }
 
@@ -200,29 +171,19 @@ fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
     let (netns, _daemon) = start(backend, "192.0.2.1:10249");
     let flag = "--metrics-bind-address=192.0.2.1";
     let services = inspect(&netns, backend, &["services", flag]);
-    assert!(stdout(&services).contains("storefront"));
-    assert!(
-        !stderr(&services).contains("rules of node1"),
-        "{}",
-        stderr(&services)
-    );
+    assert!(services.stdout.contains("storefront"));
+    assert!(!services.stderr.contains("rules of node1"), "{services:#?}");
     let status = run(&netns, &["status", flag]);
-    assert_eq!(status.status.code(), Some(0), "{}", stderr(&status));
-    assert!(
-        stdout(&status).starts_with("node1: well\n"),
-        "{}",
-        stdout(&status)
-    );
+    assert_eq!(status.code, Some(0), "{status:#?}");
+    assert!(status.stdout.starts_with("node1: well\n"), "{status:#?}");
 }
 
 /// The daemon has only the rules of its backend, and packets traverse both.
 #[test]
 fn with_rules_in_the_other_backend_the_kernel_is_read() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (netns, _daemon) = start(Backend::Nft, "127.0.0.1:10249");
-    let services = || stderr(&run(&netns, &["services"]));
+    let services = || run(&netns, &["services"]).stderr;
     assert!(services().contains(SOURCE), "{}", services());
     let mut legacy = netns.command("iptables-legacy");
     let added = legacy.args(["-t", "nat", "-N", "KUBE-SERVICES"]).status();
@@ -232,7 +193,7 @@ fn with_rules_in_the_other_backend_the_kernel_is_read() {
         ensure(!said.contains(SOURCE), || said)
     });
     let status = run(&netns, &["status"]);
-    assert_eq!(status.status.code(), Some(1));
-    let said = stdout(&status);
+    assert_eq!(status.code, Some(1));
+    let said = &status.stdout;
     assert!(said.contains("has rules of a proxy as well"), "{said}");
 }

@@ -1,20 +1,18 @@
 //! Pages of a running daemon about its node: the rules that it wrote, beside those in the kernel,
 //! the state of its syncs, and both for a browser.
 
-use crate::support;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::netns::Netns;
+use crate::support::node::{Node, SHOP, with_restore};
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, on_both_backends};
 use deltaproxy::testing::rules::{Rule, RuleSet, Table};
 use serde_json::Value;
-use support::daemon::{Backend, Daemon};
-use support::netns::Netns;
-use support::node::{Node, SHOP, with_restore};
-use support::rules::{Family, saved};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, on_both_backends};
 
 /// Address of the metrics port for clients on the node.
 pub(crate) const LOOPBACK: &str = "127.0.0.1:10249";
@@ -124,9 +122,7 @@ fn only_clients_on_the_node_get_rules_and_names(backend: Backend) {
 
 #[test]
 fn pages_can_only_be_read() {
-    if !support::machine_has(support::Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (netns, _daemon) = start(Backend::Nft);
     let server: SocketAddr = LOOPBACK.parse().unwrap();
     let paths = [

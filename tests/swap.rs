@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::support::daemon::{Backend, Daemon, Program, real_program};
+use crate::support::kube::binary;
+use crate::support::lab::{Lab, NODE_ADDRESSES};
+use crate::support::netns::{Netns, move_into};
+use crate::support::process::run;
+use crate::support::rules::Family;
+use crate::support::servers::{Reply, Transport, ask};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, objects, on_both_backends, tell};
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, Program, real_program};
-use support::kube::binary;
-use support::lab::{Lab, NODE_ADDRESSES};
-use support::netns::{Netns, move_into};
-use support::process::run;
-use support::rules::Family;
-use support::servers::{Reply, Transport, ask};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects, on_both_backends, tell};
 use tokio::task::JoinSet;
 
 /// Between two connections of a client. Two clients make 200 connections a second.
@@ -110,9 +110,7 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
 /// The table of mode nftables is removed after the first sync.
 #[test]
 fn no_connection_fails_from_mode_nftables() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let lab = lab(Backend::Nft);
     let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
     let mut proxy = start_with(&lab, Backend::Nft, &kube_proxy, &["--proxy-mode=nftables"]);
@@ -207,9 +205,7 @@ fn rules(lab: &Lab) -> Vec<String> {
 /// The check itself can fail: without rules, for as long as a repair takes, connections fail.
 #[test]
 fn connections_fail_while_rules_are_missing() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = lab(Backend::Nft);
     let mut proxy = start(&lab, Backend::Nft, &Program::Deltaproxy, FLAT);
     wait_for_marker(&lab, 0);

@@ -2,18 +2,16 @@
 //! large: what that costs is judged by counters, and nothing stays behind.
 
 use crate::load;
-use crate::support;
-
 use std::sync::atomic::AtomicUsize;
 use std::thread;
 use std::time::Instant;
 
-use support::daemon::{Backend, Daemon, wait_until_ok};
-use support::kube::ControlPlane;
-use support::left_out::{Part, skips};
-use support::netns::Netns;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, objects, on_both_backends, tell};
+use crate::support::daemon::{Backend, Daemon, wait_until_ok};
+use crate::support::kube::ControlPlane;
+use crate::support::left_out::{Part, skips};
+use crate::support::netns::Netns;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, objects, on_both_backends, tell};
 
 #[path = "../benches/users/user.rs"]
 mod user;

@@ -30,6 +30,7 @@ pub mod netns;
 pub mod node;
 pub mod objects;
 pub mod process;
+pub mod program;
 pub mod reply;
 pub mod rules;
 pub mod servers;
@@ -128,6 +129,16 @@ pub fn skip(why: &str) {
     assert!(!must_run, "cannot run this test: {why}");
     tell(format_args!("skipped: {why}"));
 }
+
+/// Ends a test on a machine without the [`Need`].
+macro_rules! needs {
+    ($need:ident) => {
+        if !$crate::support::machine_has($crate::support::Need::$need) {
+            return;
+        }
+    };
+}
+pub(crate) use needs;
 
 /// Declares two tests of a function that takes the backend, `NAME::on_nft` and `NAME::on_legacy`.
 /// Both are skipped on a machine without the [`Need`].
