@@ -2,7 +2,6 @@
 //! `--all-nodes`, for which packets the nodes of a cluster disagree.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -205,16 +204,10 @@ impl Disagreement<'_> {
     /// endpoints`.
     fn line(&self) -> String {
         let clients = explain::client_kinds(&self.clients);
-        let mut text = format!("{} from {clients}:", self.to);
-        let most = self.held.first().and_then(|most| most.value);
-        for (index, held) in self.held.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ";" };
-            let nodes = held.nodes_text(index == 0);
-            let outcome = outcome_text(held.value, most.filter(|_| index > 0));
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{separator} {nodes}: {outcome}");
-        }
-        text
+        let text = cluster::disagreement(&self.held, |held, most| {
+            format!(": {}", outcome_text(held.value, most))
+        });
+        format!("{} from {clients}: {text}", self.to)
     }
 }
 

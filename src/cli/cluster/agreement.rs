@@ -61,19 +61,25 @@ pub(in crate::cli) struct Held<'a, V> {
 /// Maximum names in a line.
 pub(in crate::cli) const MAX_NAMES: usize = 8;
 
-impl<V> Held<'_, V> {
-    /// Renders the nodes: their number if they are most, otherwise their names.
-    pub(in crate::cli) fn nodes_text(&self, are_most: bool) -> String {
-        match self.nodes.as_slice() {
+/// Renders a disagreement: the number of most nodes, and the names of the others, each with what
+/// `text` makes of their value beside that of most.
+pub(in crate::cli) fn disagreement<V>(
+    all: &[Held<'_, V>],
+    text: impl Fn(&Held<'_, V>, Option<&V>) -> String,
+) -> String {
+    let most = all.first().and_then(|most| most.value);
+    let parts = all.iter().enumerate().map(|(index, held)| {
+        let nodes = match held.nodes.as_slice() {
             [node] => (*node).to_owned(),
-            nodes if are_most => format!("{} nodes", nodes.len()),
+            nodes if index == 0 => format!("{} nodes", nodes.len()),
             names => first_of(names, MAX_NAMES),
-        }
-    }
+        };
+        nodes + &text(held, most.filter(|_| index > 0))
+    });
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 impl<K: Ord, V: PartialEq> Agreement<K, V> {
-    /// Adds a node with all that it has.
     pub(in crate::cli) fn add(&mut self, node: &str, things: impl IntoIterator<Item = (K, V)>) {
         let number = self.nodes.len();
         self.nodes.push(node.to_owned());
@@ -90,12 +96,10 @@ impl<K: Ord, V: PartialEq> Agreement<K, V> {
         }
     }
 
-    /// Returns the number of nodes.
     pub(in crate::cli) fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns the number of things.
     pub(in crate::cli) fn things(&self) -> usize {
         self.things.len()
     }

@@ -7,5 +7,5 @@
 mod agreement;
 mod client;
 
-pub(super) use agreement::{Agreement, Held, MAX_NAMES, print_disagreements};
+pub(super) use agreement::{Agreement, Held, MAX_NAMES, disagreement, print_disagreements};
 pub(super) use client::{NodeAnswer, NodeProblem, block_on, for_each_bounded};

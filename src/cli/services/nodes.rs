@@ -4,7 +4,6 @@
 //! Local differ by design.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use super::rows::{self, Row};
@@ -54,9 +53,10 @@ pub(super) fn compare_nodes(args: &ServicesArgs, report: &ErrorReport) -> anyhow
     let mut agreed = format!("{nodes} nodes agree on {}", counted(things, "service port"));
     // A Service may have the same problem on all nodes.
     if let Some(problems) = not_ok.filter(|names| !names.is_empty()) {
-        let problems = first_of(problems, MAX_NAMES);
-        // Writing to a String cannot fail.
-        let _ = write!(agreed, "; not ok on all of them: {problems}");
+        agreed = format!(
+            "{agreed}; not ok on all of them: {}",
+            first_of(problems, MAX_NAMES)
+        );
     }
     cluster::print_disagreements(&lines, &agreed)
 }
@@ -78,18 +78,11 @@ fn of_row(row: &Row) -> Endpoints {
 
 /// Renders a disagreement: `shop/web:http: 209 nodes have 3 endpoints; node17, node41 have 2`.
 fn line(name: &str, held: &[Held<'_, Endpoints>]) -> String {
-    let mut text = format!("{name}: ");
-    let most = held.first().and_then(|most| most.value);
-    for (index, held) in held.iter().enumerate() {
-        if index > 0 {
-            text.push_str("; ");
-        }
+    let text = cluster::disagreement(held, |held, most| {
         let verb = if held.nodes.len() == 1 { "has" } else { "have" };
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{} {verb} ", held.nodes_text(index == 0));
-        text.push_str(&value_text(held.value, most.filter(|_| index > 0)));
-    }
-    text
+        format!(" {verb} {}", value_text(held.value, most))
+    });
+    format!("{name}: {text}")
 }
 
 /// Renders the endpoints of some nodes, beside those that most have. If their number is the same,
