@@ -78,25 +78,15 @@ pub(super) fn get_pieces(
     path: &str,
     take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> Result<(), NoPage> {
+    let page = async {
+        let connected = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await;
+        let stream = connected.map_err(|_| NoPage::Busy)?;
+        let stream = stream.map_err(NoPage::absent)?;
+        ask_pieces(stream, &address.to_string(), path, take).await
+    };
     let runtime = runtime().map_err(NoPage::absent)?;
-    runtime.block_on(async {
-        let page = timeout(TIMEOUT, page(address, path, take)).await;
-        page.unwrap_or(Err(NoPage::Busy))
-    })
-}
-
-async fn page(
-    address: SocketAddr,
-    path: &str,
-    take: &mut impl FnMut(&[u8]) -> anyhow::Result<()>,
-) -> Result<(), NoPage> {
-    match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
-        Ok(stream) => {
-            let stream = stream.map_err(NoPage::absent)?;
-            ask_pieces(stream, &address.to_string(), path, take).await
-        }
-        Err(_) => Err(NoPage::Busy),
-    }
+    let page = runtime.block_on(async { timeout(TIMEOUT, page).await });
+    page.unwrap_or(Err(NoPage::Busy))
 }
 
 fn text(page: Vec<u8>) -> Result<String, NoPage> {
