@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use super::super::arguments::{self, RuleSettings, given_once};
-use super::super::exit::ErrorReport;
 use super::super::snapshot::{
     self, HostSources, NextRestore, RenderSide, RuleOrigin, RuleSnapshot,
 };
@@ -25,18 +24,14 @@ use crate::tracker::Tracker;
 use crate::watch::manifests::{self, Manifests};
 
 /// Loads both sides as the flags select them.
-pub(super) fn load(
-    args: &DiffArgs,
-    settings: &RuleSettings<'_>,
-    report: &ErrorReport,
-) -> anyhow::Result<Sides> {
+pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
     check_stdin(args)?;
     if let (Some(folder), moments) = (&args.state_dir, &args.at[..]) {
         return of_moments(folder, moments);
     }
     match given_once("from-manifests", &args.from_manifests)? {
         Some(path) => of_manifests(args, settings, path),
-        None => of_host(args, settings, report),
+        None => of_host(args, settings),
     }
 }
 
@@ -59,11 +54,7 @@ fn check_stdin(args: &DiffArgs) -> Result<(), Unusable> {
 }
 
 /// Loads the rules of a kernel or a dump, and the objects to compare them with.
-fn of_host(
-    args: &DiffArgs,
-    settings: &RuleSettings<'_>,
-    report: &ErrorReport,
-) -> anyhow::Result<Sides> {
+fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
     // A comparison verifies the daemon as well.
     let sources = || {
         Ok(HostSources {
@@ -71,7 +62,7 @@ fn of_host(
             backend: settings.rendering()?.backend,
         })
     };
-    let host = RuleSnapshot::of_host(&args.from_save, sources, report).map_err(not_readable)?;
+    let host = RuleSnapshot::of_host(&args.from_save, sources).map_err(not_readable)?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
@@ -110,22 +101,17 @@ fn of_host(
             RuleOrigin::Saved(_) => "no dump of it was given",
             _ => "this kernel does not support it",
         },
-        left: host.rules.map(|_, rules| flattened(rules)),
         right: right.map(|_, rules| flattened(rules)),
-        families: host.families,
-        missing_tables: host.missing_tables,
-        unreadable_tables: host.unreadable_tables,
-        families_with_legacy: host.families_with_legacy,
-        other_backends: host
-            .other_backends
-            .map(|_, other| other.map(|(backend, _)| backend)),
+        live: RuleSnapshot {
+            rules: host.rules.map(|_, rules| flattened(rules)),
+            ..host
+        },
         names,
         restores,
         ..Sides::default()
     })
 }
 
-/// Loads the rules of two past moments.
 fn of_moments(folder: &Path, moments: &[PastTime]) -> anyhow::Result<Sides> {
     let [before, after] = moments else {
         let problem = "must be given twice: the rules of the first moment are compared with those \
@@ -137,9 +123,12 @@ fn of_moments(folder: &Path, moments: &[PastTime]) -> anyhow::Result<Sides> {
     let (left, right) = (left?, right?);
     Ok(Sides {
         absence_reason: "the history does not have it at both moments",
-        families: &left.families & &right.families,
         names: [left.origin.to_string(), right.origin.to_string()],
-        left: left.rules.map(|_, rules| flattened(rules)),
+        live: RuleSnapshot {
+            families: &left.families & &right.families,
+            rules: left.rules.map(|_, rules| flattened(rules)),
+            ..left
+        },
         right: right.rules.map(|_, rules| flattened(rules)),
         ..Sides::default()
     })
@@ -200,9 +189,12 @@ fn of_manifests(
         *right.get_mut(family) = new.rules()?.0;
     }
     Ok(Sides {
-        left: left.map(|_, rules| flattened(rules)),
+        live: RuleSnapshot {
+            families: IpFamily::ALL.into(),
+            rules: left.map(|_, rules| flattened(rules)),
+            ..RuleSnapshot::default()
+        },
         right: right.map(|_, rules| flattened(rules)),
-        families: IpFamily::ALL.into(),
         names,
         restores,
         written: [written_before, written_after],
@@ -211,7 +203,6 @@ fn of_manifests(
     })
 }
 
-/// Returns the name of a source of objects.
 fn name_of(source: &SourceArgs) -> String {
     match &source.manifests {
         Some(path) => format!("`{}`", path.display()),

@@ -19,7 +19,7 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<bool
     let selected = args.selection.query()?;
     terminal::install_quiet_log()?;
     let settings = RuleSettings::read(&args.desired)?;
-    let sides = load::load(args, &settings, report)?.only(&selected)?;
+    let sides = load::load(args, &settings)?.only(&selected)?;
     let progress = Progress::start("comparing rules");
     let reviews = sides.reviews();
     let facts = sides.facts(&reviews);

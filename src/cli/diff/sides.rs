@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use serde_json::Value;
 
 use super::super::exit::ErrorReport;
+use super::super::snapshot::RuleSnapshot;
 use super::super::terminal::{self, escaped};
 use crate::config::{DiffArgs, DiffFormat};
 use crate::ingest::ObjectName;
@@ -22,20 +23,12 @@ use crate::watch::manifests::WrittenObjects;
 /// Live rules on the left and desired rules on the right.
 #[derive(Default)]
 pub(super) struct Sides {
-    pub(super) left: PerFamily<RuleSet>,
+    /// Live side, of the families that are compared.
+    pub(super) live: RuleSnapshot,
     pub(super) right: PerFamily<RuleSet>,
     /// Selected service ports; `None`: all.
     pub(super) chosen: Option<PortSelection>,
-    pub(super) families: BTreeSet<IpFamily>,
     pub(super) absence_reason: &'static str,
-    /// Tables that the live side lacks because they were not saved.
-    pub(super) missing_tables: PerFamily<BTreeSet<Table>>,
-    /// Tables of the live side that could not be read.
-    pub(super) unreadable_tables: PerFamily<BTreeSet<Table>>,
-    /// Families with rules of the backend legacy that the live side lacks.
-    pub(super) families_with_legacy: BTreeSet<IpFamily>,
-    /// Backends that have rules of a proxy and are not the live side.
-    pub(super) other_backends: PerFamily<Option<Backend>>,
     /// Sources of the live and the desired side.
     pub(super) names: [String; 2],
     pub(super) restores: PerFamily<Option<PlannedRestore>>,
@@ -52,14 +45,16 @@ impl Sides {
     ///
     /// A name has no match.
     pub(super) fn only(self, selected: &PortQuery) -> Result<Self, NoMatches> {
-        let families = self.families.iter();
-        let rules = families.flat_map(|family| [self.left.get(*family), self.right.get(*family)]);
+        let live = &self.live.rules;
+        let rules = self
+            .families()
+            .flat_map(|family| [live.get(family), self.right.get(family)]);
         let chosen = PortSelection::of(selected, &rules.collect::<Vec<_>>())?;
         Ok(Self { chosen, ..self })
     }
 
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
-        self.families.iter().copied()
+        self.live.families.iter().copied()
     }
 
     /// Prints errors about live rules that cannot be read, and what is not compared because of
@@ -67,7 +62,7 @@ impl Sides {
     pub(super) fn report_not_compared(&self, reviews: &[Review<'_>], report: &ErrorReport) {
         let [live, _] = &self.names;
         for family in self.families() {
-            let tables = self.unreadable_tables.get(family).iter();
+            let tables = self.live.unreadable_tables.get(family).iter();
             for table in tables.filter(|table| holds_services(**table)) {
                 report.print_one(&format_args!(
                     "{live}: {family} {table} is not compared: the save program could not read it\n\
@@ -75,8 +70,8 @@ impl Sides {
                 ));
             }
         }
-        for (family, other) in self.other_backends.as_ref().into_pairs() {
-            if let Some(other) = other {
+        for (family, other) in self.live.other_backends.as_ref().into_pairs() {
+            if let Some((other, _)) = other {
                 report.print_one(&format_args!(
                     "{live}: {family} rules of a proxy in backend {other} are not compared, and \
                      packets traverse both\n\
@@ -92,12 +87,12 @@ impl Sides {
     /// Returns a line for each part that is not compared, with the reason.
     fn gaps(&self) -> impl Iterator<Item = String> {
         let absent = IpFamily::ALL.into_iter();
-        let absent = absent.filter(|family| !self.families.contains(family));
+        let absent = absent.filter(|family| !self.live.families.contains(family));
         let absent =
             absent.map(|family| format!("{family} is not compared: {}", self.absence_reason));
         let tables = self.families().flat_map(|family| {
-            let unreadable = self.unreadable_tables.get(family);
-            let tables = self.missing_tables.get(family).difference(unreadable);
+            let unreadable = self.live.unreadable_tables.get(family);
+            let tables = self.live.missing_tables.get(family).difference(unreadable);
             let missing = tables.map(move |table| {
                 format!("{family} {table} is not compared: the dump has no such table")
             });
@@ -153,7 +148,7 @@ impl Sides {
     /// Compares each family.
     pub(super) fn reviews(&self) -> Vec<Review<'_>> {
         let review = |family| {
-            let review = compare(family, self.left.get(family), self.right.get(family));
+            let review = compare(family, self.live.rules.get(family), self.right.get(family));
             let restore = self.restores.get(family).clone();
             let is_needed = |restore: &PlannedRestore| restore.bytes > 0 && !review.is_empty();
             let mut review = Review {
@@ -161,8 +156,9 @@ impl Sides {
                 ..review
             };
             let legacy = Some(Backend::Legacy);
-            let has_legacy = self.families_with_legacy.contains(&family);
-            let other = *self.other_backends.get(family);
+            let has_legacy = self.live.families_with_legacy.contains(&family);
+            let other = self.live.other_backends.get(family).as_ref();
+            let other = other.map(|(backend, _)| *backend);
             review.not_compared.backend = other.or(legacy.filter(|_| has_legacy));
             match &self.chosen {
                 Some(chosen) => review.only(chosen),
@@ -262,7 +258,7 @@ fn write_unified(text: &mut String, sides: &Sides, review: &Review<'_>) -> fmt::
 /// without what is not compared.
 fn sides_as_text<'s>(sides: &'s Sides, review: &Review<'_>) -> [RulesetText<'s>; 2] {
     let family = review.family;
-    let (left, right) = (sides.left.get(family), sides.right.get(family));
+    let (left, right) = (sides.live.rules.get(family), sides.right.get(family));
     let both = [
         RulesetText::of(left, right, right),
         RulesetText::of(right, left, right),

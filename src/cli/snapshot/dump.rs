@@ -38,26 +38,6 @@ impl<'t> DumpPart<'t> {
             (first != section).then_some(table)
         })
     }
-
-    /// Removes the last table if its `COMMIT` is missing and there are complete ones before it.
-    /// Returns its name.
-    pub(super) fn remove_cut_table(&mut self) -> Option<String> {
-        let (mut start, mut complete) = (0, 0);
-        let mut open: Option<(usize, &str)> = None;
-        for line in self.text.split_inclusive('\n') {
-            if let Some(name) = table_name(line) {
-                open = Some((start, name));
-            } else if line.trim() == "COMMIT" {
-                open = None;
-                complete += 1;
-            }
-            start += line.len();
-        }
-        let (start, name) = open.filter(|_| complete > 0)?;
-        let name = name.to_owned();
-        self.text = Cow::Owned(self.text.get(..start)?.to_owned());
-        Some(name)
-    }
 }
 
 fn table_name(line: &str) -> Option<&str> {

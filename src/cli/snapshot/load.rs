@@ -1,17 +1,24 @@
-//! Loads the rules that flags select.
+//! Loads the rules that flags select; those of this node are the ones that the daemon wrote, from
+//! its page `/rules`, or else those of the kernel.
 
 use std::io::ErrorKind;
+use std::mem;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread;
 
-use super::daemon::HostSources;
 use super::rules::{RuleOrigin, RuleSnapshot};
-use super::{desired, node, proxy_report, recorded};
+use super::rules_page::DaemonRules;
+use super::{desired, nodes, proxy_report, recorded};
 use crate::cli::arguments::{self, RuleSettings};
-use crate::cli::daemon;
+use crate::cli::daemon::{self, NoPage};
 use crate::cli::exit::{ErrorReport, NotANode};
 use crate::cli::status::StatusPage;
 use crate::config::{OriginArgs, Unusable};
-use crate::host::RunError;
+use crate::host::{BackendChoice, RunError, local_addresses};
+use crate::rules::RuleSet;
+use crate::status::FamilyStatus;
 
 impl RuleSnapshot {
     /// Loads the rules that the flags select; `settings` are those of the same flags.
@@ -27,7 +34,7 @@ impl RuleSnapshot {
             return Self::past(folder, arguments::moment(at));
         }
         if let Some(node) = &args.node.name {
-            return node::snapshot(settings.api_options()?, node, report);
+            return nodes::snapshot(settings.api_options()?, node);
         }
         if desired.names_objects() {
             let config = settings.rendering()?;
@@ -39,7 +46,7 @@ impl RuleSnapshot {
                 backend: settings.rendering()?.backend,
             })
         };
-        let snapshot = Self::of_host(from_save, sources, report);
+        let snapshot = Self::of_host(from_save, sources);
         let mut snapshot = snapshot.map_err(not_readable)?;
         if !args.kernel && snapshot.is_of_no_node() {
             return Err(NotANode::Rules.into());
@@ -59,12 +66,11 @@ impl RuleSnapshot {
     pub(in crate::cli) fn of_host(
         from_save: &[PathBuf],
         sources: impl FnOnce() -> Result<HostSources, Unusable>,
-        report: &ErrorReport,
     ) -> anyhow::Result<Self> {
         if from_save.is_empty() {
             sources()?.read()
         } else {
-            recorded::saved(from_save, report)
+            recorded::saved(from_save)
         }
     }
 }
@@ -83,3 +89,85 @@ fn not_readable(error: anyhow::Error) -> anyhow::Error {
         Err(error) => error,
     }
 }
+
+/// Sources of the rules of this node.
+pub(in crate::cli) struct HostSources {
+    /// Address at which the daemon is asked first; `None` to read the kernel at once.
+    pub(in crate::cli) daemon: Option<SocketAddr>,
+    /// Programs that read the kernel.
+    pub(in crate::cli) backend: BackendChoice,
+}
+
+impl HostSources {
+    /// Reads the rules of the daemon, or without its page those of the kernel.
+    fn read(self) -> anyhow::Result<RuleSnapshot> {
+        let asked = self.daemon.map(|address| of_daemon(address, self.backend));
+        match asked {
+            Some(Ok(snapshot)) => return Ok(snapshot),
+            Some(Err(busy @ NoPage::Busy)) => tracing::warn!("{busy}; reading the kernel"),
+            Some(Err(NoPage::Absent(_))) | None => {}
+        }
+        recorded::live(self.backend)
+    }
+}
+
+/// Bytes that are parsed at a time.
+const PIECE: usize = 64 * 1024;
+
+/// Pieces that wait to be parsed.
+const MAX_PIECES: usize = 8;
+
+/// Reads the rules of the daemon at an address, which are parsed while they arrive.
+///
+/// # Errors
+///
+/// There is no such page, or it does not have the rules that the kernel would show: those of a
+/// family are unknown to the daemon, a proxy has rules in the other backend, or the backend is not
+/// the chosen one.
+fn of_daemon(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, NoPage> {
+    let addresses = local_addresses().map_err(|error| NoPage::Absent(error.to_string()))?;
+    let (sender, pieces) = mpsc::sync_channel(MAX_PIECES);
+    let page = thread::scope(|scope| {
+        let arrival = scope.spawn(move || send_pieces(address, &sender));
+        let page = parsed(pieces.into_iter(), choice);
+        let arrived = arrival.join();
+        arrived.unwrap_or_else(|_| Err(NoPage::Absent("the reader failed".to_owned())))?;
+        Ok(page)
+    })?;
+    let mut snapshot = page.ok_or_else(|| NoPage::Absent("no rules".to_owned()))?;
+    snapshot.node_addresses = addresses;
+    Ok(snapshot)
+}
+
+/// Gets the page, and sends pieces of whole lines.
+fn send_pieces(address: SocketAddr, pieces: &SyncSender<String>) -> Result<(), NoPage> {
+    let send = |lines: Vec<u8>| anyhow::Ok(pieces.send(String::from_utf8(lines)?)?);
+    let mut text = Vec::new();
+    daemon::get_pieces(address, "/rules", &mut |bytes| {
+        text.extend_from_slice(bytes);
+        if text.len() < PIECE {
+            return Ok(());
+        }
+        let end = text.iter().rposition(|byte| *byte == b'\n');
+        let rest = text.split_off(end.map_or(0, |at| at + 1));
+        send(mem::replace(&mut text, rest))
+    })?;
+    send(text).map_err(|error| NoPage::Absent(error.to_string()))
+}
+
+/// Parses the rules on a page of this node; `None` as for [`DaemonRules::read`], or if a proxy has
+/// rules in the other backend.
+fn parsed(
+    pieces: impl Iterator<Item = String> + Send,
+    choice: BackendChoice,
+) -> Option<RuleSnapshot> {
+    let parse = |status: &FamilyStatus, rules: &mut (dyn Iterator<Item = String> + Send)| {
+        let is_alone = status.other_backend.is_empty();
+        RuleSet::parse_pieces(rules).ok().filter(|_| is_alone)
+    };
+    DaemonRules::read(pieces, choice, parse)?.snapshot(RuleOrigin::Daemon, Some)
+}
+
+#[cfg(test)]
+#[path = "tests/load.rs"]
+mod tests;

@@ -4,13 +4,11 @@
 //! The one place where commands obtain rules: a flag means the same in `diff`, `explain` and
 //! `services`. Another source of the rules of a host belongs into [`RuleSnapshot::of_host`].
 
-mod all_nodes;
 mod counters;
-mod daemon;
 mod desired;
 mod dump;
 mod load;
-mod node;
+mod nodes;
 mod objects;
 mod past;
 mod proxy_report;
@@ -18,10 +16,10 @@ mod recorded;
 mod rules;
 mod rules_page;
 
-pub(super) use all_nodes::compare_rules;
 pub(super) use counters::{PortCounters, RuleCounters};
-pub(super) use daemon::HostSources;
 pub(super) use desired::{NextRestore, RenderSide, options};
+pub(super) use load::HostSources;
+pub(super) use nodes::compare_rules;
 pub(super) use objects::{
     ask, list_error, manifest_trackers, names_with_labels, read as read_objects,
 };

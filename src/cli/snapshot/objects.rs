@@ -133,21 +133,23 @@ fn list(options: &ApiOptions, node: &str, ingester: &mut Ingester) -> anyhow::Re
     let snapshot = ask(options, async |server| {
         api::snapshot(server, node, options.list_timeout).await
     })?;
-    warn_of_undecodable(&snapshot.services.undecodable);
-    warn_of_undecodable(&snapshot.slices.undecodable);
-    warn_of_undecodable(&snapshot.nodes.undecodable);
-    let set_services = snapshot.services.objects.iter().map(SourceEvent::Set);
-    set_services.for_each(|service| ingester.service(service));
-    snapshot
-        .slices
-        .objects
-        .iter()
-        .for_each(|slice| ingester.endpoint_slice(SourceEvent::Set(slice)));
-    snapshot
-        .nodes
-        .objects
-        .iter()
-        .for_each(|node| ingester.node(SourceEvent::Set(node)));
+    let (services, slices, nodes) = (&snapshot.services, &snapshot.slices, &snapshot.nodes);
+    for problems in [
+        &services.undecodable,
+        &slices.undecodable,
+        &nodes.undecodable,
+    ] {
+        warn_of_undecodable(problems);
+    }
+    for service in &services.objects {
+        ingester.service(SourceEvent::Set(service));
+    }
+    for slice in &slices.objects {
+        ingester.endpoint_slice(SourceEvent::Set(slice));
+    }
+    for node in &nodes.objects {
+        ingester.node(SourceEvent::Set(node));
+    }
     Ok(ServiceTypes::read(&snapshot.services.objects))
 }
 

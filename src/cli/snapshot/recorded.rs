@@ -10,7 +10,6 @@ use anyhow::Context;
 
 use super::dump::{self, DumpPart};
 use super::{RuleOrigin, RuleSnapshot};
-use crate::cli::exit::ErrorReport;
 use crate::cli::runtime::runtime;
 use crate::cli::terminal::{Progress, escaped};
 use crate::clock;
@@ -110,20 +109,19 @@ fn warn_of_other_backend(snapshot: &RuleSnapshot) {
     }
 }
 
-/// Reads the rules of dumps. A table that is cut off is left out, and is an error in the report.
-pub(super) fn saved(paths: &[PathBuf], report: &ErrorReport) -> anyhow::Result<RuleSnapshot> {
+/// Reads the rules of dumps.
+pub(super) fn saved(paths: &[PathBuf]) -> anyhow::Result<RuleSnapshot> {
     let _progress = Progress::start("reading a dump");
     let texts = paths
         .iter()
         .map(|path| Ok((path.display().to_string(), text(path)?)));
-    dumps(RuleOrigin::Saved(paths.to_vec()), texts, report)
+    dumps(RuleOrigin::Saved(paths.to_vec()), texts)
 }
 
 /// Reads the rules of dumps, each with its name.
 pub(super) fn dumps(
     origin: RuleOrigin,
     texts: impl Iterator<Item = anyhow::Result<(String, String)>>,
-    report: &ErrorReport,
 ) -> anyhow::Result<RuleSnapshot> {
     let mut snapshot = RuleSnapshot {
         origin,
@@ -131,7 +129,6 @@ pub(super) fn dumps(
         ..RuleSnapshot::default()
     };
     let mut tables = BTreeSet::new();
-    let mut cut = BTreeSet::new();
     for dump in texts {
         let (name, text) = dump?;
         check_content(&name, &text)?;
@@ -140,16 +137,8 @@ pub(super) fn dumps(
         }
         let with_legacy = dump::legacy_families(&text);
         snapshot.families_with_legacy.extend(with_legacy);
-        for mut part in DumpPart::split(&text) {
+        for part in DumpPart::split(&text) {
             check_tables(&name, &part, &mut tables)?;
-            if let Some(table) = part.remove_cut_table() {
-                let family = part.family;
-                report.print_one(&format_args!(
-                    "`{name}`: the {family} {table} table is cut off: COMMIT expected\n\
-                     hint: save the dump again; only its other tables are used"
-                ));
-                cut.insert((family, table));
-            }
             add(&mut snapshot, &name, &part)?;
         }
     }
@@ -161,8 +150,6 @@ pub(super) fn dumps(
             String::new()
         };
         let missing = snapshot.missing_tables.get(family).iter();
-        let is_cut = |table: &Table| cut.contains(&(family, table.as_str().to_owned()));
-        let missing = missing.filter(|table| !is_cut(table));
         for (table, undetermined) in
             missing.filter_map(|table| Some((table, undetermined(*table)?)))
         {

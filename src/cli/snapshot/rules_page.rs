@@ -1,73 +1,137 @@
-//! Reads the parts of a page `/rules`, as a whole or in pieces.
+//! Reads a page `/rules`, as a whole or while it arrives.
+
+use std::borrow::Cow;
+use std::{iter, mem};
 
 use super::proxy_report;
 use super::rules::{RuleOrigin, RuleSnapshot, Verified, WrittenRules};
 use crate::cli::daemon;
+use crate::cli::terminal::escaped;
 use crate::host::BackendChoice;
 use crate::inspect::catalog::RulesetSource;
 use crate::net::IpFamily;
 use crate::rules::{Backend, RuleSet};
 use crate::status::{FamilyStatus, HEAD, RulesHead};
 
-pub(super) enum PagePart<'p> {
-    Head(RulesHead),
-    /// Begins the rules of a family.
-    Family(IpFamily, Box<FamilyStatus>),
-    /// Some rules of the last family, or all of them.
-    Rules(&'p str),
+/// Page of a daemon that knows all of its rules, which are text or parsed.
+pub(super) struct DaemonRules<R> {
+    head: RulesHead,
+    statuses: Vec<FamilyStatus>,
+    backend: Backend,
+    pub(super) rules: Vec<(IpFamily, R)>,
 }
 
-/// Next line of a page.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) enum PageReader {
-    #[default]
-    Head,
-    Title,
-    Status(IpFamily),
-    Rules,
+impl<R> DaemonRules<R> {
+    /// Reads a page, given in pieces of whole lines; `read` takes the rules of a family.
+    ///
+    /// `None` if the page has another form, lacks rules, or has those of another backend than the
+    /// chosen one; or if `read` returns it.
+    pub(super) fn read(
+        pieces: impl Iterator<Item = String> + Send,
+        choice: BackendChoice,
+        mut read: impl FnMut(&FamilyStatus, &mut (dyn Iterator<Item = String> + Send)) -> Option<R>,
+    ) -> Option<Self> {
+        let mut page = PageText {
+            pieces: pieces.map(printable),
+            piece: String::new(),
+            at: 0,
+        };
+        let head = document(&page.line()?)?;
+        let (mut statuses, mut rules) = (Vec::new(), Vec::new());
+        while let Some(title) = page.line() {
+            let family = family_of(&title)?;
+            let status: FamilyStatus = document(&page.line()?)?;
+            if !status.unknown.is_empty() || rules.iter().any(|(known, _)| *known == family) {
+                return None;
+            }
+            rules.push((family, read(&status, &mut page.rules())?));
+            statuses.push(status);
+        }
+        Some(Self {
+            head,
+            backend: backend_of(&statuses, choice)?,
+            statuses,
+            rules,
+        })
+    }
+
+    /// Returns the backends with rules of a proxy that are not on the page, each with its family:
+    /// packets traverse both.
+    pub(super) fn other_backends(&self) -> impl Iterator<Item = (&str, &str)> {
+        let statuses = self.statuses.iter();
+        let others = statuses.filter(|status| !status.other_backend.is_empty());
+        others.map(|status| (&*status.family, &*status.other_backend))
+    }
+
+    /// Returns the rules as `parse` makes them of those of each family. They have an origin on this
+    /// node or on another one; `None` if some cannot be parsed.
+    pub(super) fn snapshot(
+        self,
+        origin: fn(WrittenRules) -> RuleOrigin,
+        parse: impl Fn(R) -> Option<RuleSet>,
+    ) -> Option<RuleSnapshot> {
+        let observed_at = self.head.observed_at;
+        let mut snapshot = RuleSnapshot {
+            observed_at: Some(observed_at),
+            ..RuleSnapshot::default()
+        };
+        for (family, rules) in self.rules {
+            snapshot.families.insert(family);
+            *snapshot.rules.get_mut(family) = parse(rules)?;
+            *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
+        }
+        (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_daemon(self.statuses.iter());
+        snapshot.origin = origin(WrittenRules {
+            verified: Verified::of(self.statuses.iter(), observed_at),
+            node: self.head.node,
+            version: self.head.version,
+            backend: self.backend,
+        });
+        Some(snapshot)
+    }
+}
+
+/// Text of a page, of which a part was read.
+struct PageText<I> {
+    /// Pieces of whole lines that follow.
+    pieces: I,
+    piece: String,
+    /// Bytes of the piece that were read.
+    at: usize,
+}
+
+impl<I: Iterator<Item = String>> PageText<I> {
+    /// Returns the unread part of the piece, which is not empty; `None` at the end of the page.
+    fn rest(&mut self) -> Option<&str> {
+        while self.at >= self.piece.len() {
+            self.piece = self.pieces.next()?;
+            self.at = 0;
+        }
+        self.piece.get(self.at..)
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let line = self.rest()?.split('\n').next()?.to_owned();
+        self.at += line.len() + 1;
+        Some(line)
+    }
+
+    /// Returns the pieces of text before the next title.
+    fn rules(&mut self) -> impl Iterator<Item = String> {
+        iter::from_fn(|| {
+            let end = end_of_rules(self.rest()?);
+            if end == self.piece.len() {
+                return Some(mem::take(&mut self.piece));
+            }
+            let rules = self.rest()?.get(..end)?.to_owned();
+            self.at += end;
+            Some(rules).filter(|rules| !rules.is_empty())
+        })
+    }
 }
 
 /// Beginning of the line before the rules of a family.
 const TITLE: &str = "# Generated by ";
-
-impl PageReader {
-    /// Reads a piece of whole lines, and passes on its parts until one is not taken. `None` if one
-    /// is not, or has another form.
-    pub(super) fn read<'p>(
-        &mut self,
-        mut piece: &'p str,
-        mut take: impl FnMut(PagePart<'p>) -> Option<()>,
-    ) -> Option<()> {
-        while !piece.is_empty() {
-            if let Self::Rules = self {
-                let (rules, rest) = piece.split_at_checked(end_of_rules(piece))?;
-                if rest.is_empty() {
-                    return take(PagePart::Rules(rules));
-                }
-                if !rules.is_empty() {
-                    take(PagePart::Rules(rules))?;
-                }
-                *self = Self::Title;
-                piece = rest;
-            }
-            let (line, rest) = piece.split_once('\n')?;
-            *self = match *self {
-                Self::Head => {
-                    take(PagePart::Head(document(line)?))?;
-                    Self::Title
-                }
-                Self::Title => Self::Status(family_of(line)?),
-                Self::Status(family) => {
-                    take(PagePart::Family(family, Box::new(document(line)?)))?;
-                    Self::Rules
-                }
-                Self::Rules => return None,
-            };
-            piece = rest;
-        }
-        Some(())
-    }
-}
 
 /// Returns the position of the next title.
 fn end_of_rules(text: &str) -> usize {
@@ -88,89 +152,25 @@ fn document<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
     daemon::document(line.strip_prefix(HEAD)?).ok()
 }
 
-/// Facts about the rules of a page.
-#[derive(Default)]
-pub(super) struct PageFacts {
-    head: Option<RulesHead>,
-    families: Vec<(IpFamily, Box<FamilyStatus>)>,
+/// Escapes characters that a terminal acts on.
+fn printable(text: String) -> String {
+    if let Cow::Owned(escaped) = escaped(&text) {
+        return escaped;
+    }
+    text
 }
 
-impl PageFacts {
-    /// Adds what a part says; `None` if the daemon does not know the rules, or names a family
-    /// twice.
-    pub(super) fn add(&mut self, part: PagePart<'_>) -> Option<()> {
-        match part {
-            PagePart::Head(head) => self.head = Some(head),
-            PagePart::Family(family, status) => {
-                let mut known = self.families.iter();
-                let is_first = known.all(|(known, _)| *known != family);
-                if !is_first || !status.unknown.is_empty() {
-                    return None;
-                }
-                self.families.push((family, status));
-            }
-            PagePart::Rules(_) => {}
-        }
-        Some(())
-    }
-
-    pub(super) fn last_family(&self) -> Option<IpFamily> {
-        self.families.last().map(|(family, _)| *family)
-    }
-
-    /// Returns the backend of all families, if it may be the chosen one; `None` if they have
-    /// different ones.
-    pub(super) fn backend(&self, choice: BackendChoice) -> Option<Backend> {
-        let families = self.families.iter();
-        let mut backends = families.map(|(_, status)| status.backend.as_str());
-        let first = backends.next()?;
-        let mut all = [Backend::Nft, Backend::Legacy].into_iter();
-        let backend = all.find(|backend| backend.as_str() == first)?;
-        let is_common = backends.all(|other| other == first);
-        (is_common && fits(choice, backend)).then_some(backend)
-    }
-
-    /// Returns the backends with rules of a proxy that are not on the page, each with its family.
-    pub(super) fn other_backends(&self) -> impl Iterator<Item = (&str, &str)> {
-        let families = self.families.iter();
-        let others = families.filter(|(_, status)| !status.other_backend.is_empty());
-        others.map(|(_, status)| (&*status.family, &*status.other_backend))
-    }
-
-    /// Returns the rules, which have an origin on this node or on another one.
-    pub(super) fn snapshot(
-        self,
-        backend: Backend,
-        rules: Vec<(IpFamily, RuleSet)>,
-        origin: fn(WrittenRules) -> RuleOrigin,
-    ) -> RuleSnapshot {
-        let head = self.head.unwrap_or_default();
-        let mut snapshot = RuleSnapshot {
-            observed_at: Some(head.observed_at),
-            ..RuleSnapshot::default()
-        };
-        for (family, rules) in rules {
-            snapshot.families.insert(family);
-            *snapshot.rules.get_mut(family) = rules;
-            *snapshot.sources.get_mut(family) = RulesetSource::Kernel;
-        }
-        let families = self.families.iter().map(|(_, status)| &**status);
-        (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_daemon(families.clone());
-        snapshot.origin = origin(WrittenRules {
-            verified: Verified::of(families, head.observed_at),
-            node: head.node,
-            version: head.version,
-            backend,
-        });
-        snapshot
-    }
-}
-
-/// Reports whether a choice of programs may be that of this backend.
-fn fits(choice: BackendChoice, backend: Backend) -> bool {
-    match choice {
+/// Returns the backend of all families, if it may be the chosen one; `None` if they have different
+/// ones.
+fn backend_of(families: &[FamilyStatus], choice: BackendChoice) -> Option<Backend> {
+    let mut backends = families.iter().map(|status| status.backend.as_str());
+    let first = backends.next()?;
+    let mut all = [Backend::Nft, Backend::Legacy].into_iter();
+    let backend = all.find(|backend| backend.as_str() == first)?;
+    let fits = match choice {
         BackendChoice::Auto | BackendChoice::Path => true,
         BackendChoice::Nft => backend == Backend::Nft,
         BackendChoice::Legacy => backend == Backend::Legacy,
-    }
+    };
+    (fits && backends.all(|other| other == first)).then_some(backend)
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use super::*;
+use crate::cli::snapshot::nodes::{of_page, page_of_node};
+use crate::net::IpFamily;
 use crate::rules::Table;
 use crate::status::{FamilyStatus, HEAD, RulesHead, Verification};
 
@@ -46,31 +48,26 @@ fn of_v4(change: impl FnOnce(&mut FamilyStatus)) -> String {
     page(&[("iptables-save", family(change))])
 }
 
-/// Reads a page as a whole, and as it arrives in pieces, with the same result.
+/// Reads a page as a whole, and as it arrives by these numbers of lines, with the same result.
 fn read(page: &str, choice: BackendChoice) -> Option<RuleSnapshot> {
-    let whole = UnparsedRules::read(page, choice).and_then(|page| page.parse(RuleOrigin::Daemon));
-    for size in [1, 7, PIECE, usize::MAX] {
-        let arrived = arrived(page, size, choice);
-        assert_eq!(
-            arrived.map(|read| (read.rules, read.families, read.origin, read.observed_at)),
-            whole
-                .clone()
-                .map(|read| (read.rules, read.families, read.origin, read.observed_at)),
-            "{size}: {page}"
-        );
+    let whole = parsed(page, usize::MAX, choice);
+    let facts = |read: &RuleSnapshot| {
+        let read = read.clone();
+        (read.rules, read.families, read.origin, read.observed_at)
+    };
+    for lines in [1, 3, 1000] {
+        let arrived = parsed(page, lines, choice);
+        let [arrived, whole] = [&arrived, &whole].map(|read| read.as_ref().map(facts));
+        assert_eq!(arrived, whole, "{lines}: {page}");
     }
     whole
 }
 
-/// Reads a page that arrives in pieces of this many bytes.
-fn arrived(page: &str, size: usize, choice: BackendChoice) -> Option<RuleSnapshot> {
-    thread::scope(|scope| {
-        let mut arriving = ArrivingRules::new(scope);
-        for bytes in page.as_bytes().chunks(size) {
-            arriving.add(bytes).ok()?;
-        }
-        arriving.finish(choice)
-    })
+/// Parses a page that arrives by this number of lines.
+fn parsed(page: &str, lines: usize, choice: BackendChoice) -> Option<RuleSnapshot> {
+    let all: Vec<&str> = page.split_inclusive('\n').collect();
+    let pieces = all.chunks(lines).map(<[_]>::concat);
+    super::parsed(pieces, choice)
 }
 
 fn origin(page: &str) -> String {
@@ -105,23 +102,31 @@ fn large_pages_are_parsed_as_they_arrive() {
     assert!(text.contains("--comment 19999"), "{text}");
     // One that is cut, or has an invalid line, is none, wherever that is.
     let cut = page.len() / 2;
-    assert!(arrived(&page[..cut], PIECE, BackendChoice::Auto).is_none());
+    assert!(parsed(&page[..cut], 1000, BackendChoice::Auto).is_none());
     for at in ["--comment 3\n", "--comment 12345\n"] {
         let page = page.replace(at, &format!("{at}*nat\n"));
-        assert!(arrived(&page, PIECE, BackendChoice::Auto).is_none());
+        assert!(parsed(&page, 1000, BackendChoice::Auto).is_none());
     }
     // Characters that a terminal acts on are escaped, as on every page.
     let page = page.replace("--comment 12345\n", "--comment \u{1b}[2J\n");
-    let snapshot = arrived(&page, PIECE, BackendChoice::Auto).unwrap();
+    let snapshot = parsed(&page, 1000, BackendChoice::Auto).unwrap();
     let text = snapshot.rules.v4.to_save_text();
     assert!(text.contains("\\u{1b}[2J") && !text.contains('\u{1b}'));
 }
 
 #[test]
 fn rules_of_two_backends_are_not_those_of_the_kernel() {
-    let page = of_v4(|status| status.other_backend = "legacy".to_owned());
-    assert!(UnparsedRules::read(&page, BackendChoice::Auto).is_some());
-    assert!(arrived(&page, PIECE, BackendChoice::Auto).is_none());
+    let page = of_v4(|status| {
+        status.family = "IPv4".to_owned();
+        status.other_backend = "legacy".to_owned();
+    });
+    assert!(parsed(&page, 1000, BackendChoice::Auto).is_none());
+    // Those of another node are shown, with a warning.
+    let page = page_of_node("node1", page).unwrap();
+    assert_eq!(
+        page.other_backends().collect::<Vec<_>>(),
+        [("IPv4", "legacy")]
+    );
 }
 
 #[test]
@@ -183,21 +188,6 @@ fn a_page_without_the_rules_of_the_kernel_is_none() {
     assert!(read(&nft, BackendChoice::Legacy).is_none());
 }
 
-/// They are known, but not all that packets traverse.
-#[test]
-fn rules_in_the_other_backend_are_named() {
-    let page = of_v4(|status| {
-        status.family = "IPv4".to_owned();
-        status.other_backend = "legacy".to_owned();
-    });
-    let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
-    let others: Vec<_> = page.other_backends().collect();
-    assert_eq!(others, [("IPv4", "legacy")]);
-    let page = of_v4(|_| {});
-    let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
-    assert_eq!(page.other_backends().count(), 0);
-}
-
 #[test]
 fn fields_of_another_version_may_be_unknown_or_missing() {
     let page = format!(
@@ -212,14 +202,12 @@ fn fields_of_another_version_may_be_unknown_or_missing() {
 
 #[test]
 fn rules_of_another_node_are_not_of_this_one() {
-    let of_this = |origin| {
-        let page = of_v4(|_| {});
-        let page = UnparsedRules::read(&page, BackendChoice::Auto).unwrap();
-        let origin = page.parse(origin).unwrap().origin;
-        (origin.is_of_this_node(), origin.note().unwrap())
-    };
-    let (is_of_this_node, note) = of_this(RuleOrigin::Daemon);
-    assert!(is_of_this_node && note.ends_with(": --kernel reads them"));
-    let (is_of_this_node, note) = of_this(RuleOrigin::OtherDaemon);
-    assert!(!is_of_this_node && note.ends_with(": on that node, --kernel reads them"));
+    let page = of_v4(|_| {});
+    let here = read(&page, BackendChoice::Auto).unwrap().origin;
+    assert!(here.is_of_this_node() && here.note().unwrap().ends_with(": --kernel reads them"));
+    let there = of_page("node1", page_of_node("node1", page))
+        .unwrap()
+        .origin;
+    let note = there.note().unwrap();
+    assert!(!there.is_of_this_node() && note.ends_with(": on that node, --kernel reads them"));
 }

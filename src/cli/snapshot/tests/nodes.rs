@@ -41,7 +41,7 @@ fn parsed(answers: Vec<NodeAnswer>) -> usize {
             count += 1;
             snapshot.families.len()
         };
-        let found = known.read(&pod, Ok(answer), &ErrorReport::default(), read);
+        let found = known.read(&pod, Ok(answer), read);
         assert_eq!(found.unwrap(), 1);
     }
     count
