@@ -132,18 +132,6 @@ fn pages_show_the_process() {
         assert!(flagz.lines().any(|found| found == line), "{line}: {flagz}");
     }
     assert_eq!(body(&scene.get("/proxyMode")), "iptables");
-    let statusz = scene.get("/statusz");
-    assert!(
-        statusz.contains("\nBinary version= 1.37.2\nEmulation version= 1.37\n"),
-        "{statusz}"
-    );
-    let verbose = scene.get("/healthz?verbose");
-    assert_eq!(body(&verbose), "[+]ping ok\nhealthz check passed\n");
-    let slis = scene.get("/metrics/slis");
-    assert!(slis.contains("status=\"success\""), "{slis}");
-    let none = scene.get("/livez");
-    assert!(none.starts_with("HTTP/1.1 404 Not Found\r\n"), "{none}");
-    assert_eq!(body(&none), "404 page not found\n");
     let metrics = scene.get("/metrics");
     assert!(metrics.contains("\nkubernetes_build_info{"), "{metrics}");
     assert!(metrics.len() < 40_000, "{} bytes", metrics.len());
@@ -311,16 +299,6 @@ fn health_checks_are_answered_while_everything_else_waits() {
             format!("{asks_since} asks, then {metrics}")
         })
     });
-}
-
-#[test]
-fn without_profiling_nothing_can_be_changed() {
-    needs!(Kernel);
-    let scene = Scene::start(&[], Daemon::METRICS);
-    let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
-    assert!(put.starts_with("HTTP/1.1 404 "), "{put}");
-    let index = scene.get("/debug/pprof/");
-    assert!(index.starts_with("HTTP/1.1 404 "), "{index}");
 }
 
 #[test]
