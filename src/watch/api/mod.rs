@@ -31,8 +31,7 @@
 //! | 10 s | short body: of an error, of `/version`, or of the response to an object of kind Event | used as far as received |
 //! | 5 min, 10 min | one page of a LIST, all of its pages | failure |
 //! | 10 s, 5 min | WatchList: next initial object, final bookmark | LIST |
-//! | 60 s | one message of a watch, from its first byte | failure |
-//! | 3 min | no event of a watch | watch reopened |
+//! | 3 min | no complete event of a watch | watch reopened |
 //! | 5-10 min | `timeoutSeconds` of a watch; the client itself waits 30 s longer | watch reopened |
 //! | at most 60 s | `Retry-After` | next request |
 //!

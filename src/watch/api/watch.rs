@@ -91,10 +91,6 @@ impl Watch {
     }
 }
 
-/// Maximum time of a message from its first byte to its last: servers write each at once. Without
-/// a limit, a frame with a wrong length would stall its watch until the end.
-const MESSAGE_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Messages of a response, one at a time. Buffers at most one message, and the piece of the body in
 /// which it ends.
 struct Messages {
@@ -102,8 +98,6 @@ struct Messages {
     unread: BytesMut,
     /// Number of bytes at the start of `unread` without a line end; 0 for protobuf.
     searched: usize,
-    /// Time at which the first byte of an incomplete message was received.
-    incomplete_since: Option<Instant>,
     /// The body has ended, and must not be polled again.
     has_ended: bool,
 }
@@ -114,7 +108,6 @@ impl Messages {
             response,
             unread: BytesMut::new(),
             searched: 0,
-            incomplete_since: None,
             has_ended: false,
         }
     }
@@ -123,41 +116,21 @@ impl Messages {
         self.response.encoding()
     }
 
-    /// Returns the next message, or `None` if the body ended cleanly.
+    /// Returns the next message, or `None` if the body ended cleanly. The deadline is not extended
+    /// by a part of a message: a frame with a wrong length would stall its watch until the end.
     async fn next(&mut self, idle_deadline: Instant) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(message) = self.take_message()? {
-                self.incomplete_since = None;
                 return Ok(Some(message));
             }
             if self.has_ended {
                 return Ok(None);
             }
-            let read_deadline = self.next_read_deadline(idle_deadline)?;
-            match self.response.piece(read_deadline).await {
-                Ok(Some(piece)) => self.unread.extend_from_slice(&piece),
-                Ok(None) => return self.take_last_message(),
-                // The deadline of the incomplete message: the next round returns its error.
-                Err(ApiError::TimedOut(_)) if self.incomplete_since.is_some() => {}
-                Err(error) => return Err(error),
+            match self.response.piece(idle_deadline).await? {
+                Some(piece) => self.unread.extend_from_slice(&piece),
+                None => return self.take_last_message(),
             }
         }
-    }
-
-    /// Returns the deadline of the next read: an incomplete message has its own deadline.
-    fn next_read_deadline(&mut self, idle_deadline: Instant) -> Result<Instant, ApiError> {
-        if self.unread.is_empty() {
-            return Ok(idle_deadline);
-        }
-        let now = Instant::now();
-        let message_deadline = *self.incomplete_since.get_or_insert(now) + MESSAGE_TIMEOUT;
-        if now >= message_deadline {
-            let seconds = MESSAGE_TIMEOUT.as_secs();
-            return Err(protocol_error(format!(
-                "timed out: a message of a watch is not complete after {seconds} s"
-            )));
-        }
-        Ok(message_deadline)
     }
 
     fn take_message(&mut self) -> Result<Option<Bytes>, ApiError> {

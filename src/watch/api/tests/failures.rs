@@ -20,52 +20,22 @@ fn retries_until_the_server_is_up() {
     );
 }
 
+/// 0.8, 1.6, 3.2, 6.4, 12.8 and then 15 to 30 s each.
 #[test]
-fn a_list_that_is_cut_off_begins_again() {
-    let half = vec![
-        Piece::Text(event("ADDED", &service("a", "3"))),
-        Piece::Break,
-    ];
-    check(
-        vec![
-            Reply::Answer(200, half),
-            page("7", "", &[service("a", "3")]),
-            open(&[]),
-        ],
-        &[
-            "? watch",
-            "listing",
-            "set a",
-            "failed broken",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "listed",
-            "? watch after=7",
-        ],
-    );
-}
-
-#[test]
-fn a_server_that_ends_each_response_at_once_gets_requests_at_growing_delays() {
-    let script = vec![ends(&[]); 1000];
-    let requests = count(Duration::from_secs(600), script);
-    // 0.8, 1.6, 3.2, 6.4, 12.8 and then 15 to 30 s each.
-    assert!((24..=48).contains(&requests), "{requests}");
-}
-
-#[test]
-fn a_server_that_refuses_connections_gets_requests_at_growing_delays() {
-    let requests = count(Duration::from_secs(600), vec![Reply::Refuse; 1000]);
-    assert!((24..=48).contains(&requests), "{requests}");
-}
-
-#[test]
-fn watches_that_end_at_once_are_retried_at_growing_delays() {
-    let mut script = vec![ends(&[end_of_list("5"), bookmark("6")])];
-    script.extend(vec![ends(&[]); 1000]);
-    let requests = count(Duration::from_secs(600), script);
-    assert!((25..=49).contains(&requests), "{requests}");
+fn failed_requests_are_retried_at_growing_delays() {
+    let listed = ends(&[end_of_list("5"), bookmark("6")]);
+    for (first, then) in [
+        (None, ends(&[])),
+        (None, Reply::Refuse),
+        (Some(listed), ends(&[])),
+    ] {
+        let (least, script) = (24 + usize::from(first.is_some()), first.into_iter());
+        let script = script.chain(vec![then; 1000]).collect();
+        let transcript = paused().block_on(follow_for(Duration::from_secs(600), script));
+        let requests = transcript.iter().filter(|line| line.starts_with('?'));
+        let requests = requests.count();
+        assert!((least..=least + 24).contains(&requests), "{requests}");
+    }
 }
 
 #[test]
@@ -163,12 +133,4 @@ fn a_server_that_sends_nothing_times_out_after_a_minute() {
             "? watch after=6",
         ],
     );
-}
-
-fn count(time: Duration, script: Vec<Reply>) -> usize {
-    let transcript = paused().block_on(follow_for(time, script));
-    transcript
-        .iter()
-        .filter(|line| line.starts_with('?'))
-        .count()
 }

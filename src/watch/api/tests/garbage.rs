@@ -6,6 +6,7 @@ use super::script::*;
 use super::wire;
 
 const MINUTE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
 
 fn listed_at(version: &str) -> Vec<String> {
     vec![end_of_list(version), bookmark(version)]
@@ -39,8 +40,7 @@ fn leads_to_a_list(answer: Reply) {
         "set a",
         "listed",
     ];
-    // Three minutes for messages that do not end, and the waits between.
-    let transcript = paused().block_on(follow_for(MINUTE * 4, script));
+    let transcript = paused().block_on(follow_for(MINUTE, script));
     assert_eq!(transcript[..expected.len()], expected, "{transcript:?}");
 }
 
@@ -92,16 +92,27 @@ fn an_event_of_an_object_without_a_name_leads_to_a_list() {
 }
 
 #[test]
-fn a_message_that_never_ends_leads_to_a_list() {
-    // A length that is wrong, and bookmarks that are taken for the rest of the message.
-    let mut drip = vec![Piece::Bytes(vec![0, 0x10, 0, 0, 1])];
-    for _ in 0..10 {
-        drip.extend([Piece::Wait(MINUTE / 4), Piece::Bytes(vec![0; 100])]);
-    }
-    leads_to_a_list(Reply::Protobuf(200, drip));
-    // A line of 100 MB.
+fn a_line_of_100_mb_leads_to_a_list() {
     let megabytes = vec![Piece::Bytes(vec![b'a'; 10 * 1024 * 1024]); 10];
     leads_to_a_list(Reply::Answer(200, megabytes));
+}
+
+#[test]
+fn a_message_that_never_ends_is_as_none() {
+    // A length that is wrong, and bookmarks that are taken for the rest of the message.
+    let mut drip = vec![Piece::Bytes(vec![0, 0x10, 0, 0, 1])];
+    for _ in 0..20 {
+        drip.extend([Piece::Wait(MINUTE / 4), Piece::Bytes(vec![0; 100])]);
+    }
+    let script = vec![
+        ends(&listed_at("5")),
+        Reply::Protobuf(200, drip),
+        open(&[event("ADDED", &service("a", "9"))]),
+    ];
+    let steps = ["? watch", "listing", "listed", "? watch after=5"];
+    check_for(MINUTE * 3 - SECOND, script.clone(), &steps);
+    let again = [&steps[..], &["? watch after=5", "set a"]].concat();
+    check_for(MINUTE * 3 + SECOND * 2, script, &again);
 }
 
 #[test]
@@ -135,26 +146,19 @@ fn events_between_undecodable_messages_do_not_reset_their_count() {
 }
 
 #[test]
-fn a_response_that_is_always_cut_off_leads_to_a_list() {
-    let breaks = Reply::Answer(200, vec![Piece::Break]);
-    let mut script = vec![ends(&listed_at("5"))];
-    script.extend(vec![breaks; 3]);
-    script.push(open(&[end_of_list("9")]));
-    let transcript = [
-        "? watch",
-        "listing",
-        "listed",
-        "? watch after=5",
-        "failed broken",
-        "? watch after=5",
-        "failed broken",
-        "? watch after=5",
-        "failed broken",
-        "? watch",
-        "listing",
-        "listed",
-    ];
-    check(script, &transcript);
+fn watches_that_always_fail_lead_to_a_list() {
+    let error = r#"{"code":500,"reason":"InternalError","message":"bad event"}"#;
+    for (answer, failure) in [
+        (Reply::Answer(200, vec![Piece::Break]), "failed broken"),
+        (ends(&[event("ERROR", error)]), "failed 500"),
+    ] {
+        let mut script = vec![ends(&listed_at("5"))];
+        script.extend(vec![answer; 3]);
+        script.push(open(&[end_of_list("9")]));
+        let list = ["? watch", "listing", "listed"];
+        let failed = ["? watch after=5", failure].repeat(3);
+        check(script, &[&list[..], &failed, &list].concat());
+    }
 }
 
 /// A list like this is an error, and nothing that is known is given up.

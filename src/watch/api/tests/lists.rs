@@ -48,28 +48,6 @@ fn falls_back_to_pages_where_streaming_is_refused() {
 }
 
 #[test]
-fn falls_back_to_pages_where_the_stream_never_completes() {
-    check_for(
-        Duration::from_secs(100),
-        vec![
-            open(&[event("ADDED", &service("a", "3"))]),
-            page("7", "", &[service("a", "3")]),
-            open(&[]),
-        ],
-        &[
-            "? watch",
-            "listing",
-            "set a",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "listed",
-            "? watch after=7",
-        ],
-    );
-}
-
-#[test]
 fn lists_again_if_a_continue_token_expires() {
     check(
         vec![

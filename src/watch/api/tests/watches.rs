@@ -164,39 +164,6 @@ fn a_watch_that_exceeds_its_timeout_is_ended() {
     );
 }
 
-#[test]
-fn repeated_error_events_lead_to_a_list() {
-    let error = || {
-        ends(&[event(
-            "ERROR",
-            r#"{"code":500,"reason":"InternalError","message":"bad event"}"#,
-        )])
-    };
-    check(
-        vec![
-            ends(&listed_at("5", &[bookmark("5")])),
-            error(),
-            error(),
-            error(),
-            open(&[end_of_list("9")]),
-        ],
-        &[
-            "? watch",
-            "listing",
-            "listed",
-            "? watch after=5",
-            "failed 500",
-            "? watch after=5",
-            "failed 500",
-            "? watch after=5",
-            "failed 500",
-            "? watch",
-            "listing",
-            "listed",
-        ],
-    );
-}
-
 /// A watch from version 0 would send all objects again, and no deletions.
 #[test]
 fn a_watch_does_not_resume_from_version_zero() {
