@@ -22,8 +22,6 @@ mod help;
 mod history_flags;
 mod kube_proxy;
 mod observability;
-#[cfg(feature = "tools")]
-mod past_time;
 mod problems;
 mod render_config;
 mod resolve;
@@ -48,11 +46,9 @@ pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
 pub(crate) use help::{CommandHelp, INVALID_FLAGS};
 #[cfg(feature = "tools")]
-pub(crate) use history_flags::{BundleArgs, HistoryArgs};
+pub(crate) use history_flags::{BundleArgs, HistoryArgs, PastTime};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
-#[cfg(feature = "tools")]
-pub(crate) use past_time::PastTime;
 pub(crate) use problems::ConfigNote;
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;

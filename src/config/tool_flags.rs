@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::flags::{RulesArgs, RunArgs, SourceArgs};
 use super::go::{GoDuration, InvalidDuration};
-use super::past_time::PastTime;
+use super::history_flags::PastTime;
 use super::problems::Unusable;
 use super::settings::{FlagWord, PARTIAL_RESTORES, choices};
 use crate::inspect::catalog::{NamePattern, PortQuery};
