@@ -1,5 +1,12 @@
-//! Reads YAML as kubectl does, into the types of JSON. Plain scalars follow the rules of YAML 1.1,
-//! so that `yes` is a boolean and `0120` is octal.
+//! YAML of manifests and of the configuration file, as kubectl reads it: divides a text into
+//! documents, and reads each into the types of JSON. Plain scalars follow the rules of YAML 1.1, so
+//! that `yes` is a boolean and `0120` is octal.
+//!
+//! `serde-saphyr` is not used to read them. As lenient as its options permit, version 2.0 still
+//! rejects quoted text whose continuation lines are not indented, and tabs in `[]`, and keeps the
+//! keys `yes` and `n`, which kubectl turns into `true` and `false`. A test fails when that has
+//! changed. The YAML parser used here rejects such lines and tabs as well: the line is indented,
+//! and the document is read again.
 //!
 //! # Invariants
 //!
@@ -9,7 +16,9 @@
 //!
 //! # Source
 //!
-//! Upstream: go.yaml.in/yaml/v2, decode.go, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
+//! Upstream: k8s.io/apimachinery/pkg/util/yaml/decoder.go, `YAMLReader`, `YAMLOrJSONDecoder`
+//! (v1.37);
+//! go.yaml.in/yaml/v2, decode.go, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
 //! `convertToJSONableObject` (v1.6.0)
 
 use std::borrow::Cow;
@@ -21,6 +30,102 @@ use granit_parser::{
 };
 use serde_json::{Map, Number, Value};
 
+/// Maximum bytes that are read to repair one document: for each line that is indented, the whole
+/// document, which grows, is read again. Enough for about 500 lines in a file of 20 kB; to read it
+/// so often takes a second.
+const MAX_REPAIR_BYTES: usize = 20_000_000;
+
+/// Spaces that are added to a line, again if need be: more than most blocks are indented.
+const MORE_INDENTATION: &str = "                                                                ";
+
+/// Document of a text, not parsed yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DocumentText<'t> {
+    /// First line of the document in the file, counted from 1.
+    first_line: u64,
+    text: Cow<'t, str>,
+}
+
+/// Decodes the text of a file: UTF-8, or UTF-16 with a byte order mark, as `>` of PowerShell
+/// writes it. `None` if it is neither.
+pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, str>> {
+    let utf16 = |to_unit: fn([u8; 2]) -> u16, text: &[u8]| {
+        let units = text.chunks_exact(2);
+        let units: Vec<u16> = units
+            .filter_map(|pair| pair.try_into().ok().map(to_unit))
+            .collect();
+        String::from_utf16(&units).ok().map(Cow::Owned)
+    };
+    match text {
+        [0xff, 0xfe, text @ ..] => utf16(u16::from_le_bytes, text),
+        [0xfe, 0xff, text @ ..] => utf16(u16::from_be_bytes, text),
+        text => {
+            let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+            std::str::from_utf8(text).ok().map(Cow::Borrowed)
+        }
+    }
+}
+
+/// Divides YAML at lines of `---`, which may end in a comment.
+pub(crate) fn divide(text: &str) -> impl Iterator<Item = DocumentText<'_>> {
+    let mut rest = Some((1, text));
+    std::iter::from_fn(move || {
+        let (first_line, text) = rest.take()?;
+        let mut end = 0;
+        for (line, next_line) in text.split_inclusive('\n').zip(first_line + 1..) {
+            if is_separator(line) {
+                rest = text.get(end + line.len()..).map(|rest| (next_line, rest));
+                break;
+            }
+            end += line.len();
+        }
+        let document = text.get(..end).unwrap_or_default();
+        Some(DocumentText::new(first_line, document))
+    })
+}
+
+fn is_separator(line: &str) -> bool {
+    line.strip_prefix("---").is_some_and(|rest| {
+        let rest = rest.trim();
+        rest.is_empty() || rest.starts_with('#')
+    })
+}
+
+impl<'t> DocumentText<'t> {
+    /// Returns a document that begins at this line of a file.
+    pub(crate) fn new(first_line: u64, text: &'t str) -> Self {
+        Self {
+            first_line,
+            text: Cow::Borrowed(text),
+        }
+    }
+
+    /// Reads the document; `None` if it is empty.
+    ///
+    /// Text after the end marker `...` is ignored, as kubectl does.
+    pub(crate) fn read(mut self, records_lines: bool) -> Result<Option<YamlDocument>, SyntaxError> {
+        let lines_before = self.first_line - 1;
+        let mut reread = 0;
+        while reread < MAX_REPAIR_BYTES {
+            reread += self.text.len();
+            match YamlReader::new(&self.text, lines_before, records_lines).read() {
+                Err(error) if error.lacks_indentation => self.indent_line(error.line),
+                result => return result,
+            }
+        }
+        let reason = "too many lines of quoted text lack indentation";
+        Err(SyntaxError::new(None, reason))
+    }
+
+    /// Adds spaces at the beginning of a line, which does not change the meaning of quoted text.
+    fn indent_line(&mut self, line: Option<u64>) {
+        let before = line.unwrap_or(1).saturating_sub(self.first_line);
+        let lines = self.text.split_inclusive('\n').zip(0..before);
+        let start = lines.map(|(line, _)| line.len()).sum();
+        self.text.to_mut().insert_str(start, MORE_INDENTATION);
+    }
+}
+
 /// Syntax error of YAML or JSON.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
@@ -28,7 +133,7 @@ pub(crate) struct SyntaxError {
     pub(crate) line: Option<u64>,
     pub(crate) reason: String,
     /// More indentation of the line repairs the text, and does not change its meaning.
-    pub(super) lacks_indentation: bool,
+    lacks_indentation: bool,
 }
 
 impl SyntaxError {
@@ -73,7 +178,7 @@ pub(crate) struct YamlDocument {
 }
 
 /// Reader of the first document of a text that is not empty.
-pub(super) struct YamlReader<'t> {
+struct YamlReader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Number of lines in the file before the text.
     lines_before: u64,
@@ -92,7 +197,7 @@ pub(super) struct YamlReader<'t> {
 }
 
 impl<'t> YamlReader<'t> {
-    pub(super) fn new(text: &'t str, lines_before: u64, records_lines: bool) -> Self {
+    fn new(text: &'t str, lines_before: u64, records_lines: bool) -> Self {
         let mut options = Options::default();
         // Bug of the parser: with these events, a block after some hundred comments is an error.
         options.set_emit_comments(false);
@@ -110,7 +215,7 @@ impl<'t> YamlReader<'t> {
     }
 
     /// Reads the document; `None` if all are empty.
-    pub(super) fn read(&mut self) -> Result<Option<YamlDocument>, SyntaxError> {
+    fn read(&mut self) -> Result<Option<YamlDocument>, SyntaxError> {
         loop {
             match self.next()? {
                 Event::StreamEnd => return Ok(None),
@@ -350,7 +455,7 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Resolves a plain scalar without a tag, or any with the tag of a type other than text.
-pub(super) fn plain(text: String) -> Value {
+fn plain(text: String) -> Value {
     match text.as_str() {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -415,9 +520,5 @@ fn float(text: &str) -> Option<Number> {
 }
 
 #[cfg(test)]
-#[path = "tests/reader.rs"]
+#[path = "tests/yaml.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "tests/scalar.rs"]
-mod scalar_tests;
