@@ -18,7 +18,7 @@ use crate::net::{IpFamily, PerFamily};
 use crate::render::Options;
 use crate::render::RenderSettings;
 use crate::rules::Backend;
-use crate::watch::api::{ApiOptions, ContextChoice, Encoding, RateLimit};
+use crate::watch::api::{ApiOptions, Encoding, RateLimit};
 #[cfg(feature = "tools")]
 use crate::watch::manifests::LOAD_BALANCERS;
 use crate::watch::manifests::{ManifestOptions, ManifestRanges, Validation};
@@ -171,12 +171,10 @@ fn objects(
                 .filter(|_| !kubeconfig.is_empty())
                 .into_iter()
                 .collect(),
-            context: ContextChoice::default(),
             master: master.filter(|master: &String| !master.is_empty()),
             encoding: encoding(client),
             rate_limit: rate_limit(client),
-            is_http1: false,
-            list_timeout: None,
+            ..ApiOptions::default()
         }));
     };
     let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();

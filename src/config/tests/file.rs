@@ -11,7 +11,7 @@ use crate::model::ExternalIps;
 use crate::render::LocalDetector;
 use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::Gap;
-use crate::watch::api::{ApiOptions, ContextChoice, Encoding, RateLimit};
+use crate::watch::api::ApiOptions;
 
 const KUBEADM: &str = include_str!("../../../tests/config/kubeadm.yaml");
 const KIND: &str = include_str!("../../../tests/config/kind.yaml");
@@ -46,12 +46,7 @@ fn zero_and_null_fields_of_kubeadm_have_the_default() {
     assert_eq!(noted(&config), [""; 0]);
     let cluster = Source::Cluster(ApiOptions {
         kubeconfigs: vec!["/var/lib/kube-proxy/kubeconfig.conf".into()],
-        context: ContextChoice::default(),
-        master: None,
-        encoding: Encoding::Protobuf,
-        rate_limit: RateLimit::default(),
-        is_http1: false,
-        list_timeout: None,
+        ..ApiOptions::default()
     });
     assert_eq!(config.rules.source, cluster);
 }

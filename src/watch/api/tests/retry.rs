@@ -8,9 +8,7 @@ use tokio::time::Instant;
 use super::super::build_client;
 use super::super::resource;
 use super::super::retry::{RetryBackoff, RetryDelay, is_older};
-use super::super::{
-    ApiOptions, ClientConfigError, ContextChoice, Encoding, ProxyEnvironment, RateLimit, Selector,
-};
+use super::super::{ApiOptions, ClientConfigError, ProxyEnvironment, Selector};
 
 #[test]
 fn delays_double_up_to_half_a_minute() {
@@ -101,12 +99,8 @@ fn check_address(kubeconfig: Option<&str>, master: Option<&str>, expected: Optio
             .map(|_| file.path().to_owned())
             .into_iter()
             .collect(),
-        context: ContextChoice::default(),
         master: master.map(str::to_owned),
-        encoding: Encoding::Protobuf,
-        rate_limit: RateLimit::default(),
-        is_http1: false,
-        list_timeout: None,
+        ..ApiOptions::default()
     };
     let result = runtime.block_on(build_client(&options, &ProxyEnvironment::default()));
     assert_eq!(
