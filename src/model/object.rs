@@ -47,7 +47,6 @@ pub struct Service {
     pub ports: Box<[ServicePort]>,
 }
 
-/// Port of a [`Service`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServicePort {
     /// Name, empty without one; ports of slices have the same name.
@@ -107,7 +106,6 @@ pub struct Slice {
 pub struct SlicePort {
     /// Name; empty without one.
     pub name: Arc<str>,
-    /// Protocol.
     pub protocol: Protocol,
     /// Port on the endpoint.
     pub number: Port,
@@ -131,7 +129,6 @@ pub struct Endpoint {
     pub is_serving: bool,
     /// Condition `terminating`. KEP: kep.k8s.io/1669
     pub is_terminating: bool,
-    /// The endpoint is on this node.
     pub is_local: bool,
     /// Hint for this node. KEP: kep.k8s.io/3015
     pub node_hint: NodeHint,
@@ -151,7 +148,6 @@ pub enum NodeHint {
     Elsewhere,
 }
 
-/// Properties of the Node object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Node {
     /// Part of the cluster that the node is in.
@@ -192,10 +188,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Service, Self::EndpointSlice, Self::Node];
 
-    /// Returns the `kind` of the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Service => "Service",
@@ -245,7 +239,6 @@ impl From<Change> for SourceChange {
 pub struct ServiceName(Arc<str>);
 
 impl ServiceName {
-    /// Joins namespace and name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }
@@ -255,14 +248,12 @@ impl ServiceName {
         &self.0
     }
 
-    /// Returns the part before the slash.
     pub fn namespace(&self) -> &str {
         self.0
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// Returns the part after the slash.
     pub fn name(&self) -> &str {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
@@ -288,7 +279,6 @@ impl fmt::Debug for ServiceName {
 /// Upstream: pkg/proxy/types.go, `ServicePortName.String` (v1.37)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServicePortName<'a> {
-    /// Service.
     pub service: &'a ServiceName,
     /// Name of the port; empty without one.
     pub port: &'a str,
@@ -312,7 +302,6 @@ impl fmt::Display for ServicePortName<'_> {
 pub struct SliceName(Arc<str>);
 
 impl SliceName {
-    /// Joins namespace and name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self(format!("{namespace}/{name}").into())
     }

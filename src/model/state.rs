@@ -80,10 +80,8 @@ impl ServiceState {
 /// Implemented by the tracker, and by a view that replaces the states of some Services, to render
 /// those whose last change the kernel has rejected as they were before.
 pub trait Services {
-    /// Returns all Services.
     fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_>;
 
-    /// Returns the state of one Service.
     fn get(&self, name: &ServiceName) -> Option<&ServiceState>;
 }
 
@@ -142,12 +140,10 @@ impl Default for NamespaceLimits {
 /// Part of the rules of a Service that the limits of its namespace allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Allowance {
-    /// All rules.
     #[default]
     Full,
     /// The rules of a Service without endpoints: clients get an immediate reject.
     NoEndpoints,
-    /// No rules.
     NoRules,
 }
 
@@ -237,14 +233,12 @@ impl Frontend {
         }
     }
 
-    /// Returns the port.
     pub const fn port(self) -> Port {
         match self {
             Self::Address(_, port, _) | Self::NodePort(port, _) | Self::HealthCheck(port) => port,
         }
     }
 
-    /// Returns the protocol.
     pub const fn protocol(self) -> Protocol {
         match self {
             Self::Address(.., protocol) | Self::NodePort(_, protocol) => protocol,

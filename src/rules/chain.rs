@@ -40,7 +40,6 @@ impl fmt::Display for ChainPolicy {
 pub struct Chain {
     /// Policy of a built-in chain; `None` for a user chain.
     pub policy: Option<ChainPolicy>,
-    /// Rules in the order of evaluation.
     pub rules: Vec<Rule>,
 }
 

@@ -3,31 +3,26 @@
 /// Reason for which one line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// A `"` without its partner.
     #[error("unterminated quote")]
     UnterminatedQuote,
     /// A word that is neither an option nor the value of one.
     #[error("unexpected `{0}`")]
     UnexpectedWord(String),
-    /// An option without its value.
     #[error("`{0}` requires a value")]
     MissingValue(String),
     /// Not an address or network; host names and lists of addresses are not resolved.
     #[error("`{0}` is not a valid address")]
     InvalidAddress(String),
-    /// A rule or a chain outside `*table` and `COMMIT`.
     #[error("command outside of a table")]
     OutsideTable,
     /// The text ends inside a table, or another table begins there.
     #[error("COMMIT expected")]
     MissingCommit,
-    /// Not a command of `iptables-restore`.
     #[error("unknown command `{0}`")]
     UnknownCommand(String),
     /// A chain with the name of a verdict, an unknown policy, or the deletion of a built-in chain.
     #[error("invalid declaration, policy or deletion of chain `{0}`")]
     InvalidChain(String),
-    /// The chain of the command does not exist.
     #[error("chain `{0}` does not exist")]
     ChainNotFound(String),
 }
@@ -38,6 +33,5 @@ pub enum LineError {
 pub struct ParseError {
     /// Line number, counted from 1.
     pub line: usize,
-    /// Reason for which the line is rejected.
     pub reason: LineError,
 }

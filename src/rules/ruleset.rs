@@ -78,7 +78,6 @@ impl RuleSet {
         }
     }
 
-    /// Returns the chain, if it exists.
     pub fn chain(&self, table: Table, name: &str) -> Option<&Chain> {
         self.tables.get(&table.into())?.by_name.get(name)
     }

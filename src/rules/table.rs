@@ -67,7 +67,6 @@ pub enum TracedTable {
 }
 
 impl TracedTable {
-    /// All tables of `iptables`.
     pub const ALL: [Self; 5] = [
         Self::Proxy(Table::Filter),
         Self::Proxy(Table::Nat),
@@ -85,7 +84,6 @@ impl TracedTable {
         }
     }
 
-    /// Returns the name as written after `-t` and after `*`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proxy(table) => table.as_str(),
@@ -193,7 +191,6 @@ pub struct ChainSet {
 }
 
 impl ChainSet {
-    /// Returns all chains of these tables.
     pub fn of_tables(tables: impl IntoIterator<Item = Table>) -> Self {
         Self {
             tables: tables.into_iter().collect(),

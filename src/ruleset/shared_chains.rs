@@ -96,7 +96,6 @@ impl DispatchChain {
         Self::NatServices,
     ];
 
-    /// Returns the name of the chain in its table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::FilterServices | Self::NatServices => KUBE_SERVICES,

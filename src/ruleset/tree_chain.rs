@@ -146,7 +146,6 @@ impl Prefix {
         iter::once(self).chain(shorter.map(move |len| self.shortened(len)))
     }
 
-    /// Returns the first destination with the prefix.
     pub(crate) const fn first(self) -> Self {
         Self {
             len: self.space.width(),
@@ -154,7 +153,6 @@ impl Prefix {
         }
     }
 
-    /// Returns the last destination with the prefix.
     pub(crate) fn last(self) -> Self {
         let unused = u128::MAX.checked_shr(self.space.width().into());
         let within = u128::MAX.checked_shr(self.len.into()).unwrap_or_default();

@@ -78,7 +78,6 @@ struct ShadowState {
     has_synced: bool,
     /// States of the dirty Services that were rendered since the last sync.
     rendered: BTreeMap<ServiceName, Option<ServiceState>>,
-    /// Last reading.
     live: Option<LiveTables>,
     /// Writes of the tables since the last reading began.
     writes: TableWrites,

@@ -55,7 +55,6 @@ impl Size {
 }
 
 impl Allowances {
-    /// Returns limits without Services.
     pub(super) fn new(limits: NamespaceLimits) -> Self {
         Self {
             rules_without_endpoints: NamespaceLimit::new(limits.rules_without_endpoints),
@@ -118,7 +117,6 @@ struct Namespace {
 }
 
 impl NamespaceLimit {
-    /// Returns a limit without Services.
     fn new(most: usize) -> Self {
         Self {
             most,

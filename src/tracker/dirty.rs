@@ -33,7 +33,6 @@ pub struct AppliedChanges {
 }
 
 impl AppliedChanges {
-    /// Adds changes that were applied later.
     pub(crate) fn append(&mut self, later: Self) {
         self.triggers.extend(later.triggers);
         self.before.extend(later.before);
@@ -152,17 +151,14 @@ impl Dirty {
         }
     }
 
-    /// Returns the names of the dirty Services, sorted.
     pub(super) fn names(&self) -> impl Iterator<Item = &ServiceName> {
         self.services.keys()
     }
 
-    /// Returns the number of dirty Services.
     pub(super) fn len(&self) -> usize {
         self.services.len()
     }
 
-    /// Returns the number of objects that differ.
     pub(super) fn unapplied(&self) -> UnappliedObjects {
         self.unapplied
     }
@@ -185,7 +181,6 @@ impl Dirty {
         applied.collect()
     }
 
-    /// Returns the parts of a dirty Service that differ.
     pub(super) fn get(&self, name: &ServiceName) -> Option<&Differences> {
         self.services.get(name)
     }

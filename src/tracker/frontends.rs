@@ -75,7 +75,6 @@ impl Frontends {
         })
     }
 
-    /// Returns the Service that has a frontend.
     pub(super) fn owner(&self, frontend: &Frontend) -> Option<&ServiceName> {
         let claim = match self.claims.get(frontend)? {
             Claims::One(claim) => Some(claim),
@@ -84,7 +83,6 @@ impl Frontends {
         claim.map(|claim| &claim.service)
     }
 
-    /// Returns the frontends that a Service asks for.
     pub(super) fn wanted_by(&self, service: Option<&Service>) -> Wanted {
         service.map_or_else(Vec::new, |service| service.frontends(self.external_ips))
     }

@@ -82,7 +82,6 @@ impl ChangeQueue {
         None
     }
 
-    /// Reports whether no change waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.services.is_empty()
             && self.slices.is_empty()
@@ -310,7 +309,6 @@ impl<N: Clone + Eq + Hash + Ord, V> Objects<N, V> {
         }
     }
 
-    /// Reports whether no change waits.
     fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }

@@ -56,7 +56,6 @@ struct Tracked {
 /// State of a Service that is rendered in place of that of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// State.
     pub state: ServiceState,
     claims: OverrideClaims,
 }
@@ -104,7 +103,6 @@ impl Tracker {
         self
     }
 
-    /// Applies one change of an object.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Service(name, service) => self.set_service(&name, service.map(Arc::from)),
@@ -136,7 +134,6 @@ impl Tracker {
         self.dirty.unapplied()
     }
 
-    /// Returns the limits of each namespace.
     pub const fn limits(&self) -> NamespaceLimits {
         self.allowances.limits()
     }
@@ -146,7 +143,6 @@ impl Tracker {
         self.frontends.conflicts()
     }
 
-    /// Returns the Service that has a frontend.
     pub fn frontend_owner(&self, frontend: &Frontend) -> Option<&ServiceName> {
         self.frontends.owner(frontend)
     }
@@ -156,7 +152,6 @@ impl Tracker {
         self.dirty.names()
     }
 
-    /// Returns the last known Node.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
@@ -167,7 +162,8 @@ impl Tracker {
         self.mark_rendered_applied()
     }
 
-    /// Notes that the kernel has all that is rendered. Services with an override stay dirty, as do those whose lost frontends changed since they were rendered.
+    /// Notes that the kernel has all that is rendered. Services with an override stay dirty, as do
+    /// those whose lost frontends changed since they were rendered.
     pub fn mark_rendered_applied(&mut self) -> AppliedChanges {
         let mut applied = AppliedChanges::default();
         let (changed_losses, overrides) = (&self.changed_losses, &self.overrides);
@@ -361,7 +357,6 @@ impl Tracker {
         &self.overrides
     }
 
-    /// Returns the Services as they are rendered.
     pub const fn rendered(&self) -> RenderedServices<'_> {
         RenderedServices(self)
     }

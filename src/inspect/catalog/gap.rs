@@ -45,7 +45,6 @@ impl RequiredJump {
         }
     }
 
-    /// Returns the chain that holds the jump.
     pub const fn from(self) -> &'static str {
         match self {
             Self::Prerouting => "PREROUTING",
@@ -55,7 +54,6 @@ impl RequiredJump {
         }
     }
 
-    /// Returns the target of the jump.
     pub const fn to(self) -> &'static str {
         match self {
             Self::Prerouting | Self::Output => KUBE_SERVICES,
@@ -137,7 +135,6 @@ impl RulesetGap {
         )
     }
 
-    /// Returns the consequence for packets.
     pub const fn consequence(self) -> &'static str {
         match self {
             Self::Jump(RequiredJump::Prerouting) => {

@@ -39,14 +39,12 @@ impl PortName {
         Some((key, parsed.map(|(comment, _)| comment)))
     }
 
-    /// Returns the namespace of the Service.
     pub fn namespace(&self) -> &str {
         self.name
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
 
-    /// Returns the name of the Service, without its namespace.
     pub fn service(&self) -> &str {
         let (_, rest) = self.name.split_once('/').unwrap_or(("", &self.name));
         rest.split_once(':').map_or(rest, |(service, _)| service)
@@ -101,20 +99,16 @@ pub struct NamePattern {
     pub is_dns: bool,
 }
 
-/// Text that cannot be the name of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// Text that is empty, or has invalid characters or parts.
     #[error(
         "`{0}` is not a valid Service name; use `web`, `shop/web`, `web.shop.svc`, `shop/web:http` or `shop/web:53/udp`"
     )]
     Form(String),
-    /// Protocol that no port has.
     #[error("unknown protocol `{0}`: must be tcp, udp or sctp")]
     Protocol(String),
 }
 
-/// Name with another namespace than the one of the query.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not in namespace `{namespace}`; leave one of the two out")]
 pub struct NamespaceMismatch {
@@ -268,7 +262,6 @@ impl PortQuery {
         })
     }
 
-    /// Reports whether the query matches every service port.
     pub fn is_all(&self) -> bool {
         self.names.is_empty() && self.namespace.is_none()
     }
@@ -349,20 +342,15 @@ fn lines(all: &[NoMatch]) -> String {
 /// Part of a query that no service port matches.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoMatch {
-    /// No Service has this name.
     #[error("{}{suggestions}{HEADLESS}", no_service(.pattern, *.unknown))]
     Service {
         pattern: NamePattern,
-        /// Services with a similar name.
         suggestions: Suggestions,
-        /// Parts of the rules that may be of the Service.
         unknown: UnknownRules,
     },
-    /// The Service has no such port.
     #[error("`{pattern}` has no such port{suggestions}")]
     Port {
         pattern: NamePattern,
-        /// Ports of the Service.
         suggestions: Suggestions,
     },
     /// No Service of the namespace has rules, although other namespaces have some. Reported because

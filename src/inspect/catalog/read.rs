@@ -428,7 +428,6 @@ fn affinity_timeout(rule: &Rule) -> Option<Duration> {
     })
 }
 
-/// Returns the address that an endpoint chain rewrites destinations to.
 fn dnat_address(nat: &NatChains<'_>, chain: &str) -> Option<SocketAddr> {
     let chain = nat.get(chain)?;
     chain.rules.iter().find_map(|rule| match &rule.target {

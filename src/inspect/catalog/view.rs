@@ -74,7 +74,6 @@ pub enum TrafficOrigin {
 }
 
 impl TrafficOrigin {
-    /// Every origin.
     pub const ALL: [Self; 2] = [Self::Outside, Self::Node];
 }
 
@@ -232,7 +231,6 @@ impl fmt::Display for FrontendKind {
 /// still be served; then the frontend has a chain as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum FrontendDisposition {
-    /// Sent to an endpoint.
     Served,
     /// Dropped: the policy is Local, and no endpoint is on this node.
     Dropped,
@@ -254,11 +252,9 @@ pub struct FrontendConflict {
     pub kind: FrontendKind,
     /// Virtual IP; `None` for ports of the node.
     pub ip: Option<IpAddr>,
-    /// Destination port.
     pub port: u16,
     /// `namespace/name` of the Service that has it.
     pub owner: Box<str>,
-    /// Rules of the service port for the frontend.
     pub rules: LoserRules,
 }
 
@@ -290,7 +286,6 @@ impl fmt::Display for FrontendConflict {
     }
 }
 
-/// One endpoint of a service port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointView {
     /// Address that DNAT rewrites the destination to.

@@ -89,7 +89,6 @@ fn compare_port<'a>(
     }
 }
 
-/// Chains that differ, by service port.
 #[derive(Default)]
 struct ChainsByPort<'a>(BTreeMap<PortName, Vec<ChainReview<'a>>>);
 
@@ -253,7 +252,6 @@ pub(super) fn chain_names<'a>(
     names
 }
 
-/// Returns the dispatch chains that either side has.
 pub(super) fn dispatch_chains<'a>(
     live: &'a RuleSet,
     desired: &'a RuleSet,

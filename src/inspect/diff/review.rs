@@ -14,9 +14,7 @@ use crate::text::counted;
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Review<'a> {
-    /// IP family of the rules.
     pub family: IpFamily,
-    /// Service ports that differ.
     pub ports: Vec<PortReview<'a>>,
     /// Chains, or rules in them, that do not depend on Services and differ.
     pub fixed: Vec<ChainReview<'a>>,
@@ -24,15 +22,12 @@ pub struct Review<'a> {
     pub stale: Vec<ChainReview<'a>>,
     /// Number of live rules that belong to third parties.
     pub third_party: usize,
-    /// Differences that the query does not select.
     pub not_selected: NotSelected,
-    /// Parts without a result.
     pub not_compared: NotCompared<'a>,
     /// Restore that makes the live rules equal to the desired ones, if any is needed.
     pub restore: Option<PlannedRestore>,
 }
 
-/// Differences of one service port.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PortReview<'a> {
     pub name: PortName,
@@ -43,7 +38,6 @@ pub struct PortReview<'a> {
     pub chains: Vec<ChainReview<'a>>,
 }
 
-/// Kind of change of a service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PortChange {
     /// Only the desired side has it.
@@ -57,7 +51,6 @@ pub enum PortChange {
 }
 
 impl PortChange {
-    /// Returns the word in output.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Appears => "appears",
@@ -72,18 +65,13 @@ impl PortChange {
 /// `before` is the live side, `after` the desired one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Only the desired side has this frontend.
     FrontendAdded(FrontendView),
-    /// Only the live side has this frontend.
     FrontendRemoved(FrontendView),
     /// Both sides have a frontend, with different dispositions.
     DispositionChanged {
-        /// Frontend of the desired side.
         frontend: FrontendView,
-        /// Disposition on the live side.
         before: FrontendDisposition,
     },
-    /// The internal or the external traffic policy differs.
     PolicyChanged {
         traffic: Traffic,
         /// Policy on the live side; `None` if rules do not show it.
@@ -107,9 +95,7 @@ pub enum Effect {
     },
     /// The clients that the load balancer admits differ.
     SourceRangesChanged {
-        /// Ranges of the desired side only.
         added: Vec<Network>,
-        /// Ranges of the live side only.
         removed: Vec<Network>,
     },
     /// The clients whose traffic to a cluster IP is masqueraded differ; `None`: no clients.
@@ -121,7 +107,6 @@ pub enum Effect {
     MasqueradeRules,
     /// Rules that drop or reject differ; only the rules show how.
     FilterRules,
-    /// The rules are the same, in a different order.
     Reordered,
     /// Rules differ, and no other effect covers it: such as those of another release for the same
     /// frontends and endpoints.
@@ -133,7 +118,6 @@ pub enum Effect {
 pub struct EndpointChange {
     /// Policy on the desired side; on the live side for a service port that disappears.
     pub policy: Policy,
-    /// Frontends that the endpoints serve.
     pub frontends: Vec<FrontendView>,
     pub before: usize,
     pub after: usize,
@@ -165,7 +149,6 @@ pub enum Traffic {
 }
 
 impl Traffic {
-    /// Returns the word in the names of the policies.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Internal => "internal",
@@ -189,7 +172,6 @@ pub enum MasqueradedClients {
 pub struct ChainReview<'a> {
     pub table: Table,
     pub chain: &'a str,
-    /// Sides that have the chain.
     pub presence: Presence,
     /// Edit script from the live rules to the desired ones, in order.
     pub edits: Vec<Edit<&'a Rule>>,
@@ -212,7 +194,6 @@ pub enum Presence {
 /// Differences that the query does not select.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NotSelected {
-    /// Service ports that differ.
     pub ports: BTreeSet<PortName>,
     /// Number of fixed and stale chains that differ.
     pub chains: usize,
@@ -241,7 +222,6 @@ pub struct UnreadableChain<'a> {
 /// Restore that the daemon would run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedRestore {
-    /// Full or partial.
     pub scope: RestoreScope,
     /// Reason for the scope, as in the daemon's log.
     pub reason: &'static str,
@@ -274,7 +254,6 @@ pub enum RestoreScope {
 }
 
 impl RestoreScope {
-    /// Returns the word in output.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -330,7 +309,6 @@ impl<'a> ChainReview<'a> {
         })
     }
 
-    /// Returns the numbers of removed and added rules.
     pub fn counts(&self) -> (usize, usize) {
         let count = |wanted: fn(&Edit<&Rule>) -> bool| {
             self.edits.iter().filter(|edit| wanted(edit)).count()
@@ -357,9 +335,7 @@ pub(crate) struct Summary {
     pub stale: usize,
     /// Chains of all roles that differ.
     pub chains: usize,
-    /// Live rules of third parties.
     pub third_party: usize,
-    /// Service ports that differ and are not selected.
     pub unselected_ports: usize,
     /// Fixed and stale chains that differ and are not selected.
     pub unselected_chains: usize,
@@ -490,5 +466,4 @@ pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Maximum names in a list.
 pub(super) const MAX_NAMES: usize = 10;

@@ -166,7 +166,6 @@ impl PortSelection {
         }))
     }
 
-    /// Reports whether a port of the Service is selected.
     pub(crate) fn has_service(&self, namespace: &str, service: &str) -> bool {
         let mut ports = self.ports.iter();
         ports.any(|port| (port.namespace(), port.service()) == (namespace, service))
@@ -205,7 +204,6 @@ impl Review<'_> {
 }
 
 impl RulesetText<'_> {
-    /// Restricts the text to the selected service ports.
     #[must_use]
     pub fn only(mut self, selection: &PortSelection) -> Self {
         let keys: BTreeSet<String> = selection.ports.iter().map(ToString::to_string).collect();

@@ -19,7 +19,6 @@ pub struct RulesetText<'a> {
     pub(super) chains: Vec<ChainText<'a>>,
 }
 
-/// One chain of a ruleset text.
 #[derive(Debug, Clone)]
 pub(super) struct ChainText<'a> {
     pub(super) table: Table,
@@ -146,7 +145,6 @@ pub fn unified(
     Ok(())
 }
 
-/// A chain on the live and the desired side.
 type Pair<'s, 'a> = (Option<&'s ChainText<'a>>, Option<&'s ChainText<'a>>);
 
 fn pairs<'s, 'a>(

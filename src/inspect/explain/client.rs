@@ -24,18 +24,15 @@ pub enum ClientKind {
     Given,
 }
 
-/// Client whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     pub kind: ClientKind,
-    /// Source address of its packets.
     pub ip: IpAddr,
     pub origin: AddressOrigin,
     /// Interface by which its packets enter the node, if known.
     pub in_interface: Option<Box<str>>,
 }
 
-/// Selection of clients whose packets are traced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientSelection {
     /// One client of every kind that can reach the destination.
@@ -44,9 +41,7 @@ pub enum ClientSelection {
     Kinds(Vec<ClientKind>),
     /// One client with a given address.
     Source {
-        /// Source address of its packets.
         ip: IpAddr,
-        /// Interface by which its packets enter the node, if known.
         in_interface: Option<Box<str>>,
     },
 }

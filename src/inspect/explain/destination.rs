@@ -29,7 +29,6 @@ pub struct PacketDestination {
     pub endpoint_of: Vec<PortName>,
 }
 
-/// Service port with a frontend at a destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DestinationFrontend {
     pub name: PortName,
@@ -47,7 +46,6 @@ impl DestinationFrontend {
 }
 
 impl PacketDestination {
-    /// Looks up the service ports of a destination.
     pub(super) fn new(node: &NodeRules<'_>, ip: IpAddr, port: Port, protocol: Protocol) -> Self {
         let address = SocketAddr::new(ip, port.get());
         let is_protocol = |name: &&PortName| *name.protocol == *protocol.as_str();
@@ -291,9 +289,7 @@ fn frontends<'v>(
 /// with an address or such a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Query {
-    /// Destination by address, port or both.
     Address(AddressQuery),
-    /// Service or service port by name.
     Name(NamePattern),
 }
 
@@ -314,16 +310,13 @@ pub enum InvalidQuery {
     /// Address with a port that is not a number from 1 to 65535.
     #[error("`{0}` is not a valid port (1-65535)")]
     Port(String),
-    /// Empty text, or characters that no name has.
     #[error(
         "`{0}` is not a valid address or Service name\n\
          hint: examples are 10.96.0.10:80, [fd00::1]:53/udp, prod/web:http and http://web.prod.svc"
     )]
     Form(String),
-    /// Port next to a destination that has one.
     #[error("`{0}` is not needed: the destination has a port")]
     SecondPort(String),
-    /// Protocol that no port has.
     #[error(transparent)]
     Protocol(InvalidName),
 }
@@ -331,10 +324,8 @@ pub enum InvalidQuery {
 /// Reason why a query cannot be limited to a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableNamespace {
-    /// Name with another namespace.
     #[error(transparent)]
     Other(#[from] catalog::NamespaceMismatch),
-    /// Address, which has no namespace.
     #[error("an address has no namespace\nhint: leave --namespace out")]
     Address,
 }
@@ -467,17 +458,10 @@ fn port(text: &str) -> Result<Port, InvalidQuery> {
 /// Reason why nothing can be explained.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotFound {
-    /// Name without rules.
     #[error(transparent)]
     Name(#[from] NoMatch),
-    /// Name of Services in several namespaces.
     #[error("more than one Service is named `{query}`{similar}")]
-    Ambiguous {
-        /// Name as typed.
-        query: String,
-        /// Names of the Services.
-        similar: Suggestions,
-    },
+    Ambiguous { query: String, similar: Suggestions },
     /// Address of an IP family of which no rules were given.
     #[error("no {0} rules in the input\nhint: add the output of {program} with --from-save", program = .0.save_program())]
     Family(IpFamily),

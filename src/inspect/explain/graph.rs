@@ -35,7 +35,6 @@ struct Hop {
     to: GraphNode,
 }
 
-/// Box of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct GraphNode {
     pub(super) kind: NodeKind,
@@ -44,7 +43,6 @@ pub(super) struct GraphNode {
     pub(super) note: String,
 }
 
-/// Style of a box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NodeKind {
     Client,
@@ -54,7 +52,6 @@ pub(super) enum NodeKind {
     Failure,
 }
 
-/// Returns a drawing for each destination.
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
     let drawing = |explanation: &Explanation<'_>| {
         let doubt = phrases::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));

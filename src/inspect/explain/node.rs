@@ -214,7 +214,6 @@ impl<'a> NodeRules<'a> {
         }
     }
 
-    /// Reports whether NodePorts are served on an address.
     pub(super) fn has_node_ports(&self, ip: IpAddr) -> bool {
         let is_selected =
             self.node_port_addresses.is_empty() || self.node_port_addresses.contains(&ip);
@@ -298,12 +297,10 @@ impl PortIndex {
         self.by_frontend_port.get(&port).into_iter().flatten()
     }
 
-    /// Returns the service ports that have that endpoint, sorted.
     pub(super) fn with_endpoint(&self, address: SocketAddr) -> impl Iterator<Item = &PortName> {
         self.by_endpoint.get(&address).into_iter().flatten()
     }
 
-    /// Reports whether an endpoint has the address.
     pub(super) fn has_endpoint(&self, ip: IpAddr) -> bool {
         let ports = SocketAddr::new(ip, 0)..=SocketAddr::new(ip, u16::MAX);
         self.by_endpoint.range(ports).next().is_some()

@@ -71,7 +71,6 @@ pub(crate) fn unexpected(explanations: &[Explanation<'_>], expected: bool) -> Ve
 pub(crate) struct TracedPackets {
     /// `10.96.0.10:80/tcp`, or `:30080/tcp` if every node has the destination.
     pub(crate) to: String,
-    /// Clients that send them.
     pub(crate) from: ClientKind,
 }
 
@@ -168,7 +167,6 @@ fn is_without_local(branch: &Branch<'_>) -> bool {
     )
 }
 
-/// Returns the endpoint that answers the packets of a branch.
 fn address(branch: &Branch<'_>) -> Option<SocketAddr> {
     phrases::served(branch).map(|(to, _)| to)
 }

@@ -17,7 +17,6 @@ use crate::ruleset::{KUBE_POSTROUTING, holds_dispatch_rules, is_proxy_chain};
 pub struct PacketPath<'a> {
     /// Clients that send the packets; the rules are those of the first one.
     pub clients: Vec<Client>,
-    /// Extent to which the other clients traverse the same rules.
     pub shared_rules: SharedRules,
     /// Rules that match all packets before the path branches, or all rules if it does not.
     pub before: Vec<Step<'a>>,
@@ -25,7 +24,6 @@ pub struct PacketPath<'a> {
     pub branches: Vec<Branch<'a>>,
     /// Rules that match all packets after the branches.
     pub after: Vec<Step<'a>>,
-    /// Endpoints that the rules choose from.
     pub scope: EndpointScope,
     /// An endpoint that reaches itself is masqueraded, while these clients are not.
     pub has_hairpin: bool,
@@ -50,7 +48,6 @@ pub struct PacketPath<'a> {
 /// Packets of a path that one random choice selects.
 #[derive(Debug, Clone)]
 pub struct Branch<'a> {
-    /// Fraction of the packets.
     pub share: Share,
     pub result: PathResult,
     /// One of the path's undecided rules could change the result or the share.
@@ -61,32 +58,21 @@ pub struct Branch<'a> {
     pub reply_steps: Vec<Step<'a>>,
 }
 
-/// Result of tracing a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathResult {
     /// Delivered to an endpoint.
-    Served {
-        /// Address and port of the endpoint.
-        to: SocketAddr,
-        /// Source address that the endpoint sees.
-        source: SeenSource,
-    },
+    Served { to: SocketAddr, source: SeenSource },
     /// Delivered to an endpoint, whose reply does not reach the client.
     Unanswered {
-        /// Address and port of the endpoint.
         to: SocketAddr,
-        /// Source address that the endpoint sees.
         source: SeenSource,
-        /// Cause of the loss.
         loss: ReplyLoss,
-        /// Rule or policy that causes it.
         reason: BlockReason,
     },
     /// Destination not translated: delivered to this node, or routed on.
     Passed {
         /// The destination is an address of this node.
         is_local: bool,
-        /// Source address that the receiver sees.
         source: SeenSource,
     },
     /// Dropped without an answer.
@@ -102,9 +88,7 @@ pub enum PathResult {
 /// Source address that a receiver sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeenSource {
-    /// The client's own address.
     Client,
-    /// The node's address.
     Node(MasqueradeReason),
     /// Another address, set by a third-party rule; `None`: one of several.
     Other(Option<IpAddr>),
@@ -201,7 +185,6 @@ impl<'a> PacketPath<'a> {
             && service_rules(self) == service_rules(other)
     }
 
-    /// Adds the clients of an equivalent path.
     pub(super) fn merge(&mut self, other: Self) {
         self.shared_rules = self.shared_rules.max(SharedRules::of(self, &other));
         self.clients.extend(other.clients);
@@ -261,7 +244,6 @@ pub(super) fn is_same(left: &Step<'_>, right: &Step<'_>) -> bool {
     std::ptr::eq(left.rule, right.rule)
 }
 
-/// Adds the steps that are not in the list.
 pub(super) fn add_new<'a>(to: &mut Vec<Step<'a>>, from: &[Step<'a>]) {
     for step in from {
         if !to.iter().any(|known| is_same(known, step)) {

@@ -281,9 +281,7 @@ fn passed(
 /// Result of the packets of a branch, as documents and graphs have it.
 pub(super) struct ResultWords {
     pub(super) result: &'static str,
-    /// Endpoint that receives the packets.
     pub(super) to: Option<SocketAddr>,
-    /// Source address that the receiver sees.
     pub(super) source: Option<SeenSource>,
     pub(super) reason: Option<String>,
 }
@@ -478,7 +476,6 @@ pub(super) fn seen_source(source: SeenSource) -> String {
     }
 }
 
-/// Renders the reason why packets are masqueraded.
 pub(super) const fn masquerade(reason: MasqueradeReason) -> &'static str {
     match reason {
         MasqueradeReason::NotPod => "the client is not a pod",
@@ -490,7 +487,6 @@ pub(super) const fn masquerade(reason: MasqueradeReason) -> &'static str {
     }
 }
 
-/// Renders the reason why packets are dropped or rejected.
 fn block_reason(explanation: &Explanation<'_>, clients: &[Client], reason: &BlockReason) -> String {
     match reason {
         BlockReason::NoEndpoints => "no endpoints".to_owned(),
@@ -650,7 +646,6 @@ fn short(network: Network) -> String {
         .map_or_else(|| network.to_string(), |ip| ip.to_string())
 }
 
-/// Renders the target of a rule.
 pub(super) fn rule_effect(rule: &Rule) -> String {
     match &rule.target {
         None => "continue".to_owned(),

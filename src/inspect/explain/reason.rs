@@ -39,7 +39,6 @@ pub enum BlockReason {
     /// Third-party rule that drops or rejects the packet.
     Rule {
         table: TracedTable,
-        /// Chain that contains the rule.
         chain: Box<str>,
         /// Rule that matched last.
         rule: Box<Rule>,
@@ -49,7 +48,6 @@ pub enum BlockReason {
 /// Reason why receivers see the node's address instead of the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MasqueradeReason {
-    /// The client is not a pod.
     NotPod,
     /// All traffic to cluster IPs is masqueraded.
     All,
@@ -57,7 +55,6 @@ pub enum MasqueradeReason {
     External,
     /// The client is this node, with `externalTrafficPolicy: Local`.
     FromNode,
-    /// The client is the endpoint itself.
     Hairpin,
     ThirdParty,
 }

@@ -224,7 +224,6 @@ impl ExplanationText {
         Ok(())
     }
 
-    /// Writes the rules of a path.
     fn path(&mut self, path: &PacketPath<'_>) -> fmt::Result {
         writeln!(self.text, "\nFrom {}:", phrases::clients(&path.clients))?;
         if let Some(hint) = phrases::rules_of(path, SharedRules::All) {

@@ -22,7 +22,6 @@ use crate::rules::{
 };
 use crate::ruleset::ChainKind;
 
-/// Traces the packets of one client.
 pub(super) fn trace<'a>(
     node: &NodeRules<'a>,
     to: &PacketDestination,

@@ -25,7 +25,6 @@ impl<T> Negatable<T> {
         is_equal != self.negated
     }
 
-    /// Returns the text before the option.
     pub(super) const fn prefix(&self) -> &'static str {
         if self.negated { "! " } else { "" }
     }
@@ -34,14 +33,11 @@ impl<T> Negatable<T> {
 /// Ports from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortRange {
-    /// Lowest port.
     pub first: u16,
-    /// Highest port.
     pub last: u16,
 }
 
 impl PortRange {
-    /// Returns the range of a single port.
     pub(crate) const fn single(port: u16) -> Self {
         Self {
             first: port,
@@ -49,7 +45,6 @@ impl PortRange {
         }
     }
 
-    /// Reports whether the port is in the range.
     pub const fn contains(self, port: u16) -> bool {
         self.first <= port && port <= self.last
     }
@@ -121,15 +116,12 @@ impl fmt::Display for PortRange {
 /// List of ports of `-m multiport`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MultiPort {
-    /// Port of the packet to compare.
     pub side: PortSide,
-    /// Every port but these matches.
     pub negated: bool,
     /// Ranges in the order in which they were written.
     pub ranges: Vec<PortRange>,
 }
 
-/// Port of a packet that a `multiport` match compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortSide {
     /// `--sports`.

@@ -32,7 +32,6 @@ impl RulesDigest {
         hasher.finish()
     }
 
-    /// Reports whether the rules are known.
     pub(crate) fn is_known(self) -> bool {
         self != Self::UNKNOWN
     }

@@ -30,7 +30,6 @@ pub enum Match {
     MultiPort(MultiPort),
     /// `-m tcp`, `udp` or `sctp` with options for ports only, or without options.
     Ports {
-        /// Name of the match.
         protocol: Protocol,
         /// `--sport`.
         source: Option<Negatable<PortRange>>,
@@ -139,7 +138,6 @@ fn write_mark(f: &mut fmt::Formatter<'_>, mark: &Negatable<MarkBits>) -> fmt::Re
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Recent {
     pub name: Box<str>,
-    /// Operation on the list.
     pub action: RecentAction,
     /// Maximum age of entries in seconds; `None` for any age.
     pub seconds: Option<u32>,

@@ -21,7 +21,6 @@ pub struct Probability(u32);
 const FIVE_DECIMALS: u32 = 100_000;
 
 impl Probability {
-    /// Probability 1.
     const ONE: u32 = 1 << 31;
 
     /// Returns the probability in units of 2^-31.
@@ -99,13 +98,11 @@ pub struct Share {
 }
 
 impl Share {
-    /// All packets.
     pub const ALL: Self = Self {
         numerator: 1,
         denominator: 1,
     };
 
-    /// No packets.
     pub const NONE: Self = Self {
         numerator: 0,
         denominator: 1,
@@ -159,7 +156,6 @@ impl Share {
         (part, self.less(part))
     }
 
-    /// Returns the product of the two.
     #[must_use]
     pub fn of(self, other: Self) -> Self {
         match (self, other) {
@@ -177,14 +173,12 @@ impl Share {
         }
     }
 
-    /// Returns the sum of the two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let exact = self.common(other, u128::checked_add);
         exact.unwrap_or_else(|| Self::on_grid(self.scaled(GRID) + other.scaled(GRID), GRID))
     }
 
-    /// Returns the difference of the two.
     fn less(self, other: Self) -> Self {
         let exact = self.common(other, |left, right| Some(left.saturating_sub(right)));
         exact.unwrap_or_else(|| {

@@ -55,7 +55,6 @@ impl Rule {
         }
     }
 
-    /// Reports whether the rule could not be parsed.
     pub fn is_unparsed(&self) -> bool {
         matches!(&self.target, Some(Target::Other(extension)) if extension.name.is_empty())
     }

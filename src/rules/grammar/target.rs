@@ -29,7 +29,6 @@ pub enum Target {
     Mark(MarkBits),
     /// Translates the destination to one address.
     Dnat {
-        /// New destination address.
         address: IpAddr,
         /// New port; `None` keeps the port.
         port: Option<u16>,
@@ -71,7 +70,6 @@ impl Target {
         matches!(self, Self::Other(extension) if extension.exempts_from_tracking())
     }
 
-    /// Returns the chain of a jump or goto.
     pub fn chain(&self) -> Option<&str> {
         match self {
             Self::Jump(chain) | Self::Goto(chain) => Some(chain),

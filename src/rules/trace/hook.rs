@@ -67,7 +67,6 @@ impl Hook {
         }
     }
 
-    /// Returns the first hook of a packet.
     pub(super) const fn first(from_node: bool) -> Self {
         if from_node {
             Self::RawOutput
@@ -150,7 +149,6 @@ pub(super) enum Next<'a> {
 }
 
 impl<'a> CallStack<'a> {
-    /// Advances to the next rule.
     pub(super) fn next(&mut self) -> Next<'a> {
         let Some(frame) = self.0.last_mut() else {
             return Next::Start;
@@ -162,7 +160,6 @@ impl<'a> CallStack<'a> {
         Next::Rule(frame.name, rule)
     }
 
-    /// Enters a chain at its beginning.
     pub(super) fn call(
         &mut self,
         rules: &'a RuleSet,
@@ -210,7 +207,6 @@ impl<'a> CallStack<'a> {
         self.0.pop()?.chain.policy
     }
 
-    /// Leaves all chains.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

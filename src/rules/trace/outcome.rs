@@ -16,7 +16,6 @@ pub struct Packet {
     pub source: IpAddr,
     /// Destination address before any translation.
     pub destination: IpAddr,
-    /// Transport protocol.
     pub protocol: Protocol,
     /// Destination port before any translation.
     pub port: Port,
@@ -70,13 +69,11 @@ pub trait HostLookup: fmt::Debug + Send + Sync {
 /// Packet at the time when the kernel routes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoutedPacket<'a> {
-    /// Source address.
     pub source: IpAddr,
     /// Destination address, after translation.
     pub destination: IpAddr,
     /// Incoming interface; `None` for packets of the node itself, or if it is not known.
     pub in_interface: Option<&'a str>,
-    /// Mark of the packet.
     pub mark: u32,
 }
 
@@ -85,11 +82,9 @@ pub struct RoutedPacket<'a> {
 pub struct SetElement<'a> {
     /// Side of the packet for each part of the element, such as address and port.
     pub sides: &'a [Side],
-    /// Source address.
     pub source: IpAddr,
     /// Destination address.
     pub destination: IpAddr,
-    /// Transport protocol.
     pub protocol: Protocol,
     /// Source port, if it is known.
     pub source_port: Option<u16>,
@@ -133,7 +128,6 @@ pub struct TraceOutcome<'a> {
 pub struct Step<'a> {
     pub table: TracedTable,
     pub chain: &'a str,
-    /// Rule as in the rule set.
     pub rule: &'a Rule,
 }
 
@@ -142,34 +136,24 @@ pub struct Step<'a> {
 pub enum Verdict {
     /// Accepted after its destination was translated, and the receiver's reply as well.
     Delivered {
-        /// New destination address.
         to: IpAddr,
-        /// New destination port.
         port: u16,
         /// The receiver sees an address of the node as source.
         masqueraded: bool,
     },
     /// Accepted after its destination was translated, but the receiver's reply is lost.
     Unanswered {
-        /// New destination address.
         to: IpAddr,
-        /// New destination port.
         port: u16,
-        /// The receiver sees an address of the node as source.
         masqueraded: bool,
-        /// Cause of the loss.
         loss: ReplyLoss,
     },
     /// Accepted with its original destination. The reply to it is not traced.
     Passed {
-        /// The receiver sees an address of the node as source.
         masqueraded: bool,
     },
-    /// Dropped without a reply.
     Dropped,
-    /// Rejected with an error.
     Rejected,
-    /// Cannot be determined.
     Unclear(Unclear),
 }
 
@@ -195,7 +179,6 @@ pub enum Unclear {
     },
     /// The chain jumps to itself, directly or not. The kernel rejects such rules.
     JumpLoop(String),
-    /// A rule jumps to a chain that does not exist.
     MissingChain(String),
     /// Random and undecided rules have more combinations, or jumps more steps, than are traced.
     TooManyPaths,

@@ -219,7 +219,6 @@ impl<'a> PacketState<'a> {
         }
     }
 
-    /// Translates the destination of the connection.
     pub(super) fn translate(&mut self, address: IpAddr, port: u16) {
         (self.receiver, self.receiver_port) = (address, port);
         self.destination = PacketAddress::Known(address);

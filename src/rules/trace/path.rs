@@ -65,7 +65,6 @@ impl<'a, 'q> TracePath<'a, 'q> {
         path
     }
 
-    /// Ends the path with a verdict.
     pub(super) fn end(
         self,
         verdict: Verdict,

@@ -6,14 +6,17 @@ use super::hook::Hook;
 use super::packet::{Interface, PacketAddress, PacketState, Tracking};
 use crate::rules::grammar::{Extension, ExtensionOption, MarkBits, Network, number};
 
-/// Effect of a target on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TargetEffect {
     /// The packet continues with the next rule, with these marks.
-    Continue { mark: u32, connection_mark: u32 },
-    /// The destination is translated.
-    NewDestination { address: IpAddr, port: u16 },
-    /// The source is translated.
+    Continue {
+        mark: u32,
+        connection_mark: u32,
+    },
+    NewDestination {
+        address: IpAddr,
+        port: u16,
+    },
     NewSource(PacketAddress),
     /// The packet is exempted from connection tracking, and continues with the next rule.
     NoTracking,
