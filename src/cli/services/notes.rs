@@ -98,13 +98,12 @@ fn stale_note(family: IpFamily, chains: &[Box<str>]) -> String {
 
 pub(super) fn quarantine_note(quarantined: &PerFamily<ServiceNames>) -> String {
     let families = quarantined.as_ref().into_pairs().into_iter();
-    let notes = families.filter(|(_, services)| services.count > 0);
-    let notes = notes.map(|(family, ServiceNames { count, names })| {
-        let more = if *count > names.len() { ", ..." } else { "" };
-        let names = names.join(", ");
+    let notes = families.filter(|(_, ServiceNames(names))| !names.is_empty());
+    let notes = notes.map(|(family, ServiceNames(names))| {
+        let (count, names) = (names.len(), names.join(", "));
         format!(
-            "note: quarantined because they make restores fail ({family}): {count}: \
-             {names}{more}; their changes are not applied, see the log of the proxy\n"
+            "note: quarantined because they make restores fail ({family}): {count}: {names}; their \
+             changes are not applied, see the log of the proxy\n"
         )
     });
     notes.collect()

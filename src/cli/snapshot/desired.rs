@@ -62,11 +62,7 @@ fn over_limit(tracker: &Tracker) -> ServiceNames {
     let over = tracker.all().filter(|(_, state)| {
         state.allowance != Allowance::Full || render::count_ports_over_limit(state) > 0
     });
-    let names: Vec<String> = over.map(|(name, _)| name.as_str().to_owned()).collect();
-    ServiceNames {
-        count: names.len(),
-        names,
-    }
+    ServiceNames(over.map(|(name, _)| name.as_str().to_owned()).collect())
 }
 
 /// Returns the render options of a family on this host.

@@ -20,17 +20,13 @@ pub(in crate::cli) struct Conflicts {
     pub(in crate::cli) lost: Vec<FrontendConflict>,
 }
 
-/// Services of one family that have something in common.
+/// Services of one family that have something in common, by their names with namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::cli) struct ServiceNames {
-    pub(in crate::cli) count: usize,
-    /// Names with their namespaces.
-    pub(in crate::cli) names: Vec<String>,
-}
+pub(in crate::cli) struct ServiceNames(pub(in crate::cli) Vec<String>);
 
 impl ServiceNames {
     pub(in crate::cli) fn has(&self, (namespace, service): (&str, &str)) -> bool {
-        let mut names = self.names.iter();
+        let mut names = self.0.iter();
         names.any(|name| name.split_once('/') == Some((namespace, service)))
     }
 }
@@ -60,10 +56,7 @@ pub(super) fn of_daemon<'f>(
             lost: status.conflicts.iter().filter_map(conflict).collect(),
         };
         let names = status.quarantined.iter().map(|one| one.service.clone());
-        *PerFamily::get_mut(&mut quarantined, family) = ServiceNames {
-            count: status.quarantined.len(),
-            names: names.collect(),
-        };
+        *PerFamily::get_mut(&mut quarantined, family) = ServiceNames(names.collect());
     }
     (conflicts, quarantined)
 }

@@ -69,10 +69,7 @@ fn reported(change: impl Fn(&mut RuleSnapshot)) -> ServiceCondition {
 #[test]
 fn reports_of_a_service_come_before_its_rules() {
     let named = |name: &str| PerFamily {
-        v4: ServiceNames {
-            count: 1,
-            names: vec![name.to_owned()],
-        },
+        v4: ServiceNames(vec![name.to_owned()]),
         v6: ServiceNames::default(),
     };
     assert_eq!(reported(|_| ()), ServiceCondition::Ok);

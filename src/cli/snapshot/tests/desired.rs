@@ -25,5 +25,5 @@ fn services_over_a_limit_are_named() {
         ));
     }
     let over = over_limit(&tracker);
-    assert_eq!((over.count, over.names), (1, vec!["shop/web".to_owned()]));
+    assert_eq!(over, ServiceNames(vec!["shop/web".to_owned()]));
 }
