@@ -195,6 +195,6 @@ fn stdin_is_read_once() {
     let output = render(&["--since", "-", "--manifests", "-"]);
     let said = &output.stderr;
     assert_eq!(output.code, Some(64), "{said}");
-    let expected = "--since: cannot read stdin, which --manifests reads";
+    let expected = "--since: stdin can be read only once, and --manifests reads it";
     assert!(said.contains(expected), "{said}");
 }

@@ -164,6 +164,23 @@ pub(super) fn daemon_address(
     Ok(bind.map(daemon::loopback_of))
 }
 
+/// Checks that at most one of these flags reads stdin.
+#[cfg(feature = "tools")]
+pub(super) fn check_stdin<'p>(
+    paths: impl IntoIterator<Item = (&'static str, &'p Path)>,
+) -> Result<(), Unusable> {
+    let mut readers = paths
+        .into_iter()
+        .filter(|(_, path)| path.as_os_str() == "-");
+    match (readers.next(), readers.next()) {
+        (Some((first, _)), Some((second, _))) => {
+            let problem = format!("stdin can be read only once, and --{first} reads it");
+            Err(Unusable::of_flag(second, problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the path of a flag. Other flags take the last value, but this one would silently ignore
 /// a source of objects.
 ///

@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::Path;
 
-use super::arguments::{RuleSettings, given_once};
+use super::arguments::{RuleSettings, check_stdin, given_once};
 use super::exit::ErrorReport;
 use super::snapshot::{self, NextRestore, RenderSide};
 use super::terminal::{self, Progress};
-use crate::config::{RenderArgs, RenderConfig, Source, Unusable};
+use crate::config::{RenderArgs, RenderConfig};
 use crate::inspect::catalog::{Catalog, NoMatches, PortName, PortQuery, UnknownRules};
 use crate::model::{ServiceName, Services, SliceName};
 use crate::net::IpFamily;
@@ -29,18 +28,27 @@ pub(super) fn render(args: &RenderArgs, report: &ErrorReport) -> anyhow::Result<
     let config = settings.rendering()?.read_once(&args.desired.request);
     let family = args.family;
     let since = given_once("since", &args.since)?;
-    let since = since
-        .map(|path| since_config(path, args, &settings, &config))
-        .transpose()?;
+    let manifests = args.desired.source.manifests.as_deref();
+    let manifests = manifests.map(|path| ("manifests", path));
+    check_stdin(
+        manifests
+            .into_iter()
+            .chain(since.map(|path| ("since", path))),
+    )?;
     let tracker_after = tracker(&config, family, report)?;
     let options = snapshot::options(&config, family, &tracker_after)?;
     let desired = RenderSide {
         tracker: &tracker_after,
         options: &options,
     };
-    let before = since
-        .map(|since| tracker(&since, family, report))
-        .transpose()?;
+    let before = since.map(|path| {
+        let mut source = args.desired.source.clone();
+        // Manifests take the place of any other source.
+        source.manifests = Some(path.to_owned());
+        let config = settings.rendering_of(&source)?;
+        tracker(&config.read_once(&args.desired.request), family, report)
+    });
+    let before = before.transpose()?;
     let _progress = Progress::start("rendering");
     let filter = PayloadFilter {
         selected: &selected,
@@ -77,28 +85,6 @@ fn tracker(
         IpFamily::V4 => trackers.v4,
         IpFamily::V6 => trackers.v6,
     })
-}
-
-/// Returns the configuration with the objects of `--since`, the state that a partial payload leads
-/// from.
-fn since_config(
-    path: &Path,
-    args: &RenderArgs,
-    settings: &RuleSettings<'_>,
-    config: &RenderConfig,
-) -> anyhow::Result<RenderConfig> {
-    let mut source = args.desired.source.clone();
-    // Manifests take the place of any other source.
-    source.manifests = Some(path.to_owned());
-    let before = settings
-        .rendering_of(&source)?
-        .read_once(&args.desired.request);
-    let is_stdin = |source: &Source| matches!(source, Source::Manifests { path, .. } if path.as_os_str() == "-");
-    if is_stdin(&before.source) && is_stdin(&config.source) {
-        let problem = "cannot read stdin, which --manifests reads".to_owned();
-        return Err(Unusable::of_flag("since", problem).into());
-    }
-    Ok(before)
 }
 
 /// Renders the full payload for a kernel with the `live` rules.

@@ -6,10 +6,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use super::super::arguments::{self, RuleSettings, given_once};
-use super::super::snapshot::{
-    self, HostSources, NextRestore, RenderSide, RuleOrigin, RuleSnapshot,
-};
+use super::super::arguments::{self, RuleSettings, check_stdin, given_once};
+use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
 use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
 use crate::config::{DiffArgs, PastTime, RenderConfig, Source, SourceArgs, Unusable};
@@ -25,7 +23,15 @@ use crate::watch::manifests::{self, Manifests};
 
 /// Loads both sides as the flags select them.
 pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
-    check_stdin(args)?;
+    let saved = args.from_save.iter().map(|path| ("from-save", &**path));
+    let before = args.from_manifests.iter();
+    let before = before.map(|path| ("from-manifests", &**path));
+    let after = args.desired.source.manifests.as_deref();
+    check_stdin(
+        saved
+            .chain(before)
+            .chain(after.map(|path| ("manifests", path))),
+    )?;
     if let (Some(folder), moments) = (&args.state_dir, &args.at[..]) {
         return of_moments(folder, moments);
     }
@@ -35,34 +41,10 @@ pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Resu
     }
 }
 
-fn check_stdin(args: &DiffArgs) -> Result<(), Unusable> {
-    let saved = args.from_save.iter().map(|path| ("from-save", path));
-    let before = args.from_manifests.iter();
-    let named = saved.chain(before.map(|path| ("from-manifests", path)));
-    let after = args.desired.source.manifests.iter();
-    let after = after.map(|path| ("manifests", path));
-    let mut readers = named
-        .chain(after)
-        .filter(|(_, path)| path.as_os_str() == "-");
-    match (readers.next(), readers.next()) {
-        (Some((first, _)), Some((second, _))) => {
-            let problem = format!("stdin can be read only once, and --{first} reads it");
-            Err(Unusable::of_flag(second, problem))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Loads the rules of a kernel or a dump, and the objects to compare them with.
 fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
     // A comparison verifies the daemon as well.
-    let sources = || {
-        Ok(HostSources {
-            daemon: None,
-            backend: settings.rendering()?.backend,
-        })
-    };
-    let host = RuleSnapshot::of_host(&args.from_save, sources).map_err(not_readable)?;
+    let host = RuleSnapshot::of_host(&args.from_save, None, settings).map_err(not_readable)?;
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));

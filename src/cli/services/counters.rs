@@ -11,13 +11,12 @@ use jiff::Timestamp;
 use super::rows::Row;
 use super::table::{name, write_lines};
 use crate::cli::arguments::RuleSettings;
-use crate::cli::daemon;
 use crate::cli::snapshot::{PortCounters, RuleCounters, RuleOrigin, RuleSnapshot};
+use crate::cli::status::StatusPage;
 use crate::config::ServicesArgs;
 use crate::inspect::catalog::EndpointView;
 use crate::net::PerFamily;
 use crate::rules::Share;
-use crate::status::StatusDocument;
 
 /// Adds counters to rows: those of the dumps, or else of the kernel.
 pub(super) fn add(
@@ -57,9 +56,8 @@ fn last_full_syncs(
     settings: &RuleSettings<'_>,
 ) -> PerFamily<Option<Timestamp>> {
     let address = settings.daemon(&args.origin.daemon).ok().flatten();
-    let page = address.and_then(|address| daemon::get(address, "/status").ok());
-    let status = page.and_then(|page| daemon::document::<StatusDocument>(&page).ok());
-    let families = status.map(|status| status.families).unwrap_or_default();
+    let page = address.and_then(|address| StatusPage::get(address).ok());
+    let families = page.map_or_else(Vec::new, |page| page.document.families);
     PerFamily::from_fn(|family| {
         let mut families = families.iter();
         let status = families.find(|status| status.family == family.as_str())?;

@@ -15,7 +15,7 @@ use crate::cli::arguments::{self, RuleSettings};
 use crate::cli::daemon::{self, NoPage};
 use crate::cli::exit::{ErrorReport, NotANode};
 use crate::cli::status::StatusPage;
-use crate::config::{OriginArgs, Unusable};
+use crate::config::{DaemonArgs, OriginArgs};
 use crate::host::{BackendChoice, RunError, local_addresses};
 use crate::rules::RuleSet;
 use crate::status::FamilyStatus;
@@ -40,21 +40,15 @@ impl RuleSnapshot {
             let config = settings.rendering()?;
             return desired::snapshot(&config.read_once(&desired.request), report);
         }
-        let sources = || {
-            Ok(HostSources {
-                daemon: settings.daemon(&args.daemon)?.filter(|_| !args.kernel),
-                backend: settings.rendering()?.backend,
-            })
-        };
-        let snapshot = Self::of_host(from_save, sources);
+        let daemon = (!args.kernel).then_some(&args.daemon);
+        let snapshot = Self::of_host(from_save, daemon, settings);
         let mut snapshot = snapshot.map_err(not_readable)?;
         if !args.kernel && snapshot.is_of_no_node() {
             return Err(NotANode::Rules.into());
         }
         if let RuleOrigin::Live(_) = snapshot.origin
             && let Some(address) = settings.daemon(&args.daemon)?
-            && let Ok(page) = daemon::get(address, "/status")
-            && let Ok(page) = StatusPage::parse(page)
+            && let Ok(page) = StatusPage::get(address)
         {
             let families = page.document.families.iter();
             (snapshot.conflicts, snapshot.quarantined) = proxy_report::of_daemon(families);
@@ -62,16 +56,24 @@ impl RuleSnapshot {
         Ok(snapshot)
     }
 
-    /// Loads the rules of a host: those of dumps, or without any, those of this node.
+    /// Loads the rules of a host: those of dumps, or without any, those of this node. They are the
+    /// ones of its daemon, if there is one to ask, or else those of the kernel.
     pub(in crate::cli) fn of_host(
         from_save: &[PathBuf],
-        sources: impl FnOnce() -> Result<HostSources, Unusable>,
+        daemon: Option<&DaemonArgs>,
+        settings: &RuleSettings<'_>,
     ) -> anyhow::Result<Self> {
-        if from_save.is_empty() {
-            sources()?.read()
-        } else {
-            recorded::saved(from_save)
+        if !from_save.is_empty() {
+            return recorded::saved(from_save);
         }
+        let address = daemon.map(|args| settings.daemon(args)).transpose()?;
+        let backend = settings.rendering()?.backend;
+        match address.flatten().map(|address| of_daemon(address, backend)) {
+            Some(Ok(snapshot)) => return Ok(snapshot),
+            Some(Err(busy @ NoPage::Busy)) => tracing::warn!("{busy}; reading the kernel"),
+            Some(Err(NoPage::Absent(_))) | None => {}
+        }
+        recorded::live(backend)
     }
 }
 
@@ -87,27 +89,6 @@ fn not_readable(error: anyhow::Error) -> anyhow::Error {
              from another machine"
         ),
         Err(error) => error,
-    }
-}
-
-/// Sources of the rules of this node.
-pub(in crate::cli) struct HostSources {
-    /// Address at which the daemon is asked first; `None` to read the kernel at once.
-    pub(in crate::cli) daemon: Option<SocketAddr>,
-    /// Programs that read the kernel.
-    pub(in crate::cli) backend: BackendChoice,
-}
-
-impl HostSources {
-    /// Reads the rules of the daemon, or without its page those of the kernel.
-    fn read(self) -> anyhow::Result<RuleSnapshot> {
-        let asked = self.daemon.map(|address| of_daemon(address, self.backend));
-        match asked {
-            Some(Ok(snapshot)) => return Ok(snapshot),
-            Some(Err(busy @ NoPage::Busy)) => tracing::warn!("{busy}; reading the kernel"),
-            Some(Err(NoPage::Absent(_))) | None => {}
-        }
-        recorded::live(self.backend)
     }
 }
 

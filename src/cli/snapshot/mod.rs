@@ -18,7 +18,6 @@ mod rules_page;
 
 pub(super) use counters::{PortCounters, RuleCounters};
 pub(super) use desired::{NextRestore, RenderSide, options};
-pub(super) use load::HostSources;
 pub(super) use nodes::compare_rules;
 pub(super) use objects::{
     ask, list_error, manifest_trackers, names_with_labels, read as read_objects,

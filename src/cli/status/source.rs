@@ -16,6 +16,12 @@ pub(in crate::cli) struct StatusPage {
 }
 
 impl StatusPage {
+    /// Returns the page of the daemon at an address.
+    pub(in crate::cli) fn get(address: SocketAddr) -> Result<Self, NoPage> {
+        let page = Self::parse(daemon::get(address, "/status")?);
+        page.map_err(|problem| NoPage::Absent(problem.to_owned()))
+    }
+
     /// Parses the page. Each field of the document is optional; without a version, the page is
     /// that of another program.
     pub(in crate::cli) fn parse(text: String) -> Result<Self, &'static str> {
@@ -34,10 +40,7 @@ pub(super) fn page_here(args: &StatusArgs) -> anyhow::Result<StatusPage> {
              hint: set --metrics-bind-address of `run` to an address"
         );
     };
-    let page = daemon::get(address, "/status").and_then(|text| {
-        StatusPage::parse(text).map_err(|problem| NoPage::Absent(problem.to_owned()))
-    });
-    page.map_err(|reason| no_state(address, &reason, ConntrackStatus::read))
+    StatusPage::get(address).map_err(|reason| no_state(address, &reason, ConntrackStatus::read))
 }
 
 pub(super) fn page_of_node(args: &StatusArgs, node: &str) -> anyhow::Result<StatusPage> {
