@@ -28,7 +28,7 @@ pub(super) fn choose_color(when: ColorWhen) {
 ///
 /// # Errors
 ///
-/// As for [`print`].
+/// As for [`print()`].
 pub(super) fn stdout(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
