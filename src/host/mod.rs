@@ -16,13 +16,13 @@ pub(crate) use interfaces::interface_addresses;
 pub use interfaces::local_addresses;
 pub(crate) use interfaces::{AddressWatch, IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub use iptables::{
-    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, RestoreError,
-    Restored, RunError,
+    BackendChoice, Binaries, CounterError, Exec, ExecOptions, Iptables, ListedChains, ProgramExit,
+    RestoreError, Restored, RunError,
 };
 pub(crate) use iptables::{
     ChainRemoval, ChangeDetection, ChangeSource, DryRun, Excerpt, FailedPayloads, ForeignChange,
-    OtherBackendSigns, OwnTransactions, ProgramExit, UnsharedLock, all_binaries, excerpt,
-    has_table, is_untouched, kubelet_backend, other_backend, other_backend_signs, other_rules,
+    OtherBackendSigns, OwnTransactions, UnsharedLock, all_binaries, excerpt, has_table,
+    is_untouched, kubelet_backend, other_backend, other_backend_signs, other_rules,
 };
 #[cfg(feature = "testing")]
 pub use iptables::{Fake, Fault};

@@ -22,7 +22,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::host::RestoreError;
+use crate::host::{ProgramExit, RestoreError};
 use crate::model::{ServiceName, ServiceState};
 use crate::net::DoublingDelay;
 
@@ -72,9 +72,11 @@ impl QuarantineCause {
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {
         match error {
             RestoreError::Rejected { .. } => Some(Self::Rejected),
-            RestoreError::Failed { .. } => Some(Self::Failed),
-            RestoreError::TimedOut { .. } => Some(Self::TimedOut),
-            RestoreError::Killed { .. } => Some(Self::Killed),
+            RestoreError::Failed { exit, .. } => Some(match exit {
+                ProgramExit::Exited(_) => Self::Failed,
+                ProgramExit::TimedOut(_) => Self::TimedOut,
+                ProgramExit::Signaled(_) => Self::Killed,
+            }),
             RestoreError::Locked { .. } | RestoreError::Spawn { .. } => None,
         }
     }

@@ -17,8 +17,8 @@ pub mod conntrack {
 pub mod host {
     pub use crate::host::{
         BackendChoice, Binaries, Conntrack, CounterError, Exec, ExecOptions, Fake, Fault,
-        FlowTable, Iptables, ListedChains, RestoreError, Restored, RunError, local_addresses,
-        nft_generation,
+        FlowTable, Iptables, ListedChains, ProgramExit, RestoreError, Restored, RunError,
+        local_addresses, nft_generation,
     };
 }
 /// Items of `ingest`.

@@ -496,7 +496,7 @@ impl<I: Iptables> Iptables for DryRun<I> {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => self.stop.cancel(),
             Err(error) => {
                 return Err(RestoreError::Failed {
-                    status: 1,
+                    exit: ProgramExit::Exited(1),
                     stderr: error.to_string(),
                 });
             }

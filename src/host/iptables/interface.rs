@@ -203,38 +203,13 @@ pub enum RestoreError {
         reason: String,
     },
 
-    /// The program was killed at its deadline. The state of the kernel is unknown.
-    #[error(
-        "`iptables-restore` timed out after {after:?} and was killed{}",
-        stderr_suffix(stderr)
-    )]
-    TimedOut {
-        /// The deadline.
-        after: Duration,
-        /// End of stderr.
-        stderr: String,
-    },
-
-    /// The program was killed from outside, usually for lack of memory. The state of the kernel is
-    /// unknown.
-    #[error(
-        "`iptables-restore` was killed by signal {signal}{}",
-        stderr_suffix(stderr)
-    )]
-    Killed {
-        signal: i32,
-        /// End of stderr.
-        stderr: String,
-    },
-
-    /// The program failed without naming a line, or exited without reading all of its input.
-    #[error(
-        "`iptables-restore` failed with status {status}{}",
-        stderr_suffix(stderr)
-    )]
+    /// The program failed without naming a line, exited without reading all of its input, or was
+    /// killed: at its deadline, or from outside, usually for lack of memory. After it was killed,
+    /// the state of the kernel is unknown.
+    #[error("`iptables-restore` {exit}{}", stderr_suffix(stderr))]
     Failed {
-        /// Exit status; 0 if the program succeeded without reading all input.
-        status: i32,
+        /// Status 0 if the program succeeded without reading all input.
+        exit: ProgramExit,
         /// End of stderr.
         stderr: String,
     },
@@ -271,7 +246,7 @@ impl RestoreError {
         match &mut self {
             Self::Locked { committed, .. } | Self::Spawn { committed, .. } => *committed += tables,
             Self::Rejected { line, .. } => *line += lines,
-            Self::TimedOut { .. } | Self::Killed { .. } | Self::Failed { .. } => {}
+            Self::Failed { .. } => {}
         }
         self
     }
@@ -279,14 +254,7 @@ impl RestoreError {
     /// Reports whether the kernel or the program rejected a line of the payload, so that it would
     /// be rejected again.
     pub(crate) const fn is_conclusive(&self) -> bool {
-        match self {
-            Self::Rejected { .. } => true,
-            Self::Failed { .. }
-            | Self::Locked { .. }
-            | Self::TimedOut { .. }
-            | Self::Killed { .. }
-            | Self::Spawn { .. } => false,
-        }
+        matches!(self, Self::Rejected { .. })
     }
 }
 
@@ -377,7 +345,10 @@ pub(crate) fn is_untouched(error: &RestoreError, again: &mut dyn Payload) -> boo
     match error {
         RestoreError::Rejected { line, .. } => commits_before(*line, again) == 0,
         // The program reports no error once the last table is committed.
-        RestoreError::Failed { status: 1.., .. } => commits_before(usize::MAX, again) <= 1,
+        RestoreError::Failed {
+            exit: ProgramExit::Exited(1..),
+            ..
+        } => commits_before(usize::MAX, again) <= 1,
         error => error.committed_if_independent_of_payload() == Some(0),
     }
 }
@@ -429,10 +400,10 @@ pub(in crate::host) fn unprintable(stderr: &str) -> Option<String> {
 
 /// Reads the result of a finished run of `iptables-restore`.
 pub(in crate::host) fn restore_result(finished: Finished) -> Result<Restored, RestoreError> {
-    let stderr = finished.stderr;
-    match finished.exit {
+    let (exit, stderr) = (finished.exit, finished.stderr);
+    match exit {
         ProgramExit::Exited(0) if finished.input.is_truncated => Err(RestoreError::Failed {
-            status: 0,
+            exit,
             stderr: format!("exited without reading all of its input; {}", stderr.trim()),
         }),
         ProgramExit::Exited(0) => Ok(Restored {
@@ -441,8 +412,9 @@ pub(in crate::host) fn restore_result(finished: Finished) -> Result<Restored, Re
             stderr,
         }),
         ProgramExit::Exited(status) => Err(restore_failure(status, stderr)),
-        ProgramExit::Signaled(signal) => Err(RestoreError::Killed { signal, stderr }),
-        ProgramExit::TimedOut(after) => Err(RestoreError::TimedOut { after, stderr }),
+        ProgramExit::Signaled(_) | ProgramExit::TimedOut(_) => {
+            Err(RestoreError::Failed { exit, stderr })
+        }
     }
 }
 
@@ -457,7 +429,10 @@ fn restore_failure(status: i32, stderr: String) -> RestoreError {
     }
     match rejected_line(&stderr) {
         Some((line, reason)) => RestoreError::Rejected { line, reason },
-        None => RestoreError::Failed { status, stderr },
+        None => RestoreError::Failed {
+            exit: ProgramExit::Exited(status),
+            stderr,
+        },
     }
 }
 

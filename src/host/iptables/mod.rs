@@ -36,7 +36,7 @@ pub use interface::{CounterError, Iptables, ListedChains, RestoreError, Restored
 pub(crate) use lock::UnsharedLock;
 pub(crate) use nft_watch::OwnTransactions;
 pub(crate) use payload::FailedPayloads;
-pub(crate) use process::ProgramExit;
+pub use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {
     backend::BinarySearch,

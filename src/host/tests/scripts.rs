@@ -97,13 +97,22 @@ fn a_rejected_line_is_read_from_stderr() {
 fn success_without_reading_the_input_is_an_error() {
     let _turn = turn();
     let error = restore("echo 'Bad argument' >&2; exit 2", LONG).unwrap_err();
-    let RestoreError::Failed { status, stderr } = error else {
+    let RestoreError::Failed { exit, stderr } = error else {
         panic!("{error}");
     };
-    assert_eq!((status, stderr.as_str()), (2, "Bad argument\n"));
+    assert_eq!(
+        (exit, stderr.as_str()),
+        (ProgramExit::Exited(2), "Bad argument\n")
+    );
     let error = restore("exit 0", LONG).unwrap_err();
     assert!(
-        matches!(error, RestoreError::Failed { status: 0, .. }),
+        matches!(
+            error,
+            RestoreError::Failed {
+                exit: ProgramExit::Exited(0),
+                ..
+            }
+        ),
         "{error}"
     );
 }
@@ -122,12 +131,15 @@ fn a_hanging_program_is_killed_with_its_children() {
         let exec = exec(folder.path(), Duration::from_millis(500));
         exec.restore(&mut large(), None).await.unwrap_err()
     });
-    let RestoreError::TimedOut { after, stderr } = error else {
+    let RestoreError::Failed { exit, stderr } = error else {
         panic!("{error}");
     };
     assert_eq!(
-        (after, stderr.as_str()),
-        (Duration::from_millis(500), "waiting\n")
+        (exit, stderr.as_str()),
+        (
+            ProgramExit::TimedOut(Duration::from_millis(500)),
+            "waiting\n"
+        )
     );
     let pid = std::fs::read_to_string(child).unwrap();
     assert!(is_gone(pid.trim()), "{pid}");
@@ -168,7 +180,13 @@ fn a_signal_is_reported() {
     let _turn = turn();
     let error = restore("cat >/dev/null; kill -9 $$", LONG).unwrap_err();
     assert!(
-        matches!(error, RestoreError::Killed { signal: 9, .. }),
+        matches!(
+            error,
+            RestoreError::Failed {
+                exit: ProgramExit::Signaled(9),
+                ..
+            }
+        ),
         "{error}"
     );
 }
@@ -178,10 +196,10 @@ fn megabytes_of_output_do_not_block() {
     let _turn = turn();
     let body = "head -c 3000000 /dev/zero | tr '\\0' x >&2; head -c 3000000 /dev/zero; \
                 cat >/dev/null; echo; echo 'the end' >&2; exit 3";
-    let RestoreError::Failed { status, stderr } = restore(body, LONG).unwrap_err() else {
+    let RestoreError::Failed { exit, stderr } = restore(body, LONG).unwrap_err() else {
         panic!("another error");
     };
-    assert_eq!(status, 3);
+    assert_eq!(exit, ProgramExit::Exited(3));
     assert!(stderr.starts_with("[...] xxx") && stderr.ends_with("the end\n"));
     assert!(stderr.len() < 17 * 1024, "{}", stderr.len());
 }

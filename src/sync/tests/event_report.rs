@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::report::{ReportedMetrics, attempt, now, outcome};
 use super::*;
 use crate::events::{Event, Origin, recorder};
-use crate::host::RestoreError;
+use crate::host::{ProgramExit, RestoreError};
 use crate::model::{Frontend, ServiceName};
 use crate::net::Port;
 use crate::render::RuleCounts;
@@ -36,7 +36,10 @@ fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) {
 fn syncs_that_fail_in_a_row_make_events_and_one_alone_does_not() {
     let stderr = "line 2 failed".to_owned();
     let failed = Failure::Restore {
-        error: RestoreError::Failed { status: 1, stderr },
+        error: RestoreError::Failed {
+            exit: ProgramExit::Exited(1),
+            stderr,
+        },
         excerpt: None,
         named: None,
         is_untouched: false,

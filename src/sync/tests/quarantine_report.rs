@@ -10,7 +10,8 @@ use crate::tracker::Tracker;
 
 fn killed() -> Result<(), Failure> {
     let stderr = String::new();
-    let error = crate::host::RestoreError::Killed { signal: 9, stderr };
+    let exit = crate::host::ProgramExit::Signaled(9);
+    let error = crate::host::RestoreError::Failed { exit, stderr };
     Err(failure_of(error))
 }
 

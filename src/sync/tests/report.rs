@@ -9,7 +9,7 @@ use prometheus::proto::MetricFamily;
 use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
-use crate::host::{RestoreError, RunError};
+use crate::host::{ProgramExit, RestoreError, RunError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{LocalDetector, PayloadStats, RuleCounts, ServiceTotals};
 use crate::status::FamilyLog;
@@ -179,7 +179,10 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
 fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
     let rejected = || {
         let stderr = String::new();
-        let error = RestoreError::Failed { status: 1, stderr };
+        let error = RestoreError::Failed {
+            exit: ProgramExit::Exited(1),
+            stderr,
+        };
         failure_of(error)
     };
     let unreadable = || {

@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use deltaproxy::testing::host::{
-    CounterError, Exec, Fake, Fault, Iptables, ListedChains, RestoreError, Restored, RunError,
+    CounterError, Exec, Fake, Fault, Iptables, ListedChains, ProgramExit, RestoreError, Restored,
+    RunError,
 };
 use deltaproxy::testing::rules::{Comparison, Payload, RuleSet, Table, Text};
 use tokio::io::AsyncWriteExt;
@@ -80,7 +81,10 @@ impl Iptables for Both {
             return faked;
         };
         match &faked {
-            Err(RestoreError::Killed { .. }) => return faked,
+            Err(RestoreError::Failed {
+                exit: ProgramExit::Signaled(_),
+                ..
+            }) => return faked,
             // The other program got the lock behind so many tables.
             Err(RestoreError::Locked { committed, .. }) => {
                 let text = String::from_utf8_lossy(&bytes);

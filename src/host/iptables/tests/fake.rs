@@ -122,8 +122,14 @@ impl Fake {
                 line: at + 1,
                 reason: stderr,
             },
-            Poison::Commit => RestoreError::Failed { status: 1, stderr },
-            Poison::Kill => RestoreError::Killed { signal: 9, stderr },
+            Poison::Commit => RestoreError::Failed {
+                exit: ProgramExit::Exited(1),
+                stderr,
+            },
+            Poison::Kill => RestoreError::Failed {
+                exit: ProgramExit::Signaled(9),
+                stderr,
+            },
         })
     }
 
@@ -202,8 +208,8 @@ impl Iptables for Fake {
         let is_spared = self.takes_fault(Fault::None);
         let takes = |fault| !is_spared && self.takes_fault(fault);
         let applied = if takes(Fault::Restore) {
-            Err(RestoreError::Killed {
-                signal: 9,
+            Err(RestoreError::Failed {
+                exit: ProgramExit::Signaled(9),
                 stderr: "injected".to_owned(),
             })
         } else if takes(Fault::Locked) {

@@ -9,7 +9,10 @@ fn check(status: i32, stderr: &str, expected: &str) {
     let shown = match restore_failure(status, stderr.to_owned()) {
         RestoreError::Rejected { line, reason } => format!("{line}: {reason}"),
         RestoreError::Locked { waited, .. } => format!("locked {waited:?}"),
-        RestoreError::Failed { status, .. } => format!("failed {status}"),
+        RestoreError::Failed {
+            exit: ProgramExit::Exited(status),
+            ..
+        } => format!("failed {status}"),
         other => format!("{other:?}"),
     };
     assert_eq!(shown, expected, "{stderr}");
@@ -157,7 +160,7 @@ fn the_end_of_the_program_decides_the_variant() {
     assert_eq!(shown(ProgramExit::Exited(0), false), "7 bytes");
     assert_eq!(
         shown(ProgramExit::Exited(0), true),
-        "`iptables-restore` failed with status 0: exited without reading all of its input; oops"
+        "`iptables-restore` exited with status 0: exited without reading all of its input; oops"
     );
     assert_eq!(
         shown(ProgramExit::Signaled(9), true),

@@ -1,6 +1,7 @@
 //! Tests of `payload`.
 
 use super::super::interface::{RestoreError, excerpt, is_untouched};
+use super::super::process::ProgramExit;
 use super::*;
 use crate::rules::Text;
 
@@ -117,10 +118,16 @@ fn a_payload_rejected_in_its_first_table_changed_nothing() {
     }
     for (text, is_whole) in [(TEXT, false), (&TEXT[..21], true)] {
         let stderr = String::new();
-        let failed = RestoreError::Failed { status: 1, stderr };
+        let failed = RestoreError::Failed {
+            exit: ProgramExit::Exited(1),
+            stderr,
+        };
         assert_eq!(is_untouched(&failed, &mut Text::new(text)), is_whole);
     }
     let stderr = String::new();
-    let killed = RestoreError::Killed { signal: 9, stderr };
+    let killed = RestoreError::Failed {
+        exit: ProgramExit::Signaled(9),
+        stderr,
+    };
     assert!(!is_untouched(&killed, &mut Text::new(TEXT)));
 }
