@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::edit::without_cosmetics;
+use super::edit::{paired, without_cosmetics};
 use super::effects::effects;
 use super::review::{ChainReview, NotCompared, NotSelected, PortChange, PortReview, Review};
 use crate::inspect::catalog::{Catalog, PortName};
@@ -13,7 +13,6 @@ use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::{ChainRole, KUBE_NODEPORTS, KUBE_PROXY_CANARY};
 
-/// Compares the rules of one IP family.
 pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) -> Review<'a> {
     let catalogs = (Catalog::read(live), Catalog::read(desired));
     let owners = (catalogs.0.owners(), catalogs.1.owners());
@@ -96,18 +95,12 @@ impl<'a> ChainsByPort<'a> {
     /// Compares the rules of each service port in dispatch chains.
     fn compare_dispatch_chains(&mut self, live: &'a RuleSet, desired: &'a RuleSet) {
         for (table, chain) in dispatch_chains(live, desired) {
-            let live = dispatch_rules(live, table, chain);
-            let desired = dispatch_rules(desired, table, chain);
-            let mut pairs: BTreeMap<PortName, [Vec<&Rule>; 2]> = BTreeMap::new();
             // Rules without a service port belong to the fixed part.
-            let of_port = |(port, rules): (Option<PortName>, _)| Some((port?, rules));
-            for (port, rules) in live.into_iter().filter_map(of_port) {
-                pairs.entry(port).or_default()[0] = rules;
-            }
-            for (port, rules) in desired.into_iter().filter_map(of_port) {
-                pairs.entry(port).or_default()[1] = rules;
-            }
-            for (port, [live, desired]) in pairs {
+            let of_ports = |rules: &'a RuleSet| {
+                let rules = dispatch_rules(rules, table, chain).into_iter();
+                rules.filter_map(|(port, rules)| Some((port?, rules)))
+            };
+            for (port, [live, desired]) in paired(of_ports(live), of_ports(desired)) {
                 let review = ChainReview::of((table, chain), Some(&live), Some(&desired));
                 if let Some(review) = review {
                     self.add(port, review);

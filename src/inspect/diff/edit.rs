@@ -1,5 +1,6 @@
 //! Compares two lists of rules: edit script, cosmetic equality, and changes of order.
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 use similar::{Algorithm, ChangeTag, capture_diff_slices};
@@ -29,6 +30,22 @@ pub(super) fn edits<T: Copy + Hash + Ord>(live: &[T], desired: &[T]) -> Vec<Edit
         ChangeTag::Insert => Edit::Added(change.value()),
     });
     edits.collect()
+}
+
+/// Pairs the values of the live and the desired side by their keys; a side without a key has the
+/// default value.
+pub(super) fn paired<K: Ord, V: Default>(
+    live: impl IntoIterator<Item = (K, V)>,
+    desired: impl IntoIterator<Item = (K, V)>,
+) -> BTreeMap<K, [V; 2]> {
+    let mut pairs: BTreeMap<K, [V; 2]> = BTreeMap::new();
+    for (key, value) in live {
+        pairs.entry(key).or_default()[0] = value;
+    }
+    for (key, value) in desired {
+        pairs.entry(key).or_default()[1] = value;
+    }
+    pairs
 }
 
 /// Returns a rule without its cosmetic parts: comments, and the rounding of probabilities, which

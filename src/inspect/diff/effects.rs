@@ -158,7 +158,6 @@ fn frontends_for(traffic: Traffic, view: &PortView) -> Vec<FrontendView> {
     view.frontends.iter().filter(is_wanted).cloned().collect()
 }
 
-/// Returns the endpoints with a share under a policy.
 fn shares(policy: Policy, view: &PortView) -> BTreeMap<SocketAddr, Share> {
     let share = |endpoint: &EndpointView| match policy {
         Policy::Cluster => endpoint.cluster,

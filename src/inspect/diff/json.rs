@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::edit::Edit;
 use super::review::{
     ChainReview, Effect, ManifestFacts, MasqueradedClients, PlannedRestore, PortReview, Presence,
-    Review, Summary, Traffic,
+    Review, Summary,
 };
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{Policy, PortName};
@@ -152,16 +152,7 @@ fn chain(review: &ChainReview<'_>) -> Value {
 }
 
 fn restore(restore: &PlannedRestore, family: IpFamily) -> Value {
-    json!({
-        "family": family.as_str(),
-        "scope": restore.scope.as_str(),
-        "reason": restore.reason,
-        "services": restore.services,
-        "chains": restore.chains,
-        "lines": restore.lines,
-        "bytes": restore.bytes,
-        "payload": restore.payload,
-    })
+    merged(json!(restore), json!({"family": family.as_str()}))
 }
 
 fn effect(effect: &Effect) -> Value {
@@ -176,10 +167,7 @@ fn effect(effect: &Effect) -> Value {
             before,
             after,
         } => {
-            let kind = match traffic {
-                Traffic::Internal => "internalTrafficPolicy",
-                Traffic::External => "externalTrafficPolicy",
-            };
+            let kind = format!("{}TrafficPolicy", traffic.as_str());
             let [before, after] = [before, after].map(|policy| policy.map(Policy::as_str));
             json!({"kind": kind, "before": before, "after": after})
         }

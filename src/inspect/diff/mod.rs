@@ -23,10 +23,8 @@ mod compare;
 mod edit;
 mod effects;
 mod json;
-mod markdown;
 mod node_settings;
 mod review;
-mod scope;
 mod text;
 mod unified;
 
@@ -35,11 +33,9 @@ mod tests;
 
 pub use compare::compare;
 pub use json::json;
-pub(crate) use markdown::markdown;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling};
 pub use review::{ManifestFacts, PortChange, Review};
-pub(crate) use review::{PlannedRestore, RestoreScope};
-pub(crate) use scope::PortSelection;
+pub(crate) use review::{PlannedRestore, PortSelection, RestoreScope};
 pub use text::text;
-pub(crate) use text::{hidden_objects, summary};
+pub(crate) use text::{hidden_objects, markdown, summary};
 pub use unified::{RulesetText, unified};

@@ -1,8 +1,5 @@
-//! Recognizes settings of the node in its rules: facts about the host, which are no difference, and
-//! flags that make nearly every Service differ, which are reported once.
+//! Reads facts about a host from its rules, which are no difference.
 
-use super::review::{Effect, PortReview};
-use crate::net::IpFamily;
 use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
 use crate::ruleset::{KUBE_FORWARD, KUBE_NODEPORTS, KUBE_POSTROUTING};
 
@@ -74,41 +71,4 @@ fn drops_invalid(rule: &Rule) -> bool {
 
 fn has_counter(rule: &Rule) -> bool {
     rule.matches.iter().any(|one| one.name() == "nfacct")
-}
-
-/// A service port in one IP family.
-pub(super) type FamilyPort<'r> = (&'r PortReview<'r>, IpFamily);
-
-/// Service ports of one IP family with one and the same effect.
-pub(super) struct SettingGroup<'r> {
-    pub(super) family: IpFamily,
-    pub(super) effect: &'r Effect,
-    pub(super) ports: Vec<FamilyPort<'r>>,
-}
-
-/// Groups service ports that differ only, and in the same way, in which clients are masqueraded.
-/// Returns the groups, and the other service ports.
-pub(super) fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<SettingGroup<'_>>, Vec<FamilyPort<'_>>) {
-    let mut groups: Vec<SettingGroup<'_>> = Vec::new();
-    let mut others = Vec::new();
-    for (port, family) in ports {
-        let [effect @ Effect::MasqueradeChanged { .. }] = port.effects.as_slice() else {
-            others.push((port, family));
-            continue;
-        };
-        let mut existing = groups.iter_mut();
-        match existing.find(|group| (group.family, group.effect) == (family, effect)) {
-            Some(group) => group.ports.push((port, family)),
-            None => groups.push(SettingGroup {
-                family,
-                effect,
-                ports: vec![(port, family)],
-            }),
-        }
-    }
-    let (several, single): (Vec<_>, Vec<_>) =
-        groups.into_iter().partition(|group| group.ports.len() > 1);
-    others.extend(single.into_iter().flat_map(|group| group.ports));
-    others.sort_by_key(|(port, family)| (&port.name, *family));
-    (several, others)
 }

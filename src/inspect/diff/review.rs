@@ -1,15 +1,25 @@
-//! Result of a comparison, as data, and its summary in numbers.
+//! Result of a comparison, as data, restricted to what was selected and can be compared, and its
+//! summary in numbers.
+//!
+//! Everything is compared first, so that differences that are not selected are counted. The kernel
+//! has the rules that cannot be read: a desired rule that seems to be missing may be one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::edit::{Edit, are_equivalent, are_reordered, edits};
-use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy, PortName};
+use crate::inspect::catalog::{
+    Catalog, FrontendDisposition, FrontendView, NoMatches, Policy, PortName, PortQuery,
+    UnknownRules,
+};
 use crate::net::IpFamily;
-use crate::rules::{Backend, Network, Rule, Share, Table};
-use crate::text::counted;
+use crate::rules::{Backend, Network, Rule, RuleSet, Share, Table};
+use crate::ruleset::ChainRole;
+use crate::text::{counted, first_of};
 
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
@@ -220,7 +230,7 @@ pub struct UnreadableChain<'a> {
 }
 
 /// Restore that the daemon would run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedRestore {
     pub scope: RestoreScope,
     /// Reason for the scope, as in the daemon's log.
@@ -245,7 +255,8 @@ pub struct ManifestFacts {
     pub assumptions: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RestoreScope {
     /// All chains of the proxy.
     Full,
@@ -262,7 +273,7 @@ impl RestoreScope {
     }
 }
 
-impl Review<'_> {
+impl<'a> Review<'a> {
     /// Reports whether the two sides are equal, comments included.
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty() && self.fixed.is_empty() && self.stale.is_empty()
@@ -276,9 +287,158 @@ impl Review<'_> {
     }
 
     /// Returns every chain that differs. A dispatch chain is repeated for each service port.
-    fn chains(&self) -> impl Iterator<Item = &ChainReview<'_>> {
+    fn chains(&self) -> impl Iterator<Item = &ChainReview<'a>> {
         let of_ports = self.ports.iter().flat_map(|port| &port.chains);
         of_ports.chain(&self.fixed).chain(&self.stale)
+    }
+
+    /// Sets aside the differences that unreadable rules may account for, and the service ports
+    /// that have them: the other chains of a service port do not show what it does.
+    pub(super) fn set_aside_unreadable(mut self, live: &'a RuleSet) -> Self {
+        let mut unreadable: BTreeMap<(Table, &'a str), usize> = BTreeMap::new();
+        for (table, chain, _) in live.unparsed_rules() {
+            *unreadable.entry((table, chain)).or_default() += 1;
+        }
+        if unreadable.is_empty() {
+            return self;
+        }
+        let mut chains = BTreeSet::new();
+        let mut is_uncertain = |review: &ChainReview<'a>| {
+            let (table, chain) = (review.table, review.chain);
+            let rules = unreadable.get(&(table, chain)).copied();
+            let rules = rules.filter(|_| review.edits.iter().any(depends_on_unreadable));
+            chains.extend(rules.map(|rules| UnreadableChain {
+                table,
+                chain,
+                rules,
+            }));
+            rules.is_some()
+        };
+        let mut ports = BTreeSet::new();
+        self.ports.retain(|port| {
+            // All of them, so that each chain is named.
+            let uncertain = port.chains.iter().filter(|chain| is_uncertain(chain));
+            let is_certain = uncertain.count() == 0;
+            if !is_certain {
+                ports.insert(port.name.clone());
+            }
+            is_certain
+        });
+        self.fixed.retain(|chain| !is_uncertain(chain));
+        self.not_compared = NotCompared {
+            chains: chains.into_iter().collect(),
+            ports,
+            ..NotCompared::default()
+        };
+        self
+    }
+
+    /// Returns the error about what is not compared because of rules that cannot be read; `None` if
+    /// all is.
+    pub(crate) fn not_compared_text(&self) -> Option<String> {
+        let NotCompared { chains, ports, .. } = &self.not_compared;
+        if chains.is_empty() {
+            return None;
+        }
+        let named = chains.iter();
+        let named = named.map(|one| format!("{} of {} {}", one.rules, one.table, one.chain));
+        let family = self.family;
+        let mut text = format!(
+            "{family} rules cannot be read: {}",
+            first_of(named, MAX_NAMES)
+        );
+        if !ports.is_empty() {
+            text += "; not compared because of them: ";
+            text += &first_of(ports, MAX_NAMES);
+        }
+        Some(text)
+    }
+
+    /// Restricts the review to the selected service ports. Drops the restore, which is for all.
+    #[must_use]
+    pub fn only(self, selection: &PortSelection) -> Self {
+        let ports = self.ports.into_iter();
+        let (ports, others): (Vec<_>, Vec<_>) =
+            ports.partition(|port| selection.ports.contains(&port.name));
+        let mut not_compared = self.not_compared;
+        not_compared
+            .ports
+            .retain(|port| selection.ports.contains(port));
+        // In a dispatch chain, the unreadable rules may be those of a selected service port.
+        not_compared.chains.retain(|one| {
+            let is_dispatch = ChainRole::of(one.table, one.chain) == ChainRole::Dispatch;
+            selection.chains.contains(one.chain) || is_dispatch && !not_compared.ports.is_empty()
+        });
+        Self {
+            ports,
+            not_compared,
+            not_selected: NotSelected {
+                ports: others.into_iter().map(|port| port.name).collect(),
+                chains: self.fixed.len() + self.stale.len(),
+            },
+            fixed: Vec::new(),
+            stale: Vec::new(),
+            restore: None,
+            ..self
+        }
+    }
+}
+
+/// Reports whether the rule may be on both sides: one of them is unreadable, or may be.
+fn depends_on_unreadable(edit: &Edit<&Rule>) -> bool {
+    match edit {
+        Edit::Kept(_) => false,
+        Edit::Removed(rule) => rule.is_unparsed(),
+        Edit::Added(_) => true,
+    }
+}
+
+/// Selected service ports, and their chains of the nat table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortSelection {
+    pub(super) ports: BTreeSet<PortName>,
+    pub(super) chains: BTreeSet<Box<str>>,
+}
+
+impl PortSelection {
+    /// Selects the service ports that match a query on any side of any IP family; `None` if the
+    /// query is for all.
+    ///
+    /// # Errors
+    ///
+    /// A name of the query has no match.
+    pub fn of(query: &PortQuery, all: &[&RuleSet]) -> Result<Option<Self>, NoMatches> {
+        if query.is_all() {
+            return Ok(None);
+        }
+        let mut numbers: BTreeMap<PortName, BTreeSet<u16>> = BTreeMap::new();
+        let mut chains: BTreeMap<PortName, BTreeSet<Box<str>>> = BTreeMap::new();
+        for rules in all {
+            let catalog = Catalog::read(rules);
+            for (chain, port) in catalog.owners() {
+                chains.entry(port.clone()).or_default().insert(chain.into());
+            }
+            for (port, view) in catalog.ports {
+                numbers.entry(port).or_default().extend(view.numbers());
+            }
+        }
+        let known = numbers.iter();
+        let known = known.map(|(port, numbers)| (port, numbers.iter().copied()));
+        query.check(&known, UnknownRules::default())?;
+        let ports: BTreeSet<PortName> = known
+            .filter(|(port, numbers)| query.fits(port, numbers))
+            .map(|(port, _)| port.clone())
+            .collect();
+        chains.retain(|port, _| ports.contains(port));
+        Ok(Some(Self {
+            ports,
+            chains: chains.into_values().flatten().collect(),
+        }))
+    }
+
+    pub(crate) fn has_service(&self, namespace: &str, service: &str) -> bool {
+        let mut ports = self.ports.iter();
+        ports.any(|port| (port.namespace(), port.service()) == (namespace, service))
     }
 }
 

@@ -1,15 +1,17 @@
-//! Renders reviews as human-readable text: a sentence for each effect.
+//! Renders reviews as text for people, a sentence for each effect, and as Markdown for a pull
+//! request or a ticket.
 //!
-//! Effects on traffic come first, then the chains that differ. Rules are shown only where no effect
-//! describes the difference.
+//! Effects on traffic come first, then the chains that differ. Text shows rules only where no
+//! effect describes the difference; Markdown is the summary, a table of the effects, and the rules
+//! as fenced diffs. Flags that make nearly every Service differ are reported once.
 
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 
 use super::edit::Edit;
-use super::node_settings::{FamilyPort, SettingGroup, groups};
 use super::review::{
     ChainReview, Effect, EndpointChange, MAX_NAMES, ManifestFacts, MasqueradedClients,
     PlannedRestore, PortChange, PortReview, Presence, Review, Summary, plural,
@@ -74,17 +76,17 @@ pub(crate) fn hidden_objects(count: usize) -> String {
 }
 
 /// Service ports that differ, by how they are shown.
-pub(super) struct PortLists<'r> {
+struct PortLists<'r> {
     /// Shown one by one.
-    pub(super) ports: Vec<FamilyPort<'r>>,
+    ports: Vec<FamilyPort<'r>>,
     /// Shown as one difference.
-    pub(super) groups: Vec<SettingGroup<'r>>,
+    groups: Vec<SettingGroup<'r>>,
     /// Named only.
-    pub(super) cosmetic: Vec<FamilyPort<'r>>,
+    cosmetic: Vec<FamilyPort<'r>>,
 }
 
 impl<'r> PortLists<'r> {
-    pub(super) fn of(reviews: &'r [Review<'_>]) -> Self {
+    fn of(reviews: &'r [Review<'_>]) -> Self {
         let mut all: Vec<FamilyPort<'_>> = Vec::new();
         for review in reviews {
             all.extend(review.ports.iter().map(|port| (port, review.family)));
@@ -100,6 +102,43 @@ impl<'r> PortLists<'r> {
             cosmetic,
         }
     }
+}
+
+/// A service port in one IP family.
+type FamilyPort<'r> = (&'r PortReview<'r>, IpFamily);
+
+/// Service ports of one IP family with one and the same effect.
+struct SettingGroup<'r> {
+    family: IpFamily,
+    effect: &'r Effect,
+    ports: Vec<FamilyPort<'r>>,
+}
+
+/// Groups service ports that differ only, and in the same way, in which clients are masqueraded.
+/// Returns the groups, and the other service ports.
+fn groups(ports: Vec<FamilyPort<'_>>) -> (Vec<SettingGroup<'_>>, Vec<FamilyPort<'_>>) {
+    let mut groups: Vec<SettingGroup<'_>> = Vec::new();
+    let mut others = Vec::new();
+    for (port, family) in ports {
+        let [effect @ Effect::MasqueradeChanged { .. }] = port.effects.as_slice() else {
+            others.push((port, family));
+            continue;
+        };
+        let mut existing = groups.iter_mut();
+        match existing.find(|group| (group.family, group.effect) == (family, effect)) {
+            Some(group) => group.ports.push((port, family)),
+            None => groups.push(SettingGroup {
+                family,
+                effect,
+                ports: vec![(port, family)],
+            }),
+        }
+    }
+    let (several, single): (Vec<_>, Vec<_>) =
+        groups.into_iter().partition(|group| group.ports.len() > 1);
+    others.extend(single.into_iter().flat_map(|group| group.ports));
+    others.sort_by_key(|(port, family)| (&port.name, *family));
+    (several, others)
 }
 
 fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> fmt::Result {
@@ -130,7 +169,7 @@ fn write_group(out: &mut dyn Write, group: &SettingGroup<'_>) -> fmt::Result {
 }
 
 /// Returns the first names, and the number of the others.
-pub(super) fn names(ports: &[FamilyPort<'_>]) -> String {
+fn names(ports: &[FamilyPort<'_>]) -> String {
     let names = ports.iter().map(|(port, _)| port.name.to_string());
     let mut names: Vec<String> = names.collect();
     names.dedup();
@@ -153,11 +192,7 @@ fn write_chains(
     writeln!(out)
 }
 
-pub(super) fn write_chain(
-    out: &mut dyn Write,
-    chain: &ChainReview<'_>,
-    with_rules: bool,
-) -> fmt::Result {
+fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -> fmt::Result {
     let (removed, added) = chain.counts();
     let ChainReview {
         table, chain: name, ..
@@ -214,7 +249,7 @@ const MAX_ADDRESSES: usize = 8;
 const MAX_FRONTENDS: usize = 4;
 
 /// Returns one line for an effect on a service port with this protocol.
-pub(super) fn sentence(effect: &Effect, protocol: &str) -> String {
+fn sentence(effect: &Effect, protocol: &str) -> String {
     let name = |frontend: &FrontendView| format!("{frontend}/{protocol}");
     match effect {
         Effect::FrontendAdded(frontend) => {
@@ -377,3 +412,108 @@ const fn bold<T>(text: T) -> Styled<T> {
     let style = Style::new().bold();
     Styled { style, text }
 }
+
+/// Writes the reviews of all IP families. `notes` are lines about both sides, and `rules` the
+/// unified diff of each family, which may be empty.
+pub(crate) fn markdown(
+    out: &mut dyn Write,
+    reviews: &[Review<'_>],
+    facts: &ManifestFacts,
+    notes: &[String],
+    rules: &[(IpFamily, String)],
+) -> fmt::Result {
+    for line in summary(reviews, facts).lines() {
+        writeln!(out, "**{}**\n", escaped(line))?;
+    }
+    for note in notes {
+        writeln!(out, "- {note}")?;
+    }
+    for line in &facts.assumptions {
+        writeln!(
+            out,
+            "- assumed, as the manifests do not have them: {}",
+            escaped(line)
+        )?;
+    }
+    if reviews.iter().all(Review::is_empty) {
+        return Ok(());
+    }
+    writeln!(out, "\n| What | Family | Difference |\n|---|---|---|")?;
+    write_table(out, reviews)?;
+    for (family, diff) in rules.iter().filter(|(_, diff)| !diff.is_empty()) {
+        let diff = strip_str(diff).to_string();
+        let fence = fence(&diff);
+        writeln!(out, "\nRules ({family}):\n\n{fence}diff\n{diff}{fence}")?;
+    }
+    Ok(())
+}
+
+fn write_table(out: &mut dyn Write, reviews: &[Review<'_>]) -> fmt::Result {
+    let lists = PortLists::of(reviews);
+    for (port, family) in &lists.ports {
+        let (change, protocol) = (port.change.as_str().to_owned(), &port.name.protocol);
+        let effects = port.effects.iter().map(|effect| sentence(effect, protocol));
+        let cells: Vec<String> = std::iter::once(change).chain(effects).collect();
+        write_row(out, &port.name.to_string(), family.as_str(), &cells)?;
+    }
+    for group in &lists.groups {
+        let effect = sentence(group.effect, "");
+        write_row(out, &names(&group.ports), group.family.as_str(), &[effect])?;
+    }
+    for review in reviews {
+        let family = review.family.as_str();
+        for (title, chains) in [
+            ("fixed chains and jumps", &review.fixed),
+            ("stale chains", &review.stale),
+        ] {
+            let cells: Vec<String> = chains.iter().map(chain_line).collect();
+            if !cells.is_empty() {
+                write_row(out, title, family, &cells)?;
+            }
+        }
+    }
+    if !lists.cosmetic.is_empty() {
+        let difference = "only comments or rounding".to_owned();
+        write_row(out, &names(&lists.cosmetic), "", &[difference])?;
+    }
+    Ok(())
+}
+
+fn chain_line(chain: &ChainReview<'_>) -> String {
+    let mut line = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_chain(&mut line, chain, false);
+    line.trim().to_owned()
+}
+
+/// Writes a row of the table; each line of the last cell is a difference.
+fn write_row(out: &mut dyn Write, name: &str, family: &str, lines: &[String]) -> fmt::Result {
+    let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
+    let (name, lines) = (escaped(name), lines.join("<br>"));
+    writeln!(out, "| {name} | {family} | {lines} |")
+}
+
+/// Removes colors, and escapes characters that Markdown acts on.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in strip_str(text).to_string().chars() {
+        if "\\`*_<[|".contains(c) {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+    }
+    escaped
+}
+
+/// Returns a fence that is longer than any in a text.
+fn fence(text: &str) -> String {
+    let mut fence = "```".to_owned();
+    while text.contains(&fence) {
+        fence.push('`');
+    }
+    fence
+}
+
+#[cfg(test)]
+#[path = "tests/markdown.rs"]
+mod tests;

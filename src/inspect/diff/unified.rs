@@ -4,12 +4,14 @@
 //! are sorted, dispatch chains by service port, and third-party rules are left out: an order
 //! without effect never makes a hunk, and a rule never matches one of another chain.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use super::compare::{dispatch_rules, has_rules_after_node_ports};
-use super::edit::{Edit, edits};
+use super::edit::{Edit, edits, paired};
+use super::review::{NotCompared, PortSelection};
 use super::text::{green, red};
+use crate::inspect::catalog::{Catalog, PortName};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::ChainRole;
 
@@ -54,6 +56,54 @@ impl<'a> RulesetText<'a> {
             }
         }
         Self { chains }
+    }
+
+    /// Leaves out what is not compared of the two sides: service ports, with their chains on either
+    /// side, and chains and rules that cannot be read.
+    #[must_use]
+    pub(crate) fn compared(mut self, not_compared: &NotCompared<'_>, sides: [&RuleSet; 2]) -> Self {
+        let ports: BTreeSet<&PortName> = not_compared.ports.iter().collect();
+        if ports.is_empty() && not_compared.chains.is_empty() {
+            return self;
+        }
+        let keys: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
+        let catalogs = sides.map(Catalog::read);
+        let owners = catalogs.iter().flat_map(Catalog::owners);
+        let of_ports = owners.filter(|(_, port)| ports.contains(port));
+        let of_ports: BTreeSet<&str> = of_ports.map(|(chain, _)| chain).collect();
+        let unreadable = not_compared.chains.iter();
+        let unreadable: BTreeSet<_> = unreadable.map(|one| (one.table, one.chain)).collect();
+        self.chains.retain_mut(|chain| {
+            let is_readable = !unreadable.contains(&(chain.table, chain.name));
+            match ChainRole::of(chain.table, chain.name) {
+                ChainRole::Service | ChainRole::Tree => !of_ports.contains(chain.name),
+                ChainRole::Dispatch => {
+                    chain.lists.retain(|(key, _)| !keys.contains(key));
+                    for (_, rules) in &mut chain.lists {
+                        rules.retain(|rule| is_readable || !rule.is_unparsed());
+                    }
+                    true
+                }
+                ChainRole::Fixed | ChainRole::BuiltIn | ChainRole::ThirdParty => is_readable,
+            }
+        });
+        self
+    }
+
+    #[must_use]
+    pub fn only(mut self, selection: &PortSelection) -> Self {
+        let keys: BTreeSet<String> = selection.ports.iter().map(ToString::to_string).collect();
+        self.chains
+            .retain_mut(|chain| match ChainRole::of(chain.table, chain.name) {
+                ChainRole::Service | ChainRole::Tree => selection.chains.contains(chain.name),
+                // Kept without selected rules: those of other service ports keep it on both sides.
+                ChainRole::Dispatch => {
+                    chain.lists.retain(|(key, _)| keys.contains(key));
+                    true
+                }
+                ChainRole::Fixed | ChainRole::BuiltIn | ChainRole::ThirdParty => false,
+            });
+        self
     }
 }
 
@@ -120,16 +170,18 @@ const CONTEXT: usize = 3;
 
 /// Writes the diff that turns `live` into `desired`, as `diff -u` does; nothing if they are equal.
 /// The names are those of files that may hold the texts.
-pub fn unified(
+pub fn unified<'s, 'a>(
     out: &mut dyn Write,
     names: (&str, &str),
-    live: &RulesetText<'_>,
-    desired: &RulesetText<'_>,
+    live: &'s RulesetText<'a>,
+    desired: &'s RulesetText<'a>,
 ) -> fmt::Result {
-    let lines: Vec<Line<'_, '_>> = pairs(live, desired)
-        .into_values()
-        .flat_map(|(old, new)| lines(old, new))
-        .collect();
+    let chains = |text: &'s RulesetText<'a>| {
+        let chains = text.chains.iter();
+        chains.map(|chain| ((chain.table, chain.name), Some(chain)))
+    };
+    let pairs = paired(chains(live), chains(desired)).into_values();
+    let lines: Vec<Line<'_, '_>> = pairs.flat_map(|[old, new]| lines(old, new)).collect();
     let (mut numbers, mut done) = ((1, 1), 0);
     for (first, end) in hunks(&lines) {
         if done == 0 {
@@ -143,22 +195,6 @@ pub fn unified(
         done = end;
     }
     Ok(())
-}
-
-type Pair<'s, 'a> = (Option<&'s ChainText<'a>>, Option<&'s ChainText<'a>>);
-
-fn pairs<'s, 'a>(
-    live: &'s RulesetText<'a>,
-    desired: &'s RulesetText<'a>,
-) -> BTreeMap<(Table, &'a str), Pair<'s, 'a>> {
-    let mut pairs: BTreeMap<_, Pair<'_, '_>> = BTreeMap::new();
-    for chain in &live.chains {
-        pairs.entry((chain.table, chain.name)).or_default().0 = Some(chain);
-    }
-    for chain in &desired.chains {
-        pairs.entry((chain.table, chain.name)).or_default().1 = Some(chain);
-    }
-    pairs
 }
 
 /// A line and its chain; without a rule, the line of the chain itself.
@@ -176,13 +212,11 @@ fn lines<'s, 'a>(
         (None, Some(_)) => Edit::Added((chain, None)),
         _ => Edit::Kept((chain, None)),
     }];
-    let mut lists: BTreeMap<&str, [&[&'a Rule]; 2]> = BTreeMap::new();
-    for (key, rules) in old.iter().flat_map(|chain| &chain.lists) {
-        lists.entry(key).or_default()[0] = rules;
-    }
-    for (key, rules) in new.iter().flat_map(|chain| &chain.lists) {
-        lists.entry(key).or_default()[1] = rules;
-    }
+    let lists = |chain: Option<&'s ChainText<'a>>| {
+        let lists = chain.into_iter().flat_map(|chain| &chain.lists);
+        lists.map(|(key, rules)| (key, rules.as_slice()))
+    };
+    let lists = paired(lists(old), lists(new));
     for [old, new] in lists.into_values() {
         lines.extend(edits(old, new).into_iter().map(|edit| match edit {
             Edit::Kept(rule) => Edit::Kept((chain, Some(rule))),
