@@ -1,9 +1,13 @@
-//! Chains, and the chains of one table. The built-in ones always exist.
+//! Chains of a table, the commands between `*table` and `COMMIT`, and their effect on the chains.
+//!
+//! The kernel has or had these rules: a rule that cannot be parsed is kept as text, and a payload
+//! that is read as a dump may delete chains that only the kernel had.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::grammar::Rule;
+use super::error::LineError;
+use super::grammar::{Rule, is_altered, without_counters};
 use super::table::TracedTable;
 
 /// Verdict on a packet that reaches the end of a built-in chain.
@@ -43,7 +47,6 @@ pub struct Chain {
     pub rules: Vec<Rule>,
 }
 
-/// Chains of one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chains {
     pub(super) by_name: BTreeMap<Box<str>, Chain>,
@@ -95,5 +98,142 @@ impl Chains {
                 chain.rules = rules;
             }
         }
+    }
+}
+
+/// Command on one line of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum RestoreCommand<'a> {
+    /// `:CHAIN policy`, `-N` and `-P`: creates or flushes a user chain, sets the policy of a
+    /// built-in one.
+    Declare(&'a str, Option<ChainPolicy>),
+    /// `-A`.
+    Append(&'a str, Rule),
+    /// `-I`, before the rule of that number, counted from 1.
+    Insert(&'a str, usize, Rule),
+    /// `-F` with a chain.
+    Flush(&'a str),
+    /// `-X` with a chain.
+    Remove(&'a str),
+    /// Lists rules or zeroes counters; changes no rules.
+    Nothing,
+}
+
+/// Parses one line, which is not empty, a comment, `*table` or `COMMIT`.
+pub(super) fn parse_command(line: &str) -> Result<RestoreCommand<'_>, LineError> {
+    if let Some(declared) = line.strip_prefix(':') {
+        let (chain, rest) = split_word(declared);
+        let (policy, _counters) = split_word(rest);
+        return Ok(match policy {
+            "" => return Err(LineError::MissingValue(format!(":{chain}"))),
+            "-" => RestoreCommand::Declare(chain, None),
+            policy => RestoreCommand::Declare(chain, Some(parse_policy(chain, policy)?)),
+        });
+    }
+    let (verb, rest) = split_word(without_counters(line));
+    let (chain, rest) = split_word(rest);
+    Ok(match verb {
+        "-S" | "--list-rules" | "-L" | "--list" | "-Z" | "--zero" => RestoreCommand::Nothing,
+        _ if chain.is_empty() => return Err(LineError::UnknownCommand(line.to_owned())),
+        "-A" | "--append" => RestoreCommand::Append(chain, appended(rest)),
+        "-I" | "--insert" => {
+            let (number, rest) = split_number(rest);
+            RestoreCommand::Insert(chain, number.unwrap_or(1), rest.parse()?)
+        }
+        "-F" | "--flush" => RestoreCommand::Flush(chain),
+        "-X" | "--delete-chain" => RestoreCommand::Remove(chain),
+        "-N" | "--new-chain" => RestoreCommand::Declare(chain, None),
+        "-P" | "--policy" => RestoreCommand::Declare(chain, Some(parse_policy(chain, rest)?)),
+        _ => return Err(LineError::UnknownCommand(verb.to_owned())),
+    })
+}
+
+/// Parses the rule of `-A`, or keeps it as text.
+fn appended(spec: &str) -> Rule {
+    match spec.parse() {
+        Ok(rule) if !is_altered(spec, &rule) => rule,
+        _ => Rule::unparsed(spec),
+    }
+}
+
+fn parse_policy(chain: &str, text: &str) -> Result<ChainPolicy, LineError> {
+    ChainPolicy::read(text).ok_or_else(|| LineError::InvalidChain(chain.to_owned()))
+}
+
+pub(super) fn split_word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    text.split_once([' ', '\t'])
+        .map_or((text, ""), |(word, rest)| (word, rest.trim()))
+}
+
+pub(super) fn split_number(text: &str) -> (Option<usize>, &str) {
+    let (word, rest) = split_word(text);
+    match word.parse() {
+        Ok(number) => (Some(number), rest),
+        Err(_) => (None, text),
+    }
+}
+
+impl Chains {
+    pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
+        match command {
+            RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,
+            RestoreCommand::Append(name, rule) => {
+                let rules = &mut self.chain_mut(name)?.rules;
+                if rules.is_empty() {
+                    // As many as an endpoint chain has; most chains are of endpoints.
+                    rules.reserve_exact(2);
+                }
+                rules.push(rule);
+            }
+            RestoreCommand::Insert(name, number, rule) => {
+                let rules = &mut self.chain_mut(name)?.rules;
+                match number.checked_sub(1) {
+                    Some(at) if at <= rules.len() => rules.insert(at, rule),
+                    _ => return Err(LineError::UnexpectedWord(number.to_string())),
+                }
+            }
+            RestoreCommand::Flush(name) => self.chain_mut(name)?.rules.clear(),
+            RestoreCommand::Remove(name) => {
+                let chain = self.by_name.get(name);
+                if chain.is_some_and(|chain| chain.policy.is_some()) {
+                    return Err(LineError::InvalidChain(name.to_owned()));
+                }
+                self.by_name.remove(name);
+            }
+            RestoreCommand::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Declares a chain. With `--noflush` a built-in chain keeps its rules, in both backends.
+    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result<(), LineError> {
+        match (self.by_name.get_mut(name), policy) {
+            (
+                Some(Chain {
+                    policy: Some(current),
+                    ..
+                }),
+                Some(policy),
+            ) => *current = policy,
+            (
+                Some(Chain {
+                    policy: Some(_), ..
+                }),
+                None,
+            ) => {}
+            (Some(chain), None) => chain.rules.clear(),
+            (Some(_), Some(_)) => return Err(LineError::InvalidChain(name.to_owned())),
+            (None, policy) => {
+                let rules = Vec::new();
+                self.by_name.insert(name.into(), Chain { policy, rules });
+            }
+        }
+        Ok(())
+    }
+
+    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain, LineError> {
+        let chain = self.by_name.get_mut(name);
+        chain.ok_or_else(|| LineError::ChainNotFound(name.to_owned()))
     }
 }

@@ -5,8 +5,6 @@
 
 #[cfg(feature = "tools")]
 mod chain;
-#[cfg(feature = "tools")]
-mod command;
 #[cfg(feature = "testing")]
 #[path = "tests/comparison.rs"]
 mod comparison;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::chain::Chains;
-use super::command::{RestoreCommand, parse_command};
+use super::chain::{RestoreCommand, parse_command};
 use super::error::{LineError, ParseError};
 use super::table::TracedTable;
 

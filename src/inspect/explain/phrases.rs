@@ -626,12 +626,14 @@ fn match_condition(one: &Match) -> Option<String> {
             let port = (*destination)?;
             format!("{}port {}", not(port.negated), port.value)
         }
-        Match::MultiPort(ports) => ports.to_string(),
         Match::Recent(recent) if recent.action == RecentAction::Set => return None,
         Match::Recent(_) => "seen recently".to_owned(),
         Match::Random(_) => "at random".to_owned(),
-        Match::Other(extension) if &*extension.name == "nfacct" => return None,
-        Match::Other(_) => one.to_string(),
+        Match::Other(extension) => match &*extension.name {
+            "nfacct" => return None,
+            "multiport" => extension.options.to_string(),
+            _ => one.to_string(),
+        },
     })
 }
 

@@ -48,7 +48,6 @@ pub(crate) fn rules_of_lines(lines: &str) -> impl Iterator<Item = &str> {
     rules.filter_map(|rule| Some(rule.split_once(' ')?.1))
 }
 
-/// Hasher of the rules of one chain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RulesHasher {
     sum: u64,

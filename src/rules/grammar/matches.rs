@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::condition::{AddressTypes, ConntrackStates, MarkBits, MultiPort, Negatable, PortRange};
+use super::condition::{AddressTypes, ConntrackStates, MarkBits, Negatable, PortRange};
 use super::probability::Probability;
 use super::token::{self, Extension, Flag, OptionGroup, Word};
 use crate::net::Protocol;
@@ -26,8 +26,6 @@ pub enum Match {
     Conntrack(Negatable<ConntrackStates>),
     /// `-m mark`: mark of the packet, which an earlier rule may have set.
     Mark(Negatable<MarkBits>),
-    /// `-m multiport`.
-    MultiPort(MultiPort),
     /// `-m tcp`, `udp` or `sctp` with options for ports only, or without options.
     Ports {
         protocol: Protocol,
@@ -61,7 +59,6 @@ impl Match {
             Self::Comment(_) => "comment",
             Self::Conntrack(_) => "conntrack",
             Self::Mark(_) => "mark",
-            Self::MultiPort(_) => "multiport",
             Self::Ports { protocol, .. } => protocol.as_str(),
             Self::Recent(_) => "recent",
             Self::Random(_) => "statistic",
@@ -94,7 +91,6 @@ impl fmt::Display for Match {
             Self::Conntrack(states) => write_option(f, "--ctstate", Some(states)),
             Self::State(states) => write_option(f, "--state", Some(states)),
             Self::Mark(mark) => write_mark(f, mark),
-            Self::MultiPort(ports) => write!(f, " {ports}"),
             Self::Ports {
                 source,
                 destination,
@@ -179,10 +175,6 @@ fn known(name: &str, flags: &[Flag<'_>]) -> Option<Match> {
         "comment" => comment(flags),
         "tcp" | "udp" | "sctp" => ports(Protocol::from_iptables(name)?, flags),
         "mark" => mark(flags),
-        "multiport" => match flags {
-            [flag] => MultiPort::read(flag.name, flag.value().ok()?).map(Match::MultiPort),
-            _ => None,
-        },
         "conntrack" => states("--ctstate", flags).map(Match::Conntrack),
         "state" => states("--state", flags).map(Match::State),
         "addrtype" => address_type(flags),

@@ -17,7 +17,6 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Probability(u32);
 
-/// Denominator of a text with five decimals.
 const FIVE_DECIMALS: u32 = 100_000;
 
 impl Probability {

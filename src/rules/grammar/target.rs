@@ -34,10 +34,7 @@ pub enum Target {
         port: Option<u16>,
     },
     /// Translates the source to the address of the outgoing interface, without a range of ports.
-    Masquerade {
-        /// `--random-fully`.
-        is_fully_random: bool,
-    },
+    Masquerade { is_fully_random: bool },
     /// Any other target, or one of these with an unsupported option; without a name, a whole rule
     /// that could not be parsed.
     Other(Extension),
@@ -52,17 +49,12 @@ impl Target {
         Some(known.unwrap_or_else(|| Self::Other(Extension::new(group.name, flags))))
     }
 
-    /// Returns the source address that `SNAT` sets; `None` for another target or more than one
-    /// address.
+    /// Returns the source address that `SNAT` sets; `None` for another target or a range.
     pub fn new_source(&self) -> Option<IpAddr> {
-        let Self::Other(extension) = self else {
-            return None;
-        };
-        let options = extension.options.strip_prefix("--to-source ")?;
-        let to = options.split(' ').next().unwrap_or(options);
-        let port = to.rsplit_once(':').map(|(address, _)| address);
-        let parsed = to.parse().ok();
-        parsed.or_else(|| port?.trim_matches(['[', ']']).parse().ok())
+        match self {
+            Self::Other(extension) => extension.new_source(),
+            _ => None,
+        }
     }
 
     /// Reports whether the target exempts packets from connection tracking, in either spelling.
@@ -79,6 +71,18 @@ impl Target {
 }
 
 impl Extension {
+    /// Returns the source address that `SNAT` sets; `None` for another target or a range.
+    pub(crate) fn new_source(&self) -> Option<IpAddr> {
+        let options = self.read_options().filter(|_| &*self.name == "SNAT")?;
+        let mut options = options.iter();
+        let to = options
+            .find(|option| &*option.name == "--to-source")?
+            .only_value()?;
+        let address = to.rsplit_once(':').map_or(to, |(address, _)| address);
+        let parsed = to.parse().ok();
+        parsed.or_else(|| address.trim_matches(['[', ']']).parse().ok())
+    }
+
     /// Reports whether it is a target that exempts packets from connection tracking.
     pub(crate) fn exempts_from_tracking(&self) -> bool {
         let has_option = |name: &str| {

@@ -11,8 +11,7 @@ const UNORDERED: Comparison<'_> = Comparison {
 fn check(comparison: &Comparison<'_>, left: &str, right: &str, expected: &str) {
     let set = |lines: &str| RuleSet::parse(&format!("*nat\n{lines}\nCOMMIT\n")).unwrap();
     let difference = comparison.compare(&set(left), &set(right));
-    assert_eq!(difference.to_string(), expected);
-    assert_eq!(difference.is_empty(), expected.is_empty());
+    assert_eq!(difference, expected);
 }
 
 #[test]

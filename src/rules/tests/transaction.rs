@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 
 use super::RuleSet;
 use crate::rules::chain::{Chain, ChainPolicy, Chains};
-use crate::rules::command::{RestoreCommand, parse_command, split_number, split_word};
+use crate::rules::chain::{RestoreCommand, parse_command, split_number, split_word};
 use crate::rules::error::LineError;
 use crate::rules::grammar::{Rule, without_counters};
 use crate::rules::table::{Table, TracedTable};

@@ -1,22 +1,24 @@
-//! Decides whether a rule matches a packet.
+//! Decides whether a rule matches a packet, and the effect of targets that are kept as text.
 //!
-//! There are four results: yes, no, for a share of the packets, and undecided. The packet is the
-//! first of its direction, without IP options and extension headers. All that depends on counters,
-//! clocks, payloads or processes is undecided, and on routes and sets unless the node is there to
-//! ask. `addrtype` looks up the routing table: the node's own addresses and special networks decide
-//! most rules.
+//! There are four results of a match: yes, no, for a share of the packets, and undecided. The
+//! packet is the first of its direction, without IP options and extension headers. All that depends
+//! on counters, clocks, payloads or processes is undecided, and on routes and sets unless the node
+//! is there to ask. `addrtype` looks up the routing table: the node's own addresses and special
+//! networks decide most rules.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::hook::Hook;
 use super::outcome::{BridgePort, SetElement, Side, TracedNode};
-use super::packet::{CLIENT_PORTS, Direction, Interface, MatchResult, PacketState, Tracking};
+use super::packet::{
+    CLIENT_PORTS, Direction, Interface, MatchResult, PacketAddress, PacketState, Tracking,
+};
 use crate::net::Protocol;
 use crate::rules::grammar::{
     AddressTypes, ConntrackStates, Extension, ExtensionOption, MarkBits, Match, Negatable, Network,
-    PortRange, Recent, RecentAction, Rule, Share,
+    PortRange, Recent, RecentAction, Rule, Share, number,
 };
 
-/// Decides whether the rule matches the packet.
 pub(super) fn matches(rule: &Rule, packet: &PacketState<'_>) -> MatchResult {
     if rule.is_unparsed() {
         return MatchResult::Undecided;
@@ -65,7 +67,6 @@ fn condition(one: &Match, packet: &PacketState<'_>) -> MatchResult {
         // Lists are decided with the rule that they belong to.
         Match::Comment(_) | Match::Recent(_) => MatchResult::Yes,
         Match::Mark(mark) => mark.matches_if(mark.value.matches(packet.mark)).into(),
-        Match::MultiPort(ports) => ports.matches(packet.source_port, packet.port).into(),
         Match::Conntrack(states) | Match::State(states) => {
             let is_in = is_in_state(states.value, packet);
             is_in.map(|is_in| states.matches_if(is_in)).into()
@@ -172,6 +173,7 @@ fn extension(extension: &Extension, packet: &PacketState<'_>) -> MatchResult {
         }),
         // Packets through `lo` have no link-layer address, and do not match even with `!`.
         "mac" if packet.is_looped_back() => MatchResult::No,
+        "multiport" => all(&|option| has_port_of(option, packet)),
         "owner" if !packet.has_socket() => all(&|_| Some(false)),
         // The socket of a reply may be that of the listening process, or of no process yet.
         "owner" if packet.direction == Direction::Reply => MatchResult::Undecided,
@@ -188,10 +190,7 @@ fn extension(extension: &Extension, packet: &PacketState<'_>) -> MatchResult {
         }
         // Packets come in where the route back to their source leads. Others are spoofed, or the
         // network routes the two directions differently.
-        "rpfilter" => {
-            let is_inverted = options.iter().any(|option| &*option.name == "--invert");
-            (!is_inverted).into()
-        }
+        "rpfilter" => (!options.iter().any(|option| &*option.name == "--invert")).into(),
         "set" => is_in_set(&options, packet).into(),
         "statistic" => every_nth(&options),
         name @ ("tcp" | "udp" | "sctp") => {
@@ -201,6 +200,27 @@ fn extension(extension: &Extension, packet: &PacketState<'_>) -> MatchResult {
         // `-f`: fragments are put together before they reach a rule.
         "" => all(&|option| (&*option.name == "-f").then_some(false)),
         _ => MatchResult::Undecided,
+    }
+}
+
+/// Reports whether a port is in one of the ranges of `multiport`; `None` if that depends on which
+/// of its possible ports the packet has.
+fn has_port_of(option: &ExtensionOption, packet: &PacketState<'_>) -> Option<bool> {
+    let ranges = option.only_value()?.split(',').map(PortRange::read);
+    let ranges: Vec<PortRange> = ranges.collect::<Option<_>>()?;
+    let has = |ports: PortRange| {
+        let mut is_in = ranges.iter().map(|range| range.contains_any(ports));
+        let is_in_any = is_in.clone().any(|is_in| is_in == Some(true));
+        (is_in_any || is_in.all(|is_in| is_in == Some(false))).then_some(is_in_any)
+    };
+    match &*option.name {
+        "--sports" | "--source-ports" => has(packet.source_port),
+        "--dports" | "--destination-ports" => has(packet.port),
+        "--ports" => match (has(packet.source_port), has(packet.port)) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (source, destination) => Some(source? || destination?),
+        },
+        _ => None,
     }
 }
 
@@ -451,3 +471,188 @@ fn is_unicast(ip: IpAddr) -> bool {
     let is_broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
     !ip.is_multicast() && !is_broadcast
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TargetEffect {
+    /// The packet continues with the next rule, with these marks.
+    Continue {
+        mark: u32,
+        connection_mark: u32,
+    },
+    NewDestination {
+        address: IpAddr,
+        port: u16,
+    },
+    NewSource(PacketAddress),
+    /// The packet is exempted from connection tracking, and continues with the next rule.
+    NoTracking,
+    /// Not modeled.
+    Unsupported,
+}
+
+/// Returns the effect of a target that is kept as text.
+pub(super) fn effect(target: &Extension, hook: Hook, packet: &PacketState<'_>) -> TargetEffect {
+    let options = target.read_options().unwrap_or_default();
+    let unchanged = TargetEffect::Continue {
+        mark: packet.mark,
+        connection_mark: packet.connection_mark,
+    };
+    let supported = match &*target.name {
+        name if WITHOUT_EFFECT.contains(&name) => Some(unchanged),
+        "CONNMARK" if packet.tracking != Tracking::Tracked => Some(unchanged),
+        "CONNMARK" => connection_mark(&options, packet),
+        // Without effect on packets that were tracked before they came in again.
+        "CT" | "NOTRACK" if packet.tracking != Tracking::Pending => Some(unchanged),
+        _ if target.exempts_from_tracking() => Some(TargetEffect::NoTracking),
+        "CT" => {
+            let mut names = options.iter().map(|option| &*option.name);
+            let is_harmless = |name: &str| CT_WITHOUT_EFFECT.contains(&name);
+            names.all(is_harmless).then_some(unchanged)
+        }
+        "DNAT" => destination(&options, packet),
+        "MASQUERADE" => Some(TargetEffect::NewSource(masquerade_address(packet))),
+        "SNAT" => {
+            let address = target.new_source();
+            let address = address.map_or(PacketAddress::Unknown, PacketAddress::Known);
+            Some(TargetEffect::NewSource(address))
+        }
+        "NETMAP" => match hook {
+            Hook::NatPostrouting | Hook::NatInput => {
+                Some(TargetEffect::NewSource(PacketAddress::Unknown))
+            }
+            _ => mapped(&options, packet),
+        },
+        "REDIRECT" => redirected(&options, hook, packet),
+        _ => None,
+    };
+    supported.unwrap_or(TargetEffect::Unsupported)
+}
+
+/// Returns the source address that `MASQUERADE` sets: that of the outgoing interface.
+pub(super) fn masquerade_address(packet: &PacketState<'_>) -> PacketAddress {
+    match packet.outgoing {
+        // The kernel may choose an address of another interface.
+        Interface::Named("lo") => PacketAddress::Unknown,
+        _ => PacketAddress::Node,
+    }
+}
+
+/// Options of `CT` that change neither tracking nor translation. A zone may hide the connection
+/// from its replies.
+const CT_WITHOUT_EFFECT: &[&str] = &["--ctevents", "--expevents", "--helper", "--timeout"];
+
+fn value<'o>(options: &'o [ExtensionOption], name: &str) -> Option<&'o str> {
+    let option = options.iter().find(|option| &*option.name == name)?;
+    option.only_value()
+}
+
+/// Returns the marks after `CONNMARK`, which copies bits between the packet and its connection.
+fn connection_mark(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<TargetEffect> {
+    let (first, masks) = options.split_first()?;
+    let (mark, connection_mark) = (packet.mark, packet.connection_mark);
+    if let Some(bits) = first
+        .only_value()
+        .and_then(|value| MarkBits::set_by(&first.name, value))
+    {
+        return masks.is_empty().then_some(TargetEffect::Continue {
+            mark,
+            connection_mark: bits.apply(connection_mark),
+        });
+    }
+    let (mut of_packet, mut of_connection) = (u32::MAX, u32::MAX);
+    for option in masks {
+        let bits = number(option.only_value()?)?;
+        match &*option.name {
+            "--nfmask" => of_packet = bits,
+            "--ctmask" => of_connection = bits,
+            "--mask" => (of_packet, of_connection) = (bits, bits),
+            _ => return None,
+        }
+    }
+    match &*first.name {
+        "--save-mark" => Some(TargetEffect::Continue {
+            mark,
+            connection_mark: (connection_mark & !of_connection) ^ (mark & of_packet),
+        }),
+        "--restore-mark" => Some(TargetEffect::Continue {
+            mark: (mark & !of_packet) ^ (connection_mark & of_connection),
+            connection_mark,
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the destination of a `DNAT` to one address or port; from a range, the kernel chooses.
+fn destination(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<TargetEffect> {
+    let to = value(options, "--to-destination")?;
+    let (address, port) = match to.rsplit_once(':') {
+        Some(("", port)) => (packet.receiver, port.parse().ok()?),
+        Some((address, port)) if address.parse::<Ipv4Addr>().is_ok() => {
+            (address.parse().ok()?, port.parse().ok()?)
+        }
+        Some((address, port)) if address.ends_with(']') => {
+            let address = address.trim_matches(['[', ']']);
+            (address.parse().ok()?, port.parse().ok()?)
+        }
+        _ => (to.parse().ok()?, packet.receiver_port),
+    };
+    Some(TargetEffect::NewDestination { address, port })
+}
+
+fn mapped(options: &[ExtensionOption], packet: &PacketState<'_>) -> Option<TargetEffect> {
+    let network: Network = value(options, "--to")?.parse().ok()?;
+    Some(TargetEffect::NewDestination {
+        address: network.mapped(packet.receiver)?,
+        port: packet.receiver_port,
+    })
+}
+
+/// Returns the address of the node to which `REDIRECT` translates: the first of the incoming
+/// interface, which is known only if the node has no other, or localhost for its own packets.
+fn redirected(
+    options: &[ExtensionOption],
+    hook: Hook,
+    packet: &PacketState<'_>,
+) -> Option<TargetEffect> {
+    let port = match value(options, "--to-ports") {
+        Some(port) => port.parse().ok()?,
+        None => packet.receiver_port,
+    };
+    let is_v4 = packet.receiver.is_ipv4();
+    let address = if hook.has_incoming() {
+        let addresses = packet.traced_node.addresses.iter();
+        let mut own = addresses.filter(|ip| ip.is_ipv4() == is_v4 && !ip.is_loopback());
+        let first = own.next()?;
+        own.next().is_none().then_some(*first)?
+    } else if is_v4 {
+        Ipv4Addr::LOCALHOST.into()
+    } else {
+        Ipv6Addr::LOCALHOST.into()
+    };
+    Some(TargetEffect::NewDestination { address, port })
+}
+
+/// Targets after which the packet continues unchanged, as far as it is modeled here.
+const WITHOUT_EFFECT: &[&str] = &[
+    "AUDIT",
+    "CHECKSUM",
+    "CLASSIFY",
+    "CONNSECMARK",
+    "DSCP",
+    "ECN",
+    "HL",
+    "IDLETIMER",
+    "LED",
+    "LOG",
+    "NFLOG",
+    "RATEEST",
+    "SECMARK",
+    "SET",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "TEE",
+    "TOS",
+    "TRACE",
+    "TTL",
+    "ULOG",
+];

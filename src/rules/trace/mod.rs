@@ -6,7 +6,6 @@ mod hook;
 mod outcome;
 mod packet;
 mod path;
-mod target;
 mod walk;
 
 pub use outcome::{

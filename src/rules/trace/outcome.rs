@@ -83,7 +83,6 @@ pub struct SetElement<'a> {
     /// Side of the packet for each part of the element, such as address and port.
     pub sides: &'a [Side],
     pub source: IpAddr,
-    /// Destination address.
     pub destination: IpAddr,
     pub protocol: Protocol,
     /// Source port, if it is known.

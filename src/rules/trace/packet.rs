@@ -116,9 +116,7 @@ pub(super) struct PacketState<'a> {
     pub(super) new_source: Option<PacketAddress>,
     pub(super) mark: u32,
     pub(super) connection_mark: u32,
-    /// Incoming interface, as visible at the hook.
     pub(super) incoming: Interface<'a>,
-    /// Outgoing interface, as visible at the hook.
     pub(super) outgoing: Interface<'a>,
     /// Interface by which packets of this direction enter the node, unless a process sent them.
     pub(super) entrance: Interface<'a>,

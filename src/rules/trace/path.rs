@@ -4,14 +4,13 @@
 use std::cmp::Ordering;
 use std::net::IpAddr;
 
-use super::decide;
+use super::decide::{self, TargetEffect};
 use super::fork::{Forks, ShareShifts};
 use super::hook::{CallStack, Hook, Next};
 use super::outcome::{
     Packet, ReplyLoss, Step, TraceOutcome, TracedNode, TraversedChain, Unclear, Verdict,
 };
 use super::packet::{Direction, Interface, MatchResult, PacketAddress, PacketState, Tracking};
-use super::target::{self, TargetEffect};
 use crate::rules::chain::ChainPolicy;
 use crate::rules::grammar::{Match, RecentAction, Rule, Share, Target};
 use crate::rules::ruleset::RuleSet;
@@ -234,7 +233,7 @@ impl<'a, 'q> TracePath<'a, 'q> {
                     mark: packet.mark,
                     connection_mark: packet.connection_mark,
                 };
-                target::effect(target, self.hook, packet) == unchanged
+                decide::effect(target, self.hook, packet) == unchanged
             }
             Some(_) => false,
         };
@@ -294,8 +293,8 @@ impl<'a, 'q> TracePath<'a, 'q> {
             Target::Dnat { address, port } => {
                 self.translate(*address, port.unwrap_or(self.packet.receiver_port))
             }
-            Target::Masquerade { .. } => self.masquerade(target::masquerade_address(&self.packet)),
-            Target::Other(target) => match target::effect(target, self.hook, &self.packet) {
+            Target::Masquerade { .. } => self.masquerade(decide::masquerade_address(&self.packet)),
+            Target::Other(target) => match decide::effect(target, self.hook, &self.packet) {
                 TargetEffect::Continue {
                     mark,
                     connection_mark,
