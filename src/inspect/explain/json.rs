@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::explanation::Explanation;
 use super::node::AddressOrigin;
 use super::outcome::is_reachable;
-use super::path::{Branch, PacketPath, SeenSource, SharedRules};
+use super::path::{Branch, PacketPath, SeenSource};
 use super::phrases::{self, ResultWords};
 use crate::inspect::API_VERSION;
 use crate::rules::Step;
@@ -64,7 +64,7 @@ fn destination(explanation: &Explanation<'_>) -> Value {
 
 fn path(explanation: &Explanation<'_>, path: &PacketPath<'_>) -> Value {
     let first = path.clients.first();
-    let rules_of = first.filter(|_| path.shared_rules != SharedRules::All);
+    let rules_of = first.filter(|_| path.has_other_rules);
     json!({
         "clients": all(&path.clients, |client| json!({
             "kind": phrases::kind(client.kind),

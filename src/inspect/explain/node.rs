@@ -388,7 +388,6 @@ fn detects_pods(rule: &Rule) -> bool {
     }
 }
 
-/// Origin of an address that stands for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressOrigin {
     /// Given, or an address of this node.

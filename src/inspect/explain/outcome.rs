@@ -10,9 +10,8 @@ use std::net::SocketAddr;
 use super::client::ClientKind;
 use super::destination::{PacketDestination, Query};
 use super::explanation::Explanation;
-use super::path::{Branch, EndpointScope, PacketPath, PathResult};
+use super::path::{BlockReason, Branch, EndpointScope, PacketPath, PathResult};
 use super::phrases::{self, ResultWords};
-use super::reason::BlockReason;
 use crate::inspect::catalog::FrontendKind;
 
 /// Reports whether the packets of a path reach an endpoint, or the health check of the node, and
@@ -81,13 +80,9 @@ pub(crate) struct ClientOutcome {
     pub(crate) endpoints: BTreeSet<SocketAddr>,
 }
 
-/// Renders kinds of clients as one phrase.
 pub(crate) fn client_kinds(kinds: &[ClientKind]) -> String {
-    let words: Vec<_> = kinds
-        .iter()
-        .map(|kind| phrases::client_kind(*kind))
-        .collect();
-    phrases::alternatives(&words)
+    let words = kinds.iter().map(|kind| phrases::client_kind(*kind));
+    phrases::joined(words, "or")
 }
 
 /// Returns the outcome for each destination of a query and each kind of clients.

@@ -1,23 +1,36 @@
-//! The path of one client's packets: the rules that they traverse and how they end.
+//! The path of one client's packets: the rules that they traverse, how they end, and why they are
+//! dropped, rejected or masqueraded.
 //!
-//! Built by [`trace`](super::trace); every output format is rendered from it.
+//! Built by [`trace`](super::trace); every output format is rendered from it. The tracer knows no
+//! Services; here chains and comments of kube-proxy get their meaning.
+//!
+//! # Source
+//!
+//! Upstream: pkg/proxy/iptables/proxier.go, `syncProxyRules` (v1.37). Until 1.25, packets outside
+//! of `loadBalancerSourceRanges` and those without a local endpoint were marked, and dropped in
+//! `KUBE-FIREWALL`.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::client::Client;
-use super::reason::{BlockReason, MasqueradeReason};
 use crate::inspect::catalog::RulesetGap;
 use crate::rules::{
-    Backend, ReplyLoss, Share, Step, Table, TraceOutcome, TracedTable, Unclear, Verdict,
+    Backend, Match, ReplyLoss, Rule, Share, Step, Table, Target, TraceOutcome, TracedTable,
+    Unclear, Verdict,
 };
-use crate::ruleset::{KUBE_POSTROUTING, holds_dispatch_rules, is_proxy_chain};
+use crate::ruleset::{
+    ChainKind, KUBE_EXTERNAL_SERVICES, KUBE_FIREWALL, KUBE_MARK_DROP, KUBE_MARK_MASQ,
+    KUBE_NODEPORTS, KUBE_POSTROUTING, KUBE_PROXY_FIREWALL, KUBE_SERVICES, PortComment,
+    holds_dispatch_rules, is_proxy_chain, is_service_chain, tree_of,
+};
 
 /// Path of the packets of clients with equal results.
 #[derive(Debug, Clone)]
 pub struct PacketPath<'a> {
     /// Clients that send the packets; the rules are those of the first one.
     pub clients: Vec<Client>,
-    pub shared_rules: SharedRules,
+    /// Other clients than the first one traverse other rules, with the same result.
+    pub has_other_rules: bool,
     /// Rules that match all packets before the path branches, or all rules if it does not.
     pub before: Vec<Step<'a>>,
     /// Branches in the order of the rules: one for each random choice.
@@ -106,29 +119,6 @@ pub enum EndpointScope {
     AllDespiteLocal,
 }
 
-/// Extent to which clients with equal results traverse the same rules. Their paths are shown once,
-/// by the rules of the first client, so that differences have to be mentioned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SharedRules {
-    /// All rules are the same, or there is only one client.
-    All,
-    /// Only jumps to chains in which no rule matches differ.
-    ExceptFruitlessJumps,
-    /// Other rules lead to the same result, for example from another hook.
-    ResultOnly,
-}
-
-impl SharedRules {
-    /// Compares two paths with equal results.
-    fn of(left: &PacketPath<'_>, right: &PacketPath<'_>) -> Self {
-        match () {
-            () if left.all_steps().eq(right.all_steps()) => Self::All,
-            () if left.shared_effective() == right.shared_effective() => Self::ExceptFruitlessJumps,
-            () => Self::ResultOnly,
-        }
-    }
-}
-
 impl<'a> PacketPath<'a> {
     /// Returns every rule of one of its branches, in order.
     pub fn steps<'p>(&'p self, branch: &'p Branch<'a>) -> impl Iterator<Item = &'p Step<'a>> {
@@ -186,7 +176,7 @@ impl<'a> PacketPath<'a> {
     }
 
     pub(super) fn merge(&mut self, other: Self) {
-        self.shared_rules = self.shared_rules.max(SharedRules::of(self, &other));
+        self.has_other_rules |= !self.all_steps().eq(other.all_steps());
         self.clients.extend(other.clients);
         self.has_hairpin |= other.has_hairpin;
         self.is_cut_off |= other.is_cut_off;
@@ -194,20 +184,6 @@ impl<'a> PacketPath<'a> {
         self.gaps.extend(other.gaps);
         self.gaps.sort_unstable();
         self.gaps.dedup();
-    }
-
-    /// Returns the rules before the branches, without fruitless jumps.
-    pub(super) fn effective_before(&self) -> Vec<&Step<'a>> {
-        let next = self.branches.first();
-        let next = next.and_then(|branch| branch.steps.first());
-        without_fruitless_jumps(&self.before, next)
-    }
-
-    /// Returns the rules before and after the branches, without fruitless jumps.
-    pub(super) fn shared_effective(&self) -> Vec<&Step<'a>> {
-        let mut shared = self.effective_before();
-        shared.extend(without_fruitless_jumps(&self.after, None));
-        shared
     }
 }
 
@@ -219,24 +195,6 @@ impl Branch<'_> {
             _ => None,
         }
     }
-}
-
-/// Omits jumps to chains in which no rule matched; `next` follows the last step.
-pub(super) fn without_fruitless_jumps<'s, 'a>(
-    steps: &'s [Step<'a>],
-    next: Option<&'s Step<'a>>,
-) -> Vec<&'s Step<'a>> {
-    let mut effective: Vec<&Step<'a>> = Vec::new();
-    let mut next = next;
-    for step in steps.iter().rev() {
-        let leads_on = |chain| next.is_some_and(|next: &Step<'_>| next.chain == chain);
-        if step.rule.target_chain().is_none_or(leads_on) {
-            effective.push(step);
-            next = Some(step);
-        }
-    }
-    effective.reverse();
-    effective
 }
 
 /// Reports whether both are the very same rule; two rules may have the same text.
@@ -284,6 +242,184 @@ impl TraversedRules {
         Self {
             rules: outcome.traversed.iter().map(|one| one.rules).sum(),
             dispatch_rules: of_dispatch.map(|one| one.rules).sum(),
+        }
+    }
+}
+
+/// Reason why packets are dropped or rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BlockReason {
+    /// The Service has no usable endpoint.
+    NoEndpoints,
+    /// `internalTrafficPolicy` is Local, and no endpoint is on this node.
+    NoLocalInternal,
+    /// `externalTrafficPolicy` is Local, and no endpoint is on this node.
+    NoLocalExternal,
+    /// The client is not in `loadBalancerSourceRanges`.
+    SourceNotAllowed,
+    /// The client is in `loadBalancerSourceRanges`, and no rule of this chain leads to an endpoint:
+    /// the firewall of the load balancer drops what was not translated.
+    DeadEnd(Box<str>),
+    /// The destination is a loopback address, and the client is not on this node.
+    Loopback,
+    /// The kernel drops packets from other hosts to a loopback address, without any rule. The
+    /// sysctl `route_localnet` disables that; proxies that set it install a rule in place of it.
+    Martian,
+    /// No rule accepts the packet, and the policy of the built-in chain is DROP.
+    Policy(TracedTable, &'static str),
+    /// Third-party rule that drops or rejects the packet.
+    Rule {
+        table: TracedTable,
+        chain: Box<str>,
+        /// Rule that matched last.
+        rule: Box<Rule>,
+    },
+}
+
+/// Reason why receivers see the node's address instead of the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MasqueradeReason {
+    NotPod,
+    /// All traffic to cluster IPs is masqueraded.
+    All,
+    /// `externalTrafficPolicy` is Cluster: the endpoint may be on another node.
+    External,
+    /// The client is this node, with `externalTrafficPolicy: Local`.
+    FromNode,
+    Hairpin,
+    ThirdParty,
+}
+
+impl BlockReason {
+    /// Returns the reason for an outcome that is a drop or a reject.
+    pub(super) fn of(outcome: &TraceOutcome<'_>) -> Self {
+        let Some(last) = blocking(&outcome.steps) else {
+            let (table, chain) = outcome.at;
+            return Self::Policy(table, chain);
+        };
+        let comment = last.rule.comment().and_then(PortComment::parse);
+        let comment = comment.map(|(comment, _)| comment);
+        let marked_in = |kind: ChainKind| {
+            let mut steps = outcome.steps.iter();
+            steps.any(|step| {
+                ChainKind::of(step.chain) == Some(kind)
+                    && step.rule.target_chain() == Some(KUBE_MARK_DROP)
+            })
+        };
+        let is_drop = matches!(last.rule.target, Some(Target::Drop));
+        // Without a comment that can be read, the target tells the same.
+        let has_no_endpoints =
+            comment.map_or(!is_drop, |comment| comment == PortComment::NoEndpoints);
+        let dispatch = last
+            .table
+            .of_proxy()
+            .and_then(|table| tree_of(table, last.chain));
+        match dispatch.map_or(last.chain, |dispatch| dispatch.name()) {
+            KUBE_SERVICES | KUBE_EXTERNAL_SERVICES if has_no_endpoints => Self::NoEndpoints,
+            KUBE_SERVICES => Self::NoLocalInternal,
+            KUBE_EXTERNAL_SERVICES => Self::NoLocalExternal,
+            KUBE_PROXY_FIREWALL => Self::of_firewall(&outcome.steps),
+            KUBE_FIREWALL if marked_in(ChainKind::RetiredExternal) => Self::NoLocalExternal,
+            KUBE_FIREWALL if marked_in(ChainKind::SourceRanges) => {
+                Self::of_firewall(&outcome.steps)
+            }
+            KUBE_FIREWALL if last.rule.source.is_some_and(|matched| matched.negated) => {
+                Self::Loopback
+            }
+            _ => Self::by_rule(last),
+        }
+    }
+
+    /// Returns the reason why the reply to a packet is lost.
+    pub(super) fn of_reply(outcome: &TraceOutcome<'_>) -> Self {
+        let steps = &outcome.reply_steps;
+        let deciding = blocking(steps).or_else(|| exemption(steps));
+        let (table, chain) = outcome.at;
+        deciding.map_or(Self::Policy(table, chain), Self::by_rule)
+    }
+
+    /// Returns the reason why the firewall of a load balancer drops packets. Its chain jumps on for
+    /// clients in the source ranges only.
+    fn of_firewall(steps: &[Step<'_>]) -> Self {
+        let targets = steps
+            .iter()
+            .rev()
+            .filter_map(|step| step.rule.target_chain());
+        let mut service_chains = targets.filter(|chain| is_service_chain(chain));
+        let last = service_chains.next();
+        let admitted = last.filter(|chain| ChainKind::of(chain) != Some(ChainKind::SourceRanges));
+        admitted.map_or(Self::SourceNotAllowed, |chain| Self::DeadEnd(chain.into()))
+    }
+
+    fn by_rule(step: &Step<'_>) -> Self {
+        Self::Rule {
+            table: step.table,
+            chain: step.chain.into(),
+            rule: Box::new(step.rule.clone()),
+        }
+    }
+}
+
+/// Returns the rule that drops or rejects packets, if one does: the last of them.
+fn blocking<'s, 'a>(steps: &'s [Step<'a>]) -> Option<&'s Step<'a>> {
+    let ends = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
+    steps.last().filter(|step| ends(step.rule))
+}
+
+/// Returns the rule that exempts packets from connection tracking, if one does.
+pub(super) fn exemption<'s, 'a>(
+    steps: impl IntoIterator<Item = &'s Step<'a>>,
+) -> Option<&'s Step<'a>>
+where
+    'a: 's,
+{
+    let exempts = |step: &&Step<'_>| {
+        let target = step.rule.target.as_ref();
+        target.is_some_and(Target::exempts_from_tracking)
+    };
+    steps.into_iter().find(exempts)
+}
+
+impl MasqueradeReason {
+    /// Returns the reason for an outcome that is masqueraded.
+    pub(super) fn of(steps: &[Step<'_>]) -> Self {
+        let is_of_proxy = steps.iter().any(|step| {
+            step.chain == KUBE_POSTROUTING
+                && matches!(step.rule.target, Some(Target::Masquerade { .. }))
+        });
+        let marking = steps
+            .iter()
+            .find(|step| step.rule.target_chain() == Some(KUBE_MARK_MASQ));
+        match marking {
+            Some(step) if is_of_proxy => Self::by(step),
+            _ => Self::ThirdParty,
+        }
+    }
+
+    fn by(step: &Step<'_>) -> Self {
+        let (chain, rule) = (step.chain, step.rule);
+        let matches_node = rule.matches.iter().any(
+            |one| matches!(one, Match::AddressType { source: Some(matched), .. } if !matched.negated),
+        );
+        let excludes_pods = rule.source.is_some_and(|matched| matched.negated)
+            || rule
+                .in_interface
+                .as_ref()
+                .is_some_and(|matched| matched.negated);
+        let comment = rule.comment().and_then(PortComment::parse);
+        match (ChainKind::of(chain), comment.map(|(comment, _)| comment)) {
+            (Some(ChainKind::Endpoint), _) => Self::Hairpin,
+            (Some(ChainKind::External | ChainKind::RetiredExternal), _) if matches_node => {
+                Self::FromNode
+            }
+            (
+                Some(ChainKind::External | ChainKind::SourceRanges | ChainKind::RetiredExternal),
+                _,
+            ) => Self::External,
+            _ if chain == KUBE_NODEPORTS => Self::External,
+            _ if excludes_pods => Self::NotPod,
+            (_, Some(PortComment::ExternalIp | PortComment::LoadBalancerIp)) => Self::External,
+            _ => Self::All,
         }
     }
 }

@@ -6,8 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::client::{Client, ClientKind};
 use super::explanation::Explanation;
 use super::node::AddressOrigin;
-use super::path::{Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules};
-use super::reason::{BlockReason, MasqueradeReason, exemption};
+use super::path::{
+    BlockReason, Branch, EndpointScope, MasqueradeReason, PacketPath, PathResult, SeenSource,
+    exemption,
+};
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
 use crate::net::IpFamily;
 use crate::rules::{
@@ -49,12 +51,12 @@ pub(super) fn title(explanation: &Explanation<'_>) -> String {
     text
 }
 
-/// Renders addresses in a list.
-pub(super) fn listed<'i>(ips: impl IntoIterator<Item = &'i IpAddr>) -> String {
-    let ips: Vec<_> = ips.into_iter().map(ToString::to_string).collect();
-    match ips.as_slice() {
-        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
-        _ => ips.concat(),
+/// Renders `a, b and c` or `a, b or c`.
+pub(super) fn joined<T: ToString>(items: impl IntoIterator<Item = T>, word: &str) -> String {
+    let texts: Vec<_> = items.into_iter().map(|item| item.to_string()).collect();
+    match texts.as_slice() {
+        [all @ .., last] if !all.is_empty() => format!("{} {word} {last}", all.join(", ")),
+        _ => texts.concat(),
     }
 }
 
@@ -94,24 +96,12 @@ pub(super) fn client(client: &Client) -> String {
 
 /// Renders clients of different kinds as one phrase.
 pub(super) fn clients(clients: &[Client]) -> String {
-    let each: Vec<_> = clients.iter().map(client).collect();
-    alternatives(&each)
+    joined(clients.iter().map(client), "or")
 }
 
-/// Renders `a, b or c`.
-pub(super) fn alternatives<T: AsRef<str>>(texts: &[T]) -> String {
-    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-    match texts.as_slice() {
-        [all @ .., last] if !all.is_empty() => format!("{} or {last}", all.join(", ")),
-        _ => texts.concat(),
-    }
-}
-
-/// Renders a hint at the client whose rules are shown, if those of other clients of the path
-/// differ by more than `most`.
-pub(super) fn rules_of(path: &PacketPath<'_>, most: SharedRules) -> Option<String> {
-    let first = path.clients.first();
-    let first = first.filter(|_| path.shared_rules > most)?;
+/// Renders a hint at the client whose rules are shown, if other clients traverse other rules.
+pub(super) fn rules_of(path: &PacketPath<'_>) -> Option<String> {
+    let first = path.clients.first().filter(|_| path.has_other_rules)?;
     Some(format!(
         "rules for packets from {}",
         client_kind(first.kind)
@@ -389,7 +379,6 @@ fn last_service_chain<'a>(path: &PacketPath<'a>) -> Option<&'a str> {
         })
 }
 
-/// Renders the decision that a missing table has.
 fn missing_table(table: Table) -> String {
     let decision = match table {
         Table::Filter => "whether this is accepted, rejected or dropped",

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::client::Client;
 use super::explanation::Explanation;
-use super::path::{Branch, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules};
+use super::path::{Branch, PacketPath, PathResult, SeenSource, TraversedRules};
 use super::phrases;
 use crate::rules::{Share, Step, TracedTable};
 use crate::ruleset::ChainKind;
@@ -36,7 +36,6 @@ const MAX_ENDPOINTS: usize = 10;
 /// Maximum undecided rules of a path in short text.
 const MAX_UNDECIDED: usize = 5;
 
-/// Renders explanations as text with colors.
 pub(crate) fn text(explanations: &[Explanation<'_>], detail: Detail) -> String {
     let is_overview = explanations.len() > MAX_DESTINATIONS && detail == Detail::Short;
     let mut writer = ExplanationText {
@@ -91,7 +90,7 @@ impl ExplanationText {
             ))?;
         }
         if !explanation.inferred_node_ips.is_empty() {
-            let ips = phrases::listed(&explanation.inferred_node_ips);
+            let ips = phrases::joined(&explanation.inferred_node_ips, "and");
             self.note(&format!(
                 "the node's addresses are inferred from its rules: {ips}; set --node-ip if others \
                  matter"
@@ -106,7 +105,7 @@ impl ExplanationText {
             )?;
         }
         if !explanation.unread_tables.is_empty() {
-            let tables = explanation.unread_tables.join(" and ");
+            let tables = phrases::joined(&explanation.unread_tables, "and");
             self.warning(&format!(
                 "unsure: the rules in {tables} were not read, and may drop packets"
             ))?;
@@ -226,7 +225,7 @@ impl ExplanationText {
 
     fn path(&mut self, path: &PacketPath<'_>) -> fmt::Result {
         writeln!(self.text, "\nFrom {}:", phrases::clients(&path.clients))?;
-        if let Some(hint) = phrases::rules_of(path, SharedRules::All) {
+        if let Some(hint) = phrases::rules_of(path) {
             writeln!(
                 self.text,
                 "  {DIM}{hint}; --from or --source selects others{DIM:#}"

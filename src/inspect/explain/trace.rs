@@ -10,10 +10,9 @@ use super::client::{Client, ClientKind};
 use super::destination::PacketDestination;
 use super::node::NodeRules;
 use super::path::{
-    Branch, EndpointScope, PacketPath, PathResult, SeenSource, SharedRules, TraversedRules,
-    add_new, is_same,
+    BlockReason, Branch, EndpointScope, MasqueradeReason, PacketPath, PathResult, SeenSource,
+    TraversedRules, add_new, is_same,
 };
-use super::reason::{BlockReason, MasqueradeReason};
 use crate::inspect::catalog::{
     FrontendDisposition, FrontendView, RequiredChain, RequiredJump, RulesetGap,
 };
@@ -65,7 +64,7 @@ pub(super) fn trace<'a>(
     PacketPath {
         other_backend: other_backend(node, to, &client),
         clients: vec![client],
-        shared_rules: SharedRules::All,
+        has_other_rules: false,
         before: steps_before,
         after: steps_after,
         scope,

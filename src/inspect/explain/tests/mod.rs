@@ -12,7 +12,7 @@ use crate::net::IpFamily;
 use crate::rules::RuleSet;
 
 /// Rules of a node with three endpoints of `shop/web` and the API server on the host's network.
-const SAVED: &str = "\
+pub(super) const SAVED: &str = "\
 *nat
 :PREROUTING ACCEPT [0:0]
 :KUBE-EXT-WEB - [0:0]
