@@ -8,7 +8,6 @@
 //! `KUBE-SERVICES`. Rules there carry the service port's name in every release and every mode;
 //! comments further down are not needed.
 
-mod gap;
 mod query;
 mod reach;
 mod read;
@@ -19,13 +18,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-pub use gap::RulesetSource;
-pub(crate) use gap::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub use query::PortName;
 pub(crate) use query::{
     InvalidName, NamePattern, NamespaceMismatch, NoMatch, NoMatches, PortQuery, Suggestions,
     UnknownRules,
 };
+pub use reach::RulesetSource;
+pub(crate) use reach::{ProxyMode, RequiredChain, RequiredJump, RulesetGap};
 pub(crate) use view::{
     EndpointView, FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules,
     ServiceType,

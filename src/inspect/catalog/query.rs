@@ -416,7 +416,6 @@ fn no_service(pattern: &NamePattern, unknown: UnknownRules) -> String {
     }
 }
 
-/// Returns a pattern that selects one service port.
 fn full_pattern(name: &PortName, numbers: impl IntoIterator<Item = u16>) -> String {
     let number = numbers.into_iter().min().map(|number| number.to_string());
     let port = match name.port() {

@@ -352,7 +352,6 @@ fn read_source_ranges(view: &mut PortView, nat: &NatChains<'_>) {
     }
 }
 
-/// Adds the endpoints that the chains of a service port lead to.
 pub(super) fn read_endpoints(view: &mut PortView, nat: &NatChains<'_>) {
     let mut endpoints: Vec<EndpointView> = Vec::new();
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
