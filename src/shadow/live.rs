@@ -185,7 +185,6 @@ fn without_comment(rule: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the Service that the comment of a rule names.
 fn commented_service(rule: &str) -> Option<ServiceName> {
     let (_, comment, _) = around_comment(rule)?;
     let (_, port) = PortComment::parse(comment)?;

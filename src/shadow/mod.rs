@@ -13,6 +13,5 @@
 mod comparison;
 mod live;
 mod task;
-mod versions;
 
 pub(crate) use task::ShadowTask;

@@ -9,9 +9,11 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::comparison::{COMPARED, Comparison, LateDifferences};
+use super::comparison::{
+    COMPARED, Comparison, LateDifferences, Moment, NewVersion, ServiceVersion, TableWrite,
+    TableWrites,
+};
 use super::live::LiveTables;
-use super::versions::{Moment, NewVersion, ServiceVersion, TableWrite, TableWrites};
 use crate::clock;
 use crate::host::{
     ChangeDetection, ForeignChange, Iptables, RunError, local_addresses, thread_cpu,
@@ -399,9 +401,7 @@ impl<I: Iptables + Clone> ShadowTask<I> {
         {
             self.request_sync();
         }
-        if state.comparison.is_check_due(Instant::now().into_std()) {
-            self.publish(state);
-        }
+        self.publish(state);
     }
 
     /// Logs new late differences, and updates metrics and the page.

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{COMPARED, Comparison, LATE_AFTER, MOST_WAITING_DIGESTS};
+use super::{
+    COMPARED, Comparison, LATE_AFTER, MOST_WAITING_DIGESTS, Moment, NewVersion, ServiceVersion,
+    TableWrites,
+};
 use crate::model::ServiceName;
 use crate::net::IpFamily;
 use crate::render::Options;
 use crate::rules::Table;
 use crate::ruleset::ServiceChain;
 use crate::shadow::live::{LiveTables, digest_of_rule};
-use crate::shadow::versions::{Moment, NewVersion, ServiceVersion, TableWrites};
 use crate::status::ShadowKind;
 
 #[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
@@ -148,22 +150,12 @@ fn versions_of_all_services_that_wait_have_a_limit() {
 }
 
 #[test]
-fn differences_are_looked_for_when_something_changed_or_becomes_late() {
+fn differences_are_late_after_a_minute() {
     let (options, start) = (Options::defaults(IpFamily::V4), start());
     let mut comparison = Comparison::default();
     let tables = live(&[]);
     comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
     let at = |seconds| start.instant + Duration::from_secs(seconds);
-    assert!(comparison.is_check_due(at(0)));
-    // Jumps are missing, but not for long enough.
-    assert_eq!(comparison.late(&tables, at(0)).all, []);
-    assert!(!comparison.is_check_due(at(59)));
-    assert!(comparison.is_check_due(at(60)));
+    assert_eq!(comparison.late(&tables, at(59)).all, []);
     assert_ne!(comparison.late(&tables, at(60)).all, []);
-    // Their ages are reported.
-    assert!(!comparison.is_check_due(at(69)));
-    assert!(comparison.is_check_due(at(70)));
-    comparison.late(&tables, at(70));
-    comparison.observe(&tables, &options, &TableWrites::default(), at(71));
-    assert!(comparison.is_check_due(at(71)));
 }
