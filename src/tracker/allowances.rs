@@ -69,7 +69,6 @@ impl Allowances {
         }
     }
 
-    /// Returns the allowance of a Service of this size.
     pub(super) fn get(&self, name: &ServiceName, size: Size) -> Allowance {
         let (rules, endpoints) = (size.rules_without_endpoints, size.limited_endpoints());
         if self.rules_without_endpoints.is_over(name, rules) {

@@ -18,7 +18,6 @@ use crate::model::{ExternalIps, Frontend, FrontendRank, PortFrontend, Service, S
 /// Frontends that one Service asks for, sorted, each once per port.
 pub(super) type Wanted = Vec<(PortFrontend, FrontendRank)>;
 
-/// Claims to all frontends.
 #[derive(Debug, Default)]
 pub(super) struct Frontends {
     external_ips: ExternalIps,

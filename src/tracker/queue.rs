@@ -185,7 +185,6 @@ enum TriggerTime {
 }
 
 impl TriggerTime {
-    /// Returns the time for the tracker.
     const fn time(self) -> Option<SystemTime> {
         match self {
             Self::None => None,
