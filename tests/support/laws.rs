@@ -1,13 +1,5 @@
 //! The laws of the properties, checked at every step of a history on a fake kernel.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "support of tests: failing is its job"
-)]
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::OnceLock;

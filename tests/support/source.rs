@@ -1,11 +1,5 @@
 //! The files of the project, as checks of their text need them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "support of tests: failing is its job"
-)]
-
 use std::fs;
 use std::path::Path;
 
