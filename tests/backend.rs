@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use support::daemon::{Backend, Daemon, backend_programs, real_program};
+use support::needs;
 use support::node::{Node, write_script};
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 const RULE: &str = "--to-destination 10.4.0.12:8080";
 
@@ -33,9 +33,7 @@ fn says(daemon: &Daemon, what: &str) {
 
 #[test]
 fn rules_go_where_kubelet_s_are() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for (kubelets, plain) in [
         (Backend::Legacy, Backend::Nft),
         (Backend::Nft, Backend::Legacy),
@@ -54,9 +52,7 @@ fn rules_go_where_kubelet_s_are() {
 /// Looking for a hint makes no table that each packet would have to pass from then on.
 #[test]
 fn without_a_hint_plain_names_are_used() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let _daemon = node.start_with(backend_programs(Backend::Nft), &["--iptables-backend=auto"]);
     node.wait_for_rule(RULE);
@@ -65,9 +61,7 @@ fn without_a_hint_plain_names_are_used() {
 
 #[test]
 fn another_choice_than_kubelet_s_is_told() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Legacy);
     kubelet_hints(&node);
     let daemon = node.start_with(backend_programs(Backend::Nft), &[]);
@@ -81,9 +75,7 @@ fn another_choice_than_kubelet_s_is_told() {
 /// the other alone.
 #[test]
 fn a_family_that_is_given_up_is_not_unhealthy() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     let found = bin.path().join("found");
@@ -115,9 +107,7 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
 /// and `-S` without a chain on nft. The others are known to be cheap.
 #[test]
 fn a_start_asks_for_no_more_than_it_has_to() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     let calls = bin.path().join("calls");
@@ -175,9 +165,7 @@ fn a_start_asks_for_no_more_than_it_has_to() {
 /// Plain names of legacy on a kernel without ip_tables.
 #[test]
 fn without_legacy_tables_rules_go_to_nft() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Legacy);
     for name in ["iptables", "ip6tables"] {

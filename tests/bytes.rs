@@ -14,7 +14,7 @@ use support::daemon::{Backend, Daemon, Program, wait_until_ok};
 use support::kube::{ControlPlane, binary};
 use support::netns::Netns;
 use support::process::run;
-use support::{Need, machine_has, objects};
+use support::{needs, objects};
 
 /// Changes that are measured, one at a time.
 const CHANGES: u32 = 20;
@@ -30,9 +30,7 @@ struct Received {
 
 #[test]
 fn protobuf_is_no_more_than_kube_proxy_receives_and_less_than_json() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     // Otherwise a server compresses what it sends to kube-proxy, which asks for gzip.
     let plain = all_received(
         "not compressed",

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support;
 use support::kube::{ControlPlane, binary};
 use support::process::run;
-use support::{Need, machine_has, objects};
+use support::{Need, machine_has, needs, objects};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CHART: &str = "deploy/helm/deltaproxy";
@@ -104,9 +104,7 @@ fn daemon_sets(text: &str) -> Vec<Value> {
 
 #[test]
 fn rendered_manifests_are_committed() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let folder = Path::new(ROOT).join("deploy/rendered");
     for (name, text) in rendered() {
         let path = folder.join(&name);
@@ -122,9 +120,7 @@ fn rendered_manifests_are_committed() {
 
 #[test]
 fn rendered_objects_are_accepted_strictly() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let control = ControlPlane::start();
     control.api().apply(&objects::namespace("kube-system"));
     let folder = tempfile::tempdir().unwrap();
@@ -154,9 +150,7 @@ fn rendered_objects_are_accepted_strictly() {
 /// Fields that every node agent of this kind needs, whatever it is rendered from.
 #[test]
 fn daemon_sets_have_what_a_node_needs() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let page = fs::read_to_string(format!("{ROOT}/deploy/docs/resources.md")).unwrap();
     for (name, rendered) in rendered() {
         let sets = daemon_sets(&rendered);
@@ -231,9 +225,7 @@ fn has_few_privileges(name: &str, pod: &Value) {
 /// The same alerts, and the same labels of targets, in whatever way they are installed.
 #[test]
 fn monitoring_is_the_same_in_all_forms() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let of_kind = |text: &str, kind: &str| {
         let documents = documents(text).into_iter();
         let mut found = documents.filter(|document| document["kind"] == kind);
@@ -361,9 +353,7 @@ const GOOD: &[&str] = &["resources.requests.cpu=1", "resources.requests.cpu=0.5"
 
 #[test]
 fn values_that_cannot_work_are_named() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let own = "config.existingConfigMap=,config.apiServer=https://10.0.0.1:6443";
     let plain = BAD.iter().map(|(set, part)| ((*set).to_owned(), part));
     let with_own = BAD_WITH_OWN_CONFIG.iter();
@@ -484,9 +474,7 @@ fn extra_flags_are_not_ignored() {
 /// A patch for a DaemonSet of another shape fails with the path of the field.
 #[test]
 fn patches_that_cannot_work_are_named() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let folder = copy_of_kustomize();
     let deploy = folder.path().join("kustomize");
     let mine = deploy.join("overlays/mine");

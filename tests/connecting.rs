@@ -71,9 +71,7 @@ fn a_failed_credential_plugin_shows_its_stderr() {
 
 #[test]
 fn a_certificate_of_another_authority_is_not_a_server_that_is_down() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     if !self_signed(folder.path(), "server") || !self_signed(folder.path(), "other") {
         return;

@@ -10,7 +10,7 @@ use support::daemon::{Backend, Daemon, backend_programs, real_program};
 use support::node::{Node, SHOP, with_restore, write_script};
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
+use support::{needs, on_both_backends};
 use tempfile::TempDir;
 
 /// Far longer than any repair takes: nothing here is found by the check of each period.
@@ -18,15 +18,12 @@ const NO_PERIOD: &str = "--iptables-sync-period=10m";
 
 const FULL: &str = "kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} ";
 
-fn start(backend: Backend, flags: &[&str]) -> Option<(Node, Daemon)> {
-    if !machine_has(Need::Kernel) {
-        return None;
-    }
+fn start(backend: Backend, flags: &[&str]) -> (Node, Daemon) {
     let node = Node::new(backend);
     let flags = [&[NO_PERIOD], flags].concat();
     let daemon = node.start_with(backend_programs(backend), &flags);
     node.wait_for_full_restore("--to-destination 10.4.0.12:8080");
-    Some((node, daemon))
+    (node, daemon)
 }
 
 /// A line of the nat or filter table with all of these texts, without `-A `.
@@ -60,9 +57,8 @@ fn wait_for_repair(node: &Node, daemon: &Daemon, before: &[String], what: &str) 
 /// A container without the file of the host has another lock: no opening of it is noticed.
 #[test]
 fn a_rule_replaced_by_a_program_with_another_lock_is_repaired_on_legacy() {
-    let Some((node, daemon)) = start(Backend::Legacy, &["--verify-interval=1s"]) else {
-        return;
-    };
+    needs!(Kernel);
+    let (node, daemon) = start(Backend::Legacy, &["--verify-interval=1s"]);
     let before = sorted(&node);
     // The last restore is followed by one verification; those after it are skipped.
     std::thread::sleep(Duration::from_secs(8));
@@ -88,9 +84,7 @@ fn a_rule_replaced_by_a_program_with_another_lock_is_repaired_on_legacy() {
 /// the other family at the same time.
 #[test]
 fn restores_behind_a_script_are_not_taken_for_those_of_another_program() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let script = "payload=$(cat)\nprintf '%s\\n' \"$payload\" | $REAL \"$@\"";
     let daemon = node.start_with(with_restore(Backend::Nft, script), &[NO_PERIOD]);
@@ -108,9 +102,8 @@ fn restores_behind_a_script_are_not_taken_for_those_of_another_program() {
 /// A program that deletes a rule again and again, such as a second proxy.
 #[test]
 fn repairs_of_a_contested_chain_back_off() {
-    let Some((node, daemon)) = start(Backend::Nft, &[]) else {
-        return;
-    };
+    needs!(Kernel);
+    let (node, daemon) = start(Backend::Nft, &[]);
     let before = sorted(&node);
     let started = Instant::now();
     for _ in 0..5 {

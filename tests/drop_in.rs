@@ -13,7 +13,7 @@ use support::lab::Lab;
 use support::process::Process;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects};
+use support::{http, needs, objects};
 use tempfile::TempDir;
 
 /// Where all of them have their kubeconfig, more or less.
@@ -110,9 +110,7 @@ fn fits(rules: &str, cluster: &Cluster) -> bool {
 
 #[test]
 fn clusters_need_another_image_only() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     let programs = backend_programs(Backend::Nft);
     let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));

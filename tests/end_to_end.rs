@@ -16,7 +16,7 @@ use support::netns::Netns;
 use support::rules::{Family, endpoint_chain, service_chain};
 use support::servers::{Reply, tcp_request, udp_request};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects, on_both_backends};
+use support::{http, needs, objects, on_both_backends};
 
 const DISPATCH: &str = "-A KUBE-SERVICES -d";
 
@@ -144,9 +144,7 @@ fn a_service_is_deleted(lab: &Lab, objects: &[&Value]) {
 
 #[test]
 fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut lab = Lab::new(Backend::Nft);
     let web = web();
     lab.control
@@ -297,9 +295,7 @@ fn nobody_home_is_refused_at_once(lab: &Lab) {
 
 #[test]
 fn metrics_tell_how_often_rules_were_written() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     let web = web();
     lab.control
@@ -324,9 +320,7 @@ fn metrics_tell_how_often_rules_were_written() {
 /// `KubeVersionMismatch` compares it with the metric of the API server.
 #[test]
 fn build_info_has_the_version_of_the_api_server() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     let answer = lab.control.api().get("/version").unwrap();
     let answer: Value = serde_json::from_str(&answer).unwrap();

@@ -10,17 +10,11 @@ use support::http;
 use support::node::{Node, SHOP, touch_tables, wait_for_looks, with_restore, write_script};
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
-
-fn is_ready() -> bool {
-    machine_has(Need::Kernel)
-}
+use support::{needs, on_both_backends};
 
 #[test]
 fn a_failed_partial_restore_becomes_a_full_one() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     // Only full payloads name the mangle table.
     let script = "payload=$(cat)\n\
@@ -50,9 +44,7 @@ fn a_failed_partial_restore_becomes_a_full_one() {
 /// health turns red only with a sync that fails.
 #[test]
 fn a_check_that_fails_is_healthy_and_a_sync_that_fails_is_not() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let broken = node.manifests.path().join("broken");
     let calls = node.manifests.path().join(".calls");
@@ -98,9 +90,7 @@ fn a_check_that_fails_is_healthy_and_a_sync_that_fails_is_not() {
 
 #[test]
 fn a_machine_without_iptables_is_waited_for() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     for program in ["iptables", "ip6tables"] {
@@ -109,10 +99,7 @@ fn a_machine_without_iptables_is_waited_for() {
     }
     let folder = bin.path().to_owned();
     let mut daemon = node.start(bin);
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains("is not usable for IPv4; retrying in"), || log)
-    });
+    daemon.wait_for_log("is not usable for IPv4; retrying in");
     daemon.assert_running();
     for program in ["iptables", "ip6tables"] {
         let real = real_program(Backend::Nft, program);
@@ -124,9 +111,7 @@ fn a_machine_without_iptables_is_waited_for() {
 /// One that is put there just after it was looked for, when the other is there already.
 #[test]
 fn a_family_that_comes_between_two_looks_is_not_given_up() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     let (path, tried) = (bin.path().join("iptables"), bin.path().join("tried"));
@@ -138,20 +123,12 @@ fn a_family_that_comes_between_two_looks_is_not_given_up() {
     write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    assert!(
-        daemon
-            .log()
-            .contains("is not usable for IPv4; retrying once in"),
-        "{}",
-        daemon.log()
-    );
+    daemon.assert_logged("is not usable for IPv4; retrying once in");
 }
 
 #[test]
 fn a_lock_that_is_held_at_the_start_costs_no_family() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     let (path, calls) = (bin.path().join("iptables"), bin.path().join("calls"));
@@ -164,19 +141,13 @@ fn a_lock_that_is_held_at_the_start_costs_no_family() {
     write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    assert!(
-        daemon.log().contains("is not usable for IPv4; retrying in"),
-        "{}",
-        daemon.log()
-    );
+    daemon.assert_logged("is not usable for IPv4; retrying in");
 }
 
 /// A first restore of IPv4 that takes its time; IPv6 has its rules meanwhile.
 #[test]
 fn no_family_waits_for_the_other() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let begun = node.manifests.path().join(".begun");
     let over = node.manifests.path().join(".over");
@@ -197,9 +168,7 @@ fn no_family_waits_for_the_other() {
 
 #[test]
 fn a_restore_under_way_is_finished_before_the_end() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let begun = node.manifests.path().join("begun");
     let script = format!("touch {}\nsleep 1\nexec $REAL \"$@\"", begun.display());
@@ -214,9 +183,7 @@ fn a_restore_under_way_is_finished_before_the_end() {
 
 #[test]
 fn a_restore_that_hangs_is_killed_with_the_process() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let pid = node.manifests.path().join(".pid");
     let script = format!("echo $$ >{}\nexec sleep 1000", pid.display());
@@ -230,7 +197,7 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
     assert!(Path::new(&format!("/proc/{restore}")).exists());
     let status = daemon.terminate();
     assert!(status.success(), "{status}");
-    assert!(daemon.log().contains("killing it"), "{}", daemon.log());
+    daemon.assert_logged("killing it");
     eventually(PATIENCE, || {
         let is_gone = !Path::new(&format!("/proc/{restore}")).exists();
         ensure(is_gone, || format!("{restore} is still there"))
@@ -239,9 +206,7 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
 
 #[test]
 fn a_broken_manifest_keeps_the_last_good_content() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let daemon = node.start(backend_programs(Backend::Nft));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
@@ -321,9 +286,7 @@ on_both_backends!(Kernel, packets_are_counted_across_a_restart);
 
 #[test]
 fn without_the_match_rules_are_written_without_counters() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Legacy);
     node.write(SHOP_ON_NODE_PORT);
     // As where the kernel has the counters and not the match.
@@ -347,9 +310,7 @@ fn without_the_match_rules_are_written_without_counters() {
 /// On a machine where this process may not lower its score, both have 0 from the beginning.
 #[test]
 fn restores_are_killed_for_memory_before_the_proxy() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let scores = node.manifests.path().join(".scores");
     // The payload has been read, so that the score is written by then.

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use support::daemon::{Backend, Daemon};
 use support::http;
+use support::needs;
 use support::netns::Netns;
 use support::node::{Node, SHOP, with_restore};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 /// As many slices as in the measurement that found 136 MB.
 const SLICES: u64 = 400;
@@ -57,9 +57,7 @@ fn rss_kb(id: u32) -> u64 {
 
 #[test]
 fn changes_behind_a_restore_that_hangs_take_the_memory_of_their_objects() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let [hangs, over] = [".hangs", ".over"].map(|name| node.manifests.path().join(name));
     let script = format!(

@@ -11,7 +11,7 @@ use support::netns::Netns;
 use support::rules::{self, Family};
 use support::servers::{Reply, Server, tcp_request, udp_request};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, objects};
+use support::{needs, objects};
 
 #[test]
 fn chain_names_are_those_of_upstream() {
@@ -27,9 +27,7 @@ fn chain_names_are_those_of_upstream() {
 
 #[test]
 fn clients_tell_answer_refusal_and_silence_apart() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (near, far) = (Netns::new("near"), Netns::new("far"));
     near.join("eth0", &far, "eth0");
     near.address("eth0", "192.0.2.1/24");
@@ -62,9 +60,7 @@ fn clients_tell_answer_refusal_and_silence_apart() {
 
 #[test]
 fn namespaces_vanish_with_their_processes_even_after_a_panic() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         let netns = Netns::new("doomed");
@@ -86,9 +82,7 @@ fn namespaces_vanish_with_their_processes_even_after_a_panic() {
 
 #[test]
 fn the_api_server_can_be_stopped_and_started_again() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut control = ControlPlane::start();
     let service = objects::service("web", serde_json::json!({"clusterIP": "10.96.1.1"}));
     let slice = objects::slice(&service, &["10.4.0.11"]);
@@ -108,9 +102,7 @@ fn the_api_server_can_be_stopped_and_started_again() {
 
 #[test]
 fn pods_and_outside_reach_each_other_in_the_lab() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     for family in [Family::V4, Family::V6] {
         let to = SocketAddr::new(pod_address(family, 11), POD_PORT);

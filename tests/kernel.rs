@@ -15,7 +15,7 @@ use deltaproxy::testing::rules::Backend;
 use scenario::{Both, Scenario};
 
 use crate::support::netns::enter_new;
-use crate::support::{Need, machine_has, skip, tell};
+use crate::support::{needs, skip, tell};
 
 const BACKENDS: [(BackendChoice, Backend); 2] = [
     (BackendChoice::Nft, Backend::Nft),
@@ -77,9 +77,7 @@ fn replay_here(
 
 #[test]
 fn the_fake_kernel_is_honest() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scenarios = Scenario::all().unwrap();
     let jobs: Vec<_> = BACKENDS
         .iter()

@@ -3,10 +3,10 @@
 use crate::support;
 
 use support::daemon::{Backend, backend_programs, real_program};
+use support::needs;
 use support::node::Node;
 use support::process::run;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has};
 
 const CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
@@ -29,9 +29,7 @@ fn is_there(node: &Node) -> bool {
 
 #[test]
 fn the_chain_of_a_counter_test_is_removed_at_the_start() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [Backend::Nft, Backend::Legacy] {
         let node = node_with_leftovers(backend);
         let daemon = node.start(backend_programs(backend));
@@ -42,9 +40,7 @@ fn the_chain_of_a_counter_test_is_removed_at_the_start() {
 
 #[test]
 fn the_chain_of_a_counter_test_is_removed_by_cleanup() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [Backend::Nft, Backend::Legacy] {
         let node = node_with_leftovers(backend);
         let mut cleanup = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));

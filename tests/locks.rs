@@ -5,8 +5,7 @@ use crate::support;
 use support::daemon::Backend;
 use support::node::{Node, SHOP, wait_for_looks, with_restore};
 use support::rules::endpoint_chain;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
+use support::{needs, on_both_backends};
 
 /// A check that does not get the lock is no reason to write all rules, least of all while another
 /// program holds it.
@@ -50,9 +49,7 @@ on_both_backends!(Kernel, a_lock_that_is_held_is_no_flush);
 /// again, and what was not is written as it is.
 #[test]
 fn a_restore_that_misses_the_lock_is_tried_again_as_it_is() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Legacy);
     let (before, _) = SHOP.split_once("---").expect("two manifests");
     node.write(before);
@@ -70,22 +67,13 @@ fn a_restore_that_misses_the_lock_is_tried_again_as_it_is() {
     std::fs::write(&held, "").expect("write a file");
     // No rule of the filter table rejects it any more, and chains of nat come to it.
     node.write(SHOP);
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(
-            log.contains("while another program holds the xtables lock"),
-            || log,
-        )
-    });
+    daemon.wait_for_log("while another program holds the xtables lock");
     let rules = node.rules();
     assert!(!rules.contains("has no endpoints"), "{rules}");
     assert!(!rules.contains("10.4.0.12"), "{rules}");
     std::fs::remove_file(&held).expect("remove a file");
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains("sync succeeded after failures"), || log)
-    });
+    daemon.wait_for_log("sync succeeded after failures");
     let chain = endpoint_chain("default/shop:http", "tcp", "10.4.0.12:8080");
     let rules = node.rules();
     assert_eq!(rules.matches(&format!(":{chain}")).count(), 1, "{rules}");

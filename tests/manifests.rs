@@ -11,9 +11,7 @@ use serde_json::Value;
 
 #[test]
 fn an_api_server_accepts_the_manifests() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
     let mut files: Vec<PathBuf> = fs::read_dir(deploy.join("examples"))
         .unwrap()

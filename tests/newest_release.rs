@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::charts::{documents, helm, program, text};
 use crate::pages::{Scene, request};
 use crate::support::daemon::Daemon;
-use crate::support::{Need, machine_has};
+use crate::support::needs;
 
 const SOURCE: [&str; 2] = ["--manifests=deploy/examples", "--hostname-override=node1"];
 
@@ -34,9 +34,7 @@ fn gates() -> String {
 fn a_file_with_every_keyword_and_gate_is_accepted() {
     const NODE_PORTS: &str = "--nodeport-addresses=localhost,10.0.0.0/8,all,primary,fd00::/8";
 
-    if !machine_has(Need::Clients) || !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Clients, Upstream);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.conf");
     let gates = format!("--feature-gates={}", gates());
@@ -89,9 +87,7 @@ fn a_file_with_every_keyword_and_gate_is_accepted() {
 /// A gate of a later kube-proxy leaves no node without rules.
 #[test]
 fn an_unknown_feature_gate_is_logged_counted_and_shown() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let gates = "--feature-gates=NFTableNetlink=true,KubeProxyIPVS=false";
     let scene = Scene::start(&[gates], Daemon::HEALTH);
     let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));

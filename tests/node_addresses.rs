@@ -5,9 +5,9 @@ use crate::support;
 use std::time::{Duration, Instant};
 
 use support::daemon::{Backend, backend_programs};
+use support::needs;
 use support::node::{Node, SHOP};
 use support::wait::eventually;
-use support::{Need, machine_has};
 
 /// Longer than a sync takes on a busy machine, and far shorter than the sync period.
 const SOON: Duration = Duration::from_secs(5);
@@ -15,9 +15,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// The period, in which addresses are read anyway, never comes.
 #[test]
 fn node_ports_follow_an_address_at_once() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     node.write(
         &SHOP

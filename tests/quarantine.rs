@@ -8,7 +8,7 @@ use support::daemon::{Backend, Daemon};
 use support::http;
 use support::node::{Node, copy_extensions, with_restore};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
+use support::{needs, on_both_backends};
 
 /// An endpoint that only the Service at fault has.
 const POISON: &str = "10.4.66.66";
@@ -109,9 +109,7 @@ fn status_names_it(node: &Node) {
 }
 
 fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, most: u64) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(backend);
     node.write(&fourth_has("10.4.4.1", 1));
     let calls = node.manifests.path().join(".calls");
@@ -164,11 +162,7 @@ fn one_service_fails_and_others_are_applied(backend: Backend, failure: Failure, 
     eventually(PATIENCE, || {
         ensure(in_quarantine(&node) == 0, || daemon.log())
     });
-    assert!(
-        daemon.log().contains("released from quarantine"),
-        "{}",
-        daemon.log()
-    );
+    daemon.assert_logged("released from quarantine");
     daemon.assert_running();
 }
 

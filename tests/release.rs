@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use support::artifacts::{self, ARCH};
+use support::needs;
 use support::process::run;
-use support::{Need, machine_has};
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -234,9 +234,7 @@ fn the_image_is_checked(set: &ReleaseFiles) {
 /// One test for all that wants a complete release: making it takes long.
 #[test]
 fn releases_are_repeatable_and_verified() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
     make(&first, "");

@@ -21,7 +21,7 @@ use support::left_out::turns;
 use support::process::run;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects, on_both_backends, tell};
+use support::{http, needs, objects, on_both_backends, tell};
 
 on_both_backends!(Upstream, a_shadow_measures_and_names_what_a_kube_proxy_does);
 
@@ -102,9 +102,7 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
 /// A kube-proxy that writes the other backend: a shadow that reads the wrong one says so.
 #[test]
 fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     let mut command = lab.node.command(real_program(Backend::Nft, "iptables"));
     run(command.args(["-w", "-t", "nat", "-N", "KUBE-SERVICES"]));
@@ -112,10 +110,7 @@ fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
     let v4 = wait_for(&lab, SHADOW, |v4| v4["other_backend"] == "nft");
     assert_eq!(v4["backend"], "legacy", "{v4}");
     let warning = "backend nft has rules of a proxy, and those of legacy are compared";
-    eventually(PATIENCE, || {
-        let log = shadow.log();
-        ensure(log.contains(warning), || log)
-    });
+    shadow.wait_for_log(warning);
     let text = String::from_utf8(report(&lab).stdout).unwrap();
     assert!(
         text.contains("if kube-proxy writes these, set --iptables-backend=nft\n"),

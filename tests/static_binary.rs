@@ -15,7 +15,7 @@ use support::lab::Lab;
 use support::netns::Netns;
 use support::process::{Process, run};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, objects};
+use support::{needs, objects};
 use tempfile::TempDir;
 
 /// Returns a folder with the binary and nothing else.
@@ -38,9 +38,7 @@ fn in_root(root: &Path) -> Command {
 
 #[test]
 fn static_binaries_need_no_library() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     for arch in ["amd64", "arm64"] {
         let binary = static_binary(arch);
         let segments = run(Command::new("readelf")
@@ -56,9 +54,7 @@ fn static_binaries_need_no_library() {
 /// Otherwise a binary that is compiled in another folder would differ.
 #[test]
 fn static_binaries_have_no_paths_of_this_machine() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     let cargo_home = std::env::var_os("CARGO_HOME").map_or_else(
         || Path::new(&std::env::var_os("HOME").unwrap()).join(".cargo"),
         Into::into,
@@ -76,9 +72,7 @@ fn static_binaries_have_no_paths_of_this_machine() {
 
 #[test]
 fn a_static_binary_starts_in_an_empty_root() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     let root = empty_root();
     let version = run(in_root(root.path()).arg("--version"));
     let expected = concat!("deltaproxy ", env!("CARGO_PKG_VERSION"));
@@ -88,9 +82,7 @@ fn a_static_binary_starts_in_an_empty_root() {
 
 #[test]
 fn an_empty_root_names_the_missing_program_and_package() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     let (netns, root) = (Netns::new("empty"), empty_root());
     // Settings are read from there before the programs are started.
     fs::create_dir(root.path().join("proc")).unwrap();
@@ -111,9 +103,7 @@ fn an_empty_root_names_the_missing_program_and_package() {
 /// Names are resolved by the binary itself, without libraries or files but `/etc/hosts`.
 #[test]
 fn a_static_binary_resolves_the_name_of_the_api_server() {
-    if !(machine_has(Need::StaticBinaries) && machine_has(Need::Cluster)) {
-        return;
-    }
+    needs!(StaticBinaries, Cluster);
     let lab = Lab::new(Backend::Nft);
     let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
     let api = lab.control.api();
@@ -166,9 +156,7 @@ fn emulated(page_bytes: &str) -> Command {
 
 #[test]
 fn both_architectures_print_the_same() {
-    if !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(StaticBinaries);
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
     let from = ["--manifests", examples, "--hostname-override", "node1"];
     for command in [

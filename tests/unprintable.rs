@@ -17,7 +17,7 @@ use crate::support::node::{
 use crate::support::process::run;
 use crate::support::rules::endpoint_chain;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has, on_both_backends};
+use crate::support::{needs, on_both_backends};
 
 /// Has an endpoint on this node, so that its health check is good.
 const BALANCED: &str = "\
@@ -199,9 +199,7 @@ fn stays_healthy(node: &Node, daemon: &Daemon, calls: &Path, rule: &Rule) {
 /// The first start on a node, and starts with the rules of the one before.
 #[test]
 fn a_map_that_is_there_first_hinders_no_start() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     run(node.netns.command("nft").arg(MAP_IN_NAT));
     let calls = node.manifests.path().join(".calls");
@@ -326,9 +324,7 @@ fn jumps(node: &Node, (table, chain): (&str, &str)) -> usize {
 /// while that table cannot be printed.
 #[test]
 fn many_services_beside_such_a_rule_take_no_full_restore() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let daemon = node.start(backend_programs(Backend::Nft));
     node.wait_for_rule("--to-destination 10.4.0.12:8080");

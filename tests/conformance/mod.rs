@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use run::{Plan, Tally, run};
 use stage::Size;
 use support::left_out::turns;
-use support::{Need, machine_has, tell};
+use support::{Need, machine_has, needs, tell};
 use variant::{SIDE_BY_SIDE, VARIANTS, group};
 
 /// Where the histories of every run begin. A seed stands for the variants, too.
@@ -46,9 +46,7 @@ fn seeds() -> Range<u64> {
 
 #[test]
 fn random_histories_leave_the_same_rules() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let seeds = match asked("CONFORMANCE_SEED") {
         Some(seed) => seed..seed + 1,
         None => seeds(),
@@ -75,9 +73,7 @@ fn random_histories_around_the_threshold_leave_the_same_rules() {
 
 #[test]
 fn every_feature_leaves_the_same_rules() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let _ = run::features(group(0));
 }
 
@@ -115,9 +111,7 @@ fn rules_of_a_release() {
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn soak_with_faults() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let first = asked("CONFORMANCE_SEED").unwrap_or(SEED);
     let hours = asked("CONFORMANCE_HOURS").unwrap_or_default();
     let time = Duration::from_secs(hours * 3600);
@@ -129,9 +123,7 @@ fn soak_with_faults() {
 #[test]
 #[ignore = "takes minutes"]
 fn unreliable_restores_leave_the_same_rules() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     for seed in SEED..SEED + GROUPS {
         soak::run_with_unreliable_restores(seed, 70);
     }
@@ -141,9 +133,7 @@ fn unreliable_restores_leave_the_same_rules() {
 #[test]
 #[ignore = "takes as long as it is told to"]
 fn soak() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let (steps, hours) = (asked("CONFORMANCE_STEPS"), asked("CONFORMANCE_HOURS"));
     let start = Instant::now();
     let first = asked("CONFORMANCE_SEED").unwrap_or(SEED);

@@ -8,13 +8,11 @@ use super::support::daemon::{Backend, Program};
 use super::support::lab::Lab;
 use super::support::rules::Family;
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, machine_has, objects};
+use super::support::{needs, objects};
 
 #[test]
 fn clients_in_a_cluster_move_on() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let lab = Lab::new(Backend::Nft);
     let api = lab.control.api();
     let dns = objects::service(

@@ -3,8 +3,9 @@
 
 mod cluster;
 pub(crate) mod scene;
-use crate::support;
 mod table;
+
+use crate::support;
 
 use std::fs;
 use std::path::Path;
@@ -16,19 +17,13 @@ use support::lab::pod_address;
 use support::node::with_restore;
 use support::rules::Family;
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, machine_has, on_both_backends};
+use support::{needs, on_both_backends};
 
-fn is_ready() -> bool {
-    machine_has(Need::Kernel)
-}
-
-/// The scene with a daemon at work; `None`: this machine cannot.
-fn begun(backend: Backend) -> Option<(Scene, Daemon)> {
-    is_ready().then(|| {
-        let scene = Scene::new(backend);
-        let daemon = scene.start();
-        (scene, daemon)
-    })
+/// The scene with a daemon at work.
+fn begun(backend: Backend) -> (Scene, Daemon) {
+    let scene = Scene::new(backend);
+    let daemon = scene.start();
+    (scene, daemon)
 }
 
 /// One client of the Service in each family, which is answered.
@@ -46,9 +41,7 @@ fn are_answered(talks: &[Talk<'_>], within: Duration) {
 }
 
 fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
-    let Some((scene, _daemon)) = begun(backend) else {
-        return;
-    };
+    let (scene, _daemon) = begun(backend);
     let talks = FAMILIES.map(|family| scene.talk_to_both(family, cluster_ip(family), 8080));
     // The same port without the Service, on the very pod that goes away as its endpoint.
     let direct = FAMILIES.map(|family| {
@@ -84,9 +77,8 @@ on_both_backends!(Kernel, clients_of_a_removed_endpoint_move_on);
 
 #[test]
 fn node_ports_are_those_of_this_machine() {
-    let Some((scene, _daemon)) = begun(Backend::Nft) else {
-        return;
-    };
+    needs!(Kernel);
+    let (scene, _daemon) = begun(Backend::Nft);
     let [here, there] = [0, 1].map(|at| FAMILIES.map(|family| (family, addresses(family)[at])));
     let talks = here.map(|(family, ip)| scene.talk_to_both(family, ip, NODE_PORT));
     let elsewhere = there.map(|(family, ip)| {
@@ -110,9 +102,7 @@ fn node_ports_are_those_of_this_machine() {
 /// Rules for such an address come with a partial sync.
 #[test]
 fn node_ports_on_an_address_that_the_node_gained_are_swept() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Nft);
     let networks = "--nodeport-addresses=10.200.0.0/16,fd00:200::/64";
     let _daemon = scene.start_with(&[networks]);
@@ -142,9 +132,8 @@ fn node_ports_on_an_address_that_the_node_gained_are_swept() {
 
 #[test]
 fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
-    let Some((scene, _daemon)) = begun(Backend::Nft) else {
-        return;
-    };
+    needs!(Kernel);
+    let (scene, _daemon) = begun(Backend::Nft);
     let talks = clients(&scene);
     let shop = scene.node.manifests.path().join("shop.yaml");
     fs::remove_file(shop).expect("remove a file");
@@ -165,9 +154,8 @@ fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
 
 #[test]
 fn a_port_that_changes_takes_its_clients_along() {
-    let Some((scene, _daemon)) = begun(Backend::Nft) else {
-        return;
-    };
+    needs!(Kernel);
+    let (scene, _daemon) = begun(Backend::Nft);
     let talks = FAMILIES.map(|family| {
         let ports = [8080, 8081];
         ports.map(|port| scene.talk(family, cluster_ip(family), port))
@@ -186,9 +174,8 @@ fn a_port_that_changes_takes_its_clients_along() {
 
 #[test]
 fn without_endpoints_clients_are_refused_at_once() {
-    let Some((scene, _daemon)) = begun(Backend::Nft) else {
-        return;
-    };
+    needs!(Kernel);
+    let (scene, _daemon) = begun(Backend::Nft);
     let talks = clients(&scene);
     scene.change(Shop {
         endpoints: &[],
@@ -206,9 +193,7 @@ fn without_endpoints_clients_are_refused_at_once() {
 
 #[test]
 fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Nft);
     let broken = scene.node.manifests.path().join("broken");
     let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
@@ -224,9 +209,7 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
         }
         .manifests(),
     );
-    eventually(PATIENCE, || {
-        ensure(daemon.log().contains("restore failed"), || daemon.log())
-    });
+    daemon.wait_for_log("restore failed");
     a.reaches("a");
     fs::remove_file(&broken).expect("remove a file");
     scene.wait_for_endpoints(&[B]);
@@ -257,9 +240,7 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
 
 #[test]
 fn a_dry_run_has_nobody_who_sweeps() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let threads = |daemon: &Daemon| {
         let tasks = fs::read_dir(
             Path::new("/proc")
@@ -276,9 +257,6 @@ fn a_dry_run_has_nobody_who_sweeps() {
     let dry = scene
         .node
         .spawn(backend_programs(Backend::Nft), &["--dry-run"]);
-    eventually(PATIENCE, || {
-        let log = dry.log();
-        ensure(log.contains("serving IPv4 and IPv6"), || log)
-    });
+    dry.wait_for_log("serving IPv4 and IPv6");
     assert_eq!(threads(&dry), 0);
 }

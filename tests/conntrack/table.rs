@@ -6,13 +6,12 @@ use deltaproxy::testing::conntrack::{Filter, Flow};
 use deltaproxy::testing::host::{Conntrack, FlowTable};
 use deltaproxy::testing::net::IpFamily;
 
-use super::is_ready;
 use super::scene::{B, SHOP, Scene, Shop};
 use super::support::daemon::{Backend, Daemon};
-use super::support::http;
 use super::support::netns::Netns;
 use super::support::process::run;
 use super::support::wait::{PATIENCE, ensure, eventually};
+use super::support::{http, needs};
 
 /// The most memory that a process has had, in KiB.
 fn peak(daemon: &Daemon) -> u64 {
@@ -44,9 +43,7 @@ fn entries(count: u32, endpoint: &str) -> String {
 
 #[test]
 fn the_kernel_tells_only_of_what_it_is_asked_for() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let netns = Netns::new("table");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("entries");
@@ -101,9 +98,7 @@ const COUNT: u32 = 100_000;
 
 #[test]
 fn a_hundred_thousand_flows_take_no_memory() {
-    if !is_ready() {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Nft);
     let daemon = scene.start();
     let file = scene.node.manifests.path().join(".entries");

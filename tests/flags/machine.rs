@@ -9,7 +9,7 @@ use super::support::daemon::{Backend, Daemon, Program, backend_programs};
 use super::support::netns::Netns;
 use super::support::node::Node;
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, http, machine_has};
+use super::support::{http, needs};
 use super::table::Row;
 
 /// No namespace may set the machine's own limits.
@@ -63,9 +63,7 @@ fn is_served(node: &Node, address: SocketAddr, path: &str) -> Result<(), String>
 
 /// Addresses of the health and the metrics server: there, and not where it is by itself.
 pub fn listens(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (usual, path) = match row.flag {
         "healthz-bind-address" => (Daemon::HEALTH, "/livez"),
         _ => (Daemon::METRICS, "/metrics"),
@@ -89,9 +87,7 @@ pub fn listens(row: &Row, _: &Path) {
 
 /// `--profiling`: pages that are not there by themselves.
 pub fn serves_more(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     // Only PUT is allowed.
     for (flags, expected) in [(&[row.typed().as_str()][..], 406), (&[], 404)] {
         let (node, _daemon) = spawn(flags);
@@ -103,9 +99,7 @@ pub fn serves_more(row: &Row, _: &Path) {
 
 /// `--status-page=false`: no page for a browser, but those for commands.
 pub fn serves_no_html(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for (flags, expected) in [(&[row.typed().as_str()][..], 404), (&[], 200)] {
         let (node, _daemon) = spawn(flags);
         eventually(PATIENCE, || is_served(&node, Daemon::METRICS, "/rules"));
@@ -119,9 +113,7 @@ pub fn serves_no_html(row: &Row, _: &Path) {
 
 /// `--bind-address-hard-fail`: the end, and not another try.
 pub fn ends_if_taken(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let flags = [
         "--metrics-bind-address=off",
         "--healthz-bind-address=127.0.0.1:10256",
@@ -151,9 +143,7 @@ pub fn ends_if_taken(row: &Row, _: &Path) {
 
 /// `--oom-score-adj`: that of its own process. Not every root may lower it, as it does by itself.
 pub fn sets_its_score(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let score = |flags: &[&str]| {
         let (node, daemon) = spawn(flags);
         node.wait_for_rule("--to-destination 10.4.0.11:8080");
@@ -166,15 +156,10 @@ pub fn sets_its_score(row: &Row, _: &Path) {
 
 /// `--dry-run`: no rule, and no setting.
 pub fn touches_nothing(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let set = |node: &Node| setting(&node.netns, "ipv4/conf/all/route_localnet");
     let (node, daemon) = spawn(&[&row.typed()]);
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains("--to-destination 10.4.0.11:8080"), || log)
-    });
+    daemon.wait_for_log("--to-destination 10.4.0.11:8080");
     assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
     assert_eq!(set(&node), "0");
     let (node, _daemon) = spawn(&[]);
@@ -186,9 +171,7 @@ pub fn touches_nothing(row: &Row, _: &Path) {
 
 /// `--shadow`: no rule, no setting, and another port.
 pub fn compares_only(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (node, daemon) = spawn(&[&row.typed()]);
     let address = "127.0.0.1:10349".parse().unwrap();
     eventually(PATIENCE, || {
@@ -205,9 +188,7 @@ pub fn compares_only(row: &Row, _: &Path) {
 
 /// `--init-only`: what takes privileges, and no rule but the one that guards localhost.
 pub fn sets_up_and_ends(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = untouched();
     let output = run(&node.netns, &[&row.typed()]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -219,9 +200,7 @@ pub fn sets_up_and_ends(row: &Row, _: &Path) {
 
 /// `--cleanup`: no rule of a proxy is left.
 pub fn removes_rules(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let (node, mut daemon) = spawn(&[]);
     node.wait_for_rule("--to-destination 10.4.0.11:8080");
     daemon.terminate();
@@ -233,9 +212,7 @@ pub fn removes_rules(row: &Row, _: &Path) {
 
 /// `--iptables-backend`: those programs, whichever have the plain names.
 pub fn takes_other_programs(row: &Row, _: &Path) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     for backend in [row.value, "nft"] {
         let netns = Netns::new("backend");
         let said = init(&netns, &[&format!("--{}={backend}", row.flag)]);

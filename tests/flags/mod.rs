@@ -18,8 +18,8 @@ use deltaproxy::testing::config::{self, Cli, Command, Config, Unusable};
 
 use scene::{Folder, rules, said};
 use support::kube;
+use support::needs;
 use support::netns::Netns;
-use support::{Need, machine_has};
 use table::{Row, Shown, TABLE};
 
 /// What the flags amount to, on the machine `node1`.
@@ -133,9 +133,7 @@ fn modules_are_told() {
 
 #[test]
 fn the_kernel_is_set() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     each(|row, typed| {
         if let Shown::Setting(name, value) = row.shown {
             let held = |flags: &[&str]| {
@@ -151,9 +149,7 @@ fn the_kernel_is_set() {
 
 #[test]
 fn kube_proxy_takes_and_refuses_the_same() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let folder = Folder::new();
     let both = beside::Both {
         kube_proxy: kube::binary("kube-proxy").unwrap(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::daemon::{Daemon, wait_until_ok};
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, http, machine_has, objects};
+use crate::support::{http, needs, objects};
 use cluster::Cluster;
 use mounted::configuration_is_mounted;
 use page::Page;
@@ -31,9 +31,7 @@ fn image(set: &Value) -> &str {
 
 #[test]
 fn replace() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("replace.md"));
     assert_eq!(cluster.run_all(&page.take("")), ["mode: iptables\n"]);
     let commands = page.take("kubeadm and kind");
@@ -121,9 +119,7 @@ fn sed_of_the_guides_is_that_of_posix() {
 
 #[test]
 fn canary() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("canary.md"));
     for (name, value) in [
         ("plain", None),
@@ -201,9 +197,7 @@ fn canary_on_eks(cluster: &Cluster, commands: &[String]) {
 /// A ConfigMap with which no Pod could start fails before anything is installed.
 #[test]
 fn the_chart_checks_the_config_map() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let cluster = Cluster::new();
     cluster.run("kubectl -n kube-system delete daemonset kube-proxy");
     let install = "helm install deltaproxy deploy/helm/deltaproxy --namespace kube-system";
@@ -295,9 +289,7 @@ fn matches(term: &Value, labels: &BTreeMap<String, String>) -> bool {
 
 #[test]
 fn verify() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("verify.md"));
     let commands = page.take("");
     let which = cluster.run(&commands[0]);
@@ -346,9 +338,7 @@ fn verify() {
 
 #[test]
 fn upgrade() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("upgrade.md"));
     let commands = page.take("The cluster, with kubeadm");
     let check = commands.last().unwrap();
@@ -399,9 +389,7 @@ fn of_deltaproxy(cluster: &Cluster, mut page: Page) {
 
 #[test]
 fn rollback() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("rollback.md"));
     let before = cluster.daemon_set("kube-proxy");
     let keep = Page::read("replace.md").take("kubeadm and kind");
@@ -432,9 +420,7 @@ fn rollback() {
 
 #[test]
 fn uninstall() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("uninstall.md"));
     cluster.run("kubectl apply -k deploy/kustomize/overlays/least-privilege");
     let web = objects::service("web", json!({"clusterIP": "10.96.0.80"}));
@@ -485,9 +471,7 @@ fn uninstall() {
 /// From mode nftables; the other ways are outside of a test's reach.
 #[test]
 fn other_proxies() {
-    if !machine_has(Need::Clients) {
-        return;
-    }
+    needs!(Clients);
     let (cluster, mut page) = (Cluster::new(), Page::read("other-proxies.md"));
     let commands = page.take("From mode nftables");
     // The same way leads to mode nftables first.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::scene::Scene;
 use super::support::daemon::Daemon;
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, http, machine_has, objects};
+use super::support::{http, needs, objects};
 
 /// What is counted when nothing happens: which rules a payload names is each program's own affair.
 const GAUGES: [&str; 2] = [
@@ -35,9 +35,7 @@ fn count(scene: &Scene, wanted: &[&str]) {
 /// `TestProxierMetricsIPTablesTotalRules` (v1.37)
 #[test]
 fn gauges_count_what_kube_proxy_counts() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let scene = Scene::both(&[]);
     let api = scene.api();
     let total = |table: &str, rules: usize| {

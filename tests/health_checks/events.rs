@@ -11,7 +11,7 @@ use super::support::daemon::{Backend, Daemon, Program};
 use super::support::process::run;
 use super::support::rules::{Family, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, machine_has, objects};
+use super::support::{needs, objects};
 
 /// Events of the API server that are not in `known`, sorted by time.
 fn events(api: &Api, known: &[Value]) -> Vec<Value> {
@@ -40,9 +40,7 @@ fn words(event: &Value) -> Value {
 
 #[test]
 fn operators_are_told_what_kube_proxy_tells() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let mut scene = Scene::new();
     scene.api().apply(&balanced(PORT));
     let mut told = Vec::new();
@@ -106,9 +104,7 @@ fn a_free_port_is_found(scene: &Scene, blocker: TcpListener) {
 
 #[test]
 fn a_process_that_must_end_says_why() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut scene = Scene::new();
     for (port, reason) in [
         (10_256, "FailedToStartProxierHealthcheck"),
@@ -139,19 +135,14 @@ fn a_process_that_must_end_says_why() {
 
 #[test]
 fn a_dry_run_listens_and_writes_nowhere() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut scene = Scene::new();
     scene.api().apply(&balanced(PORT));
     scene.machine();
     scene.run(&Program::Deltaproxy, &["--dry-run"]);
     let node = scene.nodes.last_mut().unwrap();
     let daemon = node.daemon.as_mut().unwrap();
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains("--dport 32100"), || log)
-    });
+    daemon.wait_for_log("--dport 32100");
     std::thread::sleep(Duration::from_millis(300));
     node.is_silent(loopback(Family::V4, PORT));
     assert_eq!(events(scene.api(), &[]), Vec::<Value>::new());
@@ -159,9 +150,7 @@ fn a_dry_run_listens_and_writes_nowhere() {
 
 #[test]
 fn rules_that_another_program_keeps_changing_make_an_event() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let scene = Scene::ours(&["--iptables-sync-period=10m"]);
     let node = &scene.nodes[0];
     eventually(PATIENCE, || {

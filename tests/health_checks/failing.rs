@@ -7,7 +7,7 @@ use super::support::daemon::Backend;
 use super::support::node::{Node, with_restore};
 use super::support::rules::Family;
 use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{Need, http, machine_has};
+use super::support::{http, needs};
 
 /// A load balancer with these endpoints on this node.
 fn balanced(endpoints: &[&str]) -> String {
@@ -53,9 +53,7 @@ fn says(node: &Node, status: u16, endpoints: usize, is_healthy: bool) {
 /// Endpoints that no packet reaches yet are not reported.
 #[test]
 fn checks_follow_the_kernel_and_not_the_cluster() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     let fault = folder.path().join("fault");
     let script = format!("[ -e {} ] && exit 1\nexec $REAL \"$@\"", fault.display());

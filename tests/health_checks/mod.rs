@@ -19,13 +19,11 @@ use support::node::write_script;
 use support::reply::alike;
 use support::rules::{Family, saved};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has, objects};
+use support::{http, needs, objects};
 
 #[test]
 fn services_are_healthy_where_their_endpoints_are() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let scene = Scene::both(&[]);
     let (api, lb) = (scene.api(), balanced(PORT));
     let (v4, v6) = (Family::V4, Family::V6);
@@ -104,9 +102,7 @@ fn every_request_is_answered_alike(scene: &Scene) {
 
 #[test]
 fn checks_are_answered_where_node_ports_are() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let mut scene = Scene::both(&[
         "--nodeport-addresses=10.200.0.0/16",
         "--iptables-sync-period=1s",
@@ -131,9 +127,7 @@ fn checks_are_answered_where_node_ports_are() {
 
 #[test]
 fn a_low_limit_of_open_files_is_raised() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut scene = Scene::new();
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("few-files");
@@ -151,9 +145,7 @@ fn a_low_limit_of_open_files_is_raised() {
 
 #[test]
 fn checks_are_answered_without_a_health_server() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let mut scene = Scene::new();
     let lb = balanced(PORT);
     scene
@@ -167,9 +159,7 @@ fn checks_are_answered_without_a_health_server() {
 
 #[test]
 fn traffic_moves_away_from_a_node_that_is_about_to_go() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let scene = Scene::both(&[]);
     let (api, node) = (scene.api(), node());
     let taint =
@@ -201,9 +191,7 @@ fn traffic_moves_away_from_a_node_that_is_about_to_go() {
 
 #[test]
 fn the_nodes_zone_and_pod_network_are_followed() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let scene = Scene::ours(&["--detect-local-mode=NodeCIDR"]);
     let (api, mut node) = (scene.api(), node());
     let ours = &scene.nodes[0];

@@ -9,10 +9,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::needs;
 use crate::support::netns::Netns;
 use crate::support::process::Process;
-use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has};
+use crate::support::wait::{PATIENCE, eventually};
 
 /// Runs the program to its end, with no more memory than this many kilobytes, and returns what it
 /// complained of.
@@ -142,9 +142,7 @@ fn depth_and_aliases_are_limited() {
 /// What a shell makes of `--config <(...)`: it can be read once.
 #[test]
 fn a_daemon_lives_on_a_pipe() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let (pipe, manifests) = (at("config"), at("manifests"));
@@ -173,9 +171,6 @@ fn a_daemon_lives_on_a_pipe() {
     });
     writer.write_all(text.as_bytes()).unwrap();
     drop(writer);
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains("synced family=IPv6"), || log)
-    });
+    daemon.wait_for_log("synced family=IPv6");
     assert_eq!(daemon.terminate(PATIENCE).code(), Some(0));
 }

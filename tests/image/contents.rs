@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::container::{Bundle, tag};
 use crate::support::artifacts;
+use crate::support::needs;
 use crate::support::process::run;
-use crate::support::{Need, machine_has};
 
 const DIGEST: &str = "sha256:";
 
@@ -41,9 +41,7 @@ pub(super) fn files(folder: &Path) -> Vec<(PathBuf, Metadata)> {
 
 #[test]
 fn the_layout_names_both_architectures_and_has_labels() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let index = json_of(&artifacts::path("oci/index.json"));
     let tags: Vec<&Value> = index["manifests"].as_array().unwrap().iter().collect();
     let tag_of = |entry: &Value| entry["annotations"]["org.opencontainers.image.ref.name"].clone();
@@ -91,9 +89,7 @@ fn the_layout_names_both_architectures_and_has_labels() {
 
 #[test]
 fn every_digest_is_that_of_its_blob() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let folder = artifacts::path("oci/blobs/sha256");
     let mut count = 0;
     for entry in fs::read_dir(folder).unwrap() {
@@ -109,9 +105,7 @@ fn every_digest_is_that_of_its_blob() {
 
 #[test]
 fn nothing_in_the_image_is_writable() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let bundle = Bundle::unpack();
     let all = files(&bundle.root());
     assert!(all.len() > 200, "{}", all.len());
@@ -124,9 +118,7 @@ fn nothing_in_the_image_is_writable() {
 
 #[test]
 fn the_image_has_programs_of_both_backends_and_no_more() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let bundle = Bundle::unpack();
     let root = bundle.root();
     let all = files(&root);
@@ -169,9 +161,7 @@ fn the_image_has_programs_of_both_backends_and_no_more() {
 
 #[test]
 fn every_package_and_crate_has_its_license_in_the_image() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let bundle = Bundle::unpack();
     let root = bundle.root();
     let packages = fs::read_dir(root.join("var/lib/dpkg/status.d")).unwrap();

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::container::{Bundle, tag};
 use super::contents::{blob, files, json_of};
 use crate::support::artifacts::{self, ARCH};
+use crate::support::needs;
 use crate::support::process::run;
-use crate::support::{Need, machine_has};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -212,9 +212,7 @@ fn the_builder_has_a_version_of_rust_that_is_sufficient() {
 
 #[test]
 fn the_dockerfile_configures_the_image_as_the_build_without_it() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let index = json_of(&artifacts::path("oci/index.json"));
     let images = index["manifests"].as_array().unwrap();
     let name = format!("{}-{ARCH}", tag());
@@ -275,9 +273,7 @@ fn listed(root: &Path) -> BTreeMap<String, String> {
 
 #[test]
 fn the_command_of_the_dockerfile_writes_the_files_of_the_image() {
-    if !machine_has(Need::Image) || !machine_has(Need::StaticBinaries) {
-        return;
-    }
+    needs!(Image, StaticBinaries);
     let commands = all_of("RUN");
     let command = commands
         .iter()

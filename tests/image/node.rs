@@ -13,7 +13,7 @@ use crate::support::lab::Lab;
 use crate::support::process::{Process, run};
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has, objects, on_both_backends};
+use crate::support::{needs, objects, on_both_backends};
 
 const MANIFEST: &str = include_str!("../../deploy/rendered/kustomize-least-privilege.yaml");
 const KUBEADM: &str = include_str!("../config/kubeadm.yaml");
@@ -133,9 +133,7 @@ on_both_backends!(Image, containers_write_rules);
 
 #[test]
 fn an_image_without_iptables_names_the_package() {
-    if !machine_has(Need::Image) {
-        return;
-    }
+    needs!(Image);
     let lab = Lab::new(Backend::Nft);
     let volumes = volumes(&lab);
     let bundle = Bundle::unpack();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Counts, Scene, elsewhere, of, same, says};
 use super::support::wait::ensure;
-use super::support::{Need, machine_has, objects};
+use super::support::{needs, objects};
 
 const LAST: &str = "sync_proxy_rules_iptables_last";
 const TOTAL: &str = "sync_proxy_rules_iptables_total";
@@ -115,9 +115,7 @@ impl Shop {
 
 #[test]
 fn one_history_is_counted_alike() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let shop = Shop::new();
     let scene = Scene::new(&shop.first(), &[]);
     the_first_sync(&scene);
@@ -280,9 +278,7 @@ fn many_failures(scene: &Scene) {
 /// kube-proxy looks at everything again from time to time, and counts it as changes.
 #[test]
 fn what_has_not_changed_is_counted_by_kube_proxy_alone() {
-    if !machine_has(Need::Upstream) {
-        return;
-    }
+    needs!(Upstream);
     let scene = Scene::new(&[], &["--config-sync-period=1s"]);
     scene.until(|theirs, ours| {
         changed(ours, 2, 1)?;

@@ -9,7 +9,7 @@ use support::daemon::{Backend, Daemon, Program, backend_programs};
 use support::netns::Netns;
 use support::node::{Node, with_restore};
 use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has};
+use support::{http, needs};
 
 const QUEUED: &str = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds";
 const SUCCEEDED: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds";
@@ -34,9 +34,7 @@ fn waits(netns: &Netns, queued: &[&str], succeeded: &[&str]) {
 
 #[test]
 fn a_family_that_never_succeeds_is_seen_to_wait() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let mended = node.manifests.path().join("mended");
     let script = format!("[ -e {} ] || exit 1\nexec $REAL \"$@\"", mended.display());
@@ -49,9 +47,7 @@ fn a_family_that_never_succeeds_is_seen_to_wait() {
 /// Nothing asks for a sync there, but the alert on stale rules has to know that one is wanted.
 #[test]
 fn a_server_that_never_answers_is_seen_in_what_waits() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let netns = Netns::new("deaf");
     netns.ip("link set lo up");
     let bin = backend_programs(Backend::Nft);

@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::scene::Scene;
 use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::needs;
 use crate::support::node::Node;
 use crate::support::process::run;
 use crate::support::servers::tcp_request;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has};
 
 /// Program that writes rules, and shell lines that do it as it does; `--` is between two steps.
 struct Neighbor {
@@ -160,9 +160,7 @@ impl Pair {
 }
 
 fn services_answer(backend: Backend) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let pair = Pair::new(backend);
     for Neighbor { name, script } in NEIGHBORS {
         for step in script.split("\n--\n") {

@@ -10,7 +10,7 @@ use crate::support::daemon::Backend;
 use crate::support::ip_set;
 use crate::support::netns::Netns;
 use crate::support::servers::{Reply, tcp_request, udp_request};
-use crate::support::{Need, machine_has, tell};
+use crate::support::{needs, tell};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
 
@@ -156,9 +156,7 @@ fn few_answers_are_unclear(
     rules: &str,
     sets: &[(&str, &[&str])],
 ) {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(backend);
     for (name, networks) in sets {
         ip_set::create(&scene.node.netns, name, networks);

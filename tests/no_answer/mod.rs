@@ -17,7 +17,7 @@ use crate::support::node::{copy_extensions, with_restore};
 use crate::support::rules::Family;
 use crate::support::servers::{Reply, tcp_request};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has, objects};
+use crate::support::{needs, objects};
 use page::Page;
 use scene::{GONE, HERE, OUTSIDE, Scene, Shell, answers, is_silent, web};
 
@@ -28,15 +28,10 @@ const DNAT: &str = "--to-destination 10.4.0.11:8080";
 const DELETE_JUMP: &str = "iptables -t nat -D PREROUTING -m comment \
                            --comment 'kubernetes service portals' -j KUBE-SERVICES";
 
-fn scene() -> Option<Scene> {
-    machine_has(Need::Kernel).then(Scene::new)
-}
-
 #[test]
 fn no_endpoints() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let _daemon = scene.start(&web("", ""), "has no endpoints", &[]);
     assert_eq!(scene.ask(), Reply::Refused);
     scene.finds("No endpoints", &[]);
@@ -46,9 +41,8 @@ fn no_endpoints() {
 
 #[test]
 fn no_local_endpoint() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let local = "type: LoadBalancer, externalTrafficPolicy: Local";
     let elsewhere = HERE.replace("node1", "node2");
     let _daemon = scene.start(&web(local, &elsewhere), DNAT, &[]);
@@ -60,9 +54,8 @@ fn no_local_endpoint() {
 
 #[test]
 fn a_lost_rule() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let heading = "A lost rule";
     let mut daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
@@ -85,9 +78,8 @@ fn a_lost_rule() {
 
 #[test]
 fn rules_of_an_old_proxy() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let heading = "Rules of an old proxy";
     let _daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
@@ -113,9 +105,8 @@ fn rules_of_an_old_proxy() {
 
 #[test]
 fn source_ranges() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let limited = "type: LoadBalancer, loadBalancerSourceRanges: [198.51.100.0/24]";
     let _daemon = scene.start(&web(limited, HERE), "198.51.100.0/24", &[]);
     assert_eq!(scene.ask_from_outside(), Reply::TimedOut);
@@ -128,9 +119,8 @@ fn source_ranges() {
 
 #[test]
 fn a_stale_udp_flow() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let dns = web("", HERE)
         .replace("name: http,", "name: dns, protocol: UDP,")
         .replace("port: 80}", "port: 53}")
@@ -155,9 +145,8 @@ fn a_stale_udp_flow() {
 
 #[test]
 fn wrong_cluster_cidr() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let wrong = ["--cluster-cidr=10.244.0.0/16"];
     let mut daemon = scene.start(&web("", HERE), DNAT, &wrong);
     // A network policy that admits the client.
@@ -175,9 +164,7 @@ fn wrong_cluster_cidr() {
 
 #[test]
 fn wrong_node_name() {
-    if !machine_has(Need::Cluster) {
-        return;
-    }
+    needs!(Cluster);
     let (lab, page, shell) = (Lab::new(Backend::Nft), Page::read(), Shell::new());
     let in_shop = |mut object: Value| {
         object["metadata"]["namespace"] = json!("shop");
@@ -217,9 +204,8 @@ fn wrong_node_name() {
 
 #[test]
 fn connection_tracking_is_full() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     let _daemon = scene.start(&web("", HERE), DNAT, &[]);
     answers(|| scene.ask());
     let heading = "Connection tracking is full";
@@ -261,9 +247,8 @@ fn fill_conntrack(scene: &Scene, percentages: Range<u32>) {
 
 #[test]
 fn quarantine() {
-    let Some(scene) = scene() else {
-        return;
-    };
+    needs!(Kernel);
+    let scene = Scene::new();
     // The node lacks an extension of iptables that one port needs.
     let extensions = tempfile::tempdir().unwrap();
     copy_extensions(extensions.path(), "libxt_sctp.so");

@@ -193,6 +193,19 @@ impl Daemon {
         self.process.log()
     }
 
+    /// Waits until the log holds this text.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        self.process.wait_for_log(text);
+    }
+
+    /// Asserts that the log holds this text.
+    #[track_caller]
+    pub fn assert_logged(&self, text: &str) {
+        let log = self.log();
+        assert!(log.contains(text), "no `{text}` in\n{log}");
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()

@@ -146,20 +146,18 @@ macro_rules! on_both_backends {
     ($need:ident, $test:ident) => {
         mod $test {
             use $crate::support::daemon::Backend;
-            use $crate::support::{Need, machine_has};
+            use $crate::support::needs;
 
             #[test]
             fn on_nft() {
-                if machine_has(Need::$need) {
-                    super::$test(Backend::Nft);
-                }
+                needs!($need);
+                super::$test(Backend::Nft);
             }
 
             #[test]
             fn on_legacy() {
-                if machine_has(Need::$need) {
-                    super::$test(Backend::Legacy);
-                }
+                needs!($need);
+                super::$test(Backend::Legacy);
             }
         }
     };

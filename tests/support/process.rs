@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::wait::eventually;
+use super::wait::{PATIENCE, ensure, eventually};
 
 /// How many of the last lines are shown when a test fails.
 const SHOWN_LINES: usize = 60;
@@ -49,6 +49,15 @@ impl Process {
     /// Everything it has written so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until it has written this text.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        eventually(PATIENCE, || {
+            let log = self.log();
+            ensure(log.contains(text), || format!("no `{text}` in\n{log}"))
+        });
     }
 
     /// The exit status, once it has ended.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::daemon::Backend;
 use crate::support::node::with_restore;
-use crate::support::{Need, machine_has, on_both_backends, tell};
+use crate::support::{needs, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files};
 
 /// Faults, in this order: what a restore does first while the file `$F` exists, and for how long;
@@ -62,9 +62,7 @@ on_both_backends!(Kernel, failing_restores_are_survived);
 /// The lock is a file of the test's own.
 #[test]
 fn a_lock_that_is_held_for_ten_seconds_is_survived_on_legacy() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Legacy);
     let lock = scene.node.manifests.path().join(".lock");
     let script = format!("XTABLES_LOCKFILE={} exec $REAL \"$@\"", lock.display());
@@ -128,9 +126,7 @@ impl Drop for MemoryGroup {
 
 #[test]
 fn a_restore_that_runs_out_of_memory_is_survived() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Nft);
     let folder = scene.node.manifests.path();
     let Some(group) = MemoryGroup::new(folder.join(".group")) else {
@@ -150,9 +146,5 @@ fn a_restore_that_runs_out_of_memory_is_survived() {
         scene.change();
     });
     assert!(group.failures() > before, "nothing ran out of memory");
-    assert!(
-        daemon.log().contains("killed by signal 9"),
-        "{}",
-        daemon.log()
-    );
+    daemon.assert_logged("killed by signal 9");
 }

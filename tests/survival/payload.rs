@@ -1,16 +1,14 @@
 //! The payload of a restore that failed, for support.
 
 use crate::support::daemon::Backend;
+use crate::support::needs;
 use crate::support::node::{Node, SHOP, with_restore};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has};
 
 /// The input of a restore that failed is in a file, and the next failure takes its place.
 #[test]
 fn the_payload_of_a_failed_restore_is_kept_for_support() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let file = |name: &str| node.manifests.path().join(name);
     let (broken, state) = (file(".broken"), tempfile::tempdir().expect("a folder"));

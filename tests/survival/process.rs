@@ -11,16 +11,14 @@ use crate::support::daemon::{Backend, backend_programs};
 use crate::support::left_out::{Part, is_left_out};
 use crate::support::node::with_counted_restore;
 use crate::support::process::Process;
-use crate::support::{Need, machine_has, on_both_backends, tell};
+use crate::support::{needs, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files, through_shell};
 
 /// Both backends at once, because of the stop: a minute, or a third of one in a run that leaves out
 /// cases.
 #[test]
 fn daemons_that_were_stopped_catch_up() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let stop = if is_left_out(Part::MoreCases) { 20 } else { 60 };
     let scenes = [Backend::Nft, Backend::Legacy].map(|backend| {
         let scene = Scene::new(backend);
@@ -57,9 +55,7 @@ fn fake_time_library() -> Option<PathBuf> {
 /// The clock of the daemon and its restores, that of intervals excepted: no one can set it.
 #[test]
 fn a_clock_that_is_set_back_and_forth_is_survived() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let library = fake_time_library().expect("the package `faketime` is installed");
     let scene = Scene::new(Backend::Nft);
     let folder = scene.node.manifests.path();
@@ -95,9 +91,7 @@ fn a_clock_that_is_set_back_and_forth_is_survived() {
 
 #[test]
 fn a_log_that_cannot_be_written_is_survived() {
-    if !machine_has(Need::Kernel) {
-        return;
-    }
+    needs!(Kernel);
     let scene = Scene::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
     for (what, redirect) in [
