@@ -293,30 +293,6 @@ fn nobody_home_is_refused_at_once(lab: &Lab) {
     assert_eq!(tcp_request(&lab.outside, node_port), Reply::Refused);
 }
 
-#[test]
-fn metrics_tell_how_often_rules_were_written() {
-    needs!(Cluster);
-    let lab = Lab::new(Backend::Nft);
-    let web = web();
-    lab.control
-        .api()
-        .apply_all(&[web.clone(), objects::slice(&web, &["10.4.0.11"])]);
-    let _daemon = lab.start_daemon();
-    lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
-    lab.control
-        .api()
-        .apply(&objects::slice(&web, &["10.4.0.12"]));
-    eventually(PATIENCE, || {
-        let (_, metrics) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
-        let partial = metrics.lines().any(|line| {
-            line.starts_with("kubeproxy_sync_partial_proxy_rules_duration_seconds_count")
-                && line.contains("IPv4")
-                && !line.ends_with(" 0")
-        });
-        ensure(partial, || "no partial sync of IPv4 was counted".to_owned())
-    });
-}
-
 /// `KubeVersionMismatch` compares it with the metric of the API server.
 #[test]
 fn build_info_has_the_version_of_the_api_server() {

@@ -204,25 +204,6 @@ fn a_restore_that_hangs_is_killed_with_the_process() {
     });
 }
 
-#[test]
-fn a_broken_manifest_keeps_the_last_good_content() {
-    needs!(Kernel);
-    let node = Node::new(Backend::Nft);
-    let daemon = node.start(backend_programs(Backend::Nft));
-    node.wait_for_rule("--to-destination 10.4.0.12:8080");
-    node.write("apiVersion: v1\nkind: Service\nmetadata: {name: [\n");
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(
-            log.contains("shop.yaml") && log.contains("last valid content"),
-            || log,
-        )
-    });
-    assert!(node.rules().contains("10.4.0.12:8080"));
-    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
-    node.wait_for_rule("--to-destination 10.4.0.13:8080");
-}
-
 /// The Service again, with a NodePort for datagrams: each sent is one packet.
 const SHOP_ON_NODE_PORT: &str = "\
 apiVersion: v1

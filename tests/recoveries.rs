@@ -20,10 +20,14 @@ fn the_end_of_an_error_is_logged() {
     daemon.wait_for_log("cannot serve health; retrying in 5s, rules are synced meanwhile");
     drop(taken);
     daemon.wait_for_log("serving health now");
+    node.wait_for_rule("--to-destination 10.4.0.12:8080");
     node.write("{");
     daemon.wait_for_log("the last valid content stays in use");
+    daemon.assert_logged("shop.yaml");
     assert!(!daemon.log().contains("can be used again"));
-    node.write(SHOP);
+    assert!(node.rules().contains("10.4.0.12:8080"));
+    node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
+    node.wait_for_rule("--to-destination 10.4.0.13:8080");
     daemon.wait_for_log("all manifests can be used again");
 }
 

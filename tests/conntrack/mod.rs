@@ -8,7 +8,6 @@ mod table;
 use crate::support;
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use scene::{A, B, FAMILIES, NODE_PORT, SECOND, SHOP, Scene, Shop, Talk, addresses, cluster_ip};
@@ -236,27 +235,4 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
     for talk in [a, b, astray] {
         talk.reaches("a");
     }
-}
-
-#[test]
-fn a_dry_run_has_nobody_who_sweeps() {
-    needs!(Kernel);
-    let threads = |daemon: &Daemon| {
-        let tasks = fs::read_dir(
-            Path::new("/proc")
-                .join(daemon.id().to_string())
-                .join("task"),
-        );
-        let names = tasks
-            .expect("a process")
-            .map(|task| fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
-        names.filter(|name| name.trim() == "conntrack").count()
-    };
-    let scene = Scene::new(Backend::Nft);
-    assert_eq!(threads(&scene.start()), 1);
-    let dry = scene
-        .node
-        .spawn(backend_programs(Backend::Nft), &["--dry-run"]);
-    dry.wait_for_log("serving IPv4 and IPv6");
-    assert_eq!(threads(&dry), 0);
 }

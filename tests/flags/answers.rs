@@ -6,29 +6,6 @@ use std::path::Path;
 use super::scene::{HEADER, UNSERVED, first_restore, run, said, stderr};
 use super::table::Row;
 
-/// `--help` and `--version`: it answers on stdout, and ends.
-pub fn prints(row: &Row, _: &Path) {
-    let output = run(&["run", &row.typed()]);
-    assert!(output.status.success(), "--{}", row.flag);
-    let told = String::from_utf8_lossy(&output.stdout);
-    let expected = match row.flag {
-        "help" => "Usage: deltaproxy run",
-        _ => "deltaproxy 0.",
-    };
-    assert!(told.contains(expected), "--{}: {told}", row.flag);
-    assert_eq!(stderr(&output), "");
-}
-
-/// `--write-config-to`: the file is there, and nothing else happened.
-pub fn writes(row: &Row, folder: &Path) {
-    let file = folder.join("written.yaml");
-    let flag = format!("--{}={}", row.flag, file.display());
-    let output = run(&["run", &flag, "--oom-score-adj=7"]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let written = fs::read_to_string(file).unwrap();
-    assert!(written.contains("\noomScoreAdj: 7\n"), "{written}");
-}
-
 /// Runs `--check-config` on a file of these fields. Returns the exit code, stdout and stderr.
 fn checked(folder: &Path, flags: &[&str], fields: &str) -> (Option<i32>, String, String) {
     let file = folder.join("c.yaml");
@@ -138,21 +115,4 @@ pub fn refuses_modes(row: &Row, _: &Path) {
         assert_eq!(stderr(&output), expected);
     }
     said(&["--proxy-mode=iptables"]);
-}
-
-/// `--v`: more lines. What every run logs here is that it wrote the file.
-pub fn logs_more(row: &Row, _: &Path) {
-    assert_eq!(said(&[]).lines().count(), 1);
-    let more = said(&[&row.typed()]);
-    let told = |line: &str| line.ends_with("FLAG: --v=\"1\"");
-    assert!(more.lines().any(told), "{more}");
-}
-
-/// `--logging-format`: the same line for programs.
-pub fn logs_for_programs(row: &Row, _: &Path) {
-    let (with, without) = (said(&[&row.typed()]), said(&[]));
-    let line: serde_json::Value = serde_json::from_str(with.trim()).unwrap();
-    assert_eq!(line["level"], "INFO", "{line}");
-    assert!(without.contains(" INFO "), "{without}");
-    assert!(!without.contains('{'), "{without}");
 }

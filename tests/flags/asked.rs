@@ -67,17 +67,6 @@ fn kubeconfig(folder: &Path, server: &str) -> String {
     file.display().to_string()
 }
 
-/// `--kubeconfig`: the server that it names, as who it says.
-pub fn by_a_kubeconfig(row: &Row, folder: &Path) {
-    let (address, requests) = listen();
-    let file = kubeconfig(folder, &format!("http://{address}"));
-    let heard = first(&requests, &[&format!("--{}={file}", row.flag)]);
-    assert!(
-        heard.contains("authorization: bearer secret\r\n"),
-        "{heard}"
-    );
-}
-
 /// `--master`: alone, and in place of what the kubeconfig says.
 pub fn at_an_address(row: &Row, folder: &Path) {
     let (address, requests) = listen();

@@ -1,6 +1,6 @@
 //! What happens to a machine, which is here a namespace made for it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Output;
 
@@ -111,103 +111,26 @@ pub fn serves_no_html(row: &Row, _: &Path) {
     }
 }
 
-/// `--bind-address-hard-fail`: the end, and not another try.
-pub fn ends_if_taken(row: &Row, _: &Path) {
-    needs!(Kernel);
-    let flags = [
-        "--metrics-bind-address=off",
-        "--healthz-bind-address=127.0.0.1:10256",
-    ];
-    for hard_fail in [true, false] {
-        let more = if hard_fail { &[row.typed()][..] } else { &[] };
-        let node = untouched();
-        let _taken = node
-            .netns
-            .enter(|| TcpListener::bind("127.0.0.1:10256"))
-            .unwrap();
-        let more = more.iter().map(String::as_str);
-        let mut daemon = spawn_on(&node, &flags.into_iter().chain(more).collect::<Vec<_>>());
-        if !hard_fail {
-            node.wait_for_rule("--to-destination 10.4.0.11:8080");
-            daemon.assert_running();
-            continue;
-        }
-        let status = eventually(PATIENCE, || daemon.exited().ok_or("it runs".to_owned()));
-        let said = daemon.log();
-        assert_eq!(status.code(), Some(1), "{said}");
-        let last = said.lines().last().unwrap();
-        let expected = "error: --bind-address-hard-fail: cannot serve health: cannot listen on";
-        assert!(last.starts_with(expected), "{said}");
-    }
-}
-
-/// `--oom-score-adj`: that of its own process. Not every root may lower it, as it does by itself.
-pub fn sets_its_score(row: &Row, _: &Path) {
-    needs!(Kernel);
-    let score = |flags: &[&str]| {
-        let (node, daemon) = spawn(flags);
-        node.wait_for_rule("--to-destination 10.4.0.11:8080");
-        let path = format!("/proc/{}/oom_score_adj", daemon.id());
-        std::fs::read_to_string(path).unwrap().trim().to_owned()
-    };
-    assert_eq!(score(&[&row.typed()]), row.value);
-    assert_ne!(score(&[]), row.value);
-}
-
-/// `--dry-run`: no rule, and no setting.
+/// `--dry-run`: no rule, no setting, and no thread that deletes connection tracking entries.
 pub fn touches_nothing(row: &Row, _: &Path) {
     needs!(Kernel);
     let set = |node: &Node| setting(&node.netns, "ipv4/conf/all/route_localnet");
+    let threads = |daemon: &Daemon| {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+        let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+        let names = names.map(Result::unwrap_or_default);
+        names.filter(|name| name.trim() == "conntrack").count()
+    };
     let (node, daemon) = spawn(&[&row.typed()]);
     daemon.wait_for_log("--to-destination 10.4.0.11:8080");
     assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
-    assert_eq!(set(&node), "0");
-    let (node, _daemon) = spawn(&[]);
+    assert_eq!((set(&node), threads(&daemon)), ("0".to_owned(), 0));
+    let (node, daemon) = spawn(&[]);
     node.wait_for_rule("--to-destination 10.4.0.11:8080");
     eventually(PATIENCE, || {
         ensure(set(&node) == "1", || "not set".to_owned())
     });
-}
-
-/// `--shadow`: no rule, no setting, and another port.
-pub fn compares_only(row: &Row, _: &Path) {
-    needs!(Kernel);
-    let (node, daemon) = spawn(&[&row.typed()]);
-    let address = "127.0.0.1:10349".parse().unwrap();
-    eventually(PATIENCE, || {
-        let (_, page) = http::get(&node.netns, address, "/shadow")?;
-        let has_read = !page.contains("\"readings\":{\"count\":0");
-        ensure(
-            has_read && page.contains("\"differing_services\":1"),
-            || format!("{page}\n{}", daemon.log()),
-        )
-    });
-    assert!(!node.rules().contains("KUBE-"), "{}", node.rules());
-    assert_eq!(setting(&node.netns, "ipv4/conf/all/route_localnet"), "0");
-}
-
-/// `--init-only`: what takes privileges, and no rule but the one that guards localhost.
-pub fn sets_up_and_ends(row: &Row, _: &Path) {
-    needs!(Kernel);
-    let node = untouched();
-    let output = run(&node.netns, &[&row.typed()]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(setting(&node.netns, "ipv4/conf/all/route_localnet"), "1");
-    let rules = node.rules();
-    assert_eq!(rules.matches("\n:KUBE-").count(), 1, "{rules}");
-    assert!(rules.contains("\n:KUBE-FIREWALL"), "{rules}");
-}
-
-/// `--cleanup`: no rule of a proxy is left.
-pub fn removes_rules(row: &Row, _: &Path) {
-    needs!(Kernel);
-    let (node, mut daemon) = spawn(&[]);
-    node.wait_for_rule("--to-destination 10.4.0.11:8080");
-    daemon.terminate();
-    assert!(node.rules().contains("KUBE-SERVICES"), "{}", node.rules());
-    let output = run(&node.netns, &[&row.typed()]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert!(!node.rules().contains("KUBE-SERVICES"), "{}", node.rules());
+    assert_eq!(threads(&daemon), 1);
 }
 
 /// `--iptables-backend`: those programs, whichever have the plain names.

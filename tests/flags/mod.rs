@@ -160,6 +160,19 @@ fn kube_proxy_takes_and_refuses_the_same() {
 }
 
 #[test]
+fn tests_of_flags_are_there() {
+    each(|row, _| {
+        if let Shown::Test(file, name) = row.shown {
+            let path = format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            for part in [format!("fn {name}("), format!("--{}", row.flag)] {
+                assert!(text.contains(&part), "no `{part}` in {file}");
+            }
+        }
+    });
+}
+
+#[test]
 fn scenes_show_the_rest() {
     each(|row, _| {
         if let Shown::Scene(play) = row.shown {

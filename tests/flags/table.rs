@@ -5,7 +5,7 @@ use std::path::Path;
 use deltaproxy::testing::config::{Config, Source};
 
 use super::{answers, asked, machine};
-use Shown::{Deprecated, NoRule, Nothing, Rule, Scene, Setting, Told, Wanted};
+use Shown::{Deprecated, NoRule, Nothing, Rule, Scene, Setting, Test, Told, Wanted};
 
 /// What shows it.
 #[derive(Clone, Copy)]
@@ -27,6 +27,8 @@ pub enum Shown {
     Deprecated(&'static str),
     /// What the scene looks at, with the flag and without. It has a folder to itself.
     Scene(fn(&Row, &Path)),
+    /// A test with the flag: its file below `tests`, and its name.
+    Test(&'static str, &'static str),
 }
 
 /// A flag.
@@ -127,11 +129,18 @@ pub const TABLE: &[Row] = &[
     row(
         "bind-address-hard-fail",
         "true",
-        Scene(machine::ends_if_taken),
+        Test(
+            "health_checks/events.rs",
+            "a_process_that_must_end_says_why",
+        ),
     ),
     row("boot-id-file", "/x", Nothing),
     row("check-config", "true", Scene(answers::checks)),
-    row("cleanup", "true", Scene(machine::removes_rules)),
+    row(
+        "cleanup",
+        "true",
+        Test("cleanup.rs", "kube_proxy_would_leave_the_same"),
+    ),
     row(
         "cluster-cidr",
         "10.4.0.0/14",
@@ -177,7 +186,14 @@ pub const TABLE: &[Row] = &[
         Rule("! -s 10.4.1.0/24 -j KUBE-MARK-MASQ"),
     ),
     row("dry-run", "", Scene(machine::touches_nothing)),
-    row("shadow", "", Scene(machine::compares_only)),
+    row(
+        "shadow",
+        "",
+        Test(
+            "shadow.rs",
+            "a_shadow_measures_and_names_what_a_kube_proxy_does",
+        ),
+    ),
     row(
         "feature-gates",
         "AllowServiceExternalIPs=false",
@@ -189,13 +205,20 @@ pub const TABLE: &[Row] = &[
         Scene(machine::listens),
     ),
     row("healthz-port", "1234", Deprecated("--healthz-bind-address")),
-    row("help", "", Scene(answers::prints)),
+    row("help", "", Test("cli.rs", "help_and_version_are_answers")),
     row(
         "hostname-override",
         "node2",
         Rule("--to-destination 10.4.2.12:8080"),
     ),
-    row("init-only", "true", Scene(machine::sets_up_and_ends)),
+    row(
+        "init-only",
+        "true",
+        Test(
+            "setup.rs",
+            "a_daemon_needs_few_privileges_once_all_is_set_up",
+        ),
+    ),
     row(
         "iptables-backend",
         "legacy",
@@ -224,7 +247,14 @@ pub const TABLE: &[Row] = &[
         Scene(asked::in_an_encoding),
     ),
     row("kube-api-qps", "20", Told(rate, "20 a second, 10 at once")),
-    row("kubeconfig", "", Scene(asked::by_a_kubeconfig)),
+    row(
+        "kubeconfig",
+        "",
+        Test(
+            "end_to_end.rs",
+            "build_info_has_the_version_of_the_api_server",
+        ),
+    ),
     row_beside(MANIFESTS, "lenient", "", Told(validation, "Lenient")),
     row("log-flush-frequency", "1s", Nothing),
     row_beside(ALPHA, "log-json-info-buffer-size", "64Ki", Nothing),
@@ -236,7 +266,11 @@ pub const TABLE: &[Row] = &[
     ),
     row_beside(ALPHA, "log-text-info-buffer-size", "64Ki", Nothing),
     row_beside(ALPHA, "log-text-split-stream", "true", Nothing),
-    row("logging-format", "json", Scene(answers::logs_for_programs)),
+    row(
+        "logging-format",
+        "json",
+        Test("log_formats.rs", "every_line_is_json_if_that_is_the_format"),
+    ),
     row("machine-id-file", "/x", Nothing),
     row("manifests", "", Scene(answers::follows_files)),
     row(
@@ -266,7 +300,11 @@ pub const TABLE: &[Row] = &[
         "127.0.0.0/8",
         Rule(" -d 127.0.0.1 -j KUBE-NODEPORTS"),
     ),
-    row("oom-score-adj", "7", Scene(machine::sets_its_score)),
+    row(
+        "oom-score-adj",
+        "7",
+        Test("setup.rs", "a_daemon_asks_not_to_be_killed_for_memory"),
+    ),
     row("partial-restore", "kep-3453", Told(shape, "Kep3453")),
     row_beside(BRIDGE, "pod-bridge-interface", "cbr0", Rule("! -i cbr0 -j")),
     row_beside(
@@ -311,13 +349,28 @@ pub const TABLE: &[Row] = &[
         "7",
         Told(gap, "Budget(Some(CpuBudget(7)))"),
     ),
-    row("v", "1", Scene(answers::logs_more)),
+    row(
+        "v",
+        "1",
+        Test("cli.rs", "flags_are_told_from_verbosity_1_on"),
+    ),
     row(
         "verify-interval",
         "7s",
         Told(|config| format!("{:?}", config.verify_interval), "Some(7s)"),
     ),
-    row("version", "", Scene(answers::prints)),
+    row(
+        "version",
+        "",
+        Test("cli.rs", "help_and_version_are_answers"),
+    ),
     row("vmodule", "proxier=4", Nothing),
-    row("write-config-to", "", Scene(answers::writes)),
+    row(
+        "write-config-to",
+        "",
+        Test(
+            "cli.rs",
+            "a_written_configuration_is_written_the_same_again",
+        ),
+    ),
 ];

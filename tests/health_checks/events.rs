@@ -122,6 +122,7 @@ fn a_process_that_must_end_says_why() {
         eventually(PATIENCE, || {
             ensure(daemon.exited().is_some(), || "it runs".to_owned())
         });
+        daemon.assert_logged("\nerror: --bind-address-hard-fail: cannot serve ");
         let told = events(scene.api(), &[]);
         let event = told.iter().find(|event| event["reason"] == reason);
         let event = event.unwrap_or_else(|| panic!("no {reason} in {told:#?}"));

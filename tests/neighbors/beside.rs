@@ -7,66 +7,28 @@ use tempfile::TempDir;
 
 use super::scene::Scene;
 use crate::support::daemon::{Backend, Daemon, backend_programs};
-use crate::support::needs;
 use crate::support::node::Node;
+use crate::support::on_both_backends;
 use crate::support::process::run;
 use crate::support::servers::tcp_request;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
-/// Program that writes rules, and shell lines that do it as it does; `--` is between two steps.
-struct Neighbor {
-    name: &'static str,
-    script: &'static str,
-}
-
-/// In this order on one node: each finds the rules of those before it.
-const NEIGHBORS: &[Neighbor] = &[
-    Neighbor {
-        name: "flannel",
-        script: include_str!("flannel.sh"),
-    },
-    Neighbor {
-        name: "Docker",
-        script: include_str!("docker.sh"),
-    },
-    Neighbor {
-        name: "Calico",
-        script: include_str!("calico.sh"),
-    },
-    Neighbor {
-        name: "Cilium",
-        script: include_str!("cilium.sh"),
-    },
-    Neighbor {
-        name: "kube-router",
-        script: include_str!("kube-router.sh"),
-    },
-    Neighbor {
-        name: "AWS VPC CNI",
-        script: include_str!("aws-vpc-cni.sh"),
-    },
-    Neighbor {
-        name: "NodeLocal DNSCache",
-        script: include_str!("nodelocal-dns.sh"),
-    },
+/// Programs that write rules, and shell lines that do it as they do; `--` is between two steps. In
+/// this order on one node: each finds the rules of those before it.
+const NEIGHBORS: &[(&str, &str)] = &[
+    ("flannel", include_str!("flannel.sh")),
+    ("Docker", include_str!("docker.sh")),
+    ("Calico", include_str!("calico.sh")),
+    ("Cilium", include_str!("cilium.sh")),
+    ("kube-router", include_str!("kube-router.sh")),
+    ("AWS VPC CNI", include_str!("aws-vpc-cni.sh")),
+    ("NodeLocal DNSCache", include_str!("nodelocal-dns.sh")),
     // It announces load balancer IPs, and writes no rules.
-    Neighbor {
-        name: "MetalLB",
-        script: ":",
-    },
-    Neighbor {
-        name: "istio-cni",
-        script: include_str!("istio-cni.sh"),
-    },
-    Neighbor {
-        name: "ufw",
-        script: include_str!("ufw.sh"),
-    },
+    ("MetalLB", ":"),
+    ("istio-cni", include_str!("istio-cni.sh")),
+    ("ufw", include_str!("ufw.sh")),
     // The last one, because it flushes the rules of all others.
-    Neighbor {
-        name: "firewalld",
-        script: include_str!("firewalld.sh"),
-    },
+    ("firewalld", include_str!("firewalld.sh")),
 ];
 
 /// Frontends of the Service `web` with the clients that ask them.
@@ -159,10 +121,9 @@ impl Pair {
     }
 }
 
-fn services_answer(backend: Backend) {
-    needs!(Kernel);
+fn services_answer_beside_neighbors(backend: Backend) {
     let pair = Pair::new(backend);
-    for Neighbor { name, script } in NEIGHBORS {
+    for (name, script) in NEIGHBORS {
         for step in script.split("\n--\n") {
             pair.step(step);
             pair.is_served(name);
@@ -189,20 +150,12 @@ fn services_answer(backend: Backend) {
     assert!(pair.scene.node.metric(&format!("{metric} {chains}")));
 }
 
-#[test]
-fn services_answer_beside_neighbors_on_nft() {
-    services_answer(Backend::Nft);
-}
-
-#[test]
-fn services_answer_beside_neighbors_on_legacy() {
-    services_answer(Backend::Legacy);
-}
+on_both_backends!(Kernel, services_answer_beside_neighbors);
 
 #[test]
 fn the_page_has_a_section_for_each_neighbor() {
     let page = include_str!("../../deploy/docs/neighbors.md");
-    for Neighbor { name, .. } in NEIGHBORS {
+    for (name, _) in NEIGHBORS {
         let is_heading = |line: &str| line.starts_with("## ") && line.contains(name);
         assert!(page.lines().any(is_heading), "no section about {name}");
     }
