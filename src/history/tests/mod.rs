@@ -10,9 +10,9 @@ use super::folder::{HistoryEntry, HistoryFiles, HistoryFolder};
 use super::record::HistoryRecord;
 use super::writer::{Job, MAX_QUEUED_BYTES, QUEUE, failed_payload_name};
 use super::{HistoryLog, HistoryThread, HistoryWriter};
+use crate::clock::instant;
 use crate::net::IpFamily;
 use crate::status::DriftRecord;
-use crate::sync::tests::syncer::now;
 use crate::telemetry::HistoryMetrics;
 
 fn record(number: u64, payload: &str) -> HistoryRecord {
@@ -223,10 +223,10 @@ fn a_checkpoint_that_is_too_large_is_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let (_, writer, mut thread) = writer(folder.path());
     let log = log(&writer);
-    assert!(log.is_checkpoint_due(now()));
+    assert!(log.is_checkpoint_due(instant()));
     let text = noise(1 << 20);
-    log.checkpoint(now, |sink| (0..20).for_each(|_| sink(text.as_bytes())));
-    assert!(!log.is_checkpoint_due(now()));
+    log.checkpoint(instant, |sink| (0..20).for_each(|_| sink(text.as_bytes())));
+    assert!(!log.is_checkpoint_due(instant()));
     thread.write_queued();
     let (mut errors, files) = (Vec::new(), HistoryFiles::find(folder.path()).unwrap());
     files.read(&mut |entry| match entry {

@@ -2,8 +2,9 @@
 
 use super::compare::{compare, edit, node, rule, sorted};
 use super::search::endpoint;
-use super::syncer::{now, service, syncer};
+use super::syncer::{service, syncer};
 use super::*;
+use crate::clock::instant;
 use crate::host::{Fake, Poison};
 use crate::model::{Change, ServiceName, SliceName};
 use crate::rules::Table;
@@ -13,7 +14,7 @@ use crate::sync::kernel::Extent;
 #[tokio::test]
 async fn jumps_of_new_node_addresses_are_no_drift() {
     let within = networks(&["10.0.0.0/24"]);
-    let mut syncer = syncer(now, within);
+    let mut syncer = syncer(instant, within);
     for addresses in [
         &["10.0.0.1", "10.0.0.3"][..],
         &["10.0.0.1", "10.0.0.2", "10.0.0.3"],
@@ -168,7 +169,7 @@ async fn a_search_blames_no_service_for_a_reference_to_its_chain() {
 #[tokio::test]
 async fn the_addresses_of_the_last_sync_replace_unreadable_ones() {
     let within = networks(&["10.0.0.0/24"]);
-    let mut syncer = syncer(now, within);
+    let mut syncer = syncer(instant, within);
     assert_eq!(syncer.addresses_of_last_sync(), ips(&[]));
     syncer
         .once(&ips(&["10.0.0.1", "192.0.2.1", "10.0.0.3"]))

@@ -1,17 +1,10 @@
 //! Pauses after syncs of a given cost: idle, in a burst, and under continuous change.
 
 use super::*;
+use crate::clock::instant;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn origin() -> Instant {
-    Instant::now()
-}
 
 /// How often a pacer syncs, and how late the changes are.
 struct Paced {
@@ -28,7 +21,7 @@ impl Paced {
             longest_retry: 30 * S,
             longest_idle: 3600 * S,
         };
-        let (mut pacer, begin) = (Pacer::new(options, backend), origin());
+        let (mut pacer, begin) = (Pacer::new(options, backend), instant());
         let (mut starts, mut latencies, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         let (mut change, mut free) = (begin, begin);
         loop {
@@ -124,7 +117,7 @@ fn continuous_change_takes_its_share_of_a_cpu() {
 #[test]
 fn no_pause_is_longer_than_kube_proxys() {
     let mut account = CpuAccount::new(CpuBudget::percent(1));
-    let at = origin();
+    let at = instant();
     for turn in 0..20 {
         let (started, ended) = (at, at + 30 * S);
         let pause = account.charge(&RunTimes {
@@ -140,7 +133,7 @@ fn no_pause_is_longer_than_kube_proxys() {
 #[test]
 fn waiting_time_of_a_sync_is_no_cost() {
     let mut account = CpuAccount::new(CpuBudget::percent(50));
-    let at = origin();
+    let at = instant();
     for _ in 0..1000 {
         let (started, ended) = (at, at + 100 * MS);
         let pause = account.charge(&RunTimes {

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::search::endpoint;
-use super::syncer::{now, service, synced};
+use super::syncer::{service, synced};
 use super::tree_chains::TREE;
 use super::*;
+use crate::clock::instant;
 use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
@@ -60,7 +61,7 @@ pub(super) async fn compare_contested(
     extent: &Extent,
     contested: &BTreeSet<RepairKey>,
 ) -> Drift {
-    let (drift, failure) = syncer.read_and_compare(extent, contested, now()).await;
+    let (drift, failure) = syncer.read_and_compare(extent, contested, instant()).await;
     assert!(failure.is_none(), "{failure:?}");
     drift
 }
@@ -477,7 +478,7 @@ async fn dispatch_chains_of_an_unprintable_table_are_listed_at_once() {
     syncer.iptables().set_unprintable(&[(Table::Nat, "DOCKER")]);
     syncer.iptables().take_listings();
     let (drift, failure) = syncer
-        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), instant())
         .await;
     assert!(drift.is_empty() && failure.is_some(), "{drift:?}");
     let undamaged = syncer.iptables().take_listings();
@@ -485,7 +486,7 @@ async fn dispatch_chains_of_an_unprintable_table_are_listed_at_once() {
     let chains = applied.dispatch_and_tree_chains().count();
     edit(syncer.iptables(), Table::Nat, &["-F KUBE-SVC-0.0.0.0/4"]);
     let (drift, _) = syncer
-        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), instant())
         .await;
     assert_eq!(drift.chains.len(), 1, "{drift:?}");
     assert_eq!(syncer.iptables().take_listings(), undamaged);
@@ -586,7 +587,7 @@ async fn many_unprintable_chains_do_not_make_others_drift() {
     all.push((Table::Nat, "DOCKER"));
     syncer.iptables().set_unprintable(&all);
     let (drift, _) = syncer
-        .read_and_compare(&Extent::whole(), &BTreeSet::new(), now())
+        .read_and_compare(&Extent::whole(), &BTreeSet::new(), instant())
         .await;
     assert!(!drift.is_empty());
     for (table, chain) in &drift.chains {

@@ -3,16 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::clock::instant;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn origin() -> Instant {
-    Instant::now()
-}
 
 /// A history in which a full sync with `options` succeeded at `then`.
 fn after_full(then: Instant, options: Options) -> SyncHistory {
@@ -30,7 +23,7 @@ fn scope(history: &SyncHistory, options: &Options, now: Instant) -> Scope {
 
 #[test]
 fn a_full_sync_is_due_after_its_period() {
-    let then = origin();
+    let then = instant();
     let history = after_full(then, options(IpFamily::V4));
     let after = |later| scope(&history, &options(IpFamily::V4), then + later);
     assert_eq!(after(Duration::ZERO), Scope::Partial);
@@ -54,7 +47,7 @@ fn a_full_sync_is_due_after_its_period() {
 
 #[test]
 fn a_change_that_affects_all_services_causes_a_full_sync() {
-    let now = origin();
+    let now = instant();
     let history = after_full(now, options(IpFamily::V4));
     let with = |change: fn(&mut Options)| {
         let mut options = options(IpFamily::V4);

@@ -1,18 +1,11 @@
 //! State of drift detection: delays, repairs and rules that could not be read.
 
 use super::*;
+use crate::clock::instant;
 use crate::render::LiveChains;
 use crate::rules::Table;
 use crate::sync::kernel::{Extent, Reading};
 use crate::sync::schedule::{RepairKey, RunTimes};
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn start() -> Instant {
-    Instant::now()
-}
 
 const MINUTES: Duration = Duration::from_secs(300);
 
@@ -22,7 +15,7 @@ fn changed(chain: &str) -> BTreeSet<RepairKey> {
 
 #[test]
 fn a_repair_in_two_steps_is_reported_once() {
-    let (now, second) = (start(), Duration::from_secs(1));
+    let (now, second) = (instant(), Duration::from_secs(1));
     let mut detection = DriftDetection::new(Some(MINUTES), Some(MINUTES), now);
     assert!(!detection.repairs.repaired(now));
     assert_eq!(detection.take_repair_time(), None);
@@ -53,7 +46,7 @@ fn a_repair_in_two_steps_is_reported_once() {
 
 #[test]
 fn failed_readings_are_counted_until_all_rules_are_read() {
-    let mut detection = DriftDetection::new(Some(MINUTES), None, start());
+    let mut detection = DriftDetection::new(Some(MINUTES), None, instant());
     let failure = RunError::Spawn {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
@@ -88,7 +81,7 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
 /// Very large rulesets may take longer to read than a due sync waits, each time.
 #[test]
 fn rereads_come_at_growing_intervals() {
-    let now = start();
+    let now = instant();
     let mut detection = DriftDetection::new(Some(MINUTES), None, now);
     let failure = RunError::Spawn {
         program: "iptables-save".to_owned(),

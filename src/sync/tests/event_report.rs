@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::report::{ReportedMetrics, attempt, now, outcome};
+use super::report::{ReportedMetrics, attempt, outcome};
 use super::*;
+use crate::clock::instant;
 use crate::events::{Event, Origin, recorder};
 use crate::host::{ProgramExit, RestoreError};
 use crate::model::{Frontend, ServiceName};
@@ -29,7 +30,7 @@ fn events(report: impl FnOnce(&Reporter)) -> Vec<Event> {
 fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) {
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let retry = (failed_syncs, Duration::from_secs(1));
-    reporter.finished(outcome, &tracker, now(), retry);
+    reporter.finished(outcome, &tracker, instant(), retry);
 }
 
 #[test]

@@ -1,20 +1,13 @@
 //! Schedule of checks, and of rewrites of chains with third-party rules.
 
 use super::*;
+use crate::clock::instant;
 use crate::host::Fake;
 use crate::net::IpFamily;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn start() -> Instant {
-    Instant::now()
-}
-
 /// Waits between checks of a flushed kernel, or of one of unknown state.
 async fn waits(every: Duration, checks: &[Option<&Options>]) -> Vec<Duration> {
-    let start = start();
+    let start = instant();
     let kernel = Fake::default();
     let mut guarded_chains = GuardedChainMonitor::new(Some(every), start);
     let mut waits = Vec::new();
@@ -60,11 +53,7 @@ async fn a_loss_is_followed_by_two_early_checks() {
 
 #[tokio::test]
 async fn a_dry_run_never_checks() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an Instant cannot be made otherwise"
-    )]
-    let now = Instant::now();
+    let now = instant();
     let options = Options::defaults(IpFamily::V4);
     let mut guarded_chains = GuardedChainMonitor::new(None, now);
     assert_eq!(guarded_chains.next_check(), None);
@@ -77,11 +66,7 @@ async fn a_dry_run_never_checks() {
 
 #[test]
 fn an_abandoned_check_keeps_its_findings() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an Instant cannot be made otherwise"
-    )]
-    let now = Instant::now();
+    let now = instant();
     let mut guarded_chains = GuardedChainMonitor::new(None, now);
     let after = Duration::from_secs(5);
     assert!(guarded_chains.abandoned(after).is_none());
@@ -104,7 +89,7 @@ const FORWARD: (Table, &str) = (Table::Filter, "KUBE-FORWARD");
 
 /// Seconds at which the chain is rewritten, checked every 30 s, if it is found edited then.
 fn rewrites(is_edited: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
-    let start = start();
+    let start = instant();
     let mut chains = RewriteBackoff::default();
     let seconds = (0..until).step_by(30);
     let due = seconds.filter(|second| {

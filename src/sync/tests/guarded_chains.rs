@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::syncer::{now, service, synced};
+use super::syncer::{service, synced};
 use super::*;
+use crate::clock::instant;
 use crate::host::{Fake, Fault};
 use crate::rules::{RuleSet, Table};
 use crate::sync::drift_detection::{GuardedChainMonitor, TABLES};
@@ -31,7 +32,7 @@ impl CheckedKernel {
     async fn new() -> Self {
         Self {
             syncer: synced().await,
-            guarded_chains: GuardedChainMonitor::new(Some(PERIOD), now()),
+            guarded_chains: GuardedChainMonitor::new(Some(PERIOD), instant()),
         }
     }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::compare::compare;
 use super::search::{POISON, WAYS, endpoint, name, sync_applied};
-use super::syncer::{now, service, syncer};
+use super::syncer::{service, syncer};
 use super::*;
+use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
 use crate::rules::RuleSet;
 use crate::sync::kernel::Extent;
@@ -17,7 +18,7 @@ const FAILING: std::ops::Range<u8> = 40..80;
 
 thread_local! {
     static MILLIS: Cell<u64> = const { Cell::new(0) };
-    static START: Instant = now();
+    static START: Instant = instant();
 }
 
 /// A clock that advances by 100 ms each time it is read.
@@ -36,7 +37,7 @@ fn add(syncer: &mut Syncer<Fake>, numbers: impl IntoIterator<Item = u8>, last: u
 
 /// A syncer with these Services, which are not applied yet.
 fn with(numbers: impl IntoIterator<Item = u8>) -> Syncer<Fake> {
-    let mut syncer = syncer(now, Vec::new());
+    let mut syncer = syncer(instant, Vec::new());
     add(&mut syncer, numbers, 1);
     syncer
 }

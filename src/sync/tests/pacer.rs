@@ -1,18 +1,10 @@
 //! Tests of `pacer`.
 
 use super::*;
+use crate::clock::instant;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
-
-/// Some moment; which one does not matter.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn origin() -> Instant {
-    Instant::now()
-}
 
 fn pacer(gap: Gap) -> Pacer {
     let options = PacerOptions {
@@ -43,7 +35,7 @@ fn nothing_is_due_before_the_first_request() {
 
 #[test]
 fn the_first_request_after_idle_time_is_due_at_once_and_a_burst_is_batched() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Fixed(S));
     pacer.request(t);
     pacer.request(t + 5 * MS);
@@ -56,7 +48,7 @@ fn the_first_request_after_idle_time_is_due_at_once_and_a_burst_is_batched() {
 
 #[test]
 fn without_credit_the_gap_on_nft_is_as_long_as_the_sync_up_to_a_second() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Budget(None));
     for _ in 0..2 {
         finished(&mut pacer, t, t + 60 * S, SyncResult::Applied);
@@ -75,7 +67,7 @@ fn without_credit_the_gap_on_nft_is_as_long_as_the_sync_up_to_a_second() {
 /// its full syncs.
 #[test]
 fn a_gap_may_be_longer_than_the_longest_idle_time() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Fixed(7200 * S));
     pacer.request(t);
     assert_eq!(pacer.next_due(), Some(t));
@@ -88,7 +80,7 @@ fn a_gap_may_be_longer_than_the_longest_idle_time() {
 
 #[test]
 fn retries_come_later_and_later_and_stop_with_a_success() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Fixed(Duration::ZERO));
     for seconds in [1, 2, 4, 8, 16, 30, 30] {
         finished(&mut pacer, t, t, SyncResult::Failed);
@@ -102,7 +94,7 @@ fn retries_come_later_and_later_and_stop_with_a_success() {
 
 #[test]
 fn requests_do_not_shorten_the_first_retry_delay() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Budget(None));
     finished(&mut pacer, t, t + 5 * MS, SyncResult::Failed);
     pacer.request(t + 6 * MS);
@@ -111,7 +103,7 @@ fn requests_do_not_shorten_the_first_retry_delay() {
 
 #[test]
 fn a_request_comes_before_a_retry_but_not_before_the_gap_is_over() {
-    let t = origin();
+    let t = instant();
     let mut pacer = pacer(Gap::Fixed(5 * S));
     finished(&mut pacer, t, t, SyncResult::Failed);
     assert_eq!(

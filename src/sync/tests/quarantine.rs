@@ -1,6 +1,7 @@
 //! Retry schedule of quarantined Services, and the forms in which they are rendered.
 
 use super::*;
+use crate::clock::instant;
 use crate::model::Service;
 
 fn name(text: &str) -> ServiceName {
@@ -16,21 +17,13 @@ fn state(number: u8) -> ServiceState {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn zero() -> Instant {
-    Instant::now()
-}
-
 const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
 /// Seconds of the retries of a Service that never succeeds, if each takes this long.
 fn tries(took: Duration, until: u64) -> Vec<u64> {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     quarantine.add(&name("a"), None, state(1), zero);
     let due = (0..until).filter(|second| {
         let now = zero + seconds(*second);
@@ -56,7 +49,7 @@ fn retries_that_hang_take_a_tenth_of_the_time() {
 
 #[test]
 fn a_changed_service_is_tried_again_soon() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     let at = |second| zero + seconds(second);
     quarantine.add(&name("a"), None, state(1), zero);
     quarantine.failed(&name("a"), state(1), Duration::ZERO, at(100));
@@ -78,7 +71,7 @@ fn a_changed_service_is_tried_again_soon() {
 
 #[test]
 fn a_deleted_service_is_tried_at_once_and_then_like_others() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     let at = |second| zero + seconds(second);
     quarantine.add(&name("a"), None, state(1), zero);
     quarantine.note_changes(|_| None);
@@ -95,7 +88,7 @@ fn a_deleted_service_is_tried_at_once_and_then_like_others() {
 /// It shows nothing about the change, which is retried soon.
 #[test]
 fn a_node_fault_during_a_retry_is_no_failure_of_the_service() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     quarantine.add(&name("a"), None, state(1), zero);
     let changed = state(2);
     for second in [100, 200, 300] {
@@ -108,7 +101,7 @@ fn a_node_fault_during_a_retry_is_no_failure_of_the_service() {
 
 #[test]
 fn the_service_that_has_waited_longest_is_tried_first() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     quarantine.add(&name("b"), None, state(1), zero);
     quarantine.add(&name("a"), None, state(1), zero + seconds(2));
     assert_eq!(quarantine.due(zero), None);
@@ -121,7 +114,7 @@ fn the_service_that_has_waited_longest_is_tried_first() {
 
 #[test]
 fn each_form_is_followed_by_a_smaller_one() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     let (old, new) = (name("old"), name("new"));
     let rendered = quarantine.add(&old, Some(state(1)), state(2), zero);
     assert_eq!(quarantine.fallback(&old), Some(Fallback::LastApplied));
@@ -138,7 +131,7 @@ fn each_form_is_followed_by_a_smaller_one() {
 /// The frontend was lost to another Service, which does not fix the quarantined one.
 #[test]
 fn a_lost_frontend_is_not_a_change() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     let mut lost = state(1);
     let port = crate::net::Port::new(80).unwrap();
     let frontend = crate::model::Frontend::HealthCheck(port);
@@ -156,7 +149,7 @@ fn a_lost_frontend_is_not_a_change() {
 
 #[test]
 fn each_service_is_retried_although_all_of_them_hang() {
-    let (zero, mut quarantine) = (zero(), Quarantine::default());
+    let (zero, mut quarantine) = (instant(), Quarantine::default());
     let names = ["a", "b", "c", "d"].map(name);
     for one in &names {
         quarantine.add(one, None, state(1), zero);

@@ -1,7 +1,8 @@
 //! Reports of Services that make restores fail.
 
-use super::report::{ReportedMetrics, attempt, failure_of, now, outcome};
+use super::report::{ReportedMetrics, attempt, failure_of, outcome};
 use super::*;
+use crate::clock::instant;
 use crate::events::{Event, Origin, recorder};
 use crate::model::ServiceName;
 use crate::render::RuleCounts;
@@ -51,9 +52,14 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     reported.reporters[0].recorder = recorder;
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let of_family = &reported.reporters[0];
-    of_family.queued(now());
+    of_family.queued(instant());
     of_family.began();
-    of_family.finished(&isolated(), &tracker, now(), (0, std::time::Duration::ZERO));
+    of_family.finished(
+        &isolated(),
+        &tracker,
+        instant(),
+        (0, std::time::Duration::ZERO),
+    );
 
     let quarantined = reported.series_of("deltaproxy_", "quarantine");
     let expected = [
@@ -74,7 +80,7 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
         ["proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 2"]
     );
 
-    let later = now() + std::time::Duration::from_secs(1000);
+    let later = instant() + std::time::Duration::from_secs(1000);
     let report = reported.reporters[0]
         .health
         .report(later)
@@ -96,6 +102,11 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
 
     // Nothing is left of it once they are released.
     let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
-    reported.reporters[0].finished(&released, &tracker, now(), (0, std::time::Duration::ZERO));
+    reported.reporters[0].finished(
+        &released,
+        &tracker,
+        instant(),
+        (0, std::time::Duration::ZERO),
+    );
     assert_eq!(quarantined(&reported.reporters[0]), 0);
 }

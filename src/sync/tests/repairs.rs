@@ -1,14 +1,7 @@
 //! Delays of repairs of rules that another program keeps changing.
 
 use super::*;
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn start() -> Instant {
-    Instant::now()
-}
+use crate::clock::instant;
 
 fn key(chain: &str) -> RepairKey {
     (Table::Nat, chain.into())
@@ -16,7 +9,7 @@ fn key(chain: &str) -> RepairKey {
 
 #[test]
 fn a_chain_that_waits_for_its_repair_is_counted_once() {
-    let now = start();
+    let now = instant();
     let mut repairs = RepairSchedule::default();
     let changed = |chain: &str| BTreeSet::from([key(chain)]);
     for _ in 0..3 {
@@ -34,7 +27,7 @@ fn a_chain_that_waits_for_its_repair_is_counted_once() {
 
 #[test]
 fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
-    let (mut repairs, mut now) = (RepairSchedule::default(), start());
+    let (mut repairs, mut now) = (RepairSchedule::default(), instant());
     let mut waits = Vec::new();
     for _ in 0..11 {
         let wait = repairs.count([key("KUBE-SERVICES")], now);
@@ -48,7 +41,7 @@ fn a_chain_that_is_changed_again_and_again_waits_longer_each_time() {
 
 #[test]
 fn a_chain_that_stays_repaired_is_forgotten() {
-    let (mut repairs, now) = (RepairSchedule::default(), start());
+    let (mut repairs, now) = (RepairSchedule::default(), instant());
     for _ in 0..REPAIRS_WITHOUT_DELAY {
         assert!(repairs.contested(now).is_empty());
         assert_eq!(repairs.count([key("A")], now), Duration::ZERO);
@@ -63,7 +56,7 @@ fn a_chain_that_stays_repaired_is_forgotten() {
 
 #[test]
 fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one() {
-    let (mut repairs, now) = (RepairSchedule::default(), start());
+    let (mut repairs, now) = (RepairSchedule::default(), instant());
     for _ in 0..7 {
         repairs.count([key("A")], now);
     }
@@ -76,6 +69,6 @@ fn a_chain_that_is_changed_for_the_first_time_does_not_wait_for_a_contested_one(
 fn a_flush_of_many_chains_takes_bounded_memory() {
     let mut repairs = RepairSchedule::default();
     let chains = (0..5000).map(|number| key(&number.to_string()));
-    assert_eq!(repairs.count(chains, start()), Duration::ZERO);
+    assert_eq!(repairs.count(chains, instant()), Duration::ZERO);
     assert_eq!(repairs.recent.len(), MOST_CHAINS);
 }

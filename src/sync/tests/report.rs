@@ -1,12 +1,13 @@
 //! Metrics of syncs, by name.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus::TextEncoder;
 use prometheus::proto::MetricFamily;
 
 use super::*;
+use crate::clock::instant;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
 use crate::host::{ProgramExit, RestoreError, RunError};
@@ -47,6 +48,12 @@ impl ReportedMetrics {
         self.series_of("kubeproxy_sync_", part)
     }
 
+    /// Reports the end of a sync of the IPv4 rules.
+    pub(super) fn finish(&self, outcome: &Outcome) {
+        let tracker = Tracker::new(std::time::UNIX_EPOCH);
+        self.reporters[0].finished(outcome, &tracker, instant(), (0, Duration::ZERO));
+    }
+
     pub(super) fn series_of(&self, prefix: &str, part: &str) -> Vec<String> {
         let families = self.metrics.registry.gather();
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
@@ -57,14 +64,6 @@ impl ReportedMetrics {
             .map(str::to_owned)
             .collect()
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// The failure of a restore of which the kernel has nothing.
@@ -156,8 +155,7 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
         attempt(Scope::Partial, RuleCounts::default(), restore_failed()),
         attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
     ]);
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
-    reported.reporters[0].finished(&outcome, &tracker, now(), (0, Duration::ZERO));
+    reported.finish(&outcome);
     assert_eq!(
         reported.series("_seconds_count"),
         [
@@ -244,35 +242,24 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
 #[test]
 fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
     let reported = ReportedMetrics::new();
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let failed = || attempt(Scope::Full(FullReason::First), WRITTEN, restore_failed());
-    reported.reporters[1].finished(
-        &outcome(vec![failed()]),
-        &tracker,
-        now(),
-        (0, Duration::ZERO),
-    );
+    reported.finish(&outcome(vec![failed()]));
     assert_eq!(reported.series("iptables_total"), [""; 0]);
 
     let applied = || attempt(Scope::Partial, WRITTEN, Ok(()));
-    reported.reporters[1].finished(
-        &outcome(vec![applied()]),
-        &tracker,
-        now(),
-        (0, Duration::ZERO),
-    );
+    reported.finish(&outcome(vec![applied()]));
     assert_eq!(
         reported.series("iptables_total"),
         [
-            "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"filter\"} 40",
-            "proxy_rules_iptables_total{ip_family=\"IPv6\",table=\"nat\"} 50",
+            "proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"filter\"} 40",
+            "proxy_rules_iptables_total{ip_family=\"IPv4\",table=\"nat\"} 50",
         ]
     );
     assert_eq!(
         reported.series("iptables_last"),
         [
-            "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"filter\"} 3",
-            "proxy_rules_iptables_last{ip_family=\"IPv6\",table=\"nat\"} 7",
+            "proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"filter\"} 3",
+            "proxy_rules_iptables_last{ip_family=\"IPv4\",table=\"nat\"} 7",
         ]
     );
 }
@@ -280,12 +267,11 @@ fn rules_in_the_kernel_and_written_rules_are_counted_separately() {
 #[test]
 fn ports_without_local_endpoints_are_counted_from_the_first_sync_on() {
     let reported = ReportedMetrics::new();
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let mut outcome = outcome(vec![attempt(Scope::Partial, WRITTEN, Ok(()))]);
     for (internal, external) in [(0, 0), (1, 2), (0, 0)] {
         outcome.totals.internal_dropped = internal;
         outcome.totals.external_dropped = external;
-        reported.reporters[0].finished(&outcome, &tracker, now(), (0, Duration::ZERO));
+        reported.finish(&outcome);
         let name = "proxy_rules_no_local_endpoints_total{ip_family=\"IPv4\"";
         assert_eq!(
             reported.series("no_local_endpoints"),
@@ -380,7 +366,7 @@ fn a_served_family_has_a_first_sync_queued() {
     assert_eq!(stamps.len(), 1, "{stamps:?}");
     assert!(stamps[0].starts_with(queued), "{stamps:?}");
     // A load balancer need not go elsewhere for that.
-    let health = reported.reporters[1].health.report(now());
+    let health = reported.reporters[1].health.report(instant());
     assert_eq!(health.families.v6, None);
 }
 
@@ -428,18 +414,12 @@ fn counters_of_alerts_and_dashboards_exist_before_they_count() {
 #[test]
 fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
     let reported = ReportedMetrics::new();
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let had = Attempt {
         lock_wait: Duration::from_millis(1500),
         ..attempt(Scope::Partial, WRITTEN, Ok(()))
     };
     let timed_out = attempt(Scope::Partial, WRITTEN, restore_failed());
-    reported.reporters[0].finished(
-        &outcome(vec![timed_out, had]),
-        &tracker,
-        now(),
-        (0, Duration::ZERO),
-    );
+    reported.finish(&outcome(vec![timed_out, had]));
     let waited = reported.series_of("deltaproxy_", "lock_wait");
     assert_eq!(
         waited,
@@ -450,17 +430,11 @@ fn a_lock_wait_that_timed_out_is_counted_like_one_that_succeeded() {
 #[test]
 fn payload_bytes_are_counted_when_a_program_was_started() {
     let reported = ReportedMetrics::new();
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let mut nothing = attempt(Scope::Partial, RuleCounts::default(), Ok(()));
     nothing.stats = PayloadStats::default();
     let something = attempt(Scope::Partial, WRITTEN, Ok(()));
     for attempt in [nothing, something] {
-        reported.reporters[0].finished(
-            &outcome(vec![attempt]),
-            &tracker,
-            now(),
-            (0, Duration::ZERO),
-        );
+        reported.finish(&outcome(vec![attempt]));
     }
     assert_eq!(
         reported.series_of("deltaproxy_restore_payload_bytes_", "count"),
@@ -474,12 +448,11 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
 #[test]
 fn a_failed_read_is_not_counted_as_a_failed_restore() {
     let reported = ReportedMetrics::new();
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let unreadable = Failure::Read(RunError::Spawn {
         program: "iptables-save".to_owned(),
         cause: std::io::ErrorKind::NotFound.into(),
     });
     let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
-    reported.reporters[0].finished(&outcome(vec![failed]), &tracker, now(), (0, Duration::ZERO));
+    reported.finish(&outcome(vec![failed]));
     assert_eq!(reported.series("_failures_total"), [""; 0]);
 }

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::syncer::{now, service, syncer};
+use super::syncer::{service, syncer};
 use super::*;
+use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
 use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
 use crate::net::{Port, Protocol};
@@ -21,7 +22,7 @@ const COUNT: u8 = 12;
 
 thread_local! {
     static SECONDS: Cell<u64> = const { Cell::new(0) };
-    static START: Instant = now();
+    static START: Instant = instant();
 }
 
 /// A clock that is set by hand.

@@ -1,8 +1,9 @@
 //! Syncs over a fake kernel.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use super::*;
+use crate::clock::instant;
 use crate::host::{Fake, Fault};
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
 use crate::net::{Port, Protocol};
@@ -48,17 +49,9 @@ pub(crate) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>
     Syncer::new(Fake::default(), tracker, options, clock)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
 /// A syncer whose first full sync has succeeded.
 pub(super) async fn synced() -> Syncer<Fake> {
-    let mut syncer = syncer(now, Vec::new());
+    let mut syncer = syncer(instant, Vec::new());
     let outcome = syncer.once(&[]).await;
     assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
     syncer.iptables().take_payloads();
@@ -70,7 +63,7 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
     let mut first = synced().await;
     first.tracker.apply(service(2, true));
     let kernel = first.iptables().rules();
-    let mut second = syncer(now, Vec::new());
+    let mut second = syncer(instant, Vec::new());
     second.iptables().set_rules(kernel);
     second.tracker.apply(service(2, true));
     for (fault, expected) in [
@@ -96,7 +89,7 @@ async fn an_adoption_that_fails_before_anything_is_written_is_retried() {
 #[tokio::test]
 async fn an_adoption_that_can_never_list_the_canary_becomes_a_full_restore() {
     let first = synced().await;
-    let mut second = syncer(now, Vec::new());
+    let mut second = syncer(instant, Vec::new());
     second.iptables().set_rules(first.iptables().rules());
     for _ in 0..3 {
         second.iptables().inject(Fault::List);
@@ -141,7 +134,7 @@ async fn tables_that_give_no_answer_for_long_are_written_without_being_read() {
 #[tokio::test]
 async fn node_port_addresses_are_those_of_the_last_sync_that_succeeded() {
     let within = networks(&["192.168.0.0/16"]);
-    let mut syncer = syncer(now, within);
+    let mut syncer = syncer(instant, within);
     let all = ips(&["10.0.0.1", "192.168.0.2", "192.168.0.3"]);
     let in_force = |syncer: &Syncer<Fake>| {
         let written = syncer

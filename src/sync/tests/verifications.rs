@@ -1,15 +1,8 @@
 //! The schedule of verifications.
 
 use super::*;
+use crate::clock::instant;
 use crate::host::ChangeSource;
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an Instant cannot be made otherwise"
-)]
-fn start() -> Instant {
-    Instant::now()
-}
 
 /// A verification that ends now.
 fn ran(now: Instant, cpu: Duration) -> RunTimes {
@@ -24,7 +17,7 @@ const MINUTES: Duration = Duration::from_secs(300);
 
 #[test]
 fn lost_events_cause_verifications_with_pauses() {
-    let now = start();
+    let now = instant();
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
     let mut lost = ForeignChange::unknown(ChangeSource::LostEvents, []);
     lost.by("nft");
@@ -48,7 +41,7 @@ fn lost_events_cause_verifications_with_pauses() {
 
 #[test]
 fn a_verification_is_interrupted_a_limited_number_of_times() {
-    let now = start();
+    let now = instant();
     let second = Duration::from_secs(1);
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
     for _ in 0..MAX_INTERRUPTIONS {
@@ -66,7 +59,7 @@ fn a_verification_is_interrupted_a_limited_number_of_times() {
 
 #[test]
 fn a_verification_takes_at_most_half_a_percent_of_a_cpu() {
-    let now = start();
+    let now = instant();
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
     assert_eq!(schedule.next(), Some(now + MINUTES));
     schedule.finished(&ran(now, Duration::from_millis(100)), None);
@@ -77,7 +70,7 @@ fn a_verification_takes_at_most_half_a_percent_of_a_cpu() {
 
 #[test]
 fn nothing_is_read_while_the_generation_stays_the_same() {
-    let now = start();
+    let now = instant();
     let events = ChangeDetection::ByEvents;
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
     assert!(!schedule.can_skip(Some(7), events));
@@ -101,7 +94,7 @@ fn nothing_is_read_while_the_generation_stays_the_same() {
 /// A program with another lock does not open the one that is watched.
 #[test]
 fn a_quiet_lock_stretches_the_interval_of_verifications_and_cancels_none() {
-    let now = start();
+    let now = instant();
     let mut schedule = VerificationSchedule::new(Some(MINUTES), now);
     for _ in 0..3 {
         schedule.finished(&ran(now, Duration::ZERO), Some(7));
@@ -116,7 +109,7 @@ fn a_quiet_lock_stretches_the_interval_of_verifications_and_cancels_none() {
 
 #[test]
 fn without_an_interval_rules_are_compared_only_after_failures() {
-    let now = start();
+    let now = instant();
     let mut schedule = VerificationSchedule::new(None, now);
     assert_eq!(schedule.next(), None);
     schedule.request(now);

@@ -9,11 +9,12 @@ use prometheus::Registry;
 use tempfile::TempDir;
 
 use super::*;
+use crate::clock::instant;
 use crate::history::{HistoryLog, HistoryThread, HistoryWriter};
 use crate::host::{Fake, Fault, Poison};
 use crate::sync::tests::report::ReportedMetrics;
 use crate::sync::tests::search::endpoint;
-use crate::sync::tests::syncer::{now, service, syncer};
+use crate::sync::tests::syncer::{service, syncer};
 use crate::sync::{FullReason, Reporter, SyncResult, Syncer};
 use crate::telemetry::HistoryMetrics;
 
@@ -56,7 +57,7 @@ impl Daemon {
         let metrics = HistoryMetrics::register(&Registry::new()).unwrap();
         let (writer, thread) = HistoryWriter::with_thread(state, metrics, wall_clock());
         Self {
-            syncer: syncer(now, Vec::new()),
+            syncer: syncer(instant, Vec::new()),
             reporter: reporter(writer.clone()),
             writer,
             thread,
@@ -70,7 +71,7 @@ impl Daemon {
     /// A new process, for which all of the cluster is new.
     fn restart(&mut self, services: &[u8]) {
         let kernel = self.syncer.iptables().rules();
-        self.syncer = syncer(now, Vec::new());
+        self.syncer = syncer(instant, Vec::new());
         self.syncer.iptables().set_rules(kernel);
         for number in services {
             self.syncer.tracker.apply(service(*number, true));
@@ -98,9 +99,9 @@ impl Daemon {
         };
         let retry = (self.failed_syncs, Duration::ZERO);
         self.reporter
-            .finished(&outcome, &self.syncer.tracker, now(), retry);
+            .finished(&outcome, &self.syncer.tracker, instant(), retry);
         // It takes no time, so that no pause follows.
-        let started = now();
+        let started = instant();
         self.reporter.record_checkpoint(&self.syncer, || started);
     }
 
