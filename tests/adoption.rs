@@ -1,15 +1,13 @@
 //! Starting where a real kube-proxy has written rules. `damage` starts with damaged ones.
 
-use crate::support;
-
 use serde_json::json;
 
-use support::daemon::{Backend, Daemon, Program};
-use support::kube::binary;
-use support::lab::Lab;
-use support::rules::Family;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{objects, on_both_backends};
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::kube::binary;
+use crate::support::lab::Lab;
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{objects, on_both_backends};
 
 const TARGET: &str = "--to-destination 10.4.0.11:8080";
 

@@ -1,15 +1,13 @@
 //! Which set of iptables programs writes the rules, on a real kernel.
 
-use crate::support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::needs;
-use support::node::{Node, write_script};
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::needs;
+use crate::support::node::{Node, write_script};
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 const RULE: &str = "--to-destination 10.4.0.12:8080";
 

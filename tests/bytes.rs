@@ -4,17 +4,15 @@
 //! `WIRE_SERVICES=10000 cargo test --test all bytes -- --nocapture` measures a large cluster.
 
 use crate::load;
-use crate::support;
-
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::support::daemon::{Backend, Daemon, Program, wait_until_ok};
+use crate::support::kube::{ControlPlane, binary};
+use crate::support::netns::Netns;
+use crate::support::process::run;
+use crate::support::{needs, objects};
 use load::Load;
-use support::daemon::{Backend, Daemon, Program, wait_until_ok};
-use support::kube::{ControlPlane, binary};
-use support::netns::Netns;
-use support::process::run;
-use support::{needs, objects};
 
 /// Changes that are measured, one at a time.
 const CHANGES: u32 = 20;

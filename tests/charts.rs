@@ -11,10 +11,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support;
-use support::kube::{ControlPlane, binary};
-use support::process::run;
-use support::{Need, machine_has, needs, objects};
+use crate::support::kube::{ControlPlane, binary};
+use crate::support::process::run;
+use crate::support::{Need, machine_has, needs, objects};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CHART: &str = "deploy/helm/deltaproxy";

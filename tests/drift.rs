@@ -1,16 +1,14 @@
 //! Detection of changes by other programs, on a real kernel: with another lock, next to restores by
 //! a script, again and again, and not at all. `damage` has the repairs.
 
-use crate::support;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::node::{Node, SHOP, with_restore, write_script};
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, on_both_backends};
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::node::{Node, SHOP, with_restore, write_script};
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 use tempfile::TempDir;
 
 /// Far longer than any repair takes: nothing here is found by the check of each period.

@@ -1,19 +1,17 @@
 //! The command lines and files that clusters run kube-proxy with, as they are, but for where the
 //! kubeconfig is: only the program is another.
 
-use crate::support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use crate::support::daemon::{Backend, Daemon, backend_programs, wait_until_ok};
+use crate::support::lab::Lab;
+use crate::support::process::Process;
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, objects};
 use serde_json::json;
-use support::daemon::{Backend, Daemon, backend_programs, wait_until_ok};
-use support::lab::Lab;
-use support::process::Process;
-use support::rules::Family;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, needs, objects};
 use tempfile::TempDir;
 
 /// Where all of them have their kubeconfig, more or less.

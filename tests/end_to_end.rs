@@ -4,19 +4,17 @@
 //! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test all end_to_end` runs the same tests on
 //! upstream.
 
-use crate::support;
-
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use crate::support::daemon::{Backend, Daemon, Program, wait_until_ok};
+use crate::support::lab::{Lab, NODE_ADDRESSES, POD_PORT, pod_address};
+use crate::support::netns::Netns;
+use crate::support::rules::{Family, endpoint_chain, service_chain};
+use crate::support::servers::{Reply, tcp_request, udp_request};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, objects, on_both_backends};
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, Program, wait_until_ok};
-use support::lab::{Lab, NODE_ADDRESSES, POD_PORT, pod_address};
-use support::netns::Netns;
-use support::rules::{Family, endpoint_chain, service_chain};
-use support::servers::{Reply, tcp_request, udp_request};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, needs, objects, on_both_backends};
 
 const DISPATCH: &str = "-A KUBE-SERVICES -d";
 

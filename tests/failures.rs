@@ -1,16 +1,14 @@
 //! What the daemon does when things go wrong around it, on a real kernel.
 
-use crate::support;
-
 use std::net::UdpSocket;
 use std::path::Path;
 
-use support::daemon::{Backend, Daemon, backend_programs, real_program};
-use support::http;
-use support::node::{Node, SHOP, touch_tables, wait_for_looks, with_restore, write_script};
-use support::rules::{Family, saved};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, on_both_backends};
+use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::http;
+use crate::support::node::{Node, SHOP, touch_tables, wait_for_looks, with_restore, write_script};
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 
 #[test]
 fn a_failed_partial_restore_becomes_a_full_one() {

@@ -1,16 +1,14 @@
 //! Memory of the daemon while changes arrive behind a restore that hangs: bounded by the number of
 //! objects, however many events there are.
 
-use crate::support;
-
 use serde_json::{Value, json};
 
-use support::daemon::{Backend, Daemon};
-use support::http;
-use support::needs;
-use support::netns::Netns;
-use support::node::{Node, SHOP, with_restore};
-use support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::http;
+use crate::support::needs;
+use crate::support::netns::Netns;
+use crate::support::node::{Node, SHOP, with_restore};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// As many slices as in the measurement that found 136 MB.
 const SLICES: u64 = 400;

@@ -1,15 +1,13 @@
 //! A frontend that several Services ask for, with real packets: one of them has it, whatever the
 //! order in which they arrived and the kind of sync.
 
-use crate::support;
-
+use crate::support::daemon::{Backend, real_program, wait_until_ok};
+use crate::support::lab::Lab;
+use crate::support::rules::Family;
+use crate::support::servers::tcp_request;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, objects, on_both_backends};
 use serde_json::json;
-use support::daemon::{Backend, real_program, wait_until_ok};
-use support::lab::Lab;
-use support::rules::Family;
-use support::servers::tcp_request;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, objects, on_both_backends};
 
 /// Enough that a random choice would show itself.
 const REQUESTS: usize = 10;

@@ -1,19 +1,17 @@
 //! Records what the real kube-proxy gives to its restores and answers, in `tests/golden`.
 
-use crate::support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
+use crate::support::kube::{ControlPlane, binary};
+use crate::support::netns::Netns;
+use crate::support::node::write_script;
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{Need, http, machine_has};
 use deltaproxy::testing::render::is_service_chain;
 use serde_json::{Value, json};
-use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
-use support::kube::{ControlPlane, binary};
-use support::netns::Netns;
-use support::node::write_script;
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{Need, http, machine_has};
 
 /// Stands for the folder of the recorder.
 const FOLDER: &str = "/var/lib/kube-proxy";

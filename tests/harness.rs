@@ -1,17 +1,15 @@
 //! Checks of the test harness itself: when one of these fails, no other kernel test means anything.
 
-use crate::support;
-
 use std::net::SocketAddr;
 
-use support::daemon::Backend;
-use support::kube::ControlPlane;
-use support::lab::{Lab, POD_PORT, pod_address};
-use support::netns::Netns;
-use support::rules::{self, Family};
-use support::servers::{Reply, Server, tcp_request, udp_request};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, objects};
+use crate::support::daemon::Backend;
+use crate::support::kube::ControlPlane;
+use crate::support::lab::{Lab, POD_PORT, pod_address};
+use crate::support::netns::Netns;
+use crate::support::rules::{self, Family};
+use crate::support::servers::{Reply, Server, tcp_request, udp_request};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, objects};
 
 #[test]
 fn chain_names_are_those_of_upstream() {

@@ -1,12 +1,10 @@
 //! Leftovers of a daemon that was killed while it tested a counter, on a real kernel.
 
-use crate::support;
-
-use support::daemon::{Backend, backend_programs, real_program};
-use support::node::Node;
-use support::on_both_backends;
-use support::process::run;
-use support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, backend_programs, real_program};
+use crate::support::node::Node;
+use crate::support::on_both_backends;
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 const CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 

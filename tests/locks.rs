@@ -1,11 +1,9 @@
 //! The daemon while another program holds the xtables lock, on a real kernel.
 
-use crate::support;
-
-use support::daemon::Backend;
-use support::node::{Node, SHOP, wait_for_looks, with_restore};
-use support::rules::endpoint_chain;
-use support::{needs, on_both_backends};
+use crate::support::daemon::Backend;
+use crate::support::node::{Node, SHOP, wait_for_looks, with_restore};
+use crate::support::rules::endpoint_chain;
+use crate::support::{needs, on_both_backends};
 
 /// A check that does not get the lock is no reason to write all rules, least of all while another
 /// program holds it.

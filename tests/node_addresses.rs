@@ -1,13 +1,11 @@
 //! NodePorts on a node whose addresses change, on a real kernel.
 
-use crate::support;
-
 use std::time::{Duration, Instant};
 
-use support::daemon::{Backend, backend_programs};
-use support::needs;
-use support::node::{Node, SHOP};
-use support::wait::eventually;
+use crate::support::daemon::{Backend, backend_programs};
+use crate::support::needs;
+use crate::support::node::{Node, SHOP};
+use crate::support::wait::eventually;
 
 /// Longer than a sync takes on a busy machine, and far shorter than the sync period.
 const SOON: Duration = Duration::from_secs(5);

@@ -1,17 +1,15 @@
 //! Taking over from a kube-proxy of long ago, on a real kernel: its rules go, those of
 //! kubelet and of other programs stay.
 
-use crate::support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::daemon::{Backend, Daemon, Program, real_program};
-use support::netns::Netns;
-use support::on_both_backends;
-use support::process::run;
-use support::rules::{Family, saved};
-use support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, Daemon, Program, real_program};
+use crate::support::netns::Netns;
+use crate::support::on_both_backends;
+use crate::support::process::run;
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// What kubelets make, and use or did use; filled or not.
 const KUBELETS: [&str; 3] = [

@@ -1,14 +1,12 @@
 //! Services because of which real restores fail, and all others, on a real kernel.
 
-use crate::support;
-
 use std::fmt::Write as _;
 
-use support::daemon::{Backend, Daemon};
-use support::http;
-use support::node::{Node, copy_extensions, with_restore};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, on_both_backends};
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::http;
+use crate::support::node::{Node, copy_extensions, with_restore};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 
 /// An endpoint that only the Service at fault has.
 const POISON: &str = "10.4.66.66";

@@ -1,13 +1,11 @@
 //! What the log of a daemon with manifests says of objects that are gone, and of errors that are
 //! over.
 
-use crate::support;
-
 use std::net::TcpListener;
 
-use support::daemon::{Backend, Daemon, backend_programs};
-use support::needs;
-use support::node::{Node, SHOP};
+use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::needs;
+use crate::support::node::{Node, SHOP};
 
 #[test]
 fn the_end_of_an_error_is_logged() {

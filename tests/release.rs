@@ -1,18 +1,16 @@
 //! The files of a release: two runs make the same bytes without a network, and `--verify` reports
 //! each kind of damage. Workflows, changelog and chart agree with it.
 
-use crate::support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::artifacts::{self, ARCH};
+use crate::support::needs;
+use crate::support::process::run;
 use serde_json::{Value, json};
-use support::artifacts::{self, ARCH};
-use support::needs;
-use support::process::run;
 use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

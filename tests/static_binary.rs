@@ -1,21 +1,19 @@
 //! The static binaries that `deploy/image/binary.sh` builds: they start where nothing else is, and
 //! print the same on both architectures.
 
-use crate::support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::support::artifacts::{ARCH, static_binary};
+use crate::support::daemon::Backend;
+use crate::support::lab::Lab;
+use crate::support::netns::Netns;
+use crate::support::process::{Process, run};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, objects};
 use memchr::memmem;
 use serde_json::json;
-use support::artifacts::{ARCH, static_binary};
-use support::daemon::Backend;
-use support::lab::Lab;
-use support::netns::Netns;
-use support::process::{Process, run};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, objects};
 use tempfile::TempDir;
 
 /// Returns a folder with the binary and nothing else.

@@ -4,11 +4,11 @@
 use serde_json::json;
 
 use super::scene::{SECOND, ask, connect};
-use super::support::daemon::{Backend, Program};
-use super::support::lab::Lab;
-use super::support::rules::Family;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{needs, objects};
+use crate::support::daemon::{Backend, Program};
+use crate::support::lab::Lab;
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, objects};
 
 #[test]
 fn clients_in_a_cluster_move_on() {

@@ -5,18 +5,16 @@ mod cluster;
 pub(crate) mod scene;
 mod table;
 
-use crate::support;
-
 use std::fs;
 use std::time::Duration;
 
+use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::lab::pod_address;
+use crate::support::node::with_restore;
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, on_both_backends};
 use scene::{A, B, FAMILIES, NODE_PORT, SECOND, SHOP, Scene, Shop, Talk, addresses, cluster_ip};
-use support::daemon::{Backend, Daemon, backend_programs};
-use support::lab::pod_address;
-use support::node::with_restore;
-use support::rules::Family;
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{needs, on_both_backends};
 
 /// The scene with a daemon at work.
 fn begun(backend: Backend) -> (Scene, Daemon) {

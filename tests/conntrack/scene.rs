@@ -3,13 +3,13 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use super::support::daemon::{Backend, Daemon, backend_programs};
-use super::support::lab::{Pod, pod, pod_address};
-use super::support::netns::Netns;
-use super::support::node::Node;
-use super::support::process::run;
-use super::support::rules::{Family, saved};
-use super::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::lab::{Pod, pod, pod_address};
+use crate::support::netns::Netns;
+use crate::support::node::Node;
+use crate::support::process::run;
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];

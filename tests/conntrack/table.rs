@@ -7,11 +7,11 @@ use deltaproxy::testing::host::{Conntrack, FlowTable};
 use deltaproxy::testing::net::IpFamily;
 
 use super::scene::{B, SHOP, Scene, Shop};
-use super::support::daemon::{Backend, Daemon};
-use super::support::netns::Netns;
-use super::support::process::run;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, needs};
+use crate::support::daemon::{Backend, Daemon};
+use crate::support::netns::Netns;
+use crate::support::process::run;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 
 /// The most memory that a process has had, in KiB.
 fn peak(daemon: &Daemon) -> u64 {

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Output;
 
 use super::scene::{PROGRAM, stderr};
-use super::support::daemon::{Backend, Daemon, Program, backend_programs};
-use super::support::netns::Netns;
-use super::support::node::Node;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, needs};
 use super::table::Row;
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs};
+use crate::support::netns::Netns;
+use crate::support::node::Node;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 
 /// No namespace may set the machine's own limits.
 const UNLIMITED: &str = "--conntrack-max-per-core=0";

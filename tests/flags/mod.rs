@@ -4,8 +4,6 @@
 //! mean in all their values is tested beside the configuration, and what follows from it where it
 //! does.
 
-use crate::support;
-
 mod answers;
 mod asked;
 mod beside;
@@ -16,10 +14,10 @@ mod table;
 use clap::{CommandFactory, Parser};
 use deltaproxy::testing::config::{self, Cli, Command, Config, Unusable};
 
+use crate::support::kube;
+use crate::support::needs;
+use crate::support::netns::Netns;
 use scene::{Folder, rules, said};
-use support::kube;
-use support::needs;
-use support::netns::Netns;
 use table::{Row, Shown, TABLE};
 
 /// What the flags amount to, on the machine `node1`.

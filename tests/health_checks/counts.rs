@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::scene::Scene;
-use super::support::daemon::Daemon;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, needs, objects};
+use crate::support::daemon::Daemon;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, objects};
 
 /// What is counted when nothing happens: which rules a payload names is each program's own affair.
 const GAUGES: [&str; 2] = [

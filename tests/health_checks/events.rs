@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::scene::{PORT, Scene, balanced, loopback, upstream};
-use super::support::api::Api;
-use super::support::daemon::{Backend, Daemon, Program};
-use super::support::process::run;
-use super::support::rules::{Family, saved};
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{needs, objects};
+use crate::support::api::Api;
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::process::run;
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, objects};
 
 /// Events of the API server that are not in `known`, sorted by time.
 fn events(api: &Api, known: &[Value]) -> Vec<Value> {

@@ -3,11 +3,11 @@
 use std::fs;
 
 use super::scene::{PORT, loopback};
-use super::support::daemon::Backend;
-use super::support::node::{Node, with_restore};
-use super::support::rules::Family;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, needs};
+use crate::support::daemon::Backend;
+use crate::support::node::{Node, with_restore};
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 
 /// A load balancer with these endpoints on this node.
 fn balanced(endpoints: &[&str]) -> String {

@@ -1,8 +1,6 @@
 //! Health as load balancers and probes see it, and Events for operators, next to a real
 //! kube-proxy: both programs watch one API server, each in a namespace of its own.
 
-use crate::support;
-
 mod counts;
 mod events;
 mod failing;
@@ -12,14 +10,14 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::node::write_script;
+use crate::support::reply::alike;
+use crate::support::rules::{Family, saved};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs, objects};
 use scene::{Node, OTHER_PORT, PORT, Scene, balanced, loopback, node};
 use serde_json::json;
-use support::daemon::{Backend, Daemon, Program};
-use support::node::write_script;
-use support::reply::alike;
-use support::rules::{Family, saved};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, needs, objects};
 
 #[test]
 fn services_are_healthy_where_their_endpoints_are() {

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::support::api::Api;
-use super::support::daemon::{Backend, Daemon, Program, backend_programs, wait_until_ok};
-use super::support::kube::{self, ControlPlane};
-use super::support::netns::Netns;
-use super::support::reply::alike;
-use super::support::rules::Family;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, objects};
+use crate::support::api::Api;
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs, wait_until_ok};
+use crate::support::kube::{self, ControlPlane};
+use crate::support::netns::Netns;
+use crate::support::reply::alike;
+use crate::support::rules::Family;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, objects};
 
 pub const PORT: u16 = 32_100;
 pub const OTHER_PORT: u16 = 32_200;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::scene::{Counts, Scene, elsewhere, of, same, says};
-use super::support::wait::ensure;
-use super::support::{needs, objects};
+use crate::support::wait::ensure;
+use crate::support::{needs, objects};
 
 const LAST: &str = "sync_proxy_rules_iptables_last";
 const TOTAL: &str = "sync_proxy_rules_iptables_total";

@@ -1,15 +1,13 @@
 //! What `/metrics` says, of a daemon that cannot do its work and beside a real kube-proxy.
 
-use crate::support;
-
 mod beside;
 mod scene;
 
-use support::daemon::{Backend, Daemon, Program, backend_programs};
-use support::netns::Netns;
-use support::node::{Node, with_restore};
-use support::wait::{PATIENCE, ensure, eventually};
-use support::{http, needs};
+use crate::support::daemon::{Backend, Daemon, Program, backend_programs};
+use crate::support::netns::Netns;
+use crate::support::node::{Node, with_restore};
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 
 const QUEUED: &str = "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds";
 const SUCCEEDED: &str = "kubeproxy_sync_proxy_rules_last_timestamp_seconds";

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::support::api::Api;
-use super::support::daemon::{Backend, Daemon, Program};
-use super::support::kube::{self, ControlPlane};
-use super::support::netns::Netns;
-use super::support::node::with_restore;
-use super::support::wait::{PATIENCE, ensure, eventually};
-use super::support::{http, objects};
+use crate::support::api::Api;
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::kube::{self, ControlPlane};
+use crate::support::netns::Netns;
+use crate::support::node::with_restore;
+use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, objects};
 
 /// Fails once if there is a file `once`, and always if there is a file `broken`.
 const RESTORE: &str = "\

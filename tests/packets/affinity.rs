@@ -9,8 +9,8 @@ use super::cluster::{self, FAMILIES};
 use super::scene::Scene;
 use super::table::Service;
 use super::words::{Met, Source, Variant, shown};
-use crate::packets::support::lab::{POD_PORT, pod_address};
-use crate::packets::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::lab::{POD_PORT, pod_address};
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// The Service of the tables that is asked, and what its rows begin with.
 const NAME: &str = "sticky";

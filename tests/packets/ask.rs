@@ -13,9 +13,9 @@ use super::cluster;
 use super::scene::Scene;
 use super::table::{Damage, Row, Service};
 use super::words::{Cell, Client, Met, Source, Variant, Word, shown};
-use crate::packets::support::lab::{NODE_ADDRESSES, pod_address};
-use crate::packets::support::rules::Family;
-use crate::packets::support::servers::{Reply, Transport, ask};
+use crate::support::lab::{NODE_ADDRESSES, pod_address};
+use crate::support::rules::Family;
+use crate::support::servers::{Reply, Transport, ask};
 
 /// How many questions of a client are open at a time.
 const OPEN: usize = 64;

@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Value, json};
 
-use crate::packets::support::lab::{NODE_ADDRESSES, POD_PORT, pod_address};
-use crate::packets::support::objects;
-use crate::packets::support::rules::Family;
 use crate::packets::table::{Endpoint, Service};
 use crate::packets::words::Target;
+use crate::support::lab::{NODE_ADDRESSES, POD_PORT, pod_address};
+use crate::support::objects;
+use crate::support::rules::Family;
 
 /// Where the servers are that answer on UDP ports; their names are capital letters.
 pub const UDP_POD_PORT: u16 = POD_PORT + 1;

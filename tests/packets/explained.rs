@@ -16,9 +16,9 @@ use super::ask::{Question, is_of_node};
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
 use super::scene::Scene;
 use super::words::{Client, Met, Source, Word, shown};
-use crate::packets::support::lab::pod_address;
-use crate::packets::support::rules::Family;
-use crate::packets::support::servers::Transport;
+use crate::support::lab::pod_address;
+use crate::support::rules::Family;
+use crate::support::servers::Transport;
 
 /// How an answer begins that depends on rules that cannot be decided.
 const UNSURE: &str = "it is not sure about";

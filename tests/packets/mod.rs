@@ -18,11 +18,11 @@ mod scene;
 mod table;
 mod words;
 
+use crate::support::daemon::Backend;
+use crate::support::left_out::turns;
+use crate::support::{on_both_backends, tell};
 use affinity::Departure;
 use scene::{Scene, programs};
-use support::daemon::Backend;
-use support::left_out::turns;
-use support::{on_both_backends, tell};
 use words::{Cell, Variant, Word};
 
 on_both_backends!(Upstream, packets_go_where_the_tables_say);

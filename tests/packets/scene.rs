@@ -19,15 +19,15 @@ use std::process::Command;
 use super::cluster::{self, FAMILIES, UDP_POD_PORT};
 use super::table::{Damage, Row, RuleScope, Service};
 use super::words::{Client, Met, Target, Variant, Word};
-use crate::packets::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
-use crate::packets::support::kube;
-use crate::packets::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
-use crate::packets::support::netns::Netns;
-use crate::packets::support::objects;
-use crate::packets::support::process::run;
-use crate::packets::support::rules::{Family, endpoint_chain, service_chain};
-use crate::packets::support::servers::Server;
-use crate::packets::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
+use crate::support::kube;
+use crate::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
+use crate::support::netns::Netns;
+use crate::support::objects;
+use crate::support::process::run;
+use crate::support::rules::{Family, endpoint_chain, service_chain};
+use crate::support::servers::Server;
+use crate::support::wait::{PATIENCE, ensure, eventually};
 
 const PODS: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::packets::support::rules::Family;
-use crate::packets::support::servers::Transport;
 use crate::packets::words::{Cell, Client, Target, Variant, Word};
+use crate::support::rules::Family;
+use crate::support::servers::Transport;
 
 /// What can be said about a Service.
 const KNOWN: [&str; 9] = [
