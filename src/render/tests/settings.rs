@@ -15,6 +15,15 @@ fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()
 }
 
+/// The addresses of NodePorts, sorted, or `all`.
+fn shown(addresses: NodePortAddresses) -> String {
+    let NodePortAddresses::Only(ips) = addresses else {
+        return "all".to_owned();
+    };
+    let ips: Vec<_> = ips.iter().map(ToString::to_string).collect();
+    ips.join(" ")
+}
+
 fn nets(texts: &[&str]) -> Vec<IpNet> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
 }
@@ -67,17 +76,8 @@ fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: b
         ..default_settings(family)
     };
     let options = render_settings.options(None, &ips(&NODE_ADDRESSES));
-    let shown = match options.node_port_addresses {
-        NodePortAddresses::All => "all".to_owned(),
-        NodePortAddresses::Only(ips) => ips
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(" "),
-    };
-    assert_eq!(shown, expected, "{within:?}");
-    let is_allowed = options.has_localhost_node_ports;
-    assert_eq!(is_allowed, on_localhost, "{within:?}");
+    assert_eq!(options.has_localhost_node_ports, on_localhost, "{within:?}");
+    assert_eq!(shown(options.node_port_addresses), expected, "{within:?}");
 }
 
 #[test]
@@ -110,64 +110,29 @@ fn node_ports_answer_within_networks_of_the_family() {
 
 #[test]
 fn primary_is_the_first_address_of_the_family() {
-    let answers = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str]| {
+    let check = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str], expected| {
         let render_settings = RenderSettings {
             node_port_addresses: vec![NodePortAddressItem::Primary],
             bind_address: bound.map(|ip| ips(&[ip])[0]),
             ..default_settings(family)
         };
-        render_settings
-            .options(node, &ips(machine))
-            .node_port_addresses
+        let options = render_settings.options(node, &ips(machine));
+        assert_eq!(shown(options.node_port_addresses), expected);
     };
-    let only = |texts: &[&str]| NodePortAddresses::Only(ips(texts));
+    let (v4, v6, all) = (IpFamily::V4, IpFamily::V6, &NODE_ADDRESSES[..]);
     let both = node(&["192.168.0.2", "10.20.0.1", "fd00:168::2"], &[]);
-    assert_eq!(
-        answers(IpFamily::V4, Some(&both), None, &NODE_ADDRESSES),
-        only(&["192.168.0.2"])
-    );
-    assert_eq!(
-        answers(IpFamily::V6, Some(&both), None, &NODE_ADDRESSES),
-        only(&["fd00:168::2"])
-    );
-    let bound = Some("10.20.0.1");
-    assert_eq!(
-        answers(IpFamily::V4, Some(&both), bound, &NODE_ADDRESSES),
-        only(&["10.20.0.1"])
-    );
-    assert_eq!(
-        answers(IpFamily::V6, Some(&both), bound, &NODE_ADDRESSES),
-        only(&["fd00:168::2"])
-    );
-    assert_eq!(
-        answers(IpFamily::V4, Some(&both), None, &["10.20.0.1"]),
-        only(&[])
-    );
+    check(v4, Some(&both), None, all, "192.168.0.2");
+    check(v6, Some(&both), None, all, "fd00:168::2");
+    check(v4, Some(&both), Some("10.20.0.1"), all, "10.20.0.1");
+    check(v6, Some(&both), Some("10.20.0.1"), all, "fd00:168::2");
+    check(v4, Some(&both), None, &["10.20.0.1"], "");
     // A family that the Node does not have was not thought of.
-    let v6_only = node(&["fd00:168::2"], &[]);
-    assert_eq!(
-        answers(IpFamily::V4, Some(&v6_only), None, &NODE_ADDRESSES),
-        NodePortAddresses::All
-    );
+    check(v4, Some(&node(&["fd00:168::2"], &[])), None, all, "all");
     // Loopback is never a primary address.
-    assert_eq!(
-        answers(
-            IpFamily::V4,
-            Some(&both),
-            Some("127.0.0.1"),
-            &NODE_ADDRESSES
-        ),
-        NodePortAddresses::All
-    );
+    check(v4, Some(&both), Some("127.0.0.1"), all, "all");
     // A restriction is not lifted because nothing is known yet.
-    assert_eq!(
-        answers(IpFamily::V4, None, None, &NODE_ADDRESSES),
-        only(&[])
-    );
-    assert_eq!(
-        answers(IpFamily::V4, Some(&node(&[], &[])), None, &NODE_ADDRESSES),
-        only(&[])
-    );
+    check(v4, None, None, all, "");
+    check(v4, Some(&node(&[], &[])), None, all, "");
 }
 
 /// Upstream: cmd/kube-proxy/app/server_test.go, `Test_expandNodePortAddressKeywords` (v1.37)
@@ -181,11 +146,8 @@ fn keywords_and_networks_are_combined_for_each_family() {
             ..default_settings(family)
         };
         let options = render_settings.options(Some(node), &ips(&NODE_ADDRESSES));
-        let shown = match options.node_port_addresses {
-            NodePortAddresses::All => "all".to_owned(),
-            NodePortAddresses::Only(ips) => format!("{ips:?}"),
-        };
-        assert_eq!(shown, expected, "{family} {items:?}");
+        let found = shown(options.node_port_addresses);
+        assert_eq!(found, expected, "{family} {items:?}");
     };
     let of = |texts: &[&str]| [&[Primary], networks(texts).as_slice()].concat();
     let localhost = of(&["127.0.0.0/8", "::1/128"]);
@@ -194,15 +156,15 @@ fn keywords_and_networks_are_combined_for_each_family() {
     let v4_only = node(&["192.168.0.2"], &[]);
     let no_address = node(&[], &[]);
     let (v4, v6) = (IpFamily::V4, IpFamily::V6);
-    check(v4, &localhost, &v4_only, "[127.0.0.1, 192.168.0.2]");
-    check(v6, &localhost, &v4_only, "[::1]");
-    check(v4, &v4_network, &v4_only, "[10.20.0.1, 192.168.0.2]");
+    check(v4, &localhost, &v4_only, "127.0.0.1 192.168.0.2");
+    check(v6, &localhost, &v4_only, "::1");
+    check(v4, &v4_network, &v4_only, "10.20.0.1 192.168.0.2");
     // Only IPv4 has an item.
     check(v6, &v4_network, &v4_only, "all");
     check(v6, &of(&[]), &v4_only, "all");
     // `primary` may still get an IPv6 address, so IPv6 is not without an item.
-    check(v4, &v4_network, &no_address, "[10.20.0.1]");
-    check(v6, &v4_network, &no_address, "[]");
+    check(v4, &v4_network, &no_address, "10.20.0.1");
+    check(v6, &v4_network, &no_address, "");
     check(v4, &everywhere, &v4_only, "all");
     check(v6, &everywhere, &no_address, "all");
 }
@@ -262,24 +224,17 @@ fn the_nodes_address_is_known_or_localhost() {
         assert!(!render_settings.needs_node_addresses());
         render_settings.options(node, &[]).node_ip.to_string()
     };
+    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
     let both = node(&["192.168.0.2", "fd00:168::2"], &[]);
-    assert_eq!(ip(IpFamily::V4, None, None), "127.0.0.1");
-    assert_eq!(ip(IpFamily::V6, None, None), "::1");
-    assert_eq!(ip(IpFamily::V4, Some(&both), None), "192.168.0.2");
-    assert_eq!(ip(IpFamily::V6, Some(&both), None), "fd00:168::2");
-    assert_eq!(ip(IpFamily::V4, Some(&both), Some("10.0.0.9")), "10.0.0.9");
-    assert_eq!(
-        ip(IpFamily::V4, Some(&both), Some("0.0.0.0")),
-        "192.168.0.2"
-    );
-    assert_eq!(
-        ip(IpFamily::V4, Some(&both), Some("fd00::9")),
-        "192.168.0.2"
-    );
-    assert_eq!(
-        ip(IpFamily::V4, Some(&node(&["fd00:168::2"], &[])), None),
-        "127.0.0.1"
-    );
+    assert_eq!(ip(v4, None, None), "127.0.0.1");
+    assert_eq!(ip(v6, None, None), "::1");
+    assert_eq!(ip(v4, Some(&both), None), "192.168.0.2");
+    assert_eq!(ip(v6, Some(&both), None), "fd00:168::2");
+    assert_eq!(ip(v4, Some(&both), Some("10.0.0.9")), "10.0.0.9");
+    assert_eq!(ip(v4, Some(&both), Some("0.0.0.0")), "192.168.0.2");
+    assert_eq!(ip(v4, Some(&both), Some("fd00::9")), "192.168.0.2");
+    let v6_only = node(&["fd00:168::2"], &[]);
+    assert_eq!(ip(v4, Some(&v6_only), None), "127.0.0.1");
 }
 
 #[test]
@@ -292,30 +247,21 @@ fn local_traffic_is_detected_by_the_first_network_of_the_family() {
         render_settings.options(node, &[]).local_traffic
     };
     let cidr = |text: &str| LocalDetector::Cidr(text.parse().unwrap());
+    let (v4, v6) = (IpFamily::V4, IpFamily::V6);
     let both = || LocalMode::ClusterCidr(nets(&["10.0.0.0/8", "fd00::/8"]));
-    assert_eq!(detector(IpFamily::V4, both(), None), cidr("10.0.0.0/8"));
-    assert_eq!(detector(IpFamily::V6, both(), None), cidr("fd00::/8"));
+    assert_eq!(detector(v4, both(), None), cidr("10.0.0.0/8"));
+    assert_eq!(detector(v6, both(), None), cidr("fd00::/8"));
     let one = LocalMode::ClusterCidr(nets(&["10.0.0.0/8"]));
-    assert_eq!(detector(IpFamily::V6, one, None), LocalDetector::Absent);
+    assert_eq!(detector(v6, one, None), LocalDetector::Absent);
     let pods = node(&[], &["fd00:1::/64", "10.1.0.0/24", "10.2.0.0/24"]);
-    assert_eq!(
-        detector(IpFamily::V4, LocalMode::NodeCidr, Some(&pods)),
-        cidr("10.1.0.0/24")
-    );
-    assert_eq!(
-        detector(IpFamily::V6, LocalMode::NodeCidr, Some(&pods)),
-        cidr("fd00:1::/64")
-    );
-    assert_eq!(
-        detector(IpFamily::V4, LocalMode::NodeCidr, None),
-        LocalDetector::Absent
-    );
-    let bridge = LocalMode::Fixed(LocalDetector::Bridge("cbr0".into()));
-    assert_eq!(
-        detector(IpFamily::V6, bridge, None),
-        LocalDetector::Bridge("cbr0".into())
-    );
-    let prefix = LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into()));
-    let expected = LocalDetector::InterfacePrefix("veth".into());
-    assert_eq!(detector(IpFamily::V4, prefix, None), expected);
+    let of_node = |family, node| detector(family, LocalMode::NodeCidr, node);
+    assert_eq!(of_node(v4, Some(&pods)), cidr("10.1.0.0/24"));
+    assert_eq!(of_node(v6, Some(&pods)), cidr("fd00:1::/64"));
+    assert_eq!(of_node(v4, None), LocalDetector::Absent);
+    let bridge = LocalDetector::Bridge("cbr0".into());
+    let prefix = LocalDetector::InterfacePrefix("veth".into());
+    for (family, expected) in [(v6, bridge), (v4, prefix)] {
+        let mode = LocalMode::Fixed(expected.clone());
+        assert_eq!(detector(family, mode, None), expected);
+    }
 }
