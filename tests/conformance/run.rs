@@ -95,16 +95,7 @@ pub fn run(plan: &Plan) -> Tally {
     let mut was_large = false;
     for step in 0..plan.steps {
         let ops = release.avoid(history.step());
-        let effect = stage.step(&ops, plan.size);
-        assert!(
-            effect.differences.is_empty(),
-            "step {step} of seed {} left different rules (kube-proxy -, deltaproxy +)\n{}\n{}\n\
-             to repeat it: CONFORMANCE_SEED={}",
-            plan.seed,
-            effect.differences,
-            words(&ops, &effect.refused),
-            plan.seed,
-        );
+        let effect = take(&mut stage, (plan.seed, step), &ops, plan.size);
         tally.steps += 1;
         tally.refused += effect.refused.len();
         tally.visible += usize::from(effect.has_changed_rules);
@@ -125,6 +116,20 @@ pub fn run(plan: &Plan) -> Tally {
         "too little to see: {tally}"
     );
     tally
+}
+
+/// Takes a step of a history, of this seed and number. Panics if it leaves different rules.
+pub fn take(stage: &mut Stage, (seed, step): (u64, usize), ops: &[Op], size: Size) -> Effect {
+    let effect = stage.step(ops, size);
+    assert!(
+        effect.differences.is_empty(),
+        "step {step} of seed {seed} left different rules (kube-proxy -, deltaproxy +)\n{}\n{}\n\
+         {:#?}\nto repeat it: CONFORMANCE_SEED={seed}",
+        effect.differences,
+        words(ops, &effect.refused),
+        effect.damage,
+    );
+    effect
 }
 
 /// What the features have shown.
