@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::certificate::self_signed;
+use crate::support::needs;
 use crate::support::netns::Netns;
 use crate::support::process::Process;
 use crate::support::program::{PROGRAM, Ran, run};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{Need, machine_has};
 
 /// A kubeconfig for a server, with more fields of its cluster and its user.
 fn kubeconfig(folder: &Path, server: &str, cluster: &str, user: &str) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::kube::ControlPlane;
-use crate::support::{Need, machine_has, objects};
+use crate::support::{needs, objects};
 use serde_json::Value;
 
 #[test]

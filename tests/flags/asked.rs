@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::scene::{Ended, UNSERVED, dry_run};
 use super::table::Row;
-use crate::support::program::kubeconfig;
 
 /// How long a busy machine may take to ask.
 const PATIENCE: Duration = Duration::from_secs(30);

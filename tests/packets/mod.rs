@@ -8,7 +8,6 @@
     clippy::print_stderr,
     reason = "helpers of tests: failing loudly is the point"
 )]
-use crate::support;
 
 mod affinity;
 mod ask;

@@ -130,12 +130,12 @@ pub fn skip(why: &str) {
     tell(format_args!("skipped: {why}"));
 }
 
-/// Ends a test on a machine without the [`Need`].
+/// Returns from the test if the run leaves it out, or the machine lacks a [`Need`] of it.
 macro_rules! needs {
-    ($need:ident) => {
-        if !$crate::support::machine_has($crate::support::Need::$need) {
+    ($($need:ident),+) => {
+        $(if !$crate::support::machine_has($crate::support::Need::$need) {
             return;
-        }
+        })+
     };
 }
 pub(crate) use needs;
