@@ -1,15 +1,10 @@
-//! Flags of the commands that read the folder of `--state-dir`, and moments in the past, as they
-//! have them.
+//! Flags of the commands that read the folder of `--state-dir`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
 
-use super::go::{GoDuration, InvalidDuration};
-use super::tool_flags::{DaemonArgs, OutputArgs};
+use super::tool_flags::{DaemonArgs, OutputArgs, PastTime};
 
 /// Flags of `history`.
 #[derive(Debug, Clone, Args)]
@@ -47,28 +42,4 @@ pub struct BundleArgs {
     pub config: Option<PathBuf>,
     #[command(flatten)]
     pub daemon: DaemonArgs,
-}
-
-/// Moment in the past.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PastTime {
-    Ago(Duration),
-    /// Time in RFC 3339.
-    At(Timestamp),
-}
-
-impl FromStr for PastTime {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Ok(at) = text.parse() {
-            return Ok(Self::At(at));
-        }
-        let duration: GoDuration = text.parse().map_err(|error: InvalidDuration| {
-            format!("{error}\nhint: or give a time as in RFC 3339, like 2026-03-01T12:30:00Z")
-        })?;
-        let ago = duration.to_std();
-        ago.map(Self::Ago)
-            .ok_or_else(|| format!("must not be negative, got {text}"))
-    }
 }

@@ -46,7 +46,7 @@ pub(crate) use flags::{Action, CleanupArgs, ConfigCheck, RunArgs, SourceArgs};
 #[cfg(feature = "tools")]
 pub(crate) use help::{CommandHelp, INVALID_FLAGS};
 #[cfg(feature = "tools")]
-pub(crate) use history_flags::{BundleArgs, HistoryArgs, PastTime};
+pub(crate) use history_flags::{BundleArgs, HistoryArgs};
 pub(crate) use kube_proxy::ConfigFile;
 pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
 pub(crate) use problems::ConfigNote;
@@ -63,8 +63,8 @@ pub(crate) use tool_flags::OutputArgs;
 #[cfg(feature = "tools")]
 pub(crate) use tool_flags::{
     CheckArgs, ColorWhen, DaemonArgs, DesiredArgs, DiffArgs, DiffFormat, ExpectArg, ExplainArgs,
-    GraphArg, OriginArgs, OutputArg, RenderArgs, ServicesArgs, ServicesOutput, ShadowReportArgs,
-    StatusArgs,
+    GraphArg, OriginArgs, OutputArg, PastTime, RenderArgs, ServicesArgs, ServicesOutput,
+    ShadowReportArgs, StatusArgs,
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};

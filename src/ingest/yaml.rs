@@ -17,8 +17,9 @@
 //! # Source
 //!
 //! Upstream: k8s.io/apimachinery/pkg/util/yaml/decoder.go, `YAMLReader`, `YAMLOrJSONDecoder`
-//! (v1.37);
-//! go.yaml.in/yaml/v2, decode.go, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
+//! (v1.37)
+//!
+//! Upstream: go.yaml.in/yaml/v2, decode.go, resolve.go, `resolve`; sigs.k8s.io/yaml, yaml.go,
 //! `convertToJSONableObject` (v1.6.0)
 
 use std::borrow::Cow;

@@ -173,6 +173,13 @@ fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
     );
 }
 
+fn unreadable() -> Failure {
+    Failure::Read(RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        cause: std::io::ErrorKind::NotFound.into(),
+    })
+}
+
 #[test]
 fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
     let rejected = || {
@@ -182,12 +189,6 @@ fn the_log_of_a_failed_attempt_names_the_step_that_follows() {
             stderr,
         };
         failure_of(error)
-    };
-    let unreadable = || {
-        Failure::Read(RunError::Spawn {
-            program: "iptables-save".to_owned(),
-            cause: std::io::ErrorKind::NotFound.into(),
-        })
     };
     let consequences = |attempts: Vec<(Scope, Failure)>, search: Option<SearchResult>| {
         let attempts = attempts.into_iter();

@@ -2,10 +2,6 @@
 //! node ports. For commands, load balancer IPs as well, which a controller would report. Returns
 //! the lines that report these values.
 //!
-//! For `diff`, assumes two endpoints for each selector, one of them on this node. A controller
-//! creates EndpointSlices in a cluster, and manifests seldom have them. Without endpoints, a Service
-//! has only a rule that rejects, and most changes of it would not show.
-//!
 //! # Invariants
 //!
 //! The index of a value in its range, its slot, is the hash of the name modulo the size of the
@@ -19,22 +15,15 @@
 //! Upstream: pkg/registry/core/service/storage/alloc.go, `initIPFamilyFields`, `initNodePorts`,
 //! `allocHealthCheckNodePort` (v1.37)
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::merge::Manifests;
-use super::parse::WrittenObjects;
-use crate::ingest::{
-    EndpointObject, EndpointSliceObject, Ingress, MapEntry, Metadata, ObjectName,
-    SERVICE_NAME_LABEL, ServiceObject, ServicePortObject, ServiceSpec, SlicePortObject,
-};
-use crate::model::Kind;
+use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, PerFamily, parse_ip};
 use crate::text::first_of;
 
@@ -388,14 +377,14 @@ impl fmt::Display for NodePortRange {
 
 /// Allocates the address that the hash of `name` selects in a range, or the next one that is not
 /// taken. `None` if the range is full.
-fn allocate_ip(taken: &mut HashSet<IpAddr>, name: &str, range: IpNet) -> Option<IpAddr> {
+pub(super) fn allocate_ip(taken: &mut HashSet<IpAddr>, name: &str, range: IpNet) -> Option<IpAddr> {
     let slots = Slots::of(range);
     allocate(taken, name, slots.count, |slot| slots.address(slot))
 }
 
 /// Allocates a port like [`allocate_ip`]. As in the API server, a port that is taken for one
 /// protocol is not allocated for another.
-fn allocate_port(
+pub(super) fn allocate_port(
     taken: &mut HashSet<u16>,
     name: &str,
     NodePortRange { first, last }: NodePortRange,
@@ -429,16 +418,16 @@ fn allocate<T: Copy + Eq + Hash>(
 ///
 /// Differs from upstream: the last address of IPv6 is left out as well, so that both families have
 /// one rule.
-struct Slots {
+pub(super) struct Slots {
     network: IpAddr,
     /// Number of addresses before the first slot.
     skipped: u128,
     /// At least 1.
-    count: u128,
+    pub(super) count: u128,
 }
 
 impl Slots {
-    fn of(range: IpNet) -> Self {
+    pub(super) fn of(range: IpNet) -> Self {
         let bits = range.max_prefix_len() - range.prefix_len();
         // One bit less than `u128` has, so that the shift cannot overflow for a /0 of IPv6.
         let size = 1_u128 << bits.min(127);
@@ -450,7 +439,7 @@ impl Slots {
         }
     }
 
-    fn address(&self, slot: u128) -> IpAddr {
+    pub(super) fn address(&self, slot: u128) -> IpAddr {
         let offset = self.skipped + slot;
         match self.network {
             // Within the range, hence within 32 bits.
@@ -464,174 +453,11 @@ impl Slots {
 }
 
 /// Returns a hash that is the same in every release and on every node.
-fn hash(name: &str) -> u128 {
+pub(super) fn hash(name: &str) -> u128 {
     let digest = Sha256::digest(name.as_bytes());
     let bytes = digest.first_chunk::<16>().copied().unwrap_or_default();
     // Half of the bits, so that adding a step cannot overflow.
     u128::from_be_bytes(bytes) >> 64
-}
-
-type Labels = BTreeMap<String, String>;
-
-/// Adds EndpointSlices of two assumed endpoints for each Service that has a selector and no slices.
-pub(super) fn assume_endpoints(
-    manifests: &mut Manifests,
-    written: &WrittenObjects,
-    node_name: &str,
-) {
-    let known = manifests.endpoint_slices.iter().map(|slice| {
-        let name = slice.metadata.label(SERVICE_NAME_LABEL).unwrap_or_default();
-        ObjectName {
-            namespace: slice.metadata.namespace.clone(),
-            name: name.into_owned(),
-        }
-    });
-    let known: BTreeSet<ObjectName> = known.collect();
-    let mut slices = Vec::new();
-    for service in &manifests.services {
-        let name = service.metadata.object_name();
-        if known.contains(&name) || service.spec.type_ == "ExternalName" {
-            continue;
-        }
-        let Some(written) = written.get(&(Kind::Service, name)) else {
-            continue;
-        };
-        let selector = labels(written.pointer("/spec/selector"));
-        if selector.is_empty() {
-            continue;
-        }
-        let mut builder = SliceBuilder {
-            service,
-            selector,
-            node_name,
-            assumptions: &mut manifests.assumptions,
-        };
-        slices.extend(builder.slices(written));
-    }
-    manifests.endpoint_slices.extend(slices);
-    let key = |slice: &Arc<EndpointSliceObject>| {
-        let metadata = &slice.metadata;
-        (metadata.namespace.clone(), metadata.name.clone())
-    };
-    manifests.endpoint_slices.sort_by_cached_key(key);
-}
-
-/// Builder of the EndpointSlices that are assumed for one Service.
-struct SliceBuilder<'a> {
-    service: &'a ServiceObject,
-    selector: Labels,
-    node_name: &'a str,
-    assumptions: &'a mut Vec<Assumption>,
-}
-
-impl SliceBuilder<'_> {
-    /// Returns an EndpointSlice for each IP family.
-    fn slices(&mut self, written: &Value) -> Vec<Arc<EndpointSliceObject>> {
-        let targets = written.pointer("/spec/ports").and_then(Value::as_array);
-        let targets = targets.into_iter().flatten();
-        let targets = targets.map(|port| port.get("targetPort"));
-        let mut ports = Vec::new();
-        for (port, target) in self.service.spec.ports.iter().zip(targets) {
-            ports.extend(self.number(port, target).map(|number| SlicePortObject {
-                name: Some(port.name.clone()),
-                protocol: Some(port.protocol.clone()),
-                port: Some(number.into()),
-            }));
-        }
-        let families = self.service.spec.ip_families.clone();
-        let has = |family: &IpFamily| families.iter().any(|text| text == family.as_str());
-        let families = IpFamily::ALL.into_iter().filter(has);
-        families
-            .map(|family| Arc::new(self.slice(family, ports.clone())))
-            .collect()
-    }
-
-    fn slice(&mut self, family: IpFamily, ports: Vec<SlicePortObject>) -> EndpointSliceObject {
-        let Metadata {
-            namespace, name, ..
-        } = &self.service.metadata;
-        let [here, elsewhere] = addresses(namespace, &self.selector, family);
-        self.assumptions.push(Assumption {
-            kind: AssumedValueKind::Endpoints,
-            subject: format!("{namespace}/{name}"),
-            value: format!("{here} and {elsewhere}"),
-        });
-        let other_node = format!("not-{}", self.node_name);
-        let endpoint = |ip: IpAddr, node: &str| EndpointObject {
-            addresses: vec![ip.to_string()],
-            node_name: Some(node.to_owned()),
-            ..EndpointObject::default()
-        };
-        EndpointSliceObject {
-            metadata: Metadata {
-                name: format!("{name}-assumed-{}", family.as_str().to_lowercase()),
-                namespace: namespace.clone(),
-                labels: vec![MapEntry::new(SERVICE_NAME_LABEL, name.as_str())],
-                ..Metadata::default()
-            },
-            address_type: family.to_string(),
-            endpoints: vec![
-                endpoint(here, self.node_name),
-                endpoint(elsewhere, &other_node),
-            ],
-            ports,
-        }
-    }
-
-    /// Returns the number of a target port: if it is a name, one derived from the name, so that
-    /// `diff` shows a change of the name.
-    fn number(&mut self, port: &ServicePortObject, target: Option<&Value>) -> Option<u16> {
-        let number = |number: i64| u16::try_from(number).ok().filter(|one| *one != 0);
-        let Some(name) = target.and_then(Value::as_str) else {
-            let target = target.and_then(Value::as_i64).and_then(number);
-            return target.or_else(|| number(port.port));
-        };
-        let assumed = assumed_number(name);
-        let metadata = &self.service.metadata;
-        self.assumptions.push(Assumption {
-            kind: AssumedValueKind::NamedPort,
-            subject: format!("{}/{}", metadata.namespace, metadata.name),
-            value: format!("{name}={assumed}"),
-        });
-        Some(assumed)
-    }
-}
-
-/// Reads labels; empty if there are none.
-fn labels(value: Option<&Value>) -> Labels {
-    let entries = value.and_then(Value::as_object).into_iter().flatten();
-    let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
-    entries.collect()
-}
-
-/// Returns a number derived from a name, in the dynamic range of RFC 6335, 49152 to 65535, which a
-/// container seldom listens on.
-fn assumed_number(name: &str) -> u16 {
-    let offset = hash(name) % 16384;
-    49152 + u16::try_from(offset).unwrap_or_default()
-}
-
-/// Returns two addresses derived from a selector, since Services with the same selector have the
-/// same Pods. Different selectors may get the same addresses, which changes no rule of either.
-fn addresses(namespace: &str, selector: &Labels, family: IpFamily) -> [IpAddr; 2] {
-    let mut name = namespace.to_owned();
-    for (key, value) in selector {
-        name = format!("{name} {key}={value}");
-    }
-    let slots = Slots::of(pod_range(family));
-    let first = hash(&name) % slots.count;
-    [first, (first + 1) % slots.count].map(|slot| slots.address(slot))
-}
-
-/// Returns the range of assumed endpoints, in the upper half of the range for network benchmarks of
-/// RFC 2544 or RFC 5180, which no cluster uses. Load balancer IPs are in the lower half by default.
-fn pod_range(family: IpFamily) -> IpNet {
-    match family {
-        IpFamily::V4 => IpNet::new_assert(Ipv4Addr::new(198, 19, 0, 0).into(), 16),
-        IpFamily::V6 => {
-            IpNet::new_assert(Ipv6Addr::new(0x2001, 2, 0, 0x8000, 0, 0, 0, 0).into(), 64)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
+use super::endpoints::assume_endpoints;
 use super::files::{ManifestError, ManifestErrorScope, STDIN, find};
-use super::fill_in::assume_endpoints;
 use super::merge::{ManifestOptions, Manifests, merge};
 use super::parse::{FaultyObject, FileContent, ParseOptions, WrittenObjects, lines, parse};
 use super::validation::{FieldProblem, RENDER_FIRST, Validation, is_helm_template};
