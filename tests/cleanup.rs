@@ -230,8 +230,8 @@ fn what_fails_is_told_and_keeps_nothing_else() {
     let node = left_by_a_daemon(&BACKENDS);
     let bin = tempfile::tempdir().unwrap();
     for (program, told) in [
-        ("iptables-legacy-save", "`iptables-legacy-save` exited"),
-        ("iptables-legacy-restore", "`iptables-restore` failed"),
+        ("iptables-legacy-save", "`iptables-legacy-save`"),
+        ("iptables-legacy-restore", "`iptables-restore`"),
     ] {
         let broken = bin.path().join(program);
         std::fs::write(&broken, "#!/bin/sh\necho broken >&2\nexit 3\n").unwrap();
@@ -244,7 +244,7 @@ fn what_fails_is_told_and_keeps_nothing_else() {
         let said = failed.stderr;
         let last = said.lines().last().unwrap_or_default();
         assert!(last.starts_with("error: IPv4 legacy"), "{said}");
-        let expected = format!(": {told} with status 3: broken");
+        let expected = format!(": {told} exited with status 3: broken");
         assert!(last.ends_with(&expected), "{said}");
         assert_eq!(ours(&everything(&node.netns, Backend::Nft)).len(), 0);
         let v6 = saved(&node.netns, Backend::Legacy, Family::V6);

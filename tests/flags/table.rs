@@ -205,7 +205,11 @@ pub const TABLE: &[Row] = &[
         Scene(machine::listens),
     ),
     row("healthz-port", "1234", Deprecated("--healthz-bind-address")),
-    row("help", "", Test("cli.rs", "help_and_version_are_answers")),
+    row(
+        "help",
+        "",
+        Test("habits.rs", "every_command_has_examples_and_a_manual_page"),
+    ),
     row(
         "hostname-override",
         "node2",
@@ -362,7 +366,7 @@ pub const TABLE: &[Row] = &[
     row(
         "version",
         "",
-        Test("cli.rs", "help_and_version_are_answers"),
+        Test("cli.rs", "the_version_is_told_and_not_another"),
     ),
     row("vmodule", "proxier=4", Nothing),
     row(
