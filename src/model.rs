@@ -328,10 +328,6 @@ impl fmt::Debug for SliceName {
     }
 }
 
-#[cfg(feature = "testing")]
-#[path = "model/tests/object.rs"]
-mod testing;
-
 /// Service, slices, or both: either may arrive first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceState {
@@ -426,7 +422,7 @@ pub(crate) const MOST_RULES_WITHOUT_ENDPOINTS: usize = 90_000;
 pub struct NamespaceLimits {
     /// Endpoints, summed over the ports, as in [`MOST_ENDPOINTS`].
     pub endpoints: usize,
-    /// Sum of [`Service::rules_without_endpoints`](Service::rules_without_endpoints).
+    /// Sum of [`Service::rules_without_endpoints`].
     pub rules_without_endpoints: usize,
 }
 
@@ -642,3 +638,7 @@ impl fmt::Display for Frontend {
         }
     }
 }
+
+#[cfg(feature = "testing")]
+#[path = "tests/model.rs"]
+mod testing;

@@ -1,12 +1,6 @@
 //! Packets end alike in flat dispatch chains and in trees, by what `explain` says of random
 //! clusters in both forms.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "failing is a test's job"
-)]
-
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 

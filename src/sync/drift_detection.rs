@@ -7,7 +7,7 @@
 //!
 //! Rules disappear when a firewall is reloaded, or when an administrator flushes or edits a table.
 //! A table counts as flushed only if the output of the iptables binary shows it: an unprintable
-//! rule or a failure of the binary is no reason to rewrite all rules.
+//! rule or a failure of the binary does not cause a rewrite of all rules.
 //!
 //! Upstream: pkg/util/iptables/iptables.go, `Monitor` (v1.37)
 //!

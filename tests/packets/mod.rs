@@ -4,11 +4,6 @@
 //! connections in both families. Both programs have to give what the table says, and with that the
 //! same; and so has `explain`, of the rules that are in the kernel meanwhile.
 
-#![allow(
-    clippy::print_stderr,
-    reason = "helpers of tests: failing loudly is the point"
-)]
-
 mod affinity;
 mod ask;
 mod cluster;

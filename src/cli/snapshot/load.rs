@@ -102,7 +102,7 @@ const MAX_PIECES: usize = 8;
 ///
 /// # Errors
 ///
-/// There is no such page, or it does not have the rules that the kernel would show: those of a
+/// The daemon does not serve the page, or the page lacks rules that are in the kernel: those of a
 /// family are unknown to the daemon, a proxy has rules in the other backend, or the backend is not
 /// the chosen one.
 fn of_daemon(address: SocketAddr, choice: BackendChoice) -> Result<RuleSnapshot, NoPage> {

@@ -70,7 +70,7 @@ pub(super) fn page_of_node(node: &str, page: String) -> Option<DaemonRules<Strin
 ///
 /// # Errors
 ///
-/// There is no page with all rules.
+/// The page lacks rules, or some of them cannot be parsed.
 pub(super) fn of_page(
     node: &str,
     page: Option<DaemonRules<String>>,
