@@ -178,14 +178,7 @@ impl Chains {
     pub(super) fn apply(&mut self, command: RestoreCommand<'_>) -> Result<(), LineError> {
         match command {
             RestoreCommand::Declare(name, policy) => self.declare(name, policy)?,
-            RestoreCommand::Append(name, rule) => {
-                let rules = &mut self.chain_mut(name)?.rules;
-                if rules.is_empty() {
-                    // As many as an endpoint chain has; most chains are of endpoints.
-                    rules.reserve_exact(2);
-                }
-                rules.push(rule);
-            }
+            RestoreCommand::Append(name, rule) => self.append(name, vec![rule])?,
             RestoreCommand::Insert(name, number, rule) => {
                 let rules = &mut self.chain_mut(name)?.rules;
                 match number.checked_sub(1) {
@@ -202,6 +195,17 @@ impl Chains {
                 self.by_name.remove(name);
             }
             RestoreCommand::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Appends rules to a chain.
+    pub(super) fn append(&mut self, name: &str, mut added: Vec<Rule>) -> Result<(), LineError> {
+        let rules = &mut self.chain_mut(name)?.rules;
+        if rules.is_empty() {
+            *rules = added;
+        } else {
+            rules.append(&mut added);
         }
         Ok(())
     }

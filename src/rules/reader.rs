@@ -12,6 +12,7 @@ use std::thread;
 use super::chain::Chains;
 use super::chain::{RestoreCommand, parse_command};
 use super::error::{LineError, ParseError};
+use super::grammar::Rule;
 use super::table::TracedTable;
 
 /// Bytes of a text that a thread parses at a time; a text with fewer is not worth a thread.
@@ -47,6 +48,8 @@ enum OpenTable {
 enum ParsedLine<'t> {
     Table(&'t str),
     Commit,
+    /// Consecutive `-A` of one chain. The chain is looked up once for all of them.
+    Rules(&'t str, Vec<Rule>),
     Command(&'t str, Result<RestoreCommand<'t>, LineError>),
 }
 
@@ -59,7 +62,7 @@ struct ParsedPiece<'t> {
 
 impl<'t> ParsedPiece<'t> {
     fn parse(piece: &'t str) -> Self {
-        let mut lines = Vec::new();
+        let mut lines: Vec<(usize, ParsedLine<'t>)> = Vec::new();
         let mut count = 0;
         for text in piece.lines() {
             count += 1;
@@ -68,7 +71,22 @@ impl<'t> ParsedPiece<'t> {
                 _ if text.is_empty() || text.starts_with('#') => continue,
                 Some(table) => ParsedLine::Table(table.trim()),
                 None if text == "COMMIT" => ParsedLine::Commit,
-                None => ParsedLine::Command(text, parse_command(text)),
+                None => match (parse_command(text), lines.last_mut()) {
+                    (
+                        Ok(RestoreCommand::Append(chain, rule)),
+                        Some((_, ParsedLine::Rules(last, rules))),
+                    ) if chain == *last => {
+                        rules.push(rule);
+                        continue;
+                    }
+                    (Ok(RestoreCommand::Append(chain, rule)), _) => {
+                        // As many as an endpoint chain has; most chains are of endpoints.
+                        let mut rules = Vec::with_capacity(2);
+                        rules.push(rule);
+                        ParsedLine::Rules(chain, rules)
+                    }
+                    (command, _) => ParsedLine::Command(text, command),
+                },
             };
             lines.push((count, line));
         }
@@ -118,10 +136,15 @@ impl<'r> RulesReader<'r> {
     fn add(&mut self, piece: ParsedPiece<'_>) -> Result<(), ParseError> {
         for (number, line) in piece.lines {
             let applied = match (line, &mut self.table) {
+                (ParsedLine::Rules(chain, rules), OpenTable::Known(table)) => {
+                    chains_of(self.tables, *table).append(chain, rules)
+                }
                 (ParsedLine::Command(_, command), OpenTable::Known(table)) => {
-                    let chains = self.tables.entry(*table);
-                    let chains = chains.or_insert_with(|| Chains::new(*table));
-                    command.and_then(|command| chains.apply(command))
+                    command.and_then(|command| chains_of(self.tables, *table).apply(command))
+                }
+                (ParsedLine::Rules(_, rules), OpenTable::Unknown(name)) => {
+                    *self.unknown.entry(name.clone()).or_default() += rules.len();
+                    Ok(())
                 }
                 (ParsedLine::Command(text, _), OpenTable::Unknown(name)) => {
                     let rules = self.unknown.entry(name.clone()).or_default();
@@ -137,9 +160,10 @@ impl<'r> RulesReader<'r> {
                     };
                     Ok(())
                 }
-                (ParsedLine::Commit | ParsedLine::Command(..), OpenTable::None) => {
-                    Err(LineError::OutsideTable)
-                }
+                (
+                    ParsedLine::Commit | ParsedLine::Rules(..) | ParsedLine::Command(..),
+                    OpenTable::None,
+                ) => Err(LineError::OutsideTable),
                 (ParsedLine::Table(_), _) => Err(LineError::MissingCommit),
                 (ParsedLine::Commit, _) => {
                     self.table = OpenTable::None;
@@ -165,6 +189,10 @@ impl<'r> RulesReader<'r> {
         let line = self.lines + number;
         ParseError { line, reason }
     }
+}
+
+fn chains_of(tables: &mut BTreeMap<TracedTable, Chains>, table: TracedTable) -> &mut Chains {
+    tables.entry(table).or_insert_with(|| Chains::new(table))
 }
 
 /// Result of reading all pieces up to one.
