@@ -78,6 +78,8 @@ pub struct AppliedState {
     pub(super) jumps_due: Vec<&'static Jump>,
     /// Numbers of rules in the fixed chains.
     fixed_rule_counts: RuleCounts,
+    /// Number of all Service chains.
+    service_chain_count: u64,
     /// Number of rules in all Service chains.
     service_chain_rule_count: u64,
     /// Number of rules of Services in each dispatch chain; those of a tree count for its dispatch
@@ -131,6 +133,18 @@ impl AppliedState {
             counts.add(dispatch.table(), tree.rule_count());
         }
         counts
+    }
+
+    /// Returns how many entries of a legacy table the chains and rules of Services are: one for
+    /// each rule, and two for each chain. Chains that always exist are not counted, nor are stale
+    /// ones.
+    pub(crate) fn entry_counts(&self) -> RuleCounts {
+        let mut entries = self.rule_counts();
+        entries.nat += 2 * self.service_chain_count;
+        for (dispatch, tree) in &self.trees {
+            entries.add(dispatch.table(), 2 * tree.len() as u64);
+        }
+        entries
     }
 
     /// Returns the number of tree chains in the kernel.
@@ -396,6 +410,7 @@ impl AppliedState {
     /// Updates the numbers of rules for the rules of a Service. `update` adds to a sum or
     /// subtracts from it.
     fn count_rules(&mut self, service: &AppliedService, update: fn(&mut u64, u64)) {
+        update(&mut self.service_chain_count, service.chains.len() as u64);
         for recorded in &service.chains {
             update(
                 &mut self.service_chain_rule_count,

@@ -188,6 +188,7 @@ impl<I: Iptables> Syncer<I> {
         if outcome.result() == SyncResult::Applied {
             self.continue_trials(&mut outcome, &options).await;
         }
+        self.note_entries(outcome.result());
         if let Some(applied) = self.kernel.record() {
             outcome.rules = applied.rule_counts();
             outcome.tree_chains = applied.tree_chain_count();
@@ -196,6 +197,22 @@ impl<I: Iptables> Syncer<I> {
         outcome.overridden = self.tracker.overrides().keys().cloned().collect();
         outcome.notices = std::mem::take(&mut self.notices);
         outcome
+    }
+
+    /// Notes how large the rules of the proxy are after a sync, so that a change by another program
+    /// between its restores is seen.
+    fn note_entries(&self, result: SyncResult) {
+        let applied = self.kernel.record();
+        let applied = applied.filter(|_| result == SyncResult::Applied);
+        let entries = applied.map(AppliedState::entry_counts);
+        let of_tables =
+            |counts: RuleCounts| [(Table::Filter, counts.filter), (Table::Nat, counts.nat)];
+        self.iptables.synced(
+            entries
+                .map(of_tables)
+                .as_ref()
+                .map_or(&[], |entries| entries),
+        );
     }
 
     /// Continues a search after a sync that was applied, or retries a Service in quarantine.

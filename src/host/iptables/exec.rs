@@ -214,9 +214,6 @@ impl Exec {
                 process,
                 tables: written,
                 is_applied: restored.is_ok(),
-                has_waited: restored
-                    .as_ref()
-                    .is_ok_and(|restored| !restored.lock_wait.is_zero()),
             };
             watch.after_restore(running, &ours);
         }
@@ -318,6 +315,12 @@ impl Iptables for Exec {
         match &self.watch {
             Some(watch) => watch.changed().await,
             None => std::future::pending().await,
+        }
+    }
+
+    fn synced(&self, entries: &[(Table, u64)]) {
+        if let Some(watch) = &self.watch {
+            watch.synced(entries);
         }
     }
 

@@ -79,6 +79,12 @@ pub trait Iptables {
         std::future::pending().await
     }
 
+    /// Has to be called after each sync, with the entries that the rules of the proxy have in each
+    /// table now; without those of a table if they are not known. With detection [by
+    /// size](ChangeDetection::BySize), all other entries stay the same while no program adds or
+    /// removes rules: this shows a change in the moment after a restore.
+    fn synced(&self, _entries: &[(Table, u64)]) {}
+
     /// Waits until programs have released the xtables lock, and returns the time of that: the rules
     /// that they changed are committed by then, whether or not the size of their table is another
     /// one. Changes until then are not returned by [`changed`](Iptables::changed). Never returns if

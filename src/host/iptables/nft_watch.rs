@@ -386,8 +386,6 @@ pub(super) struct OwnRestore {
     /// Tables of the payload; each is one transaction.
     pub(super) tables: Vec<Table>,
     pub(super) is_applied: bool,
-    /// The restore waited for the lock: another program was changing rules when it started.
-    pub(super) has_waited: bool,
 }
 
 impl OwnRestore {

@@ -25,8 +25,8 @@ const GET_INFO: libc::c_int = 64;
 /// Entries and bytes of a table. A deletion, an insertion and a flush change both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TableSize {
-    /// Rules, with the headers of chains and their policies.
-    entries: u32,
+    /// Rules, and for each chain its header and its end.
+    pub(super) entries: u32,
     bytes: u32,
 }
 

@@ -2,9 +2,10 @@
 //! by the sizes of legacy tables.
 //!
 //! Legacy iptables has no notifications, but the kernel reports the number of entries of a table in
-//! microseconds, without the lock and without a process. A replacement by rules of the same size is
-//! missed, as is a change between the end of a restore of ours and the next reading of sizes: a
-//! comparison of all rules finds these.
+//! microseconds, without the lock and without a process. A program that waited for the lock changes
+//! its table as soon as a restore of ours releases it, before the size that we left is read: the
+//! entries that are not ours show that. A replacement by rules of the same size is missed: a
+//! comparison of all rules finds it.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -106,6 +107,13 @@ impl TableWatch {
         }
     }
 
+    /// Has to be called after each sync, with the entries of ours in each table, where known.
+    pub(super) fn synced(&self, ours: &[(Table, u64)]) {
+        if let Self::Legacy(watch) = self {
+            watch.synced(ours);
+        }
+    }
+
     /// Has to be called after each restore of ours.
     pub(super) fn after_restore(&self, running: Option<RunningRestore>, ours: &OwnRestore) {
         match (self, running) {
@@ -132,6 +140,9 @@ struct TableWatchState {
     /// Sizes at the last check; `None` for an unreadable table. A table that becomes readable or
     /// unreadable counts as changed.
     sizes: [Option<TableSize>; Table::ALL.len()],
+    /// Number of entries that are not ours, after the last sync. `None` if it is unknown, or if
+    /// another program has changed the table since.
+    others: [Option<u64>; Table::ALL.len()],
     /// Changes by other programs that were not reported yet.
     unreported: ForeignChange,
 }
@@ -173,9 +184,7 @@ impl SizeWatch {
         }
     }
 
-    /// Takes the sizes that a restore of ours has left in its tables as known. If the restore
-    /// waited for the lock, another program may have changed rules just before, and the earlier
-    /// sizes do not show it.
+    /// Takes the sizes that a restore of ours has left in its tables as known.
     fn after_restore(&self, ours: &OwnRestore) {
         if ours.is_applied {
             let sizes = self.sizes();
@@ -188,13 +197,32 @@ impl SizeWatch {
                     *known = now;
                 }
             }
-            if ours.has_waited {
-                let tables = ours.tables.iter().copied();
-                let unknown = ForeignChange::unknown(ChangeSource::TableSizes, tables);
-                state.unreported.merge(&unknown);
-            }
         }
         self.check();
+    }
+
+    /// Compares the number of entries that are not ours with that after the last sync, and notes
+    /// the tables that differ.
+    fn synced(&self, ours: &[(Table, u64)]) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        let known = Table::ALL.into_iter().zip(&mut state.others);
+        for ((table, before), size) in known.zip(state.sizes) {
+            let ours = ours.iter().find(|(of, _)| *of == table);
+            let now = ours.zip(size).and_then(|((_, ours), size)| {
+                // Fewer than ours: rules are missing, which a comparison finds.
+                u64::from(size.entries).checked_sub(*ours)
+            });
+            *before = match (*before, now) {
+                (Some(before), Some(now)) if before != now => {
+                    let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);
+                    state.unreported.merge(&change);
+                    // Known again after the repair.
+                    None
+                }
+                _ => now,
+            };
+        }
     }
 
     /// Compares the sizes with those of the last check, and notes the tables that differ. Checks
@@ -214,10 +242,13 @@ impl SizeWatch {
                 lock.update();
             }
         }
-        for (table, (before, now)) in Table::ALL.into_iter().zip(before.iter().zip(sizes)) {
-            if *before != now {
+        let state = &mut *state;
+        let known = Table::ALL.into_iter().zip(&mut state.others);
+        for ((table, others), (before, now)) in known.zip(before.into_iter().zip(sizes)) {
+            if before != now {
                 let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);
                 state.unreported.merge(&change);
+                *others = None;
             }
         }
     }

@@ -312,6 +312,49 @@ fn changes_by_other_programs_are_reported_and_ours_are_not() {
     });
 }
 
+/// As by a program that waited for the lock: the size of the table after the restore is never read.
+#[test]
+fn a_change_in_the_moment_after_a_restore_on_legacy_is_reported() {
+    in_namespace(|exec| {
+        let mut programs = exec.binaries().clone();
+        if programs.backend() != Backend::Legacy {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let armed = folder.path().join("armed");
+        let body = format!(
+            "{restore} \"$@\" || exit; [ ! -e {armed} ] || {iptables} -w -t nat -F KUBE-X",
+            restore = programs.restore.to_string_lossy(),
+            armed = armed.display(),
+            iptables = programs.iptables.to_string_lossy(),
+        );
+        script(folder.path(), "restore", &body);
+        programs.restore = folder.path().join("restore").into();
+        let mut exec = Exec::new(programs, ExecOptions::default());
+        let (chain, rule) = (":KUBE-X - [0:0]", "-A KUBE-X -j ACCEPT");
+        let one = || text(&["*nat", chain, rule, "COMMIT"]);
+        let two = || text(&["*nat", chain, rule, rule, "COMMIT"]);
+        block_on(async {
+            exec.watch_tables(&Arc::default()).unwrap();
+            // Header and end of the chain, and its rules.
+            for (mut payload, entries) in [(one(), 3), (two(), 4), (one(), 3)] {
+                exec.restore(&mut payload, None).await.unwrap();
+                exec.synced(&[(Table::Nat, entries)]);
+                assert_eq!(change(&exec).await, None);
+            }
+            std::fs::write(&armed, "").unwrap();
+            exec.restore(&mut two(), None).await.unwrap();
+            exec.synced(&[(Table::Nat, 4)]);
+            let found = change(&exec).await.expect("the change is reported");
+            assert!(has_changed(&found, Table::Nat), "{found:?}");
+            std::fs::remove_file(&armed).unwrap();
+            exec.restore(&mut two(), None).await.unwrap();
+            exec.synced(&[(Table::Nat, 4)]);
+            assert_eq!(change(&exec).await, None);
+        });
+    });
+}
+
 /// The program of the restore runs after one that has the same process id in a pid namespace of its
 /// own.
 #[test]

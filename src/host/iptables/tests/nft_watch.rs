@@ -26,7 +26,6 @@ fn ours() -> OwnRestore {
         process: Some(100),
         tables: vec![Table::Filter, Table::Nat],
         is_applied: true,
-        has_waited: false,
     }
 }
 
