@@ -1,11 +1,11 @@
 //! Arguments of the benchmark.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 
-use crate::duration::duration;
+use crate::shared::duration::duration;
+use crate::shared::output::Output;
 use crate::subject::Subject;
 
 /// Measures new connections through the rules of deltaproxy and kube-proxy.
@@ -43,18 +43,11 @@ pub struct Args {
     /// How long a program may take until all Services have rules
     #[arg(long, default_value = "1h", value_parser = duration)]
     pub patience: Duration,
-    /// Writes the figures to this file, next to those that it has of the same commit
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Reads figures of an earlier run instead of measuring
-    #[arg(long)]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
     /// Writes the plots and the tables of `deploy/docs`
     #[arg(long)]
     pub write: bool,
-    /// What cargo passes to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 impl Args {

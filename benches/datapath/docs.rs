@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::figures::Report;
 use crate::plot;
-use crate::report;
+use crate::shared::output;
 use crate::table;
 
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/docs");
@@ -16,7 +16,7 @@ const HEADING: &str = "## Figures\n";
 pub fn write(report: &Report) {
     let docs = Path::new(DOCS);
     let speed = docs.join("speed");
-    report::write(report, &speed.join("datapath.json"));
+    output::write(report, &speed.join("datapath.json"));
     plot::write_all(report, &speed);
     let path = docs.join("datapath.md");
     let page = fs::read_to_string(&path).expect("read the page");

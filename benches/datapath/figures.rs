@@ -4,29 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::shared::output::{self, Measured};
 use crate::subject::Subject;
 
-/// All runs of one call.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Report {
-    pub machine: Machine,
-    pub runs: Vec<Run>,
-}
-
-impl Report {
-    pub fn new(machine: Machine) -> Self {
-        let runs = Vec::new();
-        Self { machine, runs }
-    }
-
-    /// In order, and in place of an earlier run of the same.
-    pub fn add(&mut self, run: Run) {
-        self.runs.retain(|other| other.key() != run.key());
-        self.runs.push(run);
-        self.runs.sort_by_key(Run::key);
-    }
-}
+/// All runs of one file.
+pub type Report = output::Report<Run>;
 
 /// Address that a client connects to, by the place of its rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -66,8 +48,10 @@ pub struct Run {
     pub saturation: Saturation,
 }
 
-impl Run {
-    fn key(&self) -> (usize, Subject) {
+impl Measured for Run {
+    type Key = (usize, Subject);
+
+    fn key(&self) -> Self::Key {
         (self.services, self.subject)
     }
 }

@@ -24,20 +24,8 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../shared/duration.rs"]
-mod duration;
-#[path = "../shared/load.rs"]
-#[allow(dead_code, reason = "other benches change what is loaded")]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/report.rs"]
-mod report;
-#[path = "../shared/scrape.rs"]
-#[allow(dead_code, reason = "other benches look at what it times")]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
@@ -63,42 +51,19 @@ use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = match &args.report {
-        Some(path) => report::read(path),
-        None => run(&args),
-    };
+    let report = args.output.report(|report| run(&args, report));
     print!("{}", table::text(&report));
     if args.write {
         docs::write(&report);
     }
 }
 
-/// Figures join those that the file has of the same programs and machine.
-fn begin(args: &Args) -> Report {
-    let machine = machine::describe();
-    match &args.json {
-        Some(path) if path.exists() => {
-            let report: Report = report::read(path);
-            let file = path.display();
-            assert_eq!(report.machine, machine, "{file} has other figures");
-            report
-        }
-        _ => Report::new(machine),
-    }
-}
-
-fn run(args: &Args) -> Report {
+fn run(args: &Args, report: &mut Report) {
     interrupt::watch();
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    let mut report = begin(args);
     for &services in &args.services {
         for run in measure::measure(services, args) {
-            report.add(run);
-        }
-        // Now, and not when all is done: that may take hours.
-        if let Some(path) = &args.json {
-            report::write(&report, path);
+            args.output.add(report, run);
         }
     }
-    report
 }

@@ -10,8 +10,8 @@ use crate::args::Args;
 use crate::connect::Sources;
 use crate::figures::{Latency, Run, Saturation, Target};
 use crate::interrupt;
-use crate::load::Load;
 use crate::saturation::{saturate, wait_until_quiet};
+use crate::shared::load::Load;
 use crate::site::{Cpu, Site, pin};
 
 /// Services that are connected to in turn when saturation is measured.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::duration::duration;
-use crate::subject::{Backend, Subject};
+use crate::shared::duration::duration;
+use crate::shared::subject::{Backend, Subject};
 
 /// Measures how long damaged rules stay broken.
 #[derive(Debug, Parser)]

@@ -1,7 +1,7 @@
 //! What another program does to the rules of the client's Service.
 
 use crate::client::CLUSTER_IP;
-use crate::subject::Node;
+use crate::shared::subject::Node;
 
 /// Each takes the Service away from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,6 @@
 
 #![allow(
     unreachable_pub,
-    dead_code,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
@@ -22,22 +21,10 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../shared/duration.rs"]
-mod duration;
-#[path = "../shared/load.rs"]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/scrape.rs"]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
-#[path = "../shared/subject.rs"]
-mod subject;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[path = "../shared/usage.rs"]
-mod usage;
 
 mod args;
 mod client;
@@ -48,13 +35,13 @@ mod table;
 use clap::Parser;
 
 use args::Args;
-use load::Load;
+use shared::load::Load;
 use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    println!("{}\n", machine::describe());
+    println!("{}\n", shared::machine::describe());
     for &services in &args.services {
         let (control, _load) = Load::in_new_cluster(services, args.endpoints);
         client::create_service(control.api());

@@ -1,11 +1,11 @@
 //! What to measure.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 
-use crate::duration::duration;
+use crate::shared::duration::duration;
+use crate::shared::output::Output;
 use crate::subject::Subject;
 
 /// Measures what an API server does for many nodes at once.
@@ -33,13 +33,6 @@ pub struct Args {
     /// How long changes are made (as `30s`); then twice as long none
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
-    /// Writes the figures to this file
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Reads figures of an earlier run instead of measuring
-    #[arg(long)]
-    pub report: Option<PathBuf>,
-    /// What cargo passes to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
+    #[command(flatten)]
+    pub output: Output,
 }

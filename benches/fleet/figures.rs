@@ -4,22 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
+use crate::shared::output::{self, Measured};
 use crate::subject::Subject;
 
-/// All runs of one call.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Report {
-    pub machine: Machine,
-    pub runs: Vec<Run>,
-}
-
-impl Report {
-    pub fn new(machine: Machine) -> Self {
-        let runs = Vec::new();
-        Self { machine, runs }
-    }
-}
+/// All runs of one file.
+pub type Report = output::Report<Run>;
 
 /// One program. Times are in seconds, memory is in MiB.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +31,15 @@ pub struct Run {
     pub fleet_peak_rss: f64,
     /// The server's, before it was restarted.
     pub peak_rss: f64,
+}
+
+impl Measured for Run {
+    type Key = (usize, usize, usize, Subject);
+
+    fn key(&self) -> Self::Key {
+        let (services, endpoints) = (self.services, self.endpoints);
+        (services, endpoints, self.watchers, self.program)
+    }
 }
 
 /// What happened between two moments.

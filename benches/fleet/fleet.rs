@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::scrape::{Sample, page};
+use crate::shared::scrape::{Sample, page};
+use crate::shared::usage::Usage;
 use crate::stand_in;
 use crate::subject::Subject;
 use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
 use crate::support::objects;
 use crate::support::process::Process;
-use crate::usage::Usage;
 
 /// All of them start at once on two CPUs.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);

@@ -24,26 +24,10 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-
-#[path = "../shared/duration.rs"]
-mod duration;
-#[path = "../shared/load.rs"]
-#[allow(dead_code, reason = "the other bench adds Services, too")]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/report.rs"]
-mod report;
-#[path = "../shared/scrape.rs"]
-#[allow(dead_code, reason = "the other bench looks at what it times")]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
-#[path = "../shared/usage.rs"]
-#[allow(dead_code, reason = "nobody waits for children here")]
-mod usage;
 
 mod args;
 mod counted;
@@ -64,22 +48,14 @@ use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = match &args.report {
-        Some(path) => report::read(path),
-        None => run(&args),
-    };
+    let report = args.output.report(|report| run(&args, report));
     print!("{}", table::text(&report));
-    if let Some(path) = &args.json {
-        report::write(&report, path);
-    }
 }
 
-fn run(args: &Args) -> Report {
+fn run(args: &Args, report: &mut Report) {
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    let mut report = Report::new(machine::describe());
     for &subject in &args.programs {
         eprintln!("{}", subject.name());
-        report.runs.push(measure::measure(subject, args));
+        args.output.add(report, measure::measure(subject, args));
     }
-    report
 }

@@ -8,9 +8,9 @@ use std::time::Instant;
 use crate::counted::Counted;
 use crate::figures::Phase;
 use crate::fleet::Fleet;
+use crate::shared::usage::Usage;
 use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
-use crate::usage::Usage;
 use crate::wire::Wire;
 
 /// The beginning of a phase.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::support::kube::binary;
 
 /// Who watches the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     /// Nobody: what the server does for itself, and for whoever makes the changes

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::duration::duration;
-use crate::subject::{Backend, Subject};
+use crate::shared::duration::duration;
+use crate::shared::output::Output;
+use crate::shared::subject::{Backend, Subject};
 
 /// Measures what a node spends on its proxy.
 #[derive(Debug, Parser)]
@@ -35,18 +36,11 @@ pub struct Args {
     /// How long each phase lasts (as `15s`)
     #[arg(long, default_value = "15s", value_parser = duration)]
     pub phase: Duration,
-    /// Writes the figures to this file
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Reads figures of an earlier run instead of measuring
-    #[arg(long)]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
     /// Writes a plot (SVG) of each churn into this folder
     #[arg(long)]
     pub plots: Option<PathBuf>,
-    /// What cargo passes to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// Which of the three measurements is made.

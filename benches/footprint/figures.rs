@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
-use crate::subject::{Backend, Subject};
+use crate::shared::cgroup::Peak;
+use crate::shared::machine::Machine;
+use crate::shared::subject::{Backend, Subject};
 
 /// All of one call; of the three kinds, one has something.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,16 +53,6 @@ pub struct Size {
     /// Nothing changes, then more and more.
     pub phases: Vec<Phase>,
     pub scrape: Scrape,
-}
-
-/// Highest use of memory of a cgroup, in MiB.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Peak {
-    /// Of the program, the programs that it starts, and what the kernel keeps for them.
-    pub all: f64,
-    /// Without what the kernel keeps, such as its copy of the rules. Sampled: a use that lasts less
-    /// than some milliseconds is missing.
-    pub programs: f64,
 }
 
 /// Some changes a second.

@@ -22,32 +22,12 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../shared/duration.rs"]
-mod duration;
-#[path = "../shared/latency.rs"]
-mod latency;
-#[path = "../shared/load.rs"]
-#[allow(dead_code, reason = "a comparison of programs looks at more")]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/report.rs"]
-mod report;
-#[path = "../shared/scrape.rs"]
-#[allow(dead_code, reason = "a comparison of programs looks at more")]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
-#[path = "../shared/subject.rs"]
-#[allow(dead_code, reason = "a comparison of programs looks at more")]
-mod subject;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[path = "../shared/usage.rs"]
-mod usage;
 
 mod args;
-mod cgroup;
 mod figures;
 mod pace;
 mod plot;
@@ -59,20 +39,16 @@ use clap::Parser;
 
 use args::{Args, Mode};
 use figures::{Of, Report};
-use load::Load;
+use shared::load::Load;
+use shared::machine;
 use support::kube::ControlPlane;
 use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = match &args.report {
-        Some(path) => report::read(path),
-        None => run(&args),
-    };
+    let report = args.output.earlier().unwrap_or_else(|| run(&args));
     print!("{}", table::text(&report));
-    if let Some(path) = &args.json {
-        report::write(&report, path);
-    }
+    args.output.write(&report);
     if let Some(folder) = &args.plots {
         plot::write_all(&report, folder);
     }

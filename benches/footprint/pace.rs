@@ -1,16 +1,16 @@
 //! How often a program syncs under some rates of changes, what that costs and how late changes are.
 //!
-//! CPU and latency are measured in phases of their own: see [`latency`](crate::latency).
+//! CPU and latency are measured in phases of their own: see [`latency`](crate::shared::latency).
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::figures::{Of, Pace, Paces};
-use crate::latency::{latencies, percentile};
-use crate::load::Load;
+use crate::shared::latency::{latencies, percentile};
+use crate::shared::load::Load;
+use crate::shared::subject::{Node, Running};
 use crate::size::cpu;
-use crate::subject::{Node, Running};
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
 

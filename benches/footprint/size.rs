@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::args::Args;
-use crate::cgroup::Cgroup;
-use crate::figures::{Cpu, Of, Peak, Phase, Scrape, Size};
-use crate::load::Load;
-use crate::subject::{Node, Running};
+use crate::figures::{Cpu, Of, Phase, Scrape, Size};
+use crate::shared::cgroup::{Cgroup, Peak};
+use crate::shared::load::Load;
+use crate::shared::subject::{Node, Running};
+use crate::shared::usage::Usage;
 use crate::support::kube::ControlPlane;
 use crate::support::objects;
 use crate::support::wait::{ensure, eventually};
-use crate::usage::Usage;
 
 /// After a start and after changes: what is still on its way arrives within this.
 const SETTLE: Duration = Duration::from_secs(3);

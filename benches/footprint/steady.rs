@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::args::Args;
 use crate::figures::{Memory, Of, Steady};
-use crate::load::Load;
-use crate::subject::{Node, Running};
+use crate::shared::load::Load;
+use crate::shared::subject::{Node, Running};
 use crate::support::kube::ControlPlane;
 
 /// Often enough for a picture.

@@ -6,9 +6,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::load::Load;
-use crate::scrape::Sample;
-use crate::subject::Running;
+use super::load::Load;
+use super::scrape::Sample;
+use super::subject::Running;
 use crate::support::api::Api;
 
 /// What is still on its way after the last change arrives within this.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::store::{Store, cluster_ip};
+use super::store::{Store, cluster_ip};
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
 use crate::support::objects;
@@ -53,7 +53,6 @@ impl Load {
     }
 
     /// The same Services at other cluster IPs.
-    #[allow(dead_code, reason = "only one of the benches needs it")]
     pub fn at(self, cluster_ip: fn(usize) -> Ipv4Addr) -> Self {
         Self { cluster_ip, ..self }
     }
@@ -174,18 +173,13 @@ impl Load {
 }
 
 /// Creates a Service without endpoints, as a user does.
-#[allow(dead_code, reason = "only one of the benches needs it")]
 pub fn create_service(api: &Api, name: &str) {
     send(api, vec![post_service(name)]);
 }
 
 /// Creates the endpoints of a Service: so many, of which the first has the address with this
 /// number.
-#[allow(
-    dead_code,
-    clippy::indexing_slicing,
-    reason = "only one of the benches needs it; the fields are there"
-)]
+#[allow(clippy::indexing_slicing, reason = "the fields are there")]
 pub fn create_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
     let mut slice = slice(name, &addresses(name, number, count));
     slice["metadata"]["annotations"] = json!({TRIGGER: now()});
@@ -193,7 +187,6 @@ pub fn create_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) 
 }
 
 /// Replaces them.
-#[allow(dead_code, reason = "only one of the benches needs it")]
 pub fn scale_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
     let change = json!({
         "metadata": {"annotations": {TRIGGER: now()}},
@@ -203,7 +196,6 @@ pub fn scale_endpoints(api: &Api, name: &str, (number, count): (usize, usize)) {
 }
 
 /// Deletes a Service and its endpoints.
-#[allow(dead_code, reason = "only one of the benches needs it")]
 pub fn delete_service(api: &Api, name: &str) {
     send(api, vec![delete(&format!("{SLICES}/{name}-1"))]);
     send(api, vec![delete(&format!("{SERVICES}/{name}"))]);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::support::process::run;
 
 /// The machine, and the commit that was measured.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     pub commit: String,
     pub cpus: usize,

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::scrape::{Sample, page};
+use super::scrape::{Sample, page};
+use super::usage::Usage;
 use crate::support::daemon::{self, Daemon, Program};
 use crate::support::kube::{ControlPlane, binary};
 use crate::support::netns::Netns;
 use crate::support::objects;
 use crate::support::process::run;
-use crate::usage::Usage;
 
 /// kube-proxy needs minutes for the first rules of a large cluster on nft.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
@@ -164,14 +164,12 @@ impl Node {
     }
 
     /// Its namespace.
-    #[allow(dead_code, reason = "only one of the benches needs it")]
     pub fn netns(&self) -> &Netns {
         &self.netns
     }
 
     /// Runs the backend's `iptables` on the nat table, which waits for the lock, and returns what
     /// it prints.
-    #[allow(dead_code, reason = "only one of the benches needs it")]
     pub fn iptables_nat(&self, args: &[String]) -> String {
         let name = format!("iptables-{}", self.backend.name());
         run(self
@@ -218,7 +216,6 @@ impl Running<'_> {
     }
 
     /// What it has logged so far.
-    #[allow(dead_code, reason = "only one of the benches needs it")]
     pub fn log(&self) -> String {
         self.daemon.log()
     }

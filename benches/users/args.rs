@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::subject::{Backend, Subject};
+use crate::shared::output::Output;
+use crate::shared::subject::{Backend, Subject};
 
 /// Measures programs under the load of virtual users.
 #[derive(Debug, Parser)]
@@ -31,16 +32,9 @@ pub struct Args {
         default_value = "kube-proxy,kube-proxy-nftables,deltaproxy"
     )]
     pub programs: Vec<Subject>,
-    /// Writes the figures to this file
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Reads figures of an earlier run instead of measuring
-    #[arg(long)]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
     /// Writes plots (SVG) into this folder
     #[arg(long)]
     pub plots: Option<PathBuf>,
-    /// What cargo passes to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
 }

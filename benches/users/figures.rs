@@ -2,25 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::latency::percentile;
-use crate::machine::Machine;
-use crate::subject::{Backend, Subject};
+use crate::shared::latency::percentile;
+use crate::shared::output::{self, Measured};
+use crate::shared::subject::{Backend, Subject};
 
-/// Highest use of memory of a cgroup, in MiB.
-pub struct Peak {
-    /// Of the program, the programs that it starts, and what the kernel keeps for them.
-    #[expect(dead_code, reason = "shared with another bench")]
-    pub all: f64,
-    /// Without what the kernel keeps, such as its copy of the rules.
-    pub programs: f64,
-}
-
-/// All runs of one call.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Report {
-    pub machine: Machine,
-    pub runs: Vec<Run>,
-}
+/// All runs of one file.
+pub type Report = output::Report<Run>;
 
 /// One program under one number of users. Times are in seconds, memory is in MiB.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +32,14 @@ pub struct Run {
     /// Highest of the program and those that it starts, since its start, without the kernel's copy
     /// of rules.
     pub peak_memory: f64,
+}
+
+impl Measured for Run {
+    type Key = (usize, Backend, usize, Subject);
+
+    fn key(&self) -> Self::Key {
+        (self.services, self.backend, self.users, self.program)
+    }
 }
 
 /// Distribution of latencies in seconds.

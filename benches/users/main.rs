@@ -24,31 +24,10 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../footprint/cgroup.rs"]
-mod cgroup;
-#[allow(dead_code, reason = "shared with benches, which do more with it")]
-#[path = "../shared/latency.rs"]
-mod latency;
-#[allow(dead_code, reason = "shared with benches, which do more with it")]
-#[path = "../shared/load.rs"]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/report.rs"]
-mod report;
-#[allow(dead_code, reason = "shared with benches, which do more with it")]
-#[path = "../shared/scrape.rs"]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
-#[allow(dead_code, reason = "shared with benches, which do more with it")]
-#[path = "../shared/subject.rs"]
-mod subject;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[allow(dead_code, reason = "shared with benches, which do more with it")]
-#[path = "../shared/usage.rs"]
-mod usage;
 
 mod args;
 mod figures;
@@ -61,27 +40,20 @@ use clap::Parser;
 
 use args::Args;
 use figures::Report;
-use load::Load;
+use shared::load::{self, Load};
 use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = match &args.report {
-        Some(path) => report::read(path),
-        None => run(&args),
-    };
+    let report = args.output.report(|report| run(&args, report));
     print!("{}", table::text(&report));
     if let Some(folder) = &args.plots {
         plot::write_all(&report, folder);
     }
 }
 
-fn run(args: &Args) -> Report {
+fn run(args: &Args, report: &mut Report) {
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    let mut report = Report {
-        machine: machine::describe(),
-        runs: Vec::new(),
-    };
     for &services in &args.services {
         eprintln!(
             "{services} Services x {} endpoints: loading",
@@ -90,13 +62,8 @@ fn run(args: &Args) -> Report {
         let (control, _) = Load::in_new_cluster(services, args.endpoints);
         for &program in &args.programs {
             for run in measure::measure(&control, services, program, args) {
-                report.runs.push(run);
-                // Now, and not when all is done: that may take hours.
-                if let Some(path) = &args.json {
-                    report::write(&report, path);
-                }
+                args.output.add(report, run);
             }
         }
     }
-    report
 }

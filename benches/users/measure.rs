@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::args::Args;
-use crate::cgroup::Cgroup;
 use crate::figures::{Latency, Run};
-use crate::latency::{SCRAPE_EVERY, SETTLE, attribute};
-use crate::scrape::Sample;
-use crate::subject::{Node, Running, Subject};
+use crate::shared::cgroup::Cgroup;
+use crate::shared::latency::{SCRAPE_EVERY, SETTLE, attribute};
+use crate::shared::scrape::Sample;
+use crate::shared::subject::{Node, Running, Subject};
 use crate::support::api::Api;
 use crate::support::kube::ControlPlane;
 use crate::user;

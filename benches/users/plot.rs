@@ -10,7 +10,7 @@ use std::path::Path;
 use plotters::prelude::*;
 
 use crate::figures::{Latency, Report, Run};
-use crate::subject::Subject;
+use crate::shared::subject::Subject;
 
 const SIZE: (u32, u32) = (640, 400);
 /// Where the line of a program stands between two numbers of users.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::duration::duration;
-use crate::subject::{Backend, Subject};
+use crate::shared::duration::duration;
+use crate::shared::output::Output;
+use crate::shared::subject::{Backend, Subject};
 
 /// Measures kube-proxy and deltaproxy in the same run.
 #[derive(Debug, Parser)]
@@ -33,16 +34,9 @@ pub struct Args {
     /// How long each phase of changes lasts (as `30s`)
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
-    /// Writes the figures to this file, beside those that it has of the same commit
-    #[arg(long)]
-    pub json: Option<PathBuf>,
-    /// Reads figures of an earlier run instead of measuring
-    #[arg(long)]
-    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
     /// Writes plots (SVG) into this folder
     #[arg(long)]
     pub plots: Option<PathBuf>,
-    /// What cargo passes to every bench
-    #[arg(long, hide = true)]
-    bench: bool,
 }

@@ -2,29 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::Machine;
-use crate::subject::{Backend, Subject};
+use crate::shared::output::{self, Measured};
+use crate::shared::subject::{Backend, Subject};
 
-/// All runs of one call.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Report {
-    pub machine: Machine,
-    pub runs: Vec<Run>,
-}
-
-impl Report {
-    pub fn new(machine: Machine) -> Self {
-        let runs = Vec::new();
-        Self { machine, runs }
-    }
-
-    /// In order, and in place of an earlier run of the same.
-    pub fn add(&mut self, run: Run) {
-        self.runs.retain(|other| other.key() != run.key());
-        self.runs.push(run);
-        self.runs.sort_by_key(Run::key);
-    }
-}
+/// All runs of one file.
+pub type Report = output::Report<Run>;
 
 /// One program at one size. Times are in seconds, memory is in MiB.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,9 +33,10 @@ pub struct Run {
     pub peak_rss: f64,
 }
 
-impl Run {
-    /// What was measured.
-    fn key(&self) -> (usize, usize, Backend, Subject) {
+impl Measured for Run {
+    type Key = (usize, usize, Backend, Subject);
+
+    fn key(&self) -> Self::Key {
         (self.services, self.endpoints, self.backend, self.program)
     }
 }

@@ -22,26 +22,10 @@
     reason = "a bench runs programs, prints, and fails loudly"
 )]
 
-#[path = "../shared/duration.rs"]
-mod duration;
-#[path = "../shared/latency.rs"]
-mod latency;
-#[path = "../shared/load.rs"]
-mod load;
-#[path = "../shared/machine.rs"]
-mod machine;
-#[path = "../shared/report.rs"]
-mod report;
-#[path = "../shared/scrape.rs"]
-mod scrape;
-#[path = "../shared/store.rs"]
-mod store;
-#[path = "../shared/subject.rs"]
-mod subject;
+#[path = "../shared/mod.rs"]
+mod shared;
 #[path = "../../tests/support/mod.rs"]
 mod support;
-#[path = "../shared/usage.rs"]
-mod usage;
 
 mod args;
 mod figures;
@@ -54,38 +38,20 @@ use clap::Parser;
 
 use args::Args;
 use figures::Report;
-use load::Load;
+use shared::load::Load;
 use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = match &args.report {
-        Some(path) => report::read(path),
-        None => run(&args),
-    };
+    let report = args.output.report(|report| run(&args, report));
     print!("{}", table::text(&report));
     if let Some(folder) = &args.plots {
         plot::write_all(&report, folder);
     }
 }
 
-/// What is measured joins what the file has of the same programs and machine.
-fn begin(args: &Args) -> Report {
-    let machine = machine::describe();
-    match &args.json {
-        Some(path) if path.exists() => {
-            let report: Report = report::read(path);
-            let file = path.display();
-            assert_eq!(report.machine, machine, "{file} has other figures");
-            report
-        }
-        _ => Report::new(machine),
-    }
-}
-
-fn run(args: &Args) -> Report {
+fn run(args: &Args, report: &mut Report) {
     assert!(machine_has(Need::Upstream), "cannot measure here");
-    let mut report = begin(args);
     for &services in &args.services {
         eprintln!(
             "{services} Services x {} endpoints: loading",
@@ -99,15 +65,9 @@ fn run(args: &Args) -> Report {
                     backend.name(),
                     program.name()
                 );
-                report.add(measure::measure(
-                    &control, &mut load, backend, program, args,
-                ));
-                // Now, and not when all is done: that may take hours.
-                if let Some(path) = &args.json {
-                    report::write(&report, path);
-                }
+                let run = measure::measure(&control, &mut load, backend, program, args);
+                args.output.add(report, run);
             }
         }
     }
-    report
 }

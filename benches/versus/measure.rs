@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use crate::args::Args;
 use crate::figures::{Churn, Run, Start};
-use crate::latency::{latencies, percentile};
-use crate::load::Load;
-use crate::scrape::Sample;
-use crate::subject::{Backend, Node, Running, Subject};
+use crate::shared::latency::{latencies, percentile};
+use crate::shared::load::Load;
+use crate::shared::scrape::Sample;
+use crate::shared::subject::{Backend, Node, Running, Subject};
 use crate::support::kube::ControlPlane;
 
 /// After a start and after changes: what is still on its way arrives within this.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::figures::{Report, Run};
 use crate::quantity::{QUANTITIES, Quantity};
-use crate::subject::Subject;
+use crate::shared::subject::Subject;
 
 /// One table for each size and backend.
 pub fn text(report: &Report) -> String {

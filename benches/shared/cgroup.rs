@@ -8,10 +8,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::figures::Peak;
+use serde::{Deserialize, Serialize};
 
 /// Short compared with the hundreds of milliseconds for which a restore holds its memory.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Highest use of memory of a cgroup, in MiB.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Peak {
+    /// Of the program, the programs that it starts, and what the kernel keeps for them.
+    pub all: f64,
+    /// Without what the kernel keeps, such as its copy of the rules. Sampled: a use that lasts less
+    /// than some milliseconds is missing.
+    pub programs: f64,
+}
 
 /// A memory cgroup, removed when dropped.
 pub struct Cgroup {
