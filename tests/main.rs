@@ -68,7 +68,6 @@ mod golden;
 mod guides;
 mod habits;
 mod hanging;
-mod harness;
 mod health_checks;
 mod history;
 mod hostile;

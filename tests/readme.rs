@@ -168,20 +168,6 @@ fn the_partial_payload_is_that_of_a_removed_endpoint() {
     );
 }
 
-#[test]
-fn a_sample_may_only_omit_lines_at_dots() {
-    for (shown, printed, expected) in [
-        ("a\nb", "a\nb\n", true),
-        ("a", "a\nb\n", false),
-        ("a\n...", "a\nb\n", true),
-        ("a\n...\nc", "a\nb\nc\n", true),
-        ("a\n...\nc", "a\nb\nc\nd\n", false),
-        ("a\n...\nd", "a\nb\nc\n", false),
-    ] {
-        assert_eq!(fits(shown, printed), expected, "{shown}");
-    }
-}
-
 /// Returns the texts between `open` and `close` that are on one line.
 fn between<'t>(text: &'t str, open: &'t str, close: char) -> impl Iterator<Item = &'t str> {
     let parts = text.lines().flat_map(move |line| line.split(open).skip(1));
@@ -204,13 +190,6 @@ fn links_have_targets() {
         let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
         assert_eq!(dangling(&text, folder), [""; 0], "{page}");
     }
-}
-
-#[test]
-fn links_without_targets_are_found() {
-    let text =
-        "a ([b](nothing.md), [KEP][kep])\n[c](README.md) [d](https://x.test/) [e][f]\n\n[f]: g\n";
-    assert_eq!(dangling(text, ""), ["nothing.md", "kep"]);
 }
 
 #[test]

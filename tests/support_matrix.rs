@@ -318,34 +318,3 @@ fn the_page_is_what_the_recorded_runs_give() {
     let committed = fs::read_to_string(&file).unwrap();
     assert_eq!(page, committed, "UPDATE_GOLDEN=1 writes {PAGE}");
 }
-
-#[test]
-fn incomplete_results_are_found() {
-    let (versions, _) = built();
-    let whole = Matrix::read();
-    let broken = |edit: fn(&mut Matrix)| {
-        let mut matrix = whole.clone();
-        edit(&mut matrix);
-        matrix.check(&versions).unwrap_err()
-    };
-    let absent = broken(|matrix| drop(matrix.proxies.remove(&33)));
-    assert_eq!(absent, "kube-proxy 1.33 has no result");
-    let server = broken(|matrix| drop(matrix.servers.remove(&37)));
-    assert_eq!(server, "kube-apiserver 1.37 has no result");
-    let unseen = broken(|matrix| {
-        let run = matrix.proxies.get_mut(&33).unwrap();
-        run.differences.remove("node-hints");
-    });
-    assert!(unseen.starts_with("1.33 has ["), "{unseen}");
-    let short = broken(|matrix| matrix.proxies.get_mut(&FOLLOWED).unwrap().random_steps = 199);
-    assert!(short.contains("too few steps"), "{short}");
-    let other = broken(|matrix| matrix.proxies.get_mut(&33).unwrap().version = "v1.33.999".into());
-    assert_eq!(other, "v1.33.999 is not the version that is built");
-}
-
-#[test]
-fn the_number_of_passed_tests_is_read() {
-    let text = "running 7 tests\n\ntest result: ok. 7 passed; 0 failed; 0 ignored\n";
-    assert_eq!(passed(text), Some(7));
-    assert_eq!(passed("test result: FAILED. 6 passed; 1 failed"), None);
-}

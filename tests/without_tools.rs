@@ -73,19 +73,6 @@ fn the_daemon_names_no_tool() {
 }
 
 #[test]
-fn code_outside_of_the_feature_is_found() {
-    let found = |text: &str| names(&File::sample("src/a.rs", text)).len();
-    let import = "use crate::inspect::diff;\n";
-    assert_eq!(found(import), 1);
-    assert_eq!(found(&format!("{FEATURE}\n{import}")), 0);
-    assert_eq!(found(&format!("{FEATURE}\nuse a::b;\n{import}")), 1);
-    let item = "fn a() {\n    crate::inspect::b();\n}\n";
-    assert_eq!(found(&format!("{FEATURE}\n#[must_use]\n{item}")), 0);
-    assert_eq!(found(&format!("{FEATURE}\n{item}{import}")), 1);
-    assert_eq!(found("/// See crate::inspect.\nfn a() {}\n"), 0);
-}
-
-#[test]
 fn the_daemon_compiles_without_tools() {
     let output = Command::new(env!("CARGO"))
         .args(["check", "--lib", "--locked", "--quiet"])

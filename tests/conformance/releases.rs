@@ -259,13 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn a_version_has_a_minor_release() {
-        assert_eq!(release(33).minor, 33);
-        assert_eq!(release(33).version, "v1.33.4");
-        assert_eq!(Release::parse("Kubernetes"), None);
-    }
-
-    #[test]
     fn the_followed_release_has_no_differences() {
         assert_eq!(release(FOLLOWED).differences().count(), 0);
         assert_eq!(release(35).differences().count(), 2);
@@ -283,79 +276,5 @@ mod tests {
             };
             assert!(steps().any(|step| shows(step.difference)), "{difference:?}");
         }
-    }
-
-    #[test]
-    fn only_what_causes_a_difference_is_avoided() {
-        const HEADLESS: &str = "service.kubernetes.io/headless";
-        const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-        let slice = |labels: &[&str], hints: Value, conditions: Value| {
-            let labels: BTreeMap<_, _> = labels.iter().map(|label| (*label, "")).collect();
-            json!({"kind": "EndpointSlice", "metadata": {"labels": labels}, "endpoints": [
-                {"addresses": ["10.4.1.1"], "hints": hints, "conditions": {"terminating": true}},
-                {"addresses": ["10.4.100.1"], "conditions": conditions},
-            ]})
-        };
-        let service = |labels: &[&str], ranges: &[&str]| {
-            let labels: BTreeMap<_, _> = labels.iter().map(|label| (*label, "")).collect();
-            let spec = json!({"loadBalancerSourceRanges": ranges});
-            json!({"kind": "Service", "metadata": {"labels": labels}, "spec": spec})
-        };
-        let both = || json!({"forNodes": [1], "forZones": [2]});
-        let whole = [
-            slice(
-                &[HEADLESS, PROXY_NAME],
-                both(),
-                json!({"terminating": true}),
-            ),
-            service(&[HEADLESS, PROXY_NAME], &["10.0.0.0/8", "0.0.0.0/0"]),
-            json!({"kind": "Service"}),
-        ];
-        let applied = |minor| {
-            let ops = whole.iter().cloned().map(Op::Apply).collect();
-            let objects = release(minor).avoid(ops).into_iter().map(|op| match op {
-                Op::Apply(object) => object,
-                _ => Value::Null,
-            });
-            objects.collect::<Vec<_>>()
-        };
-        assert_eq!(applied(36), whole);
-        let is_ready = || json!({"ready": true});
-        let expected = [
-            slice(&[HEADLESS], both(), is_ready()),
-            service(&[PROXY_NAME], &["10.0.0.0/8", "0.0.0.0/0"]),
-            json!({"kind": "Service"}),
-        ];
-        assert_eq!(applied(35), expected);
-        let expected = [
-            slice(&[HEADLESS], json!({"forZones": [2]}), is_ready()),
-            service(&[PROXY_NAME], &["10.0.0.0/8"]),
-            json!({"kind": "Service"}),
-        ];
-        assert_eq!(applied(33), expected);
-    }
-
-    #[test]
-    fn a_report_about_other_chains_is_not_explained() {
-        let report = |chain: &str| {
-            format!("variant `plain`, V4\n{chain}:\n  - (no such chain)\n  log of x:\n    y\n")
-        };
-        let explained = |text: &str| NODE_HINTS.explains(text).is_ok();
-        assert!(explained(&report("nat KUBE-SVC-A")));
-        assert!(!explained(&report("nat KUBE-SERVICES")));
-        assert!(!explained(&report("filter KUBE-FORWARD")));
-        assert!(!explained("variant `plain`: route_localnet 0, 1\n"));
-    }
-
-    #[test]
-    fn a_difference_that_never_appears_is_reported() {
-        let mut appeared = Appeared::default();
-        assert_eq!(appeared.check(&release(36)), Ok(()));
-        assert!(appeared.check(&release(35)).is_err());
-        appeared.add(&DUPLICATE_ENDPOINT);
-        assert!(appeared.check(&release(35)).is_err());
-        appeared.add(&SELECTOR_LABELS);
-        assert_eq!(appeared.check(&release(35)), Ok(()));
-        assert!(appeared.check(&release(33)).is_err());
     }
 }

@@ -25,12 +25,7 @@ impl Page {
     /// Reads a page.
     pub fn read(name: &str) -> Self {
         let path = format!("{}/deploy/docs/{name}", env!("CARGO_MANIFEST_DIR"));
-        let mut page = Self::parse(&fs::read_to_string(path).unwrap());
-        name.clone_into(&mut page.name);
-        page
-    }
-
-    fn parse(text: &str) -> Self {
+        let text = fs::read_to_string(path).unwrap();
         let mut sections = vec![(String::new(), Vec::new())];
         for line in text.lines() {
             if let Some(heading) = line.strip_prefix("## ") {
@@ -46,7 +41,7 @@ impl Page {
         }
         sections.retain(|(_, commands)| !commands.is_empty());
         Self {
-            name: String::new(),
+            name: name.to_owned(),
             sections,
         }
     }
@@ -67,15 +62,4 @@ impl Page {
     pub fn end(self) {
         assert_eq!(self.sections, [], "{}: commands never run", self.name);
     }
-}
-
-#[test]
-fn commands_are_found_by_section() {
-    let mut page = Page::parse(
-        "# A\n\n    kubectl a\n\n## B\n\n    key: value\n\n## C\n    helm b\n    cp c\n",
-    );
-    assert_eq!(page.take(""), ["kubectl a"]);
-    assert_eq!(page.sections.len(), 1);
-    assert_eq!(page.take("C"), ["helm b", "cp c"]);
-    page.end();
 }

@@ -17,7 +17,7 @@ use crate::support::left_out::turns;
 use crate::support::{on_both_backends, tell};
 use affinity::Departure;
 use scene::{Scene, programs};
-use words::{Cell, Variant, Word};
+use words::{Variant, Word};
 
 on_both_backends!(Upstream, packets_go_where_the_tables_say);
 
@@ -138,68 +138,5 @@ impl Tally {
         tell(format_args!(
             "packets: {whole} are right, by {attempts} attempts; {explained} also as explained"
         ));
-    }
-}
-
-#[test]
-fn a_table_says_what_it_says() {
-    let services = table::parse(
-        "# a comment\n\
-         service one external=Local udp : a b~ c:zone-a:node1 # another\n  \
-           node-port/udp/v4    *AC,B  refused  -\n  \
-           with no-detector,no-localhost   a\n  \
-           cluster-ip  1:ab\n\
-         service two\n",
-    );
-    let [one, two] = services.as_slice() else {
-        panic!("{services:?}");
-    };
-    assert_eq!(
-        (one.word("external"), one.word("udp")),
-        (Some("Local"), Some(""))
-    );
-    assert_eq!(one.endpoints[1].condition, Some('~'));
-    assert_eq!(one.endpoints[2].hints, ["zone-a", "node1"]);
-    assert!(two.endpoints.is_empty() && two.rows.is_empty());
-
-    let texts = |variant| {
-        let questions = ask::questions(&services, variant);
-        let told = questions
-            .iter()
-            .map(|question| format!("{}: {}", question.text, question.expected));
-        told.collect::<Vec<_>>()
-    };
-    assert_eq!(
-        texts(Variant::Default),
-        [
-            "one node-port/udp/v4 from pod: B,*AC",
-            "one node-port/udp/v4 from node: refused"
-        ]
-    );
-    let sticky = [
-        "one cluster-ip/v4 from a: 1:ab",
-        "one cluster-ip/v6 from a: 1:ab",
-    ];
-    assert_eq!(texts(Variant::NoDetector), sticky);
-    assert_eq!(texts(Variant::NoLocalhost), sticky);
-    assert!(texts(Variant::MasqueradeAll).is_empty());
-}
-
-#[test]
-fn a_cell_allows_nothing_but_itself() {
-    let allows = |cell, seen| Cell::parse(cell).allows(&Cell::parse(seen).met);
-    for cell in ["a", "*a", "ab", "*a,b", "x", "refused", "dropped"] {
-        for seen in ["a", "*a", "ab", "*a,b", "x", "refused", "dropped"] {
-            assert_eq!(allows(cell, seen), cell == seen, "{cell} and {seen}");
-        }
-    }
-    for (seen, is_allowed) in [
-        ("a", true),
-        ("b", true),
-        ("ab", false),
-        ("*a", false),
-        ("c", false),
-    ] {
-        assert_eq!(allows("1:ab", seen), is_allowed, "{seen}");
     }
 }
