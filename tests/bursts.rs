@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 
 use crate::cluster;
 use crate::support::netns::enter_new;
+use crate::support::payloads;
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::{Change, Endpoint};
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    partial_payload,
+    AppliedState, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
 };
-use deltaproxy::testing::rules::{Backend, Payload, RuleSet, Table, Text};
+use deltaproxy::testing::rules::{Backend, RuleSet, Table, Text};
 use deltaproxy::testing::tracker::Tracker;
 
 use cluster::{Use, World, ip, upstream_options};
@@ -30,6 +30,15 @@ struct Settled {
     said: Vec<String>,
 }
 
+fn options(backend: Backend) -> Options {
+    Options {
+        backend,
+        counters: BTreeSet::new(),
+        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
+        ..upstream_options(IpFamily::V4)
+    }
+}
+
 impl Settled {
     fn new(backend: Backend) -> Self {
         let world = World::plain(IpFamily::V4, SERVICES, 5);
@@ -37,12 +46,7 @@ impl Settled {
             tracker: world.tracker(),
             world,
             applied: AppliedState::default(),
-            options: Options {
-                backend,
-                counters: BTreeSet::new(),
-                large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
-                ..upstream_options(IpFamily::V4)
-            },
+            options: options(backend),
             kernel: RuleSet::default(),
             said: Vec::new(),
         };
@@ -53,12 +57,9 @@ impl Settled {
     }
 
     fn full(&self) -> (String, AppliedState) {
-        let mut live = LiveChains::default();
-        live.read_table(Table::Nat, "");
-        let mut full = FullPayload::new(&self.tracker, &self.options, &live);
-        let mut text = Vec::new();
-        while full.write_next(&mut text) {}
-        (String::from_utf8(text).unwrap(), full.finish().0)
+        let live = live("");
+        let (full, applied, _) = payloads::full(&self.tracker, &self.options, &live);
+        (full, applied)
     }
 
     fn take(&mut self, payload: String) -> &str {
@@ -73,18 +74,15 @@ impl Settled {
         for change in changes {
             self.tracker.apply(change);
         }
-        let names: Vec<_> = self.tracker.dirty().collect();
         let shape = PartialRestore::ChangedChains;
-        let names = names.into_iter();
-        let partial = partial_payload(
-            &mut self.applied,
-            &self.tracker,
-            names,
-            &self.options,
-            shape,
-        );
-        self.applied.written(partial.rendered);
-        self.take(String::from_utf8(partial.text).unwrap())
+        let Self {
+            tracker,
+            options,
+            applied,
+            ..
+        } = self;
+        let (payload, _) = payloads::partial(tracker, options, applied, shape);
+        self.take(payload)
     }
 
     /// The first `count` Services go.
@@ -179,16 +177,7 @@ fn many_chains_are_written_in_blocks_on_nft() {
 /// The full payload for so many Services, of five endpoints each.
 fn first(backend: Backend, services: usize, live: &LiveChains) -> String {
     let tracker = World::plain(IpFamily::V4, services, 5).tracker();
-    let options = Options {
-        backend,
-        counters: BTreeSet::new(),
-        large_cluster_endpoints: LARGE_CLUSTER_ENDPOINTS,
-        ..upstream_options(IpFamily::V4)
-    };
-    let mut full = FullPayload::new(&tracker, &options, live);
-    let mut text = Vec::new();
-    while full.write_next(&mut text) {}
-    String::from_utf8(text).unwrap()
+    payloads::full(&tracker, &options(backend), live).0
 }
 
 /// A kernel of which this is known of nat.

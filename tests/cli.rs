@@ -43,58 +43,6 @@ fn unusable(args: &[&str], named: &str) {
     assert!(ran.stdout.is_empty(), "{args:?} wrote to stdout");
 }
 
-#[test]
-fn unusable_flags_are_named_and_exit_with_64() {
-    unusable(&["run", "--no-such-flag"], "--no-such-flag");
-    unusable(&["--no-such-flag"], "--no-such-flag");
-    unusable(&["fly"], "fly");
-    unusable(&[], "Usage");
-    unusable(&["run", "--cluster-cidr", "10.0.0.0/33"], "--cluster-cidr");
-    unusable(
-        &["run", "--cluster-cidr=10.0.0.0/8,10.1.0.0/16"],
-        "--cluster-cidr",
-    );
-    unusable(
-        &["run", "--iptables-masquerade-bit=32"],
-        "--iptables-masquerade-bit",
-    );
-    unusable(
-        &["run", "--iptables-sync-period=10"],
-        "--iptables-sync-period",
-    );
-    unusable(
-        &["run", "--iptables-min-sync-period=31s"],
-        "--iptables-min-sync-period",
-    );
-    unusable(
-        &["run", "--detect-local-mode=BridgeInterface"],
-        "--pod-bridge-interface",
-    );
-    unusable(
-        &["run", "--nodeport-addresses=primary,primary"],
-        "--nodeport-addresses",
-    );
-    unusable(
-        &["run", "--metrics-bind-address=here"],
-        "--metrics-bind-address",
-    );
-    unusable(&["run", "--hostname-override= "], "--hostname-override");
-    unusable(&["render", "--family", "ipv5"], "--family");
-    for command in ["run", "render", "diff", "services"] {
-        let twice = [command, "--manifests=a", "--manifests=b"];
-        unusable(&twice, "--manifests: must be given once");
-    }
-    let twice = ["render", "--manifests=.", "--since=a", "--since=b"];
-    unusable(&twice, "--since: must be given once, got a and b");
-    let twice = [
-        "diff",
-        "--manifests=.",
-        "--from-manifests=a",
-        "--from-manifests=b",
-    ];
-    unusable(&twice, "--from-manifests: must be given once, got a and b");
-}
-
 /// As kube-proxy has it: no other flag is looked at, unless it goes on.
 #[test]
 fn the_version_is_told_and_not_another() {
@@ -162,25 +110,6 @@ fn everything_wrong_with_a_file_is_said_at_once_and_nothing_is_written() {
         &["run", "--config", folder.path().to_str().unwrap()],
         "--config",
     );
-}
-
-#[test]
-fn everything_wrong_with_flags_is_said_at_once() {
-    let output = run(&[
-        "--proxy_mode=ipvs",
-        "--oom-score-adj",
-        "-2000",
-        "--feature-gates=GitRepoVolumeDriver=1",
-    ]);
-    let said = &output.stderr;
-    assert_eq!(output.code, Some(64), "{said}");
-    let flags = ["--proxy-mode: ", "--feature-gates: ", "--oom-score-adj: "];
-    let is_error = |line: &&str| !line.starts_with("hint: ");
-    let lines: Vec<&str> = said.lines().filter(is_error).collect();
-    assert_eq!(lines.len(), flags.len(), "{said}");
-    for (line, flag) in lines.into_iter().zip(flags) {
-        assert!(line.starts_with(&format!("error: {flag}")), "{said}");
-    }
 }
 
 #[test]
@@ -255,73 +184,6 @@ fn render_reads_stdin_and_prints_a_payload_for_each_family() {
         !payload.contains("shop") && payload.contains("! -d ::1/128"),
         "{payload}"
     );
-}
-
-/// Whatever the source is, in every command that reads it.
-#[test]
-fn a_missing_source_is_a_failure() {
-    let nowhere = "/nowhere/at/all";
-    let dump = "--from-save=tests/explain/modern.save";
-    for source in ["--manifests", "--kubeconfig", "--from-save"] {
-        for (command, more, code) in [
-            ("services", &[][..], 1),
-            ("explain", &["web"], 1),
-            ("render", &[], 1),
-            ("diff", &[dump], 2),
-            ("run", &["--dry-run"], 1),
-        ] {
-            let has_no_dump = matches!(command, "render" | "run" | "diff");
-            if source == "--from-save" && has_no_dump {
-                continue;
-            }
-            let output = run(&[&[command, source, nowhere], more].concat());
-            let said = &output.stderr;
-            assert_eq!(output.code, Some(code), "{command} {source}: {said}");
-            assert!(said.contains(nowhere), "{command} {source}: {said}");
-        }
-    }
-}
-
-/// In errors of clap and in our own.
-#[test]
-fn errors_have_one_kind_of_quotes() {
-    for (args, error) in [
-        (&["fly"][..], "error: unrecognized subcommand `fly`\n"),
-        (
-            &["diff", "--flavor"],
-            "error: unexpected argument `--flavor` found\n",
-        ),
-        (
-            &["explain", "it's:x"],
-            "error: invalid value `it's:x` for `<DESTINATION>`: `it's:x` ",
-        ),
-        (
-            &["services", "-ox"],
-            "error: invalid value `x` for `--output <FORMAT>`\n",
-        ),
-        (
-            &["run", "--v=x"],
-            "error: --v: `x` is not a valid integer\n",
-        ),
-        (
-            &["run", "--bind-address=x"],
-            "error: --bind-address: `x` is not a valid IP address\n",
-        ),
-    ] {
-        let output = run(args);
-        let said = &output.stderr;
-        assert!(said.starts_with(error), "{said}");
-        assert!(!said.contains('"') && !said.contains(" '"), "{said}");
-    }
-}
-
-#[test]
-fn flags_in_front_of_a_command_are_those_of_run() {
-    unusable(&["-v=2", "services", "web"], "services");
-    unusable(&["-n", "shop", "services"], "-n");
-    // Without a command, the flag is wrong.
-    unusable(&["--no-such-flag", "x"], "--no-such-flag");
-    unusable(&["run", "--no-such-flag", "diff"], "--no-such-flag");
 }
 
 #[test]

@@ -4,14 +4,15 @@
 //! rules are those of upstream.
 
 use crate::cluster;
+use crate::support::payloads;
 
 use deltaproxy::testing::model::{Change, Endpoint, Service, Topology};
 use deltaproxy::testing::net::{IpFamily, Port};
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-    PayloadStats, TreeThresholds, partial_payload,
+    AppliedState, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore, PayloadStats,
+    TreeThresholds,
 };
-use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::rules::{RuleSet, Table};
 use deltaproxy::testing::tracker::Tracker;
 
 use cluster::{Use, World, ip, upstream_options};
@@ -42,13 +43,8 @@ impl Settled {
     fn with(world: World, options: Options) -> (Self, String, PayloadStats) {
         let mut tracker = world.tracker();
         let live = LiveChains::default();
-        let mut full = FullPayload::new(&tracker, &options, &live);
-        let mut bytes = Vec::new();
-        while full.write_next(&mut bytes) {}
-        let (applied, stats) = full.finish();
-        assert_eq!(stats.bytes, bytes.len() as u64);
+        let (payload, applied, stats) = payloads::full(&tracker, &options, &live);
         tracker.mark_applied();
-        let payload = String::from_utf8(bytes).unwrap();
         (
             Self {
                 world,
@@ -62,17 +58,13 @@ impl Settled {
     }
 
     fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
-        let names: Vec<_> = self.tracker.dirty().collect();
-        let partial = partial_payload(
-            &mut self.applied,
-            &self.tracker,
-            names.into_iter(),
-            &self.options,
-            shape,
-        );
-        self.applied.written(partial.rendered);
-        self.tracker.mark_applied();
-        (String::from_utf8(partial.text).unwrap(), partial.stats)
+        let Self {
+            tracker,
+            applied,
+            options,
+            ..
+        } = self;
+        payloads::partial(tracker, options, applied, shape)
     }
 
     /// The cluster is `after` now.

@@ -2,6 +2,7 @@
 //! rules, and what was restored no longer differs, whichever way it was restored.
 
 use crate::cluster;
+use crate::support::payloads;
 
 use deltaproxy::testing::inspect::diff::{
     ManifestFacts, PortChange, Review, RulesetText, compare, json, text, unified,
@@ -9,10 +10,9 @@ use deltaproxy::testing::inspect::diff::{
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LiveChains, Options, PartialRestore, is_service_chain,
-    partial_payload,
+    AppliedState, LiveChains, Options, PartialRestore, is_service_chain, partial_payload,
 };
-use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::rules::{RuleSet, Table};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
 use proptest::proptest;
@@ -61,7 +61,7 @@ proptest! {
 
         // All over again, on top of what was there.
         let mut restored = before.rules.clone();
-        let full = Rendered::new(&after_world, &options, &live(&before.rules));
+        let full = Rendered::new(&after_world, &options, &payloads::live(&before.rules));
         restored.apply(&full.text).unwrap();
         assert_same(family, &restored, &after.rules);
 
@@ -83,11 +83,7 @@ struct Rendered {
 impl Rendered {
     fn new(world: &World, options: &Options, live: &LiveChains) -> Self {
         let tracker = world.tracker();
-        let mut payload = FullPayload::new(&tracker, options, live);
-        let mut bytes = Vec::new();
-        while payload.write_next(&mut bytes) {}
-        let (applied, _) = payload.finish();
-        let text = String::from_utf8(bytes).unwrap();
+        let (text, applied, _) = payloads::full(&tracker, options, live);
         let mut rules = RuleSet::default();
         rules.apply(&text).unwrap();
         let world = world.clone();
@@ -115,19 +111,6 @@ impl Rendered {
         );
         String::from_utf8(partial.text).unwrap()
     }
-}
-
-fn live(rules: &RuleSet) -> LiveChains {
-    let mut live = LiveChains::default();
-    let save = rules.to_save_text();
-    for section in save.split_inclusive("COMMIT\n") {
-        let table = section
-            .lines()
-            .next()
-            .and_then(|line| line.strip_prefix('*'));
-        live.read_table(table.and_then(Table::from_name).unwrap(), section);
-    }
-    live
 }
 
 /// Nothing differs but comments, which a partial restore may leave behind: crossing the threshold

@@ -1,11 +1,13 @@
-//! Recorded output of `explain`: files in `tests/explain` with commands and the output below them.
+//! Recorded output of commands that read dumps and manifests, mostly of `explain`: files in
+//! `tests/explain` with commands and the output below them.
 //!
 //! The folder also has the dumps and manifests that the commands read. `UPDATE_GOLDEN=1` writes the
 //! files; review the difference before it is committed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+
+use crate::support::program::{PROGRAM, Ran, command};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/explain")
@@ -13,24 +15,18 @@ fn folder() -> PathBuf {
 
 /// Runs a command line in the folder. Returns its output, and its exit code if that is not zero.
 fn output_of(line: &str) -> String {
-    let mut words = line.split_whitespace();
-    assert_eq!(words.next(), Some("$"), "{line}");
-    assert_eq!(words.next(), Some("deltaproxy"), "{line}");
-    let output = Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
-        .args(words)
-        .current_dir(folder())
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap();
-    let [stdout, stderr] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let code = match output.status.code().unwrap() {
+    let words = shlex::split(line).unwrap();
+    let args: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ["$", "deltaproxy", args @ ..] = &args[..] else {
+        panic!("{line}");
+    };
+    let ran = Ran::of(command(PROGRAM, args).current_dir(folder()));
+    let code = match ran.code.unwrap() {
         0 => String::new(),
         code => format!("(exit code {code})\n"),
     };
-    let log: String = stderr.lines().map(without_time).collect();
-    format!("{stdout}{log}{code}")
+    let log: String = ran.stderr.lines().map(without_time).collect();
+    format!("{}{log}{code}", ran.stdout)
 }
 
 /// Removes time and module from a line of the log.

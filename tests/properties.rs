@@ -4,14 +4,14 @@
 //! out of a failing history and the rest still makes sense.
 
 use crate::cluster;
-use crate::support::left_out;
+use crate::support::{left_out, payloads};
 #[path = "support/laws.rs"]
 mod laws;
 
 use deltaproxy::testing::model::ServiceName;
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, PartialRestore, TreeThresholds};
-use deltaproxy::testing::rules::{Payload, RuleSet, Table};
+use deltaproxy::testing::render::{LiveChains, PartialRestore, TreeThresholds};
+use deltaproxy::testing::rules::RuleSet;
 use deltaproxy::testing::tracker::Tracker;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any};
@@ -117,7 +117,7 @@ proptest! {
         assert_eq!(RuleSet::parse(&rules.to_save_text()).unwrap(), rules);
         // What was restored can be restored once more, on top of itself.
         let first = rules.clone();
-        let live = live(&rules);
+        let live = payloads::live(&rules);
         rules.apply(&full_over(&world(family, &edits).tracker(), setting, &live)).unwrap();
         assert_eq!(rules, first);
     }
@@ -166,23 +166,5 @@ fn full_over(tracker: &Tracker, setting: u64, live: &LiveChains) -> String {
     let family = node.map_or(IpFamily::V4, |node| IpFamily::of(node.addresses[0]));
     let mut options = any_settings(&mut Dice::new(setting), family).options(node, &[]);
     options.large_cluster_endpoints = NEVER_LARGE;
-    let mut payload = FullPayload::new(tracker, &options, live);
-    let mut bytes = Vec::new();
-    while payload.write_next(&mut bytes) {}
-    assert_eq!(payload.finish().1.bytes, bytes.len() as u64);
-    String::from_utf8(bytes).unwrap()
-}
-
-fn live(rules: &RuleSet) -> LiveChains {
-    let mut live = LiveChains::default();
-    let save = rules.to_save_text();
-    for section in save.split_inclusive("COMMIT\n") {
-        let table = section
-            .lines()
-            .next()
-            .and_then(|line| line.strip_prefix('*'));
-        let table = table.and_then(Table::from_name).unwrap();
-        live.read_table(table, section);
-    }
-    live
+    payloads::full(tracker, &options, live).0
 }

@@ -7,10 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use deltaproxy::testing::inspect::catalog::Catalog;
 use deltaproxy::testing::inspect::explain::{ClientSelection, NodeRules, PathResult, explain};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{FullPayload, LiveChains, TreeThresholds, flattened};
-use deltaproxy::testing::rules::{Payload, RuleSet, Share, Table};
+use deltaproxy::testing::render::{LiveChains, TreeThresholds, flattened};
+use deltaproxy::testing::rules::{RuleSet, Share, Table};
 
 use crate::cluster::{Dice, World, any_settings};
+use crate::support::payloads;
 use crate::support::rules::tree_chains;
 
 /// Destinations that are tried of each cluster.
@@ -21,12 +22,9 @@ fn rendered(world: &World, setting: u64, thresholds: TreeThresholds) -> RuleSet 
     let environment = any_settings(&mut Dice::new(setting), world.family);
     let mut options = environment.options(tracker.node(), &[]);
     options.tree_thresholds = thresholds;
-    let live = LiveChains::default();
-    let mut payload = FullPayload::new(&tracker, &options, &live);
-    let mut bytes = Vec::new();
-    while payload.write_next(&mut bytes) {}
+    let (payload, ..) = payloads::full(&tracker, &options, &LiveChains::default());
     let mut rules = RuleSet::default();
-    rules.apply(&String::from_utf8(bytes).unwrap()).unwrap();
+    rules.apply(&payload).unwrap();
     rules
 }
 

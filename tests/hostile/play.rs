@@ -2,16 +2,14 @@
 
 use deltaproxy::testing::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{
-    AppliedState, FullPayload, LiveChains, Options, PartialRestore, partial_payload,
-};
-use deltaproxy::testing::rules::Payload;
+use deltaproxy::testing::render::{AppliedState, LiveChains, Options, PartialRestore};
 use deltaproxy::testing::tracker::Tracker;
 use deltaproxy::testing::watch::{Ingester, SourceEvent, change_channels};
 use serde_json::{Value, json};
 
 use super::objects::{Cluster, NODE, Twins};
 use crate::cluster::{Dice, any_settings, tracker};
+use crate::support::payloads;
 
 /// Which of two twins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,20 +81,14 @@ impl Play {
     /// The full payload, and what the kernel then has.
     pub(crate) fn full(&self) -> (String, AppliedState) {
         let live = LiveChains::default();
-        let mut full = FullPayload::new(&self.tracker, &self.options, &live);
-        let mut bytes = Vec::new();
-        while full.write_next(&mut bytes) {}
-        (String::from_utf8(bytes).unwrap(), full.finish().0)
+        let (text, applied, _) = payloads::full(&self.tracker, &self.options, &live);
+        (text, applied)
     }
 
     /// The partial payload for a kernel that has what the applied state says.
-    pub(crate) fn partial(&self, applied: &mut AppliedState) -> String {
-        let dirty = self.tracker.dirty();
-        let names: Vec<_> = dirty.cloned().collect();
+    pub(crate) fn partial(&mut self, applied: &mut AppliedState) -> String {
         let shape = PartialRestore::ChangedChains;
-        let payload = partial_payload(applied, &self.tracker, names.iter(), &self.options, shape);
-        applied.written(payload.rendered);
-        String::from_utf8(payload.text).unwrap()
+        payloads::partial(&mut self.tracker, &self.options, applied, shape).0
     }
 
     /// All that is known is in the kernel.

@@ -29,6 +29,7 @@ pub mod left_out;
 pub mod netns;
 pub mod node;
 pub mod objects;
+pub mod payloads;
 pub mod process;
 pub mod program;
 pub mod reply;

@@ -1,6 +1,6 @@
-//! Restores that are killed, stopped, fail or wait for the xtables lock.
+//! Restores that are killed, stopped, hang or fail.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -58,28 +58,6 @@ fn failing_restores_are_survived(backend: Backend) {
 }
 
 on_both_backends!(Kernel, failing_restores_are_survived);
-
-/// The lock is a file of the test's own.
-#[test]
-fn a_lock_that_is_held_for_ten_seconds_is_survived_on_legacy() {
-    needs!(Kernel);
-    let scene = Scene::new(Backend::Legacy);
-    let lock = scene.node.manifests.path().join(".lock");
-    let script = format!("XTABLES_LOCKFILE={} exec $REAL \"$@\"", lock.display());
-    let daemon = scene.start(with_restore(Backend::Legacy, &script));
-    let files = open_files(daemon.id());
-    let file = File::create(&lock).expect("create the lock");
-    file.lock().expect("take the lock");
-    scene.change();
-    std::thread::sleep(Duration::from_secs(10));
-    let before = scene.node.rules();
-    assert!(!before.contains("10.4.0.13"), "not held: {before}");
-    drop(file);
-    let start = Instant::now();
-    scene.wait_until_fresh("lock", || daemon.log());
-    scene.report("xtables lock held for 10 s", start.elapsed());
-    nothing_is_left(daemon.id(), files, "lock");
-}
 
 /// A group of processes that may use next to no memory, mounted where the node sees it: `ip netns
 /// exec` hides those of the machine.

@@ -1,49 +1,13 @@
-//! The daemon stopped, with another time, with a log that cannot be written, and next to a second
-//! one.
+//! The daemon with another time, with a log that cannot be written, and next to a second one.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use crate::support::daemon::{Backend, backend_programs};
-use crate::support::left_out::{Part, is_left_out};
 use crate::support::node::with_counted_restore;
 use crate::support::process::Process;
 use crate::support::{needs, on_both_backends, tell};
 use crate::survival::scene::{Scene, nothing_is_left, open_files, through_shell};
-
-/// Both backends at once, because of the stop: a minute, or a third of one in a run that leaves out
-/// cases.
-#[test]
-fn daemons_that_were_stopped_catch_up() {
-    needs!(Kernel);
-    let stop = if is_left_out(Part::MoreCases) { 20 } else { 60 };
-    let scenes = [Backend::Nft, Backend::Legacy].map(|backend| {
-        let scene = Scene::new(backend);
-        let daemon = scene.start(backend_programs(backend));
-        let files = open_files(daemon.id());
-        send(daemon.id(), Signal::SIGSTOP);
-        scene.change();
-        scene.node.iptables(&["-t", "nat", "-F"]);
-        (scene, daemon, files)
-    });
-    std::thread::sleep(Duration::from_secs(stop));
-    for (scene, daemon, files) in scenes {
-        send(daemon.id(), Signal::SIGCONT);
-        let start = Instant::now();
-        scene.wait_until_fresh("stop", || daemon.log());
-        let what = format!("SIGSTOP for {stop} s, flush and change meanwhile");
-        scene.report(&what, start.elapsed());
-        nothing_is_left(daemon.id(), files, "stop");
-    }
-}
-
-fn send(process: u32, signal: Signal) {
-    let id = Pid::from_raw(i32::try_from(process).expect("a pid"));
-    kill(id, signal).expect("send a signal");
-}
 
 /// The library that tells a program another time; `None`: not installed.
 fn fake_time_library() -> Option<PathBuf> {
