@@ -458,37 +458,7 @@ fn kube_proxys_file_takes_the_place_of_flags() {
         assert_eq!(by_file, (Some(0), by_flags.stdout));
     }
 
-    let mut vain = command(&[&same[..], &["--cluster-cidr=10.9.0.0/16"]].concat());
-    let vain = Ran::of(vain.current_dir(scene.0.path()));
-    vain.fails(
-        0,
-        &["flags ignored because --config is set: `--cluster-cidr`"],
-    );
-    // Every command that reads the file logs its unknown fields.
-    fs::write(
-        scene.path("config.conf"),
-        file.to_owned() + "clusterCdir: 10.9.0.0/16\n",
-    )
-    .unwrap();
-    for args in [
-        &same,
-        &[&["render", "--manifests=before.yaml"], &config[..]].concat(),
-    ] {
-        let mut lenient = command(args);
-        let said = Ran::of(lenient.current_dir(scene.0.path())).stderr;
-        let note = "unknown fields `clusterCdir` (did you mean `clusterCIDR`?) ignored\n";
-        assert_eq!(said.matches(note).count(), 1, "{args:?}: {said}");
-    }
     let (code, said) = run(&[&["diff", "--from-save", "ipv4"], &config[..]].concat());
     assert!(said.contains("/nowhere/kubeconfig.conf"), "{said}");
     assert_eq!(code, Some(2), "{said}");
-    let (code, said) = run(&[
-        "render",
-        "--config",
-        "nowhere",
-        "--manifests",
-        "before.yaml",
-    ]);
-    assert!(said.contains("--config: cannot read `nowhere`"), "{said}");
-    assert_eq!(code, Some(64), "{said}");
 }

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::support::daemon::{Backend, Daemon, Program, real_program};
+use crate::support::daemon::{Backend, Daemon, Program};
 use crate::support::kube::binary;
 use crate::support::lab::{Lab, NODE_ADDRESSES};
 use crate::support::netns::{Netns, move_into};
-use crate::support::process::run;
 use crate::support::rules::Family;
 use crate::support::servers::{Reply, Transport, ask};
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -200,29 +199,6 @@ fn rules(lab: &Lab) -> Vec<String> {
     let mut lines: Vec<String> = lines.collect();
     lines.sort();
     lines
-}
-
-/// The check itself can fail: without rules, for as long as a repair takes, connections fail.
-#[test]
-fn connections_fail_while_rules_are_missing() {
-    needs!(Cluster);
-    let lab = lab(Backend::Nft);
-    let mut proxy = start(&lab, Backend::Nft, &Program::Deltaproxy, FLAT);
-    wait_for_marker(&lab, 0);
-    proxy.terminate();
-    let traffic = Traffic::start(&lab);
-    traffic.wait_for(BEFORE);
-    for family in ["iptables", "ip6tables"] {
-        let mut command = lab.node.command(real_program(Backend::Nft, family));
-        run(command.args(["-w", "-t", "nat", "-F", "KUBE-SERVICES"]));
-    }
-    traffic.wait_for(BEFORE);
-    let (connections, failures) = traffic.end();
-    let of = |text: &str| failures.iter().any(|failure| failure.starts_with(text));
-    for text in ["10.96.0.80:80 Tcp", "[fd00:10:96::53]:53 Udp"] {
-        assert!(of(text), "{text}: {failures:?}");
-    }
-    assert!(failures.len() < connections, "{failures:?}");
 }
 
 /// Services besides those that are connected to, so that a full sync takes its time.
