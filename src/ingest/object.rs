@@ -16,10 +16,11 @@
 //! k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto (v1.37)
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prost::Message;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 /// Declares types with the attributes that all of them share.
@@ -381,64 +382,13 @@ fn value<'e>(entries: &'e [MapEntry], key: &str) -> Option<Cow<'e, str>> {
     found.map(|entry| String::from_utf8_lossy(&entry.value))
 }
 
-/// Reads text as bytes. JSON can hold half a surrogate pair (`\ud800`), which is not valid UTF-8;
-/// an object with one in an unused label is still read.
-struct LossyText(Vec<u8>);
-
-impl<'de> Deserialize<'de> for LossyText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfText;
-
-        impl Visitor<'_> for OfText {
-            type Value = LossyText;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<LossyText, E> {
-                Ok(LossyText(text.as_bytes().to_vec()))
-            }
-
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<LossyText, E> {
-                Ok(LossyText(bytes.to_vec()))
-            }
-        }
-
-        deserializer.deserialize_bytes(OfText)
-    }
-}
-
 /// Reads a `null` among labels as an empty string, as Go does.
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<MapEntry>, D::Error> {
-    Ok(Option::<Entries>::deserialize(deserializer)?.map_or_else(Vec::new, |entries| entries.0))
-}
-
-struct Entries(Vec<MapEntry>);
-
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OfMap;
-
-        impl<'de> Visitor<'de> for OfMap {
-            type Value = Entries;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map of strings")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
-                let mut entries = Vec::new();
-                while let Some((key, value)) = map.next_entry::<LossyText, Option<LossyText>>()? {
-                    let value = value.map_or_else(Vec::new, |text| text.0);
-                    entries.push(MapEntry { key: key.0, value });
-                }
-                Ok(Entries(entries))
-            }
-        }
-
-        deserializer.deserialize_map(OfMap)
-    }
+    let entries: BTreeMap<String, Option<String>> = or_default(deserializer)?;
+    let entries = entries.into_iter();
+    Ok(entries
+        .map(|(key, value)| MapEntry::new(key, value.unwrap_or_default()))
+        .collect())
 }
 
 /// Reads a field; `null` counts as its default.
