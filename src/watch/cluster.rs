@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch, server_version};
 use super::ingester::{Ingester, SourceEvent};
@@ -13,8 +12,14 @@ use crate::model::Kind;
 use crate::net::Locked;
 use crate::telemetry::{KubernetesBuild, Metrics, WatchMetrics};
 
-/// Minimum time between two requests for the version of the server, which an upgrade changes.
+/// Time between two requests for the version of the server, which an upgrade changes.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// The same after a request that failed.
+const VERSION_RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// Maximum time of such a request. At the start, all others wait for it.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lists and watches Services, EndpointSlices and this Node, and sends their changes, until
 /// dropped.
@@ -26,7 +31,6 @@ pub(crate) async fn follow(
 ) {
     let shared = &Shared {
         ingester: Locked::new(ingester),
-        connected: Notify::new(),
         metrics: &metrics.watch,
     };
     for kind in Kind::ALL {
@@ -52,30 +56,39 @@ pub(crate) async fn follow(
         Selector::slices(),
         Selector::node(node_name),
     );
+    // The HTTP library knows only after a TLS handshake whether a server has HTTP/2. Lists that
+    // begin at the same moment would each make one: a high load when all nodes start at once.
+    let next = read_version(server, &metrics.build).await;
     tokio::join!(
         list_and_watch(server, &selectors.0, &mut services),
         list_and_watch(server, &selectors.1, &mut slices),
         list_and_watch(server, &selectors.2, &mut node),
-        follow_version(server, &shared.connected, &metrics.build),
+        follow_version(server, &metrics.build, next),
     );
 }
 
-/// Keeps the metric of the server version up to date: requests `/version` after the first accepted
-/// list or watch, and then after later ones, at most once per [`VERSION_INTERVAL`].
-async fn follow_version(server: &ApiClient, connected: &Notify, build: &KubernetesBuild) {
+/// Keeps the metric of the server version up to date, first after `next`.
+async fn follow_version(server: &ApiClient, build: &KubernetesBuild, mut next: Duration) {
     loop {
-        connected.notified().await;
-        match server_version(server).await {
-            Ok(version) => {
-                tracing::debug!(%version, "read the version of the API server");
-                build.set(version);
-            }
-            Err(error) => {
-                let error = error.in_full();
-                tracing::debug!(error, "cannot read the version of the API server");
-            }
+        sleep(next).await;
+        next = read_version(server, build).await;
+    }
+}
+
+/// Sets the metric of the server version. Returns the time until the next request for it.
+async fn read_version(server: &ApiClient, build: &KubernetesBuild) -> Duration {
+    match timeout(VERSION_TIMEOUT, server_version(server)).await {
+        Ok(Ok(version)) => {
+            tracing::debug!(%version, "read the version of the API server");
+            build.set(version);
+            VERSION_INTERVAL
         }
-        sleep(VERSION_INTERVAL).await;
+        Ok(Err(error)) => {
+            let error = error.in_full();
+            tracing::debug!(error, "cannot read the version of the API server");
+            VERSION_RETRY_INTERVAL
+        }
+        Err(_) => VERSION_RETRY_INTERVAL,
     }
 }
 
@@ -84,8 +97,6 @@ struct Shared<'a> {
     /// One for all kinds, so that equal strings of all kinds are stored once. The lock never waits,
     /// since all three run in one task.
     ingester: Locked<Ingester>,
-    /// Notified when the server accepts a list or watch.
-    connected: Notify,
     metrics: &'a WatchMetrics,
 }
 
@@ -106,7 +117,6 @@ impl<K: Send + 'static> Observer<K> for ClusterObserver<'_, K> {
     fn on_reflector_event(&mut self, event: ReflectorEvent<'_>) {
         let kind = self.kind.as_str();
         match event {
-            ReflectorEvent::Connected => self.shared.connected.notify_one(),
             ReflectorEvent::Current => self.shared.metrics.ages.current(kind),
             ReflectorEvent::Failed { .. } => {
                 self.shared.metrics.errors.with_label_values(&[kind]).inc();

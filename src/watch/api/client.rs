@@ -1,6 +1,5 @@
 //! Client of the API server: built from flags, a context of a kubeconfig or of several that are
-//! merged, or the service account of the Pod. It limits the rate of requests, and holds back all
-//! others until the server has responded to the first one.
+//! merged, or the service account of the Pod. It limits the rate of requests.
 //!
 //! The limit does not depend on the responses, so that no server can provoke a request storm.
 //!
@@ -13,18 +12,14 @@
 //! Differs from upstream: there watches are not limited, so a server that ends each watch at once
 //! gets thousands of requests per second.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
-use kube::config::{
-    AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster,
-};
+use kube::config::{Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedCluster};
 use kube::{Client, Config};
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
 use super::encoding::Encoding;
@@ -59,8 +54,6 @@ pub struct ApiClient {
     client: Client,
     address: String,
     encoding: Encoding,
-    /// The server has responded to a request.
-    has_response: Arc<AsyncMutex<bool>>,
     limiter: Arc<RateLimiter>,
 }
 
@@ -76,7 +69,6 @@ impl ApiClient {
             client,
             address: address.into(),
             encoding,
-            has_response: Arc::default(),
             limiter: Arc::new(RateLimiter::new(limit)),
         }
     }
@@ -85,12 +77,9 @@ impl ApiClient {
         &self.client
     }
 
-    /// Waits until the rate limit allows another request, and the server has responded to the first
-    /// one, or for [`MAX_FIRST_WAIT`].
-    pub(super) async fn wait_to_send(&self) -> FirstRequestGuard<'_> {
+    /// Waits until the rate limit allows another request.
+    pub(super) async fn wait_to_send(&self) {
         self.limiter.wait().await;
-        let first = timeout(MAX_FIRST_WAIT, self.has_response.lock()).await;
-        FirstRequestGuard(first.ok().filter(|has_response| !**has_response))
     }
 
     /// Returns the preferred encoding; a response may have another one.
@@ -143,7 +132,8 @@ pub(crate) async fn build_counted_client(
     config.cluster_url = with_scheme(&config)?;
     let address = config.cluster_url.to_string();
     let proxy = proxy.or_else(|| proxies.proxy_for(&config.cluster_url));
-    let plugin = CredentialPlugin::of(&config.auth_info);
+    let plugin = config.auth_info.exec.as_ref();
+    let plugin = plugin.and_then(|exec| exec.command.clone());
     match transport::client(config, proxy, options.is_http1, metrics) {
         Ok(client) => {
             let (encoding, limit) = (options.encoding, options.rate_limit);
@@ -152,7 +142,11 @@ pub(crate) async fn build_counted_client(
         Err(cause) => Err(ClientConfigError::Credentials {
             address,
             source: match ConnectFailure::find(&*cause) {
-                Some(ConnectFailure::CredentialPlugin(problem)) => plugin.failed(&problem).into(),
+                Some(ConnectFailure::CredentialPlugin(problem)) => {
+                    let plugin = plugin.unwrap_or_default();
+                    format!("the credential plugin `{plugin}` of the kubeconfig failed: {problem}")
+                        .into()
+                }
                 Some(failure) => failure.into(),
                 None => cause,
             },
@@ -258,27 +252,6 @@ impl Bucket {
     }
 }
 
-/// Maximum wait for the first response: the server may be slow at the first request.
-const MAX_FIRST_WAIT: Duration = Duration::from_secs(10);
-
-/// Guard of a request that may be sent. If it is the first one of the client, others wait until it
-/// is dropped; without a response, the next one is then the first.
-///
-/// The HTTP library knows only after a TLS handshake whether a server supports HTTP/2. Requests
-/// that begin at the same moment would each make a handshake, and all connections but one would be
-/// dropped: a high load on the server when all nodes start at once. After the first response none
-/// waits: jitter spreads the requests after an outage.
-pub(super) struct FirstRequestGuard<'a>(Option<MutexGuard<'a, bool>>);
-
-impl FirstRequestGuard<'_> {
-    /// Records that the server has responded, with any status: there is a connection to share.
-    pub(super) fn responded(self) {
-        if let Some(mut has_response) = self.0 {
-            *has_response = true;
-        }
-    }
-}
-
 /// Problem of a file without a current context.
 const NO_CONTEXT: &str = "it has no current context\n\
                           hint: set one: kubectl config use-context NAME --kubeconfig FILE";
@@ -340,7 +313,7 @@ pub(super) async fn from_kubeconfigs(
         user: choice.user.clone(),
     };
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let mut config = config.map_err(|error| unusable(unknown_choice(error, choice)))?;
+    let mut config = config.map_err(|error| unusable(unknown_choice(error)))?;
     config.root_cert_file = root_cert_file;
     config.proxy_url = None;
     Ok((config, proxy))
@@ -356,22 +329,15 @@ fn unreadable(error: KubeconfigError) -> BoxError {
 }
 
 /// Converts an error of a choice: names what the kubeconfig lacks.
-fn unknown_choice(error: KubeconfigError, choice: &ContextChoice) -> BoxError {
+fn unknown_choice(error: KubeconfigError) -> BoxError {
     match error {
         KubeconfigError::CurrentContextNotSet => NO_CONTEXT.into(),
         KubeconfigError::LoadContext(name) if name.is_empty() => NO_CONTEXT.into(),
-        KubeconfigError::LoadContext(name) if choice.context.is_some() => {
+        KubeconfigError::LoadContext(name) => {
             format!("unknown context `{name}`\n{LIST_CONTEXTS}").into()
         }
-        KubeconfigError::LoadContext(name) => format!("unknown current context `{name}`").into(),
-        KubeconfigError::LoadClusterOfContext(name) if choice.cluster.is_some() => {
-            format!("unknown cluster `{name}`\n{LIST_CLUSTERS}").into()
-        }
-        KubeconfigError::LoadClusterOfContext(name) if choice.context.is_some() => {
-            format!("unknown cluster `{name}` of the context").into()
-        }
         KubeconfigError::LoadClusterOfContext(name) => {
-            format!("unknown cluster `{name}` of the current context").into()
+            format!("unknown cluster `{name}`\n{LIST_CLUSTERS}").into()
         }
         other => unreadable(other),
     }
@@ -443,39 +409,6 @@ fn ca_file(cluster: &Cluster) -> Option<PathBuf> {
             .as_ref()
             .filter(|path| !path.is_empty())
             .map(PathBuf::from),
-    }
-}
-
-/// Program that a kubeconfig names for credentials, for errors.
-#[derive(Debug, Default)]
-pub(super) struct CredentialPlugin {
-    command: String,
-    /// Instructions to install it, by the author of the kubeconfig; may be empty.
-    install_hint: String,
-}
-
-impl CredentialPlugin {
-    /// Returns the plugin of a user; an empty one without any.
-    pub(super) fn of(user: &AuthInfo) -> Self {
-        let exec = user.exec.as_ref();
-        let text = |field: Option<&String>| field.cloned().unwrap_or_default();
-        Self {
-            command: text(exec.and_then(|exec| exec.command.as_ref())),
-            install_hint: text(exec.and_then(|exec| exec.install_hint.as_ref())),
-        }
-    }
-
-    /// Returns the error of a failure, with a hint on how to install the plugin.
-    pub(super) fn failed(&self, problem: &str) -> String {
-        let mut text = format!(
-            "the credential plugin `{}` of the kubeconfig failed: {problem}",
-            self.command
-        );
-        let hint = self.install_hint.trim();
-        if !hint.is_empty() {
-            let _ = write!(text, "\nhint: install it as the kubeconfig says: {hint}");
-        }
-        text
     }
 }
 

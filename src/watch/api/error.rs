@@ -23,18 +23,6 @@ pub enum ApiError {
     /// of the continue token.
     #[error("410 Gone: resourceVersion or continue token expired: {message}")]
     Expired { message: String },
-    /// A watch or list has a lower resource version than the known one, which is unusable now: a
-    /// watch that resumes from it would miss everything up to it.
-    #[error(
-        "resource version went back from {known} to {received}: etcd was restored from an older \
-         backup? listing again"
-    )]
-    VersionWentBack {
-        /// Last version before.
-        known: String,
-        /// Version that the server has sent.
-        received: String,
-    },
     /// The server responded with an error, or sent an ERROR event.
     #[error("the server responded with {}: {message}", status_text(*.code, .reason))]
     Status {
@@ -99,7 +87,6 @@ impl ApiError {
             }
             Self::TimedOut(_) | Self::DeadlineExceeded(_) | Self::ProtocolError(_) => true,
             Self::Expired { .. }
-            | Self::VersionWentBack { .. }
             | Self::Connection(_)
             | Self::BodyAborted(_)
             | Self::VeryShortWatch => false,
@@ -115,7 +102,6 @@ impl ApiError {
             Self::Status { code, .. } => !matches!(code, 401 | 403 | 429 | 502 | 503),
             Self::Connection(_) => false,
             Self::Expired { .. }
-            | Self::VersionWentBack { .. }
             | Self::TimedOut(_)
             | Self::DeadlineExceeded(_)
             | Self::BodyAborted(_)
@@ -139,11 +125,11 @@ impl ApiError {
     }
 
     /// Returns the HTTP status, 0 for an ERROR event without one, or `None` if the server sent no
-    /// error. 410 also for a version that went back: it is as unusable as an expired one.
+    /// error.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Status { code, .. } => Some(*code),
-            Self::Expired { .. } | Self::VersionWentBack { .. } => Some(GONE),
+            Self::Expired { .. } => Some(GONE),
             _ => None,
         }
     }

@@ -109,19 +109,6 @@ pub(crate) async fn list<K: Resource>(
     }
 }
 
-/// Returns the most recent resource version of a kind, from a list of at most one object: empty if
-/// the server sends none.
-pub(super) async fn current_version<K: Resource>(
-    server: &ApiClient,
-    selector: &Selector<K>,
-) -> Result<String, ApiError> {
-    let mut pages = Pages::new(server, selector);
-    pages.page_objects = 1;
-    let page = pages.next().await?;
-    let PageContents { metadata, .. } = page.split::<K>()?;
-    Ok(metadata.resource_version.unwrap_or_default())
-}
-
 /// Objects of a page. A page is in memory as received: at 2 KiB per object, 2 MiB. Larger pages
 /// take more memory; smaller ones take more requests, whose rate is limited, and which all nodes
 /// may send at once.
@@ -138,7 +125,6 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Pages<'a, K> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
-    page_objects: u32,
     limit: ListLimit,
     finished: u32,
     continue_token: Option<String>,
@@ -149,7 +135,6 @@ impl<'a, K: Resource> Pages<'a, K> {
         Self {
             server,
             selector,
-            page_objects: PAGE_OBJECTS,
             limit: ListLimit::new(LIST_TIMEOUT),
             finished: 0,
             continue_token: None,
@@ -163,7 +148,7 @@ impl<'a, K: Resource> Pages<'a, K> {
 
     pub(super) async fn next(&mut self) -> Result<Page, ApiError> {
         let token = self.continue_token.as_deref();
-        let uri = list_uri(self.selector, self.page_objects, token);
+        let uri = list_uri(self.selector, PAGE_OBJECTS, token);
         let accept = self.server.encoding().accept();
         let mut response = ApiResponse::get(self.server, accept, &uri).await?;
         let mut body = Vec::new();

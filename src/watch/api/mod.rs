@@ -26,7 +26,7 @@
 //! | 10 s | TCP connection attempt, divided among the addresses of an IP family | failure |
 //! | 30 s + 15 s | HTTP/2 without a frame, then the response to a ping | connection closed |
 //! | 45 s | TCP without HTTP/2: no data and no answer to keepalive probes | connection closed |
-//! | 10 s | response to the first request of the client, for which others wait | others sent |
+//! | 10 s | request for `/version`, the first time before all others | others sent |
 //! | 60 s | headers of a response, and each piece of a page | failure |
 //! | 10 s | short body: of an error, of `/version`, or of the response to an object of kind Event | used as far as received |
 //! | 5 min, 10 min | one page of a LIST, all of its pages | failure |

@@ -7,8 +7,7 @@
 //! - Its client offers HTTP/1.1 only, without TCP keepalive: see [`transport`](super::transport).
 //! - A watcher that begins with a WatchList repeats it after a failure, and never falls back to a
 //!   LIST. It asks for version 0, which may be older than the rules of the node.
-//! - It does not detect a resource version that went back, and logs and drops an object that is
-//!   deleted during the initial events.
+//! - It logs and drops an object that is deleted during the initial events.
 //!
 //! Objects that cannot be decoded are no reason: `kube::core::DeserializeGuard` keeps them apart.
 //! Tests fail when `kube` has another version, or no longer the first two limits.
@@ -20,12 +19,12 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::client::ApiClient;
 use super::encoding::{ObjectDecodeError, ReceivedObject};
 use super::error::{ApiError, protocol_error};
-use super::list::{ListLimit, PageContents, Pages, current_version};
+use super::list::{ListLimit, PageContents, Pages};
 use super::resource::{Resource, Selector};
 use super::retry::{NextRequest, RetryBackoff, RetryDelay, is_resumable, reopen_delay};
 use super::watch::{Watch, WatchEvent};
@@ -43,11 +42,9 @@ pub trait Observer<K>: Send {
 }
 
 /// Event of a reflector itself: about its requests, or an object that cannot be decoded. The
-/// reflector logs failures and such objects, repeated ones rarely.
+/// reflector logs failures and such objects.
 #[derive(Debug)]
 pub enum ReflectorEvent<'a> {
-    /// The server accepted a LIST, a WatchList or a watch.
-    Connected,
     /// The objects are current: a list is complete, or a watch sent an event.
     Current,
     /// A request failed; the next one follows after `pause`. Not sent for a failed WatchList that a
@@ -87,9 +84,6 @@ const NO_BOOKMARK: &str = "timed out: no final bookmark of the WatchList";
 /// link of 10 Mbit/s. Through slower ones a LIST follows, which may take longer.
 const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum time of a check of the resource version: the events of the watch wait for it.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Lists and watches one kind and passes its objects to `observer`, until dropped.
 ///
 /// # Invariants
@@ -109,7 +103,6 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
         observer,
         backoff: RetryBackoff::default(),
         has_failed: false,
-        undecodable: 0,
     };
     let mut next = NextRequest::new();
     loop {
@@ -119,10 +112,6 @@ pub async fn list_and_watch<K: Resource, O: Observer<K>>(
     }
 }
 
-/// Maximum objects since a list that are all logged if they cannot be decoded. Above it, one is
-/// logged only if it makes their number a power of two: a log of 60,000 names is useless.
-const MAX_LOGGED_OBJECTS: usize = 100;
-
 struct Reflector<'a, K, O> {
     server: &'a ApiClient,
     selector: &'a Selector<K>,
@@ -130,8 +119,6 @@ struct Reflector<'a, K, O> {
     backoff: RetryBackoff,
     /// A request has failed since the objects were current.
     has_failed: bool,
-    /// Number of undecodable objects that were received since the last list began.
-    undecodable: usize,
 }
 
 impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
@@ -143,39 +130,11 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
         }
         let time = MIN_WATCH_TIMEOUT.mul_f64(1.0 + fastrand::f64());
         let mut watch = Watch::open(self.server, self.selector, next.resume_from(), time).await?;
-        self.observer.on_reflector_event(ReflectorEvent::Connected);
         if matches!(next, NextRequest::WatchList { .. }) {
             self.initial_events(next, &mut watch).await?;
         }
-        self.check_resumed(next).await?;
         self.backoff.succeeded(Instant::now());
         self.watch(watch, next).await
-    }
-
-    /// Compares the version that a watch has resumed from with the current one of the server, if
-    /// that is due: it has gone back if etcd was restored from an older backup. A server then sends
-    /// neither events nor bookmarks to such a watch until the version of the cluster has passed it,
-    /// which may take hours. After the server has accepted the watch: one that is down or busy gets
-    /// no request more than without the check.
-    ///
-    /// If the request fails, nothing follows: a watch without an event is checked again after three
-    /// minutes.
-    ///
-    /// Differs from upstream: client-go resumes such a watch without a check.
-    async fn check_resumed(&self, next: &mut NextRequest) -> Result<(), ApiError> {
-        if !next.take_version_check() {
-            return Ok(());
-        }
-        let version = timeout(CHECK_TIMEOUT, current_version(self.server, self.selector)).await;
-        match version.unwrap_or(Err(ApiError::TimedOut(CHECK_TIMEOUT))) {
-            Ok(version) => next.expect_not_older(&version),
-            Err(error) => {
-                let (server, error) = (self.server.address(), error.in_full());
-                let kind = K::KIND;
-                tracing::debug!(server, kind, error, "cannot check the resource version");
-                Ok(())
-            }
-        }
     }
 
     async fn list(&mut self, next: &mut NextRequest) -> Result<(), ApiError> {
@@ -184,7 +143,6 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
             let page = pages.next().await?;
             let contents: PageContents<'_> = page.split::<K>()?;
             if pages.is_first() {
-                self.observer.on_reflector_event(ReflectorEvent::Connected);
                 self.begin_list();
             }
             for object in &contents.objects {
@@ -249,7 +207,6 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     fn begin_list(&mut self) {
-        self.undecodable = 0;
         self.observer.on_source_event(SourceEvent::Listing);
     }
 
@@ -282,10 +239,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                 // No event for three minutes, or the server ignores `timeoutSeconds`. Not a
                 // failure, since pings show that the connection works, but the server or an
                 // intermediary may have lost this watch.
-                Err(ApiError::TimedOut(_)) => {
-                    next.timed_out();
-                    break "no event for 3 min, or past timeoutSeconds";
-                }
+                Err(ApiError::TimedOut(_)) => break "no event for 3 min, or past timeoutSeconds",
                 // The connection was lost, a message cannot be used, or an ERROR event came.
                 Err(error) => return Err(error),
             };
@@ -296,7 +250,7 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
                     resource_version, ..
                 } => resource_version,
             };
-            next.advance(&resource_version)?;
+            next.advance(&resource_version);
             is_silent = false;
             self.mark_current();
         };
@@ -328,18 +282,14 @@ impl<K: Resource, O: Observer<K>> Reflector<'_, K, O> {
     }
 
     fn handle_undecodable(&mut self, problem: &ObjectDecodeError) {
-        self.undecodable += 1;
-        if self.undecodable <= MAX_LOGGED_OBJECTS || self.undecodable.is_power_of_two() {
-            tracing::warn!(
-                server = self.server.address(),
-                kind = K::KIND,
-                name = %problem.name,
-                undecodable_since_list = self.undecodable,
-                error = %problem.source,
-                "skipped an object that cannot be decoded; if its name is known, its last valid \
-                 state is kept",
-            );
-        }
+        tracing::warn!(
+            server = self.server.address(),
+            kind = K::KIND,
+            name = %problem.name,
+            error = %problem.source,
+            "skipped an object that cannot be decoded; if its name is known, its last valid state \
+             is kept",
+        );
         self.observer
             .on_reflector_event(ReflectorEvent::Undecodable(problem));
     }

@@ -87,12 +87,11 @@ impl ApiResponse {
     ) -> Result<Self, ApiError> {
         let headers = request.headers_mut();
         headers.insert(ACCEPT_ENCODING, ACCEPTED_COMPRESSION);
-        let guard = server.wait_to_send().await;
+        server.wait_to_send().await;
         let response = timeout(RESPONSE_TIMEOUT, server.client().send(request))
             .await
             .map_err(|_| ApiError::TimedOut(RESPONSE_TIMEOUT))?
             .map_err(|error| ApiError::Connection(error.into()))?;
-        guard.responded();
         let (parts, body) = response.into_parts();
         let encoding = Encoding::of(&parts.headers);
         let uncompressed = expect_uncompressed(&parts.headers);

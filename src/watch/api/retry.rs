@@ -10,7 +10,7 @@
 //! | WatchList | any other | WatchList; after 3: LIST | backoff | `failures` + 1 |
 //! | LIST | no connection | LIST | backoff | unchanged |
 //! | LIST | any other | LIST; after 3: WatchList | backoff | `failures` + 1 |
-//! | watch | 410, or a version that went back | WatchList | short once, then backoff | 0 |
+//! | watch | 410 | WatchList | short once, then backoff | 0 |
 //! | watch | 401, 403, 429, 502, 503, no connection | resume | backoff | unchanged |
 //! | watch | protocol error | resume; after 3: WatchList | backoff | `protocol_errors` + 1 |
 //! | watch | any other, also a very short watch | resume; after 3: WatchList | backoff | `failures` + 1 |
@@ -20,9 +20,6 @@
 //! a watch to 0, and a complete list both counters. Short is 0.8 s, and backoff is 0.8 s, doubled
 //! with each failure up to 15 s; jitter extends both to up to twice the time. `Retry-After`, at
 //! most 60 s, is the minimum of each delay but "none".
-//!
-//! A watch that resumes after a failure, except a very short watch, or after three minutes without
-//! an event has its resource version checked.
 //!
 //! Clock and jitter are arguments, so that tests cover every decision: when a server comes back,
 //! thousands of nodes decide at the same time, and a wrong decision would overload it.
@@ -40,8 +37,6 @@
 //!
 //! Differs from upstream: there the backoff is reset two minutes after the last failure, whether
 //! or not requests have succeeded since.
-//!
-//! KEP: kep.k8s.io/5504 (versions of one kind are comparable as decimal numbers)
 
 use std::time::Duration;
 
@@ -68,12 +63,8 @@ pub(super) enum NextRequest {
     List { failures: u8 },
     /// Watch from a resource version: events up to it were received.
     WatchFrom {
-        /// Opaque text, compared only to detect that versions went back.
+        /// Opaque text.
         resource_version: String,
-        /// The version is compared with that of the server when the watch resumes: the watch failed
-        /// or had no event for three minutes, so etcd may have been restored since. Not after the
-        /// server has closed a watch: that would cost the servers one more request for each watch.
-        is_unchecked: bool,
         /// Number of failed requests since the last event, without protocol errors.
         failures: u8,
         /// Number of protocol errors since the last list. Events do not reset it: otherwise a
@@ -113,17 +104,14 @@ impl NextRequest {
     pub(super) fn listed(&mut self, resource_version: &str) {
         *self = Self::WatchFrom {
             resource_version: resource_version.to_owned(),
-            is_unchecked: false,
             failures: 0,
             protocol_errors: 0,
         };
     }
 
     /// Records that a watch has sent everything up to `version`. Ignores a version from which no
-    /// watch can resume: an object that cannot be decoded may have none. Fails if it is older than
-    /// the known one.
-    pub(super) fn advance(&mut self, version: &str) -> Result<(), ApiError> {
-        self.expect_not_older(version)?;
+    /// watch can resume: an object that cannot be decoded may have none.
+    pub(super) fn advance(&mut self, version: &str) {
         if let Self::WatchFrom {
             resource_version,
             failures,
@@ -133,35 +121,6 @@ impl NextRequest {
         {
             version.clone_into(resource_version);
             *failures = 0;
-        }
-        Ok(())
-    }
-
-    /// Fails if `version` is older than the one from which the watch resumes.
-    pub(super) fn expect_not_older(&self, version: &str) -> Result<(), ApiError> {
-        match self {
-            Self::WatchFrom {
-                resource_version, ..
-            } if is_older(version, resource_version) => Err(ApiError::VersionWentBack {
-                known: resource_version.clone(),
-                received: version.to_owned(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Records that a watch had no event for too long: the next one is checked.
-    pub(super) fn timed_out(&mut self) {
-        if let Self::WatchFrom { is_unchecked, .. } = self {
-            *is_unchecked = true;
-        }
-    }
-
-    /// Returns whether the version of a watch that has resumed is to be checked: once.
-    pub(super) fn take_version_check(&mut self) -> bool {
-        match self {
-            Self::WatchFrom { is_unchecked, .. } => std::mem::take(is_unchecked),
-            Self::WatchList { .. } | Self::List { .. } => false,
         }
     }
 
@@ -199,25 +158,15 @@ impl NextRequest {
                     *self = Self::new();
                 }
             }
-            Self::WatchFrom { .. }
-                if matches!(
-                    error,
-                    ApiError::Expired { .. } | ApiError::VersionWentBack { .. }
-                ) =>
-            {
+            Self::WatchFrom { .. } if matches!(error, ApiError::Expired { .. }) => {
                 *self = Self::new();
                 return RetryDelay::ShortOnce;
             }
             Self::WatchFrom {
-                is_unchecked,
                 failures,
                 protocol_errors,
                 ..
             } => {
-                // The server closed that watch itself.
-                if !matches!(error, ApiError::VeryShortWatch) {
-                    *is_unchecked = true;
-                }
                 let count = match error {
                     ApiError::ProtocolError(_) => protocol_errors,
                     _ => failures,
@@ -229,20 +178,6 @@ impl NextRequest {
         }
         RetryDelay::Backoff
     }
-}
-
-/// Reports whether `version` is lower than `known`. False if one of them is not a plain decimal
-/// number above zero, of any length: others are not comparable.
-pub(super) fn is_older(version: &str, known: &str) -> bool {
-    is_comparable(version)
-        && is_comparable(known)
-        && (version.len(), version) < (known.len(), known)
-}
-
-fn is_comparable(version: &str) -> bool {
-    !version.starts_with('0')
-        && !version.is_empty()
-        && version.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Reports whether a watch can resume from `version` without missing an event. A watch from `0`

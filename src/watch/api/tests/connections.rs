@@ -47,11 +47,7 @@ async fn serve(
     let asked = service_fn(move |request: Request<Incoming>| {
         let asked = Asked::of(&request);
         let after = asked.value("resourceVersion").unwrap_or("-");
-        log.lock().unwrap().push(if asked.is_watch() {
-            format!("{number}: after {after}")
-        } else {
-            format!("{number}: check")
-        });
+        log.lock().unwrap().push(format!("{number}: after {after}"));
         respond(answer(&asked))
     });
     let builder = http2::Builder::new(TokioExecutor::new());
@@ -128,7 +124,6 @@ fn followed(
 /// The whole state at 5, and then nothing more.
 fn silent(asked: &Asked) -> Reply {
     match asked.value("resourceVersion") {
-        _ if !asked.is_watch() => page("5", "", &[]),
         None => open(&[event("ADDED", &service("a", "3")), end_of_list("5")]),
         Some(_) => open(&[]),
     }
@@ -163,16 +158,7 @@ fn a_watch_with_pings_and_no_events_is_opened_again() {
     assert_eq!(transcript, LISTED);
     // On the same connection: it works.
     let (heard, transcript) = followed(181 + 180, &[], silent);
-    assert_eq!(
-        heard,
-        [
-            "1: after -",
-            "1: after 5",
-            "1: check",
-            "1: after 5",
-            "1: check"
-        ]
-    );
+    assert_eq!(heard, ["1: after -", "1: after 5", "1: after 5",]);
     assert_eq!(transcript, LISTED);
 }
 
@@ -180,7 +166,7 @@ fn a_watch_with_pings_and_no_events_is_opened_again() {
 fn a_dead_server_is_detected_within_45_seconds() {
     // Frozen after 10 s; a ping may have been answered until then, and is due after 30 s.
     let (heard, transcript) = followed(10 + 45 + 2, &[(10, Order::Freeze)], silent);
-    assert_eq!(heard, ["1: after -", "2: after 5", "2: check"]);
+    assert_eq!(heard, ["1: after -", "2: after 5"]);
     assert_eq!(transcript, [&LISTED[..], &["failed broken"]].concat());
 }
 
@@ -195,6 +181,6 @@ fn a_goaway_loses_no_events() {
 #[test]
 fn a_closed_connection_is_replaced() {
     let (heard, transcript) = followed(20, &[(10, Order::Close)], slow);
-    assert_eq!(heard, ["1: after -", "2: after 5", "2: check"]);
+    assert_eq!(heard, ["1: after -", "2: after 5"]);
     assert_eq!(transcript, [&LISTED[..], &["failed broken"]].concat());
 }

@@ -3,7 +3,6 @@
 mod connections;
 mod credentials;
 mod failures;
-mod first_request;
 mod freshness;
 mod garbage;
 mod hostile;
@@ -14,7 +13,6 @@ mod pace;
 mod pipe;
 mod protobuf;
 mod raw_http;
-mod resource_version;
 mod retry;
 mod script;
 #[path = "../../../../tests/support/scripted.rs"]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::super::build_client;
 use super::super::resource;
-use super::super::retry::{RetryBackoff, RetryDelay, is_older};
+use super::super::retry::{RetryBackoff, RetryDelay};
 use super::super::{ApiOptions, ClientConfigError, ProxyEnvironment, Selector};
 
 #[test]
@@ -145,26 +145,4 @@ async fn neither_a_kubeconfig_nor_a_service_account_is_an_error() {
         .err()
         .unwrap();
     assert!(matches!(error, ClientConfigError::InCluster(_)), "{error}");
-}
-
-#[test]
-fn versions_are_compared_as_decimal_numbers_of_any_length() {
-    for (version, known, expected) in [
-        ("5", "6", true),
-        ("9", "10", true),
-        ("99999999999999999999998", "99999999999999999999999", true),
-        ("6", "6", false),
-        ("10", "9", false),
-        // None of these is comparable.
-        ("", "6", false),
-        ("0", "6", false),
-        ("05", "6", false),
-        ("-5", "6", false),
-        ("+5", "6", false),
-        ("5a", "6", false),
-        ("5", "x6", false),
-        ("5", "", false),
-    ] {
-        assert_eq!(is_older(version, known), expected, "{version} {known}");
-    }
 }
