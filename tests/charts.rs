@@ -421,9 +421,7 @@ fn the_schema_has_every_field_of_the_configuration() {
 }
 
 /// Each flag that the chart allows.
-const EXTRA: [&str; 14] = [
-    "--config-reload=exit",
-    "--config-reload-window=10m",
+const EXTRA: [&str; 12] = [
     "--iptables-backend=nft",
     "--log-style=native",
     "--logging-format=text",

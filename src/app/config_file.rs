@@ -22,11 +22,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::sources;
-use crate::config::{Config, ConfigFile, ConfigReload};
+use crate::config::{Config, ConfigFile};
 use crate::events::{Event, Recorder};
 use crate::telemetry::{ConfigFileState, Metrics, on_one_line};
 use crate::watch::bounded;
@@ -49,7 +48,6 @@ pub(crate) type LoadConfig<'a> = dyn Fn(&ConfigFile) -> Result<Config, String> +
 /// Parts of the process that the watch of the file uses.
 pub(super) struct ConfigFileContext<'a> {
     pub(super) file: Option<&'a ConfigFile>,
-    pub(super) reload: ConfigReload,
     pub(super) load: &'a LoadConfig<'a>,
     pub(super) recorder: &'a Recorder,
     pub(super) metrics: &'a Metrics,
@@ -70,11 +68,11 @@ pub(super) async fn changed(context: &ConfigFileContext<'_>) -> ConfigFileChange
         original: File::open(&file.path).ok(),
         last: file.clone(),
         failed_reads: 0,
-        exit_at: None,
+        has_changed: false,
     };
     loop {
         observed.read().await;
-        if observed.exit_at.is_some_and(|at| at <= Instant::now()) {
+        if observed.has_changed {
             return ConfigFileChanged(file.path.display().to_string());
         }
         observed.wait(&mut events).await;
@@ -92,8 +90,8 @@ struct WatchedFile<'a> {
     /// The file as it was last read.
     last: ConfigFile,
     failed_reads: u32,
-    /// Time at which the process ends, unless the file changes again before.
-    exit_at: Option<Instant>,
+    /// Another valid configuration was written into the file, so that the process has to end.
+    has_changed: bool,
 }
 
 impl WatchedFile<'_> {
@@ -126,22 +124,9 @@ impl WatchedFile<'_> {
 
     fn valid(&mut self) {
         let path = self.last.path.display().to_string();
-        let exit_at = match self.context.reload {
-            ConfigReload::InPlace if self.is_original() => Some(Instant::now()),
-            ConfigReload::InPlace => None,
-            ConfigReload::Exit(window) => Some(self.exit_at.unwrap_or_else(|| {
-                let delay = window.mul_f64(fastrand::f64());
-                info!(
-                    "`{path}` has changed; exiting in {:.0} s to restart with the new \
-                     configuration",
-                    delay.as_secs_f64()
-                );
-                Instant::now() + delay
-            })),
-        };
         self.set_state(ConfigFileState::Stale);
-        self.exit_at = exit_at;
-        if exit_at.is_none() {
+        self.has_changed = self.is_original();
+        if !self.has_changed {
             let note = format!(
                 "`{path}` was replaced by another configuration; still running with the previous \
                  one until a restart. Restart the Pod to apply it"
@@ -194,16 +179,13 @@ impl WatchedFile<'_> {
     }
 
     fn set_state(&mut self, state: ConfigFileState) {
-        self.exit_at = None;
         self.context.metrics.config.set(state);
     }
 
-    /// Waits until the file may have changed, or the process ends.
+    /// Waits until the file may have changed.
     async fn wait(&self, events: &mut FileEvents) {
         let retries = (1..FAILURES_UNTIL_LOGGED).contains(&self.failed_reads);
         let interval = if retries { RETRY_DELAY } else { POLL_INTERVAL };
-        let exit_in = self.exit_at.map(|at| at - Instant::now());
-        let interval = exit_in.map_or(interval, |delay| delay.min(interval));
         events.changed(interval).await;
     }
 }

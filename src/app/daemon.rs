@@ -51,7 +51,6 @@ async fn daemon(config: &Config, load: &LoadConfig<'_>, log: LogLevel) -> anyhow
     setup::prepare(config)?;
     let shutdown = signals.shutdown(ConfigFileContext {
         file: config.file.as_ref(),
-        reload: config.reload,
         load,
         recorder: &checks.recorder,
         metrics: &metrics,

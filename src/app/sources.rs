@@ -37,9 +37,9 @@ pub(super) async fn open(
                 api::build_counted_client(options, &proxies, Some(&metrics.requests)).await;
             Ok(OpenedSource::Cluster(server.map_err(connect_error)?))
         }
-        Source::Manifests { path, ranges, .. } => {
+        Source::Manifests { path, .. } => {
             manifests::check_path(path)?;
-            let options = config.manifest_options(ranges);
+            let options = config.manifest_options();
             Ok(OpenedSource::Manifests(path.clone(), options))
         }
     }

@@ -53,7 +53,6 @@ pub(crate) use problems::ConfigNote;
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
 pub use render_config::Source;
-pub(crate) use resolve::ConfigReload;
 pub use resolve::{Config, run};
 #[cfg(feature = "tools")]
 pub(crate) use resolve::{SHADOW_METRICS, metrics_address, rendering};

@@ -19,9 +19,7 @@ use crate::render::Options;
 use crate::render::RenderSettings;
 use crate::rules::Backend;
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-#[cfg(feature = "tools")]
-use crate::watch::manifests::LOAD_BALANCERS;
-use crate::watch::manifests::{ManifestOptions, ManifestRanges, Validation};
+use crate::watch::manifests::{ManifestOptions, Validation};
 
 /// Source of Services, EndpointSlices and the Node.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +30,8 @@ pub enum Source {
     Manifests {
         /// File, folder or `-` for stdin.
         path: PathBuf,
-        /// Ranges of values that Services lack.
-        ranges: ManifestRanges,
+        /// Commands assume load balancer IPs.
+        assumes_load_balancer_ips: bool,
         /// Treatment of invalid objects by commands: `--lenient`.
         validation: Validation,
     },
@@ -52,11 +50,17 @@ pub struct RenderConfig {
 }
 
 impl RenderConfig {
-    /// Returns the settings for reading manifests, with the ranges of [`Source::Manifests`].
-    pub(crate) fn manifest_options(&self, ranges: &ManifestRanges) -> ManifestOptions {
+    /// Returns the settings for reading manifests.
+    pub(crate) fn manifest_options(&self) -> ManifestOptions {
         ManifestOptions {
             node_name: self.node_name.as_str().into(),
-            ranges: *ranges,
+            assumes_load_balancer_ips: matches!(
+                self.source,
+                Source::Manifests {
+                    assumes_load_balancer_ips: true,
+                    ..
+                }
+            ),
         }
     }
 
@@ -64,8 +68,12 @@ impl RenderConfig {
     #[cfg(feature = "tools")]
     #[must_use]
     pub(crate) fn read_once(mut self, args: &RequestArgs) -> Self {
-        if let Source::Manifests { ranges, .. } = &mut self.source {
-            ranges.load_balancers = Some(LOAD_BALANCERS);
+        if let Source::Manifests {
+            assumes_load_balancer_ips,
+            ..
+        } = &mut self.source
+        {
+            *assumes_load_balancer_ips = true;
         }
         self.with_request_timeout(args)
     }
@@ -114,13 +122,12 @@ pub(super) fn render_config(
     let bind_address = validate::bind_address(configuration, problems);
     let bit = validate::masquerade_bit(configuration, problems);
     let tree_thresholds = validate::service_dispatch(configuration, problems);
-    let objects = objects(source, configuration, problems);
     let node_name = node_name(source, configuration, host_name, problems);
     let backend = rules.backend();
     let (local_mode, node_ports) = (local_mode?, node_ports?);
     let (bind_address, bit, tree_thresholds) = (bind_address?, bit?, tree_thresholds?);
     Some(RenderConfig {
-        source: objects?,
+        source: objects(source, configuration),
         node_name: node_name?,
         render_settings: PerFamily::from_fn(|family| RenderSettings {
             fixed: Options {
@@ -157,16 +164,12 @@ fn fixed_options(
     options
 }
 
-fn objects(
-    args: &SourceArgs,
-    configuration: &KubeProxyConfiguration,
-    problems: &mut ConfigProblems,
-) -> Option<Source> {
+fn objects(args: &SourceArgs, configuration: &KubeProxyConfiguration) -> Source {
     let Some(path) = args.manifests.clone() else {
         let client = &configuration.client_connection;
         let kubeconfig = &client.kubeconfig;
         let master = args.flags.get("master");
-        return Some(Source::Cluster(ApiOptions {
+        return Source::Cluster(ApiOptions {
             kubeconfigs: Some(kubeconfig.into())
                 .filter(|_| !kubeconfig.is_empty())
                 .into_iter()
@@ -175,26 +178,18 @@ fn objects(
             encoding: encoding(client),
             rate_limit: rate_limit(client),
             ..ApiOptions::default()
-        }));
+        });
     };
-    let services: String = args.flags.get(SERVICE_CIDR).unwrap_or_default();
-    let services = validate::of_each_family(&services);
-    let services = services.map_err(|problem| problems.add_flag(SERVICE_CIDR, problem));
-    Some(Source::Manifests {
+    Source::Manifests {
         path,
-        ranges: ManifestRanges {
-            services: services.ok()?,
-            ..ManifestRanges::default()
-        },
+        assumes_load_balancer_ips: false,
         validation: if args.flags.is_given("lenient") {
             Validation::Lenient
         } else {
             Validation::Strict
         },
-    })
+    }
 }
-
-const SERVICE_CIDR: &str = "manifests-service-cidr";
 
 /// Returns the encoding of API responses: the accepted content types, or the content type of
 /// requests if there are none.

@@ -22,7 +22,7 @@ use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
 use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
-use super::settings::{self, FlagValues, LogStyle, PARTIAL_RESTORES, RELOAD_TRIGGERS, Setting};
+use super::settings::{self, FlagValues, LogStyle, PARTIAL_RESTORES, Setting};
 use super::validate::{self, NodeSettings};
 use super::{FULL_SYNC_PERIOD, feature_gates};
 use crate::ingest::yaml::RepeatedKey;
@@ -33,16 +33,6 @@ use crate::text::first_of;
 
 /// The only flag whose zero differs from that of its field.
 const MIN_SYNC_PERIOD: &str = "iptables-min-sync-period";
-
-/// Changes of the configuration file that end the process: `--config-reload`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConfigReload {
-    /// Only another configuration that is written into the file itself.
-    InPlace,
-    /// Every valid change, after a random delay of at most this time:
-    /// `--config-reload-window`.
-    Exit(Duration),
-}
 
 /// Configuration of `run`.
 #[derive(Debug, Clone)]
@@ -70,8 +60,6 @@ pub struct Config {
     pub log_style: LogStyle,
     pub node: NodeSettings,
     pub file: Option<ConfigFile>,
-    /// Changes of the file that end the process.
-    pub reload: ConfigReload,
     /// This configuration in the fields of kube-proxy.
     pub configuration: KubeProxyConfiguration,
     /// Values of all flags of the command line, including defaults.
@@ -227,26 +215,25 @@ fn choose_shadow_addresses(args: &RunArgs, to: &mut KubeProxyConfiguration) {
     if mode(args) != SyncMode::Shadow {
         return;
     }
-    let choose = |flags: [&str; 2], port, default: &str| -> Option<String> {
-        let [address, port_flag] = flags;
+    let servers = [
+        (
+            "metrics-bind-address",
+            METRICS_PORT,
+            SHADOW_METRICS,
+            &mut to.metrics_bind_address,
+        ),
+        (
+            "healthz-bind-address",
+            HEALTHZ_PORT,
+            SHADOW_HEALTHZ,
+            &mut to.healthz_bind_address,
+        ),
+    ];
+    for (flag, port, default, address) in servers {
         // A file makes the flags of its fields ineffective, but not those of shadow mode.
-        if let Some(mut given) = args
-            .flags
-            .get::<String>(address)
-            .filter(|_| args.flags.is_given(address))
-        {
-            complete_address(&mut given, port);
-            return Some(given);
-        }
-        (!args.flags.is_given(port_flag)).then(|| default.to_owned())
-    };
-    let metrics = ["metrics-bind-address", "metrics-port"];
-    if let Some(address) = choose(metrics, METRICS_PORT, SHADOW_METRICS) {
-        to.metrics_bind_address = address;
-    }
-    let healthz = ["healthz-bind-address", "healthz-port"];
-    if let Some(address) = choose(healthz, HEALTHZ_PORT, SHADOW_HEALTHZ) {
-        to.healthz_bind_address = address;
+        let given = args.flags.get(flag).filter(|_| args.flags.is_given(flag));
+        *address = given.unwrap_or_else(|| default.to_owned());
+        complete_address(address, port);
     }
 }
 
@@ -285,7 +272,6 @@ fn check(
     let action = action(args, problems);
     let periods = validate::periods(&configuration, problems);
     let verify_interval = duration(args, "verify-interval", problems);
-    let reload = config_reload(args, problems);
     let has_status_page = args.flags.get("status-page").unwrap_or(true);
     let serving = observability::serving(&configuration, has_status_page, problems);
     let logging = observability::logging(&configuration, problems);
@@ -326,7 +312,6 @@ fn check(
         log_style: args.log_style(),
         node: node?,
         file: None,
-        reload: reload?,
         configuration,
         flags: args.flags.flagz(),
         notes: Vec::new(),
@@ -346,15 +331,6 @@ fn action(args: &RunArgs, problems: &mut ConfigProblems) -> Option<Action> {
         problems.add_exclusive(["cleanup", "init-only"], hint);
     }
     action
-}
-
-fn config_reload(args: &RunArgs, problems: &mut ConfigProblems) -> Option<ConfigReload> {
-    let window = duration(args, "config-reload-window", problems)?;
-    let exits = args.flags.choice("config-reload", RELOAD_TRIGGERS);
-    Some(match exits {
-        Some(true) => ConfigReload::Exit(window),
-        Some(false) | None => ConfigReload::InPlace,
-    })
 }
 
 /// Returns the duration of a flag without a field.

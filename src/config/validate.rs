@@ -15,9 +15,9 @@ use std::time::Duration;
 use super::go::GoDuration;
 use super::kube_proxy::KubeProxyConfiguration;
 use super::problems::{ConfigProblems, unknown};
-use super::settings::{LOCAL_MODES, SERVICE_DISPATCHES, choice};
+use super::settings::{SERVICE_DISPATCHES, choice};
 use crate::host::ConntrackSettings;
-use crate::net::{IpFamily, IpNet, PerFamily, parse_cidr, parse_ip};
+use crate::net::{IpFamily, IpNet, parse_cidr, parse_ip};
 use crate::render::{LocalDetector, LocalMode, NodePortAddressItem, TreeThresholds};
 use crate::sync::Gap;
 
@@ -198,6 +198,14 @@ pub(super) fn positive(
     )
 }
 
+/// Values of `--detect-local-mode`.
+const LOCAL_MODES: &[&str] = &[
+    "ClusterCIDR",
+    "NodeCIDR",
+    "BridgeInterface",
+    "InterfaceNamePrefix",
+];
+
 /// Checks how local traffic is detected. Settings of other detection modes are ignored.
 pub(super) fn local_mode(
     configuration: &KubeProxyConfiguration,
@@ -261,7 +269,7 @@ fn interface(
 }
 
 /// Parses one CIDR, or one of each family.
-pub(super) fn pair(text: &str) -> Result<Vec<IpNet>, String> {
+fn pair(text: &str) -> Result<Vec<IpNet>, String> {
     let cidrs = text.split(',').map(cidr).collect::<Result<Vec<_>, _>>()?;
     match cidrs[..] {
         [_] => Ok(cidrs),
@@ -269,19 +277,6 @@ pub(super) fn pair(text: &str) -> Result<Vec<IpNet>, String> {
         _ => Err(format!(
             "must be one CIDR, or one of each family; got `{text}`"
         )),
-    }
-}
-
-/// Parses a list with one CIDR of each family.
-pub(super) fn of_each_family(text: &str) -> Result<PerFamily<IpNet>, String> {
-    let cidrs = pair(text)?;
-    let of = |family| {
-        let mut cidrs = cidrs.iter().copied();
-        cidrs.find(|cidr| IpFamily::of_cidr(*cidr) == family)
-    };
-    match (of(IpFamily::V4), of(IpFamily::V6)) {
-        (Some(v4), Some(v6)) => Ok(PerFamily { v4, v6 }),
-        _ => Err("must have one CIDR of each family".to_owned()),
     }
 }
 

@@ -183,7 +183,6 @@ const NOT_ALIKE: &[(&str, Taken, Taken)] = &[
     ("--iptables-sync-period=500ms", Taken::No, Taken::Yes), // The gap is not a second by itself.
     ("--healthz-bind-address=010.0.0.1:1", Taken::Yes, Taken::No), // Not an address to listen on.
     ("--healthz-port=70000", Taken::Yes, Taken::No), // Nor there.
-    ("--boot-id-file=x", Taken::No, Taken::Yes), // A flag of earlier releases.
     ("--feature-gates=NoSuchGate=true", Taken::No, Taken::Yes), // A warning.
     (
         "--feature-gates=TopologyAwareHints=true",

@@ -134,7 +134,6 @@ pub const TABLE: &[Row] = &[
             "a_process_that_must_end_says_why",
         ),
     ),
-    row("boot-id-file", "/x", Nothing),
     row("check-config", "true", Scene(answers::checks)),
     row(
         "cleanup",
@@ -147,19 +146,6 @@ pub const TABLE: &[Row] = &[
         Rule("! -s 10.4.0.0/14 -j KUBE-MARK-MASQ"),
     ),
     row("config", "", Scene(answers::file_counts)),
-    row(
-        "config-reload",
-        "exit",
-        Told(|config| format!("{:?}", config.reload), "Exit(300s)"),
-    ),
-    Row {
-        beside: &["--config-reload=exit"],
-        ..row(
-            "config-reload-window",
-            "7s",
-            Told(|config| format!("{:?}", config.reload), "Exit(7s)"),
-        )
-    },
     row("config-sync-period", "1h", Nothing),
     row("conntrack-max-per-core", "200000", Wanted(MAX, 400_000)),
     row("conntrack-min", "500000", Wanted(MAX, 500_000)),
@@ -275,13 +261,7 @@ pub const TABLE: &[Row] = &[
         "json",
         Test("log_formats.rs", "every_line_is_json_if_that_is_the_format"),
     ),
-    row("machine-id-file", "/x", Nothing),
     row("manifests", "", Scene(answers::follows_files)),
-    row(
-        "manifests-service-cidr",
-        "10.97.0.0/16,fd00:1::/112",
-        Rule(" -d 10.97."),
-    ),
     row(
         "masquerade-all",
         "true",

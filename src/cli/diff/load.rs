@@ -136,14 +136,12 @@ fn of_manifests(
 ) -> anyhow::Result<Sides> {
     let config = settings.rendering()?.read_once(&args.desired.request);
     let Source::Manifests {
-        path,
-        ranges,
-        validation,
+        path, validation, ..
     } = &config.source
     else {
         anyhow::bail!("--from-manifests requires --manifests");
     };
-    let options = config.manifest_options(ranges);
+    let options = config.manifest_options();
     let names = [
         format!("`{}`", before.display()),
         name_of(&args.desired.source),
@@ -153,7 +151,7 @@ fn of_manifests(
     let (before, written_before) = load(before)?;
     let (after, written_after) = load(path)?;
     let assumed = [&before.assumptions[..], &after.assumptions].concat();
-    let assumptions = manifests::assumption_lines(&assumed, ranges);
+    let assumptions = manifests::assumption_lines(&assumed);
     let desired = |manifests: &Manifests| {
         let trackers = snapshot::manifest_trackers(&config, manifests);
         Desired::new(&config, trackers, &RuleSnapshot::default())

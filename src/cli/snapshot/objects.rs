@@ -21,7 +21,7 @@ use crate::tracker::Tracker;
 use crate::watch::api::{
     self, ApiClient, ApiError, ApiOptions, ConnectFailure, ObjectDecodeError, Selector, is_not_http,
 };
-use crate::watch::manifests::{self, AssumedValueKind, ManifestRanges, Manifests};
+use crate::watch::manifests::{self, AssumedValueKind, Manifests};
 use crate::watch::{ChangeReceivers, Ingester, SourceEvent, change_channels};
 
 /// Reads all objects, and the types of the Services; warns of objects that are missing.
@@ -35,12 +35,10 @@ pub(in crate::cli) fn read(
 ) -> anyhow::Result<(PerFamily<Tracker>, ServiceTypes)> {
     match &config.source {
         Source::Manifests {
-            path,
-            ranges,
-            validation,
+            path, validation, ..
         } => {
             let progress = Progress::start("reading manifests");
-            let options = config.manifest_options(ranges);
+            let options = config.manifest_options();
             let manifests = match report {
                 Some(_) => manifests::load(path, &options, *validation)?,
                 None => manifests::load_complete(path, &options, *validation)?,
@@ -49,7 +47,7 @@ pub(in crate::cli) fn read(
             if let Some(report) = report {
                 report.print(&manifests.errors);
             }
-            warn_of_load_balancers(&manifests, ranges);
+            warn_of_load_balancers(&manifests);
             warn_of_missing_addresses(&manifests);
             let types = ServiceTypes::read(manifests.services.iter().map(|one| &**one));
             Ok((manifest_trackers(config, &manifests), types))
@@ -100,10 +98,10 @@ fn track(
 
 /// Warns of load balancer IPs that no controller has reported. Cluster IPs and node ports need no
 /// warning: the daemon derives the same ones from manifests.
-fn warn_of_load_balancers(manifests: &Manifests, ranges: &ManifestRanges) {
+fn warn_of_load_balancers(manifests: &Manifests) {
     let mut assumed = manifests.assumptions.clone();
     assumed.retain(|one| one.kind == AssumedValueKind::LoadBalancerIp);
-    for line in manifests::assumption_lines(&assumed, ranges) {
+    for line in manifests::assumption_lines(&assumed) {
         let line = escaped(&line);
         tracing::warn!("assumed, as the manifests do not have them: {line}");
     }

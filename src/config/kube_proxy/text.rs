@@ -10,8 +10,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::KubeProxyConfiguration;
 use super::fields::tree;
@@ -93,36 +92,12 @@ fn take_header(tree: &mut Value) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-/// Content of `/configz`: a configuration by its API group, with fields in the order of upstream's
-/// types.
-///
-/// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.37)
-#[derive(Serialize)]
-struct Configz<'a> {
-    #[serde(rename = "kubeproxy.config.k8s.io")]
-    kube_proxy: ConfigObject<'a>,
-}
-
-/// Configuration with the header of a Kubernetes object.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConfigObject<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    #[serde(flatten)]
-    configuration: &'a KubeProxyConfiguration,
-}
-
 impl KubeProxyConfiguration {
     /// Encodes the configuration as the content of `/configz`.
+    ///
+    /// Upstream: staging/src/k8s.io/component-base/configz/configz.go (v1.37)
     pub fn to_configz(&self) -> String {
-        let kube_proxy = ConfigObject {
-            kind: KIND,
-            api_version: API_VERSION,
-            configuration: self,
-        };
-        // Cannot fail: every key is a string and no number is infinite.
-        serde_json::to_string(&Configz { kube_proxy }).unwrap_or_default()
+        json!({"kubeproxy.config.k8s.io": self.to_json()}).to_string()
     }
 
     /// Returns the configuration as a JSON object with its header.

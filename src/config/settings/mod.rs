@@ -14,12 +14,11 @@ mod words;
 #[cfg(test)]
 pub(super) use setting::SettingKind;
 pub(super) use setting::{Setting, SettingSection, with_flags};
-pub(super) use table::{FILE, LOCAL_MODES, ONE_SHOT, PROGRAM, RULES, SOURCE};
+pub(super) use table::{FILE, ONE_SHOT, PROGRAM, RULES, SOURCE};
 pub(super) use values::FlagValues;
 pub(crate) use words::LogStyle;
 pub(super) use words::{
-    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, SERVICE_DISPATCHES, choice,
-    choices,
+    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, SERVICE_DISPATCHES, choice, choices,
 };
 
 use table::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use serde::Serialize;
 use serde_json::Value;
@@ -33,20 +33,9 @@ pub(in crate::config) struct Setting {
     default: &'static str,
     /// Default of the flag if its field has another one.
     flag_default: Option<&'static str>,
-    visibility: FlagVisibility,
+    is_in_short_help: bool,
     conflict: Option<&'static str>,
     required: Option<&'static str>,
-}
-
-/// Places that show a flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FlagVisibility {
-    /// Nowhere: kube-proxy had the flag in earlier releases.
-    Hidden,
-    /// Long help, the manual and `/flagz`.
-    LongHelp,
-    /// Short help as well, which fits on a screen.
-    ShortHelp,
 }
 
 impl Setting {
@@ -61,7 +50,7 @@ impl Setting {
             more: "",
             default: "",
             flag_default: None,
-            visibility: FlagVisibility::LongHelp,
+            is_in_short_help: false,
             conflict: None,
             required: None,
         }
@@ -102,21 +91,9 @@ impl Setting {
     /// Lists the flag in short help, which fits on a screen.
     pub(super) const fn in_short_help(self) -> Self {
         Self {
-            visibility: FlagVisibility::ShortHelp,
+            is_in_short_help: true,
             ..self
         }
-    }
-
-    /// Hides the flag from help, from `/flagz` and from the log of flags.
-    pub(super) const fn hidden(self) -> Self {
-        Self {
-            visibility: FlagVisibility::Hidden,
-            ..self
-        }
-    }
-
-    pub(super) fn is_hidden(&self) -> bool {
-        self.visibility == FlagVisibility::Hidden
     }
 
     /// Sets the name of the flag with one dash.
@@ -183,8 +160,7 @@ impl Setting {
         let mut arg = Arg::new(self.flag)
             .long(self.flag)
             .help_heading(heading)
-            .hide(self.is_hidden())
-            .hide_short_help(self.visibility == FlagVisibility::LongHelp);
+            .hide_short_help(!self.is_in_short_help);
         if !self.more.is_empty() {
             arg = arg.long_help(format!("{help}\n\n{}", self.more));
         }
@@ -227,9 +203,6 @@ impl Setting {
                 .default_missing_value("true"),
             SettingKind::Int(_) | SettingKind::Number => arg.allow_negative_numbers(true),
             SettingKind::Path(_) | SettingKind::OnePath(_) => arg.value_hint(ValueHint::AnyPath),
-            SettingKind::OneOf(_, words) => {
-                arg.value_parser(AnyWord(words)).hide_possible_values(true)
-            }
             SettingKind::Word(_, words) => arg.value_parser(words()),
             _ => arg,
         }
@@ -251,7 +224,6 @@ impl Setting {
             | SettingKind::Path(name)
             | SettingKind::OnePath(name)
             | SettingKind::List(name)
-            | SettingKind::OneOf(name, _)
             | SettingKind::Word(name, _) => name,
         }
     }
@@ -264,27 +236,6 @@ pub(in crate::config) fn with_flags(command: Command, sections: &[&SettingSectio
         flags.map(|row| row.arg(section.heading))
     });
     command.args(flags)
-}
-
-/// Parser that lists words in completions but accepts any text.
-#[derive(Debug, Clone, Copy)]
-struct AnyWord(&'static [&'static str]);
-
-impl TypedValueParser for AnyWord {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        arg: Option<&Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        clap::builder::StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(self.0.iter().map(PossibleValue::new)))
-    }
 }
 
 /// Type of a setting. The text in a variant stands for the value in help, as `FILE` does.
@@ -321,9 +272,6 @@ pub(in crate::config) enum SettingKind {
     Gates,
     /// Verbosities of source files. Those of the flag are put before those of a file.
     VModules,
-    /// One of these words. Completions list them; validation reports an unknown one together with
-    /// all other problems.
-    OneOf(&'static str, &'static [&'static str]),
     /// Boolean, or `raw`.
     ///
     /// Upstream: `staging/src/k8s.io/component-base/version/verflag/verflag.go` (v1.37)
@@ -363,7 +311,6 @@ impl SettingKind {
             | Self::NodeName
             | Self::Path(_)
             | Self::OnePath(_)
-            | Self::OneOf(..)
             | Self::Word(..) => Ok(text.into()),
         }
     }

@@ -3,13 +3,11 @@
 //! kernel of the node, servers and logging, and settings of kube-proxy without effect.
 
 use super::setting::SettingKind::{
-    Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OneOf, OnePath, Path, Port,
-    Switch, Text, VModules, Version, Within, Word,
+    Bool, Duration, FilledText, Gates, Int, List, NodeName, Number, OnePath, Path, Port, Switch,
+    Text, VModules, Version, Within, Word,
 };
 use super::setting::{Setting, SettingSection};
-use super::words::{
-    BACKENDS, LOG_STYLES, PARTIAL_RESTORES, RELOAD_TRIGGERS, SERVICE_DISPATCHES, texts,
-};
+use super::words::{BACKENDS, LOG_STYLES, PARTIAL_RESTORES, SERVICE_DISPATCHES, texts};
 use crate::config::kube_proxy::DEFAULT_SERVICE_DISPATCH;
 
 /// Source of Services, EndpointSlices and the Node, for every command that reads objects.
@@ -48,12 +46,6 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
             .help("Manifests to use instead of a cluster")
             .more("PATH is a file, a folder or `-` for stdin.")
             .in_short_help(),
-        Setting::without_field("manifests-service-cidr", Text("CIDR[,CIDR]"))
-            .default("10.96.0.0/12,fd00:10:96::/112")
-            .help(
-                "Networks for cluster IPs of Services without one in manifests, one CIDR for each \
-                 IP family",
-            ),
         Setting::without_field("lenient", Switch)
             .requires("manifests")
             .help("Use the valid parts of invalid objects in manifests")
@@ -66,14 +58,6 @@ pub(in crate::config) const SOURCE: SettingSection = SettingSection {
     ],
 };
 
-/// Values of `--detect-local-mode`.
-pub(in crate::config) const LOCAL_MODES: &[&str] = &[
-    "ClusterCIDR",
-    "NodeCIDR",
-    "BridgeInterface",
-    "InterfaceNamePrefix",
-];
-
 /// Settings of rendering, for every command that renders.
 pub(in crate::config) const RULES: SettingSection = SettingSection {
     heading: Some("Rules"),
@@ -85,7 +69,7 @@ pub(in crate::config) const RULES: SettingSection = SettingSection {
             .flag("cluster-cidr")
             .help("Pod networks; other traffic to cluster IPs is masqueraded")
             .in_short_help(),
-        Setting::field("detectLocalMode", OneOf("MODE", LOCAL_MODES))
+        Setting::field("detectLocalMode", Text("MODE"))
             .flag("detect-local-mode")
             .help("Detection of traffic from local Pods [default: ClusterCIDR]")
             .more("The modes are ClusterCIDR, NodeCIDR, BridgeInterface and InterfaceNamePrefix.")
@@ -166,20 +150,10 @@ pub(in crate::config) const FILE: SettingSection = SettingSection {
             .more(
                 "The file replaces all flags that have a field in it, except --hostname-override \
                  and those of logging. The process exits with code 1 when another valid \
-                 configuration is written into the file. --config-reload can extend that to \
-                 every change.",
+                 configuration is written into the file itself. One that replaces it, as by a \
+                 ConfigMap volume, is only reported.",
             )
             .in_short_help(),
-        Setting::without_field("config-reload", Word("WHEN", || texts(RELOAD_TRIGGERS)))
-            .default("in-place")
-            .help("Changes of the file that end the process")
-            .more(
-                "A ConfigMap volume replaces the file. The random delay keeps the nodes of a \
-                 cluster from restarting all at once.",
-            ),
-        Setting::without_field("config-reload-window", Duration)
-            .flag_default("5m")
-            .help("Longest delay of --config-reload=exit"),
         Setting::without_field("write-config-to", Path("FILE"))
             .help("Write the configuration to a file and exit"),
     ],
@@ -458,16 +432,6 @@ pub(super) const WITHOUT_EFFECT: SettingSection = SettingSection {
         Setting::field("showHiddenMetricsForVersion", Text("VERSION"))
             .flag("show-hidden-metrics-for-version")
             .help("Previous version whose hidden metrics are shown; there are none"),
-        // Flags of a library that kube-proxy was linked with until 1.36: the manifest of an older
-        // DaemonSet may still have them.
-        Setting::without_field("boot-id-file", Text("FILE,..."))
-            .flag_default("/proc/sys/kernel/random/boot_id")
-            .help("Files with the boot ID")
-            .hidden(),
-        Setting::without_field("machine-id-file", Text("FILE,..."))
-            .flag_default("/etc/machine-id,/var/lib/dbus/machine-id")
-            .help("Files with the machine ID")
-            .hidden(),
         Setting::field("nftables.masqueradeBit", Int("BIT")).default("14"),
         Setting::field("nftables.masqueradeAll", Bool),
         Setting::field("nftables.syncPeriod", Duration),

@@ -153,10 +153,7 @@ impl FlagValues {
             let value = value.or_else(|| field(&fields, setting.path).cloned());
             setting.kind.text(&value.unwrap_or_default())
         };
-        let flags = self
-            .known
-            .iter()
-            .filter(|(_, setting)| !setting.is_hidden());
+        let flags = self.known.iter();
         let flags = flags.map(|(flag, setting)| ((*flag).to_owned(), shown(setting)));
         // `--help` is a flag of clap, and not set where this is served.
         flags

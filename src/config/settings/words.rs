@@ -63,17 +63,6 @@ pub(in crate::config) const PARTIAL_RESTORES: &[FlagWord<render::PartialRestore>
     ),
 ];
 
-/// Words of `--config-reload`: whether every valid change ends the process, or only one that is
-/// written into the file itself, as with kube-proxy.
-pub(in crate::config) const RELOAD_TRIGGERS: &[FlagWord<bool>] = &[
-    (
-        "in-place",
-        "A write into the file; a replaced file is only logged",
-        false,
-    ),
-    ("exit", "Every valid change, after a random delay", true),
-];
-
 /// Style of log lines, in both formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogStyle {

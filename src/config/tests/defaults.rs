@@ -34,6 +34,7 @@ const VALID: &[(&str, &str)] = &[
     ("metricsBindAddress", "0.0.0.0:1"),
     ("showHiddenMetricsForVersion", "1.36"),
     ("mode", "iptables"),
+    ("detectLocalMode", "NodeCIDR"),
     ("clusterCIDR", "10.0.0.0/8"),
     ("deltaproxy.serviceDispatch", "tree"),
 ];
@@ -45,7 +46,6 @@ fn values(kind: SettingKind) -> [Value; 2] {
         SettingKind::Int(_) | SettingKind::Within(..) | SettingKind::Number => ["0", "7"],
         SettingKind::Duration => [r#""0s""#, r#""1s""#],
         SettingKind::Text("QUANTITY") => [r#""0""#, r#""64Ki""#],
-        SettingKind::OneOf(..) => [r#""""#, r#""NodeCIDR""#],
         SettingKind::List(_) => ["[]", r#"["10.0.0.0/8"]"#],
         SettingKind::Gates => ["{}", r#"{"AllAlpha":false}"#],
         SettingKind::VModules => ["[]", r#"[{"filePattern":"a","verbosity":1}]"#],

@@ -16,7 +16,6 @@ fn sample(kind: SettingKind) -> (&'static str, &'static str) {
         SettingKind::List(_) => ("a,,b", r#"["a","b"]"#),
         SettingKind::Gates => ("B=t,A=f", r#"{"A":false,"B":true}"#),
         SettingKind::VModules => ("a*=3", r#"[{"filePattern":"a*","verbosity":3}]"#),
-        SettingKind::OneOf(..) => ("NodeCIDR", r#""NodeCIDR""#),
         SettingKind::Word(..) => ("tree", r#""tree""#),
         other => panic!("{other:?} has no field"),
     }
@@ -222,12 +221,12 @@ fn flags_without_effect_are_noted_on_one_line() {
         notes("--v=2 --cluster-cidr=10.0.0.0/8"),
         Vec::<String>::new()
     );
-    let defaults = "--oom-score-adj=-999 --boot-id-file=/proc/sys/kernel/random/boot_id";
+    let defaults = "--oom-score-adj=-999 --config-sync-period=15m";
     assert_eq!(notes(defaults), Vec::<String>::new());
     assert_eq!(
-        notes("--oom-score-adj=0 --ipvs-scheduler=rr --config-sync-period=1h --machine-id-file=x"),
+        notes("--oom-score-adj=0 --ipvs-scheduler=rr --config-sync-period=1h"),
         ["set, but without effect in this version: \
-          `--config-sync-period`, `--ipvs-scheduler`, `--machine-id-file`"]
+          `--config-sync-period`, `--ipvs-scheduler`"]
     );
 }
 

@@ -309,7 +309,7 @@ fn all_problems_are_reported_at_once() {
                   conntrack: {maxPerCore: -1, min: -1, udpTimeout: -1s}\nhostnameOverride: ' '\n\
                   clientConnection: {burst: -1}\nshowHiddenMetricsForVersion: g\n\
                   configSyncPeriod: -1s\n";
-    let error = with_file("--manifests=m --manifests-service-cidr=h", fields).unwrap_err();
+    let error = with_file("--manifests=m", fields).unwrap_err();
     let problems = error.lines().filter(|line| !line.starts_with("hint: "));
     let places: Vec<&str> = problems
         .map(|line| {
@@ -322,7 +322,6 @@ fn all_problems_are_reported_at_once() {
     assert_eq!(
         sorted,
         [
-            "--manifests-service-cidr",
             "bindAddress",
             "clientConnection.burst",
             "clusterCIDR",

@@ -11,7 +11,7 @@ use crate::render::{LocalDetector, PartialRestore, TreeThresholds};
 use crate::render::{LocalMode, NodePortAddressItem};
 use crate::sync::{Gap, SyncMode};
 use crate::watch::api::{ApiOptions, Encoding, RateLimit};
-use crate::watch::manifests::{ManifestRanges, Validation};
+use crate::watch::manifests::Validation;
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
@@ -284,7 +284,7 @@ fn objects_come_from_a_cluster_or_from_files() {
     );
     let Source::Manifests {
         path,
-        ranges,
+        assumes_load_balancer_ips,
         validation,
     } = source("--manifests=m")
     else {
@@ -297,11 +297,7 @@ fn objects_come_from_a_cluster_or_from_files() {
     ));
     assert_eq!(path.to_string_lossy(), "m");
     // The daemon assumes no load balancer IPs.
-    assert_eq!(ranges, ManifestRanges::default());
-    bad(
-        "--manifests=m --manifests-service-cidr=10.0.0.0/8",
-        "one CIDR of each family",
-    );
+    assert!(!assumes_load_balancer_ips);
     bad("--manifests=m --kubeconfig=k", "are mutually exclusive");
     bad("--manifests=m --master=https://m", "are mutually exclusive");
 }
@@ -339,7 +335,6 @@ fn unknown_flags_are_rejected() {
     bad("extra", "extra");
     bad("--partial-restore=some", "partial-restore");
     bad("--iptables-backend=ebtables", "iptables-backend");
-    bad("--config-reload=never", "config-reload");
     bad("--log-style=loud", "log-style");
 }
 

@@ -15,7 +15,7 @@ use super::merge::Manifests;
 use super::parse::WrittenObjects;
 use crate::ingest::{
     EndpointObject, EndpointSliceObject, MapEntry, Metadata, ObjectName, SERVICE_NAME_LABEL,
-    ServiceObject, ServicePortObject, SlicePortObject,
+    ServiceObject, SlicePortObject,
 };
 use crate::model::Kind;
 use crate::net::{IpFamily, IpNet};
@@ -81,11 +81,13 @@ impl SliceBuilder<'_> {
         let targets = targets.map(|port| port.get("targetPort"));
         let mut ports = Vec::new();
         for (port, target) in self.service.spec.ports.iter().zip(targets) {
-            ports.extend(self.number(port, target).map(|number| SlicePortObject {
+            // Only Pods have the number of a name.
+            let number = target.and_then(Value::as_i64).filter(|number| *number != 0);
+            ports.push(SlicePortObject {
                 name: Some(port.name.clone()),
                 protocol: Some(port.protocol.clone()),
-                port: Some(number.into()),
-            }));
+                port: Some(number.unwrap_or(port.port)),
+            });
         }
         let families = self.service.spec.ip_families.clone();
         let has = |family: &IpFamily| families.iter().any(|text| text == family.as_str());
@@ -126,24 +128,6 @@ impl SliceBuilder<'_> {
             ports,
         }
     }
-
-    /// Returns the number of a target port: if it is a name, one derived from the name, so that
-    /// `diff` shows a change of the name.
-    fn number(&mut self, port: &ServicePortObject, target: Option<&Value>) -> Option<u16> {
-        let number = |number: i64| u16::try_from(number).ok().filter(|one| *one != 0);
-        let Some(name) = target.and_then(Value::as_str) else {
-            let target = target.and_then(Value::as_i64).and_then(number);
-            return target.or_else(|| number(port.port));
-        };
-        let assumed = assumed_number(name);
-        let metadata = &self.service.metadata;
-        self.assumptions.push(Assumption {
-            kind: AssumedValueKind::NamedPort,
-            subject: format!("{}/{}", metadata.namespace, metadata.name),
-            value: format!("{name}={assumed}"),
-        });
-        Some(assumed)
-    }
 }
 
 /// Reads labels; empty if there are none.
@@ -151,13 +135,6 @@ fn labels(value: Option<&Value>) -> Labels {
     let entries = value.and_then(Value::as_object).into_iter().flatten();
     let entries = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
     entries.collect()
-}
-
-/// Returns a number derived from a name, in the dynamic range of RFC 6335, 49152 to 65535, which a
-/// container seldom listens on.
-fn assumed_number(name: &str) -> u16 {
-    let offset = hash(name) % 16384;
-    49152 + u16::try_from(offset).unwrap_or_default()
 }
 
 /// Returns two addresses derived from a selector, since Services with the same selector have the

@@ -16,13 +16,14 @@
 //! `allocHealthCheckNodePort` (v1.37)
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use super::merge::ManifestOptions;
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, PerFamily, parse_ip};
 use crate::text::first_of;
@@ -32,9 +33,9 @@ use crate::text::first_of;
 pub(super) fn fill_in(
     services: &mut [Arc<ServiceObject>],
     is_selected: impl Fn(&ServiceObject) -> bool,
-    ranges: &ManifestRanges,
+    options: &ManifestOptions,
 ) -> (Vec<Assumption>, Vec<String>) {
-    let mut allocator = ValueAllocator::new(services, ranges);
+    let mut allocator = ValueAllocator::new(services, options);
     for service in services.iter_mut().filter(|one| is_selected(one)) {
         allocator.fill_in(service);
     }
@@ -55,11 +56,11 @@ struct ValueAllocator {
     load_balancer_ips: HashSet<IpAddr>,
     assumptions: Vec<Assumption>,
     problems: Vec<String>,
-    ranges: ManifestRanges,
+    assumes_load_balancer_ips: bool,
 }
 
 impl ValueAllocator {
-    fn new(services: &[Arc<ServiceObject>], ranges: &ManifestRanges) -> Self {
+    fn new(services: &[Arc<ServiceObject>], options: &ManifestOptions) -> Self {
         let specs = || services.iter().map(|service| &service.spec);
         let cluster_ips = specs()
             .flat_map(|spec| spec.cluster_ips.iter().chain([&spec.cluster_ip]))
@@ -76,7 +77,7 @@ impl ValueAllocator {
             load_balancer_ips: ingress.filter_map(|one| parse_ip(&one.ip)).collect(),
             assumptions: Vec::new(),
             problems: Vec::new(),
-            ranges: *ranges,
+            assumes_load_balancer_ips: options.assumes_load_balancer_ips,
         }
     }
 
@@ -97,11 +98,9 @@ impl ValueAllocator {
             }
         }
         let has_ingress = !service.status.load_balancer.ingress.is_empty();
-        if let Some(ranges) = self.ranges.load_balancers
-            && service.spec.type_ == "LoadBalancer"
-            && !has_ingress
-        {
-            self.set_load_balancer_ips(service, ranges);
+        let is_load_balancer = service.spec.type_ == "LoadBalancer";
+        if self.assumes_load_balancer_ips && is_load_balancer && !has_ingress {
+            self.set_load_balancer_ips(service);
         }
     }
 
@@ -115,7 +114,7 @@ impl ValueAllocator {
         }
         let families = families(spec, &ips);
         for text in families.iter().skip(ips.len()) {
-            let range = IpFamily::from_api(text).map(|family| *self.ranges.services.get(family));
+            let range = IpFamily::from_api(text).map(|family| *CLUSTER_IPS.get(family));
             let ip = range.and_then(|range| allocate_ip(&mut self.cluster_ips, &name, range));
             let ip = self.assume(AssumedValueKind::ClusterIp, &name, ip);
             ips.push(ip.map(|ip| ip.to_string()).unwrap_or_default());
@@ -154,21 +153,17 @@ impl ValueAllocator {
     }
 
     fn allocate_port(&mut self, key: &str) -> Option<u16> {
-        allocate_port(&mut self.node_ports, key, self.ranges.node_ports)
+        allocate_port(&mut self.node_ports, key, NODE_PORTS)
     }
 
     /// Sets the addresses that a controller would report.
-    fn set_load_balancer_ips(
-        &mut self,
-        service: &mut Arc<ServiceObject>,
-        ranges: PerFamily<IpNet>,
-    ) {
+    fn set_load_balancer_ips(&mut self, service: &mut Arc<ServiceObject>) {
         let name = name(service);
         let mut ingress = Vec::new();
         let families = service.spec.ip_families.clone();
         let known = IpFamily::ALL.into_iter();
         for family in known.filter(|one| families.iter().any(|text| one.as_str() == text)) {
-            let range = *ranges.get(family);
+            let range = *LOAD_BALANCER_IPS.get(family);
             let ip = allocate_ip(&mut self.load_balancer_ips, &name, range);
             let ip = self.assume(AssumedValueKind::LoadBalancerIp, &name, ip);
             ingress.extend(ip.map(|ip| Ingress {
@@ -187,13 +182,13 @@ impl ValueAllocator {
         value: Option<T>,
     ) -> Option<T> {
         let Some(value) = value else {
-            let range = match kind {
-                AssumedValueKind::ClusterIp => "cluster IP in the service CIDR".to_owned(),
-                AssumedValueKind::LoadBalancerIp => "load balancer IP in the range".to_owned(),
-                _ => format!("node port in the range {}", self.ranges.node_ports),
+            let what = match kind {
+                AssumedValueKind::ClusterIp => "cluster IP",
+                AssumedValueKind::LoadBalancerIp => "load balancer IP",
+                _ => "node port",
             };
             self.problems
-                .push(format!("Service `{subject}`: no free {range}"));
+                .push(format!("Service `{subject}`: no free {what} in the range"));
             return None;
         };
         self.assumptions.push(Assumption {
@@ -259,13 +254,14 @@ pub(crate) enum AssumedValueKind {
     LoadBalancerIp,
     /// Endpoints of a selector, for which a controller creates EndpointSlices.
     Endpoints,
-    /// Number of a target port that is a name, which only Pods have.
-    NamedPort,
 }
+
+/// Maximum values that a line names: a few examples of what to look for in the output.
+const MAX_EXAMPLES: usize = 3;
 
 /// Returns a line for each kind of value: the range of the values, and the first of them with their
 /// Services.
-pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRanges) -> Vec<String> {
+pub(crate) fn assumption_lines(assumptions: &[Assumption]) -> Vec<String> {
     let mut by_kind: BTreeMap<AssumedValueKind, Vec<&Assumption>> = BTreeMap::new();
     for one in assumptions {
         by_kind.entry(one.kind).or_default().push(one);
@@ -276,104 +272,52 @@ pub(crate) fn assumption_lines(assumptions: &[Assumption], ranges: &ManifestRang
         let shown = values
             .iter()
             .map(|one| format!("{} {}", one.subject, one.value));
-        let shown = first_of(shown, kind.max_values());
-        format!("{}: {shown}", kind.description(ranges))
+        let shown = first_of(shown, MAX_EXAMPLES);
+        format!("{}: {shown}", kind.description())
     };
     by_kind.into_iter().map(line).collect()
 }
 
 impl AssumedValueKind {
-    /// Returns the maximum values that a line names: many named ports, as each may be a mistake,
-    /// and of other values a few examples of what to look for in the output.
-    const fn max_values(self) -> usize {
+    fn description(self) -> String {
         match self {
-            Self::ClusterIp
-            | Self::NodePort
-            | Self::HealthCheckNodePort
-            | Self::LoadBalancerIp
-            | Self::Endpoints => 3,
-            Self::NamedPort => 20,
-        }
-    }
-
-    fn description(self, ranges: &ManifestRanges) -> String {
-        match self {
-            Self::ClusterIp => format!("cluster IPs from {}", pair(ranges.services)),
-            Self::NodePort => format!("node ports from {}", ranges.node_ports),
-            Self::HealthCheckNodePort => {
-                format!("health check node ports from {}", ranges.node_ports)
-            }
-            Self::LoadBalancerIp => {
-                let from = ranges.load_balancers.map(pair).unwrap_or_default();
-                format!("load balancer IPs from {from}")
-            }
+            Self::ClusterIp => format!("cluster IPs from {}", pair(CLUSTER_IPS)),
+            Self::NodePort => format!("node ports from {}", node_ports()),
+            Self::HealthCheckNodePort => format!("health check node ports from {}", node_ports()),
+            Self::LoadBalancerIp => format!("load balancer IPs from {}", pair(LOAD_BALANCER_IPS)),
             Self::Endpoints => {
                 "two endpoints for each selector, the first one on this node".to_owned()
             }
-            Self::NamedPort => "numbers of named ports, which only Pods have".to_owned(),
         }
     }
+}
+
+fn node_ports() -> String {
+    format!("{}-{}", NODE_PORTS.start(), NODE_PORTS.end())
 }
 
 fn pair(ranges: PerFamily<IpNet>) -> String {
     format!("{},{}", ranges.v4, ranges.v6)
 }
 
-/// Ranges from which Services get the values that their manifests do not set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ManifestRanges {
-    pub services: PerFamily<IpNet>,
-    /// Node ports and health check node ports.
-    pub node_ports: NodePortRange,
-    /// Load balancer IPs: [`LOAD_BALANCERS`], or none, as by the daemon.
-    pub load_balancers: Option<PerFamily<IpNet>>,
-}
+/// Networks of cluster IPs: those of kubeadm, and one like them for IPv6.
+pub(crate) const CLUSTER_IPS: PerFamily<IpNet> = PerFamily {
+    v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 0)), 12),
+    v6: IpNet::new_assert(
+        IpAddr::V6(Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0)),
+        112,
+    ),
+};
 
-/// Networks for load balancer IPs. They are for benchmarks of networks (RFC 2544 and RFC 5180):
+/// Networks of load balancer IPs. They are for benchmarks of networks (RFC 2544 and RFC 5180):
 /// never routed, and large enough for many Services.
-#[cfg(feature = "tools")]
-pub(crate) const LOAD_BALANCERS: PerFamily<IpNet> = PerFamily {
+const LOAD_BALANCER_IPS: PerFamily<IpNet> = PerFamily {
     v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)), 16),
     v6: IpNet::new_assert(IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)), 64),
 };
 
-impl Default for ManifestRanges {
-    /// Ranges of kubeadm, `10.96.0.0/12` and `30000-32767`; `fd00:10:96::/112` for IPv6.
-    fn default() -> Self {
-        let v6 = Ipv6Addr::new(0xfd00, 0x10, 0x96, 0, 0, 0, 0, 0);
-        Self {
-            services: PerFamily {
-                v4: IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 0)), 12),
-                v6: IpNet::new_assert(IpAddr::V6(v6), 112),
-            },
-            node_ports: NodePortRange::DEFAULT,
-            load_balancers: None,
-        }
-    }
-}
-
-/// Range of node ports, as in `30000-32767`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodePortRange {
-    /// Not 0.
-    pub(crate) first: u16,
-    /// Not less than `first`.
-    pub(crate) last: u16,
-}
-
-impl NodePortRange {
-    /// Default of the API server: 30000-32767.
-    pub const DEFAULT: Self = Self {
-        first: 30000,
-        last: 32767,
-    };
-}
-
-impl fmt::Display for NodePortRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
-    }
-}
+/// Node ports and health check node ports: the default of the API server.
+const NODE_PORTS: RangeInclusive<u16> = 30000..=32767;
 
 /// Allocates the address that the hash of `name` selects in a range, or the next one that is not
 /// taken. `None` if the range is full.
@@ -387,8 +331,9 @@ pub(super) fn allocate_ip(taken: &mut HashSet<IpAddr>, name: &str, range: IpNet)
 pub(super) fn allocate_port(
     taken: &mut HashSet<u16>,
     name: &str,
-    NodePortRange { first, last }: NodePortRange,
+    range: RangeInclusive<u16>,
 ) -> Option<u16> {
+    let (first, last) = range.into_inner();
     let count = u128::from(last - first) + 1;
     // Within the range, hence within 16 bits.
     let port = |slot: u128| first + u16::try_from(slot).unwrap_or_default();

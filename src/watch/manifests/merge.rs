@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::files::{ManifestError, ManifestErrorScope};
-use super::fill_in::{Assumption, ManifestRanges, fill_in};
+use super::fill_in::{Assumption, fill_in};
 use super::parse::{FaultyObject, FileContent};
 use super::validation::Validation;
 use crate::ingest::{EndpointSliceObject, Metadata, NodeObject, ServiceObject};
@@ -20,8 +20,8 @@ use crate::watch::{Ingester, SourceEvent};
 pub(crate) struct ManifestOptions {
     /// Name of the Node of this host.
     pub node_name: Arc<str>,
-    /// Ranges of the values that are assumed.
-    pub ranges: ManifestRanges,
+    /// Services get the load balancer IPs that a controller would report, as by commands.
+    pub assumes_load_balancer_ips: bool,
 }
 
 /// Objects of manifests, selected as kube-proxy selects them, and sorted by namespace and name.
@@ -100,7 +100,7 @@ impl Manifests {
     /// Sets missing values of the Services, and then removes Services that kube-proxy does not
     /// select. In that order, because their cluster IPs and node ports are taken as well.
     fn fill_in(mut self, options: &ManifestOptions) -> Self {
-        let (assumptions, problems) = fill_in(&mut self.services, is_selected, &options.ranges);
+        let (assumptions, problems) = fill_in(&mut self.services, is_selected, options);
         self.assumptions.extend(assumptions);
         self.notes.extend(problems);
         let headless = self.services.iter().filter(|one| one.spec.is_headless());

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | cluster IP, node port, health check node port | the daemon and all commands |
 //! | load balancer IP | all commands |
-//! | endpoints, number of a named port | `diff --from-manifests` |
+//! | endpoints | `diff --from-manifests` |
 //!
 //! Terms for objects and files that are not used as written:
 //!
@@ -39,11 +39,9 @@ mod parse;
 mod validation;
 
 pub(crate) use files::{ManifestError, ManifestErrorScope, check_path};
-#[cfg(feature = "tools")]
-pub(crate) use fill_in::LOAD_BALANCERS;
 #[cfg(test)]
-pub(crate) use fill_in::NodePortRange;
-pub(crate) use fill_in::{AssumedValueKind, ManifestRanges, assumption_lines};
+pub(crate) use fill_in::CLUSTER_IPS;
+pub(crate) use fill_in::{AssumedValueKind, assumption_lines};
 pub(crate) use follow::follow;
 pub(crate) use load::{ManifestErrors, load, load_compared, load_complete};
 pub(crate) use merge::{ManifestOptions, Manifests};

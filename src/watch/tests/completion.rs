@@ -5,8 +5,7 @@ use std::fs;
 
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{
-    AssumedValueKind, LOAD_BALANCERS, ManifestOptions, Manifests, NodePortRange, Validation,
-    assumption_lines, load, load_compared,
+    AssumedValueKind, ManifestOptions, Manifests, Validation, assumption_lines, load, load_compared,
 };
 
 fn options() -> ManifestOptions {
@@ -15,9 +14,10 @@ fn options() -> ManifestOptions {
 
 /// Settings of a preview, which assumes load balancer IPs.
 fn preview() -> ManifestOptions {
-    let mut options = options();
-    options.ranges.load_balancers = Some(LOAD_BALANCERS);
-    options
+    ManifestOptions {
+        assumes_load_balancer_ips: true,
+        ..options()
+    }
 }
 
 fn service(name: &str, spec: &str) -> String {
@@ -93,36 +93,39 @@ fn node_ports_are_allocated_by_type() {
 
 #[test]
 fn explicit_ports_are_respected_and_never_allocated() {
-    let mut options = options();
-    options.ranges.node_ports = NodePortRange {
-        first: 30000,
-        last: 30003,
-    };
+    // All but five of the range.
+    let ports =
+        (30005..=32767).map(|port| format!("{{name: a{port}, port: {port}, nodePort: {port}}}"));
+    let ports = ports.collect::<Vec<_>>().join(", ");
     let text = service("a", &format!("type: NodePort, {TWO_PORTS}"))
-        + &service("b", "type: NodePort, ports: [{port: 80, nodePort: 30001}]")
+        + &service("z", &format!("type: NodePort, ports: [{ports}]"))
+        + &service(
+            "b",
+            "type: NodePort, ports: [{name: w, port: 80, nodePort: 30001}, {name: x, port: 81, nodePort: 30004}]",
+        )
         + &service(
             "c",
             "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30002, \
              allocateLoadBalancerNodePorts: false, ports: [{port: 80, nodePort: 30009}]",
         );
-    let manifests = load_text(&text, &options);
-    let [a, b, c] = manifests.services.as_slice() else {
-        panic!("three Services")
+    let manifests = load_text(&text, &options());
+    let [a, b, c, _] = manifests.services.as_slice() else {
+        panic!("four Services")
     };
     let mut of_a = node_ports(a);
     of_a.sort_unstable();
     assert_eq!(of_a, [30000, 30003]);
-    assert_eq!(node_ports(b), [30001]);
+    assert_eq!(node_ports(b), [30001, 30004]);
     assert_eq!(
         (node_ports(c), c.spec.health_check_node_port),
         (vec![30009], 30002)
     );
     // One more than the range has.
     let text = text + &service("d", "type: NodePort, ports: [{port: 80}]");
-    let manifests = load_text(&text, &options);
+    let manifests = load_text(&text, &options());
     assert_eq!(
         manifests.notes,
-        ["Service `default/d:80`: no free node port in the range 30000-30003"]
+        ["Service `default/d:80`: no free node port in the range"]
     );
 }
 
@@ -153,7 +156,7 @@ fn load_balancer_ips_are_assumed_for_previews_only() {
     let mut assumed = manifests.assumptions;
     assumed.retain(|one| one.kind == AssumedValueKind::LoadBalancerIp);
     assert_eq!(
-        assumption_lines(&assumed, &preview().ranges),
+        assumption_lines(&assumed),
         [
             "load balancer IPs from 198.18.0.0/16,2001:2::/64: default/a 198.18.33.57, \
           default/a 2001:2::9efb:3611:7d50:566f"
@@ -186,14 +189,10 @@ fn each_selector_has_a_local_endpoint_and_another_one() {
             "selector: {app: x}, ports: [{port: 80, targetPort: 8000}]",
             Some(8000),
         ),
-        // From the name: only Pods have its number.
+        // Only Pods have the number of a name.
         (
             "selector: {app: x}, ports: [{port: 80, targetPort: http}]",
-            Some(51179),
-        ),
-        (
-            "selector: {app: x}, ports: [{port: 80, targetPort: other}]",
-            Some(62296),
+            Some(80),
         ),
         ("ports: [{port: 80}]", None),
         (

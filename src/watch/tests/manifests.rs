@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::watch::manifests::{
-    ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, load,
+    CLUSTER_IPS, ManifestError, ManifestErrors, ManifestOptions, Manifests, Validation, load,
 };
 
 pub(super) fn options() -> ManifestOptions {
@@ -242,13 +242,12 @@ fn cluster_ips_are_allocated_by_family_and_stable() {
         let spec = &manifests.services[0].spec;
         assert_eq!(spec.ip_families, families);
         assert_eq!(Some(&spec.cluster_ip), spec.cluster_ips.first());
-        let ranges = options().ranges.services;
         for (ip, family) in spec.cluster_ips.iter().zip(families) {
             let ip: std::net::IpAddr = ip.parse().unwrap();
             let range = if *family == "IPv4" {
-                ranges.v4
+                CLUSTER_IPS.v4
             } else {
-                ranges.v6
+                CLUSTER_IPS.v6
             };
             assert!(range.contains(&ip), "{ip}");
         }
@@ -292,18 +291,4 @@ fn other_services_do_not_change_cluster_ips() {
     );
     let pushed = load_files(&[("a.yaml", &with)]).unwrap();
     assert_ne!(services(&alone)[0], services(&pushed)[0]);
-}
-
-#[test]
-fn a_full_service_cidr_is_noted() {
-    let mut options = options();
-    options.ranges.services.v4 = "10.96.0.0/30".parse().unwrap();
-    let text: Vec<String> = ["a", "b", "c"].map(|name| service(name, "")).into();
-    let directory = directory(&[("a.yaml", &text.join("---\n"))]);
-    let manifests = load(directory.path(), &options, Validation::Lenient).unwrap();
-    assert_eq!(
-        manifests.notes,
-        ["Service `default/c`: no free cluster IP in the service CIDR"]
-    );
-    assert_eq!(services(&manifests)[2], "default/c=");
 }

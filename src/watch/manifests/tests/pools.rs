@@ -40,11 +40,11 @@ fn node_ports_follow_from_names_and_taken_ones_are_skipped() {
     let mut taken = HashSet::new();
     // A literal number, so that no release changes it.
     for expected in [31800, 31801] {
-        let port = allocate_port(&mut taken, "shop/cart:80", NodePortRange::DEFAULT);
+        let port = allocate_port(&mut taken, "shop/cart:80", NODE_PORTS);
         assert_eq!(port, Some(expected));
     }
     let mut taken = HashSet::from([8]);
-    let mut allocate = |name| allocate_port(&mut taken, name, NodePortRange { first: 7, last: 9 });
+    let mut allocate = |name| allocate_port(&mut taken, name, 7..=9);
     let mut allocated = [allocate("a"), allocate("b")];
     allocated.sort_unstable();
     assert_eq!(allocated, [Some(7), Some(9)]);
