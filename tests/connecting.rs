@@ -172,21 +172,24 @@ fn a_server_that_gives_no_list_is_named() {
         );
     }
     for (body, problem) in [
-        ("<html></html>", "expected value at line 1 column 1"),
+        (
+            "<html></html>",
+            "the response cannot be decoded: expected value at line 1 column 1",
+        ),
         (
             r#"{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#,
-            "expected `v1 ServiceList`, got `v1 PodList`",
+            ", got `v1 PodList`",
         ),
     ] {
         let address = server("200 OK", body);
         let output = run(&["services", &format!("--master=http://{address}")]);
         let said = &output.stderr;
         assert!(!output.is_success(), "{body}");
-        let start = format!(
-            "error: the API server `http://{address}/`: the response cannot be decoded: {problem}"
-        );
+        let start = format!("error: the API server `http://{address}/`: ");
         let hint = "\nhint: check that --kubeconfig or --master names an API server\n";
         assert!(said.starts_with(&start) && said.ends_with(hint), "{said}");
+        // Of the list that was first.
+        assert!(said.contains(problem), "{said}");
     }
     unlisted(
         "--kubeconfig=nosuch",

@@ -15,7 +15,7 @@ use crate::telemetry::{KubernetesBuild, Metrics, WatchMetrics};
 /// Time between two requests for the version of the server, which an upgrade changes.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// The same after a request that failed.
+/// Time until the next request after one that failed.
 const VERSION_RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Maximum time of such a request. At the start, all others wait for it.

@@ -23,7 +23,6 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::merge::ManifestOptions;
 use crate::ingest::{Ingress, ServiceObject, ServicePortObject, ServiceSpec};
 use crate::net::{IpFamily, IpNet, PerFamily, parse_ip};
 use crate::text::first_of;
@@ -33,9 +32,9 @@ use crate::text::first_of;
 pub(super) fn fill_in(
     services: &mut [Arc<ServiceObject>],
     is_selected: impl Fn(&ServiceObject) -> bool,
-    options: &ManifestOptions,
+    assumes_load_balancer_ips: bool,
 ) -> (Vec<Assumption>, Vec<String>) {
-    let mut allocator = ValueAllocator::new(services, options);
+    let mut allocator = ValueAllocator::new(services, assumes_load_balancer_ips);
     for service in services.iter_mut().filter(|one| is_selected(one)) {
         allocator.fill_in(service);
     }
@@ -60,7 +59,7 @@ struct ValueAllocator {
 }
 
 impl ValueAllocator {
-    fn new(services: &[Arc<ServiceObject>], options: &ManifestOptions) -> Self {
+    fn new(services: &[Arc<ServiceObject>], assumes_load_balancer_ips: bool) -> Self {
         let specs = || services.iter().map(|service| &service.spec);
         let cluster_ips = specs()
             .flat_map(|spec| spec.cluster_ips.iter().chain([&spec.cluster_ip]))
@@ -77,7 +76,7 @@ impl ValueAllocator {
             load_balancer_ips: ingress.filter_map(|one| parse_ip(&one.ip)).collect(),
             assumptions: Vec::new(),
             problems: Vec::new(),
-            assumes_load_balancer_ips: options.assumes_load_balancer_ips,
+            assumes_load_balancer_ips,
         }
     }
 

@@ -100,7 +100,11 @@ impl Manifests {
     /// Sets missing values of the Services, and then removes Services that kube-proxy does not
     /// select. In that order, because their cluster IPs and node ports are taken as well.
     fn fill_in(mut self, options: &ManifestOptions) -> Self {
-        let (assumptions, problems) = fill_in(&mut self.services, is_selected, options);
+        let (assumptions, problems) = fill_in(
+            &mut self.services,
+            is_selected,
+            options.assumes_load_balancer_ips,
+        );
         self.assumptions.extend(assumptions);
         self.notes.extend(problems);
         let headless = self.services.iter().filter(|one| one.spec.is_headless());
