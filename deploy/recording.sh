@@ -35,7 +35,7 @@ if [[ ${1-} == session-readme ]]; then
     type_and_run 'deltaproxy services admin public checkout --manifests examples' 3
     type_and_run 'deltaproxy explain shop/public --manifests examples --from outside' 5
     type_and_run 'deltaproxy diff --from-manifests examples --manifests after' 4
-    type_and_run 'deltaproxy render --since examples --manifests after --annotate' 5
+    type_and_run 'deltaproxy render --since examples --manifests after' 5
     exit
 fi
 if [[ ${1-} == session-operate ]]; then

@@ -85,12 +85,9 @@ fn both_kernels_take_what_is_printed() {
         let netns = Netns::new("render");
         let noflush = ["-w", "--noflush"];
         let test = ["-w", "--noflush", "--test"];
-        for more in [&[][..], &["--annotate"]] {
-            let payload = rendered(&[&before[..], more].concat());
-            restore(&netns, backend, &test, &payload).unwrap();
-        }
+        restore(&netns, backend, &test, &rendered(&before)).unwrap();
         restore(&netns, backend, &noflush, &rendered(&before)).unwrap();
-        for more in [&["--annotate"][..], &[], &["--partial-restore=kep-3453"]] {
+        for more in [&[][..], &["--partial-restore=kep-3453"]] {
             let payload = rendered(&[&change[..], more].concat());
             restore(&netns, backend, &test, &payload).unwrap();
         }
@@ -140,30 +137,6 @@ fn a_partial_payload_holds_the_change_and_nothing_else() {
         "--partial-restore=kep-3453",
     ]);
     assert!(kep.contains(":KUBE-SERVICES") && kep.len() > payload.len());
-}
-
-#[test]
-fn annotations_name_the_objects() {
-    let text = rendered(&["--manifests", EXAMPLES, "--annotate"]);
-    let above = |rule: &str| {
-        let at = text
-            .lines()
-            .position(|line| line.starts_with(rule))
-            .unwrap();
-        let mut before = text.lines().take(at).collect::<Vec<_>>();
-        before.reverse();
-        let comment = before.into_iter().find(|line| line.starts_with('#'));
-        comment.unwrap_or_default().to_owned()
-    };
-    assert_eq!(
-        above("-A KUBE-NODEPORTS -m comment --comment shop/admin:http"),
-        "# Service shop/admin, port http/tcp"
-    );
-    let endpoint = "# EndpointSlice shop/admin-ipv4, endpoint 10.4.0.31, port http/tcp";
-    assert!(text.lines().any(|line| line == endpoint), "{text}");
-    let bare: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let plain = rendered(&["--manifests", EXAMPLES]);
-    assert_eq!(bare, plain.lines().collect::<Vec<_>>());
 }
 
 #[test]

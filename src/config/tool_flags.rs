@@ -637,9 +637,6 @@ pub struct RenderArgs {
         hide_short_help = true
     )]
     pub partial_restore: PartialRestore,
-    /// Print the object of each chain and rule above it
-    #[arg(long)]
-    pub annotate: bool,
     #[command(flatten)]
     pub desired: DesiredArgs,
 }

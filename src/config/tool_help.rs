@@ -110,8 +110,8 @@ All rules of manifests:
 Rules of a cluster for IPv6:
   kubectl get services,endpointslices -A -o yaml |
     deltaproxy render --manifests - --family ipv6
-Rules of one Service with their objects; not for iptables-restore:
-  deltaproxy render shop/web --manifests ./services --annotate
+Rules of one Service; not for iptables-restore:
+  deltaproxy render shop/web --manifests ./services
 Test whether the kernel accepts the rules:
   deltaproxy render --manifests ./services |
     iptables-restore --noflush --test

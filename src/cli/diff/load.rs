@@ -1,23 +1,21 @@
-//! Loads both sides of a comparison, and the restore that turns one into the other.
+//! Loads both sides of a comparison.
 //!
-//! The live side comes from the kernel, a dump, older objects or a past moment; the restore depends
-//! on which.
+//! The live side comes from the kernel, a dump, older objects or a past moment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use super::super::arguments::{self, RuleSettings, check_stdin, given_once};
-use super::super::snapshot::{self, NextRestore, RenderSide, RuleOrigin, RuleSnapshot};
+use super::super::snapshot::{self, RenderSide, RuleOrigin, RuleSnapshot};
 use super::super::terminal::{Progress, escaped};
 use super::sides::Sides;
 use crate::config::{DiffArgs, PastTime, RenderConfig, Source, SourceArgs, Unusable};
 use crate::host::RunError;
-use crate::inspect::diff::{HostSettings, InvalidPacketHandling, PlannedRestore, RestoreScope};
+use crate::inspect::diff::{HostSettings, InvalidPacketHandling};
 use crate::net::{IpFamily, PerFamily};
-use crate::render::{AppliedState, Counter, Options, PartialRestore};
-use crate::rules::{RuleSet, Table};
+use crate::render::{Counter, Options};
+use crate::rules::RuleSet;
 use crate::ruleset::flattened;
-use crate::sync::FullReason;
 use crate::tracker::Tracker;
 use crate::watch::manifests::{self, Manifests};
 
@@ -59,23 +57,13 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
     let desired = Desired::new(&config, trackers, &host)?;
     let names = [host.origin.to_string(), name_of(&args.desired.source)];
     let mut right = PerFamily::<RuleSet>::default();
-    let mut restores = PerFamily::default();
     for family in host.families.iter().copied() {
-        let side = desired.side(family);
         let missing = host.missing_tables.get(family);
         let missing = missing | host.unreadable_tables.get(family);
         let right = right.get_mut(family);
-        *right = side.rules()?.0;
+        *right = desired.rules(family)?;
         for table in &missing {
             right.clear(*table);
-        }
-        // A restore depends on the live rules of all tables that Services use.
-        if !missing.iter().any(|table| *table != Table::Mangle) {
-            *restores.get_mut(family) = Some(full(
-                side,
-                host.rules.get(family),
-                FullReason::First.as_str(),
-            )?);
         }
     }
     Ok(Sides {
@@ -89,7 +77,6 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
             ..host
         },
         names,
-        restores,
         ..Sides::default()
     })
 }
@@ -128,7 +115,7 @@ fn not_readable(error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// Loads two sets of objects: the restore is that of a daemon that has applied the first one.
+/// Loads two sets of objects.
 fn of_manifests(
     args: &DiffArgs,
     settings: &RuleSettings<'_>,
@@ -159,14 +146,9 @@ fn of_manifests(
     let (before, after) = (desired(&before)?, desired(&after)?);
     let mut left = PerFamily::<RuleSet>::default();
     let mut right = PerFamily::<RuleSet>::default();
-    let mut restores = PerFamily::default();
     for family in IpFamily::ALL {
-        let (old, new) = (before.side(family), after.side(family));
-        let (rules, ledger) = old.rules()?;
-        let restore = next_restore((old, new), (&rules, ledger))?;
-        *restores.get_mut(family) = Some(restore);
-        *left.get_mut(family) = rules;
-        *right.get_mut(family) = new.rules()?.0;
+        *left.get_mut(family) = before.rules(family)?;
+        *right.get_mut(family) = after.rules(family)?;
     }
     Ok(Sides {
         live: RuleSnapshot {
@@ -176,7 +158,6 @@ fn of_manifests(
         },
         right: right.map(|_, rules| flattened(rules)),
         names,
-        restores,
         written: [written_before, written_after],
         assumptions,
         ..Sides::default()
@@ -188,55 +169,6 @@ fn name_of(source: &SourceArgs) -> String {
         Some(path) => format!("`{}`", path.display()),
         None => "the cluster".to_owned(),
     }
-}
-
-/// Returns the restore of a daemon when objects change. `live` are the rules before, of which
-/// `ledger` is the applied state.
-fn next_restore(
-    (before, after): (RenderSide<'_>, RenderSide<'_>),
-    (live, ledger): (&RuleSet, AppliedState),
-) -> anyhow::Result<PlannedRestore> {
-    let (services, partial) = match after.after(before, ledger, PartialRestore::ChangedChains) {
-        NextRestore::Full(why) => return full(after, live, why.as_str()),
-        NextRestore::Partial(services, partial) => (services, partial),
-    };
-    Ok(PlannedRestore {
-        scope: RestoreScope::Partial,
-        reason: match services {
-            0 => "node port addresses changed",
-            _ => "services changed",
-        },
-        services: Some(services),
-        chains: partial.stats.chains,
-        lines: count_lines(&partial.text),
-        bytes: partial.stats.bytes,
-        payload: Some(String::from_utf8_lossy(&partial.text).into_owned()),
-    })
-}
-
-fn full(
-    side: RenderSide<'_>,
-    live: &RuleSet,
-    reason: &'static str,
-) -> anyhow::Result<PlannedRestore> {
-    let mut lines = 0;
-    let stats = side.full(live, |piece| {
-        lines += count_lines(piece);
-        Ok(())
-    })?;
-    Ok(PlannedRestore {
-        scope: RestoreScope::Full,
-        reason,
-        services: None,
-        chains: stats.chains,
-        lines,
-        bytes: stats.bytes,
-        payload: None,
-    })
-}
-
-fn count_lines(text: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', text).count() as u64
 }
 
 /// Objects and render options of both families, for the host that the live rules were read from:
@@ -260,18 +192,16 @@ impl Desired {
             if let Some(facts) = HostSettings::read(host.rules.get(family)) {
                 adopt(of_family, facts);
             }
-            if let RuleOrigin::Live(backend) = host.origin {
-                of_family.backend = backend;
-            }
         }
         Ok(Self { trackers, options })
     }
 
-    fn side(&self, family: IpFamily) -> RenderSide<'_> {
-        RenderSide {
+    fn rules(&self, family: IpFamily) -> anyhow::Result<RuleSet> {
+        let side = RenderSide {
             tracker: self.trackers.get(family),
             options: self.options.get(family),
-        }
+        };
+        Ok(side.rules()?.0)
     }
 }
 

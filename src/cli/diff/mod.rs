@@ -28,7 +28,7 @@ pub(super) fn diff(args: &DiffArgs, report: &ErrorReport) -> anyhow::Result<bool
         let is_strict_difference = args.strict && !review.is_empty();
         review.matters() || is_strict_difference
     };
-    sides.report_not_compared(&reviews, report);
+    sides.report_not_compared(report);
     let are_equal = !reviews.iter().any(is_different);
     match sides::print(args, &sides, &reviews, &facts) {
         Err(error) if !is_broken_pipe(&error) => Err(error),

@@ -1,7 +1,7 @@
 //! Live and desired rules of each family, the parts of them that are compared, and the output of
 //! the comparison in each format.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
@@ -12,12 +12,12 @@ use super::super::terminal::{self, escaped};
 use crate::config::{DiffArgs, DiffFormat};
 use crate::ingest::ObjectName;
 use crate::inspect::catalog::{NoMatches, PortQuery};
-use crate::inspect::diff::{
-    self, ManifestFacts, PlannedRestore, PortSelection, Review, RulesetText, compare,
-};
+use crate::inspect::diff::{self, ManifestFacts, PortSelection, Review, RulesetText, compare};
 use crate::model::Kind;
 use crate::net::{IpFamily, PerFamily};
 use crate::rules::{Backend, RuleSet, Table};
+use crate::ruleset::is_proxy_chain;
+use crate::text::first_of;
 use crate::watch::manifests::WrittenObjects;
 
 /// Live rules on the left and desired rules on the right.
@@ -31,7 +31,6 @@ pub(super) struct Sides {
     pub(super) absence_reason: &'static str,
     /// Sources of the live and the desired side.
     pub(super) names: [String; 2],
-    pub(super) restores: PerFamily<Option<PlannedRestore>>,
     /// Objects of both sides; empty if a side is not manifests.
     pub(super) written: [WrittenObjects; 2],
     /// Values that the manifests lack.
@@ -45,21 +44,26 @@ impl Sides {
     ///
     /// A name has no match.
     pub(super) fn only(self, selected: &PortQuery) -> Result<Self, NoMatches> {
+        if selected.is_all() {
+            return Ok(self);
+        }
         let live = &self.live.rules;
         let rules = self
             .families()
             .flat_map(|family| [live.get(family), self.right.get(family)]);
         let chosen = PortSelection::of(selected, &rules.collect::<Vec<_>>())?;
-        Ok(Self { chosen, ..self })
+        Ok(Self {
+            chosen: Some(chosen),
+            ..self
+        })
     }
 
     pub(super) fn families(&self) -> impl Iterator<Item = IpFamily> {
         self.live.families.iter().copied()
     }
 
-    /// Prints errors about live rules that cannot be read, and what is not compared because of
-    /// them.
-    pub(super) fn report_not_compared(&self, reviews: &[Review<'_>], report: &ErrorReport) {
+    /// Prints errors about live rules that cannot be read, and about those that are not compared.
+    pub(super) fn report_not_compared(&self, report: &ErrorReport) {
         let [live, _] = &self.names;
         for family in self.families() {
             let tables = self.live.unreadable_tables.get(family).iter();
@@ -79,8 +83,12 @@ impl Sides {
                 ));
             }
         }
-        for text in reviews.iter().filter_map(Review::not_compared_text) {
-            report.print_one(&format_args!("{live}: {text}"));
+        for family in self.families() {
+            if let Some(rules) = unreadable(self.live.rules.get(family)) {
+                report.print_one(&format_args!(
+                    "{live}: {family} rules cannot be read, and differ from all others: {rules}"
+                ));
+            }
         }
     }
 
@@ -148,18 +156,12 @@ impl Sides {
     /// Compares each family.
     pub(super) fn reviews(&self) -> Vec<Review<'_>> {
         let review = |family| {
-            let review = compare(family, self.live.rules.get(family), self.right.get(family));
-            let restore = self.restores.get(family).clone();
-            let is_needed = |restore: &PlannedRestore| restore.bytes > 0 && !review.is_empty();
-            let mut review = Review {
-                restore: restore.filter(is_needed),
-                ..review
-            };
+            let mut review = compare(family, self.live.rules.get(family), self.right.get(family));
             let legacy = Some(Backend::Legacy);
             let has_legacy = self.live.families_with_legacy.contains(&family);
             let other = self.live.other_backends.get(family).as_ref();
             let other = other.map(|(backend, _)| *backend);
-            review.not_compared.backend = other.or(legacy.filter(|_| has_legacy));
+            review.other_backend = other.or(legacy.filter(|_| has_legacy));
             match &self.chosen {
                 Some(chosen) => review.only(chosen),
                 None => review,
@@ -178,6 +180,23 @@ fn service_of<'o>((kind, name): &'o (Kind, ObjectName), value: &'o Value) -> Opt
         Kind::Service | Kind::Node => Some(&name.name),
     }
 }
+
+/// Returns the number of unreadable rules in each chain of the proxy; `None` if there are none.
+fn unreadable(live: &RuleSet) -> Option<String> {
+    let mut counts: BTreeMap<(Table, &str), usize> = BTreeMap::new();
+    let unparsed = live.unparsed_rules();
+    for (table, chain, _) in unparsed.filter(|(table, chain, _)| is_proxy_chain(*table, chain)) {
+        *counts.entry((table, chain)).or_default() += 1;
+    }
+    let counts = counts.into_iter();
+    let texts: Vec<String> = counts
+        .map(|((table, chain), count)| format!("{count} of {table} {chain}"))
+        .collect();
+    (!texts.is_empty()).then(|| first_of(texts, MAX_CHAINS))
+}
+
+/// Maximum chains in one line.
+const MAX_CHAINS: usize = 10;
 
 /// Reports whether rules of Services are in a table. In mangle there is only a canary.
 const fn holds_services(table: Table) -> bool {
@@ -263,7 +282,6 @@ fn sides_as_text<'s>(sides: &'s Sides, review: &Review<'_>) -> [RulesetText<'s>;
         RulesetText::of(left, right, right),
         RulesetText::of(right, left, right),
     ];
-    let both = both.map(|text| text.compared(&review.not_compared, [left, right]));
     match &sides.chosen {
         Some(chosen) => both.map(|text| text.only(chosen)),
         None => both,

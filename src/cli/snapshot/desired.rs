@@ -1,8 +1,8 @@
 //! Desired rules: renders objects as the daemon does in its first sync, and the payloads that it
 //! would restore, given the rules in the kernel.
 //!
-//! `diff` reports the size of a payload and `render --since` prints it. Full payloads depend on the
-//! live rules, partial ones on the applied state.
+//! `render --since` prints a payload. Full payloads depend on the live rules, partial ones on the
+//! applied state.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -91,8 +91,7 @@ pub(in crate::cli) struct RenderSide<'a> {
 pub(in crate::cli) enum NextRestore {
     /// Full payload, made by [`RenderSide::full`].
     Full(RerenderReason),
-    /// Number of changed Services, and their partial payload.
-    Partial(usize, PartialPayload),
+    Partial(PartialPayload),
 }
 
 impl RenderSide<'_> {
@@ -142,7 +141,7 @@ impl RenderSide<'_> {
         let dirty = names.iter().copied();
         let partial =
             render::partial_payload(&mut ledger, new, dirty, self.options, partial_restore);
-        NextRestore::Partial(names.len(), partial)
+        NextRestore::Partial(partial)
     }
 }
 

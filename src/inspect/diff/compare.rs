@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::edit::{paired, without_cosmetics};
 use super::effects::effects;
-use super::review::{ChainReview, NotCompared, NotSelected, PortChange, PortReview, Review};
+use super::review::{ChainReview, NotSelected, PortChange, PortReview, Review};
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};
@@ -19,7 +19,6 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
     let mut by_port = ChainsByPort::default();
     let (mut stale, mut fixed) = (Vec::new(), compare_fixed(live, desired));
     by_port.compare_dispatch_chains(live, desired);
-    let has_unreadable = live.unparsed_rules().any(|(table, ..)| table == Table::Nat);
     let names = chain_names(live, desired, Table::Nat).into_iter();
     for name in names.filter(|name| ChainRole::of(Table::Nat, name) == ChainRole::Service) {
         // Nearly all chains of a large cluster are equal: they are compared without a copy.
@@ -34,8 +33,6 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         };
         match owners.1.get(name).or_else(|| owners.0.get(name)) {
             Some(owner) => by_port.add((*owner).clone(), review),
-            // A rule that cannot be read may lead to it.
-            None if has_unreadable => {}
             None => stale.push(ChainReview {
                 is_cosmetic: true,
                 ..review
@@ -44,7 +41,7 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
     }
     fixed.sort_by_key(|review| (review.table, review.chain));
     let ports = by_port.into_sorted();
-    let review = Review {
+    Review {
         family,
         ports: ports
             .map(|(name, chains)| compare_port(&catalogs, name, chains))
@@ -53,10 +50,8 @@ pub fn compare<'a>(family: IpFamily, live: &'a RuleSet, desired: &'a RuleSet) ->
         stale,
         third_party: count_third_party(live, desired),
         not_selected: NotSelected::default(),
-        not_compared: NotCompared::default(),
-        restore: None,
-    };
-    review.set_aside_unreadable(live)
+        other_backend: None,
+    }
 }
 
 fn rules_of<'a>(rules: &'a RuleSet, table: Table, chain: &str) -> Option<Vec<&'a Rule>> {
@@ -179,7 +174,6 @@ fn compare_built_in<'a>(
     let review = ChainReview::of(place, Some(&[]), Some(&missing))?;
     Some(ChainReview {
         is_cosmetic,
-        is_reordered: false,
         ..review
     })
 }
@@ -208,7 +202,6 @@ fn compare_unnamed<'a>(
     let added = ChainReview::of((table, name), Some(&[]), new.as_deref())?;
     Some(ChainReview {
         edits: [removed.edits, added.edits].concat(),
-        is_reordered: true,
         ..added
     })
 }

@@ -1,4 +1,4 @@
-//! Compares two lists of rules: edit script, cosmetic equality, and changes of order.
+//! Compares two lists of rules: edit script, and cosmetic equality.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -67,24 +67,6 @@ pub(super) fn are_equivalent(live: &[&Rule], desired: &[&Rule]) -> bool {
         old == new || without_cosmetics(old) == without_cosmetics(new)
     };
     live.len() == desired.len() && live.iter().zip(desired).all(is_equivalent)
-}
-
-/// Reports whether two lists hold the same rules, or the same targets, in a different order. When
-/// endpoints change places, probabilities stay at their position, so that comparing whole rules
-/// would not show it.
-pub(super) fn are_reordered(live: &[&Rule], desired: &[&Rule]) -> bool {
-    let targets = |rules: &[&Rule]| rules.iter().map(|rule| rule.target.clone()).collect();
-    let (old, new): (Vec<_>, Vec<_>) = (targets(live), targets(desired));
-    let bare = |rules: &[&Rule]| rules.iter().map(|rule| without_cosmetics(rule)).collect();
-    let (old_rules, new_rules): (Vec<_>, Vec<_>) = (bare(live), bare(desired));
-    (old != new && are_permuted(old, new))
-        || (old_rules != new_rules && are_permuted(old_rules, new_rules))
-}
-
-fn are_permuted<T: Ord>(mut live: Vec<T>, mut desired: Vec<T>) -> bool {
-    live.sort_unstable();
-    desired.sort_unstable();
-    live == desired
 }
 
 #[cfg(test)]

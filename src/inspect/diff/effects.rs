@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use super::edit::{Edit, without_cosmetics};
 use super::review::{ChainReview, Effect, EndpointChange, MasqueradedClients, Presence, Traffic};
 use crate::inspect::catalog::{EndpointView, FrontendKind, FrontendView, Policy, PortView};
-use crate::rules::{Match, Rule, Share, Target};
+use crate::rules::{Match, Rule, Share};
 use crate::ruleset::KUBE_MARK_MASQ;
 
 /// Returns the effects of turning the live service port into the desired one; `None` stands for a
@@ -214,59 +214,40 @@ fn rule_effects(
     cluster_ips: &[IpAddr],
     has_other_effects: bool,
 ) -> Vec<Effect> {
-    let on_both_sides = || {
-        let chains = chains.iter();
-        chains.filter(|chain| chain.presence == Presence::Both && !chain.is_cosmetic)
-    };
+    let (mut removed, mut added) = changed_rules(chains);
+    let mut before = take_masqueraded(&mut removed, cluster_ips);
+    let mut after = take_masqueraded(&mut added, cluster_ips);
+    let is_one_kind = before.len() <= 1 && after.len() <= 1;
+    let is_masquerade_change = is_one_kind && before != after;
+    // With such a rule on one side only, another effect may be the cause.
+    let is_certain = !has_other_effects || (before.len() == 1 && after.len() == 1);
     let mut effects = Vec::new();
-    if on_both_sides().any(|chain| chain.is_reordered) {
-        effects.push(Effect::Reordered);
+    if is_masquerade_change && is_certain {
+        effects.push(Effect::MasqueradeChanged {
+            before: before.pop_first(),
+            after: after.pop_first(),
+        });
     }
-    let is_masquerade = |rule: &Rule| rule.target_chain() == Some(KUBE_MARK_MASQ);
-    let is_filter = |rule: &Rule| matches!(rule.target, Some(Target::Drop | Target::Reject(_)));
-    let (removed, added) = changed_rules(on_both_sides(), is_masquerade);
-    let before = MasqueradeRules::of(removed, cluster_ips);
-    let after = MasqueradeRules::of(added, cluster_ips);
-    match before.change(&after) {
-        // With such a rule on one side only, another effect may be the cause.
-        Some((before, after)) if !has_other_effects || (before.is_some() && after.is_some()) => {
-            effects.push(Effect::MasqueradeChanged { before, after });
-        }
-        _ => {}
-    }
-    if has_other_effects {
-        return effects;
-    }
-    if before.differs_otherwise(after) {
-        effects.push(Effect::MasqueradeRules);
-    }
-    let filter = changed_rules(on_both_sides(), is_filter);
-    if filter.0 != filter.1 {
-        effects.push(Effect::FilterRules);
-    }
-    let others = changed_rules(on_both_sides(), |rule| {
-        !is_masquerade(rule) && !is_filter(rule)
-    });
     // Rules are not shown if the only effect is a change of the masqueraded clients.
-    let hides_rules = matches!(effects.as_slice(), [Effect::MasqueradeChanged { .. }]);
-    if effects.is_empty() || (hides_rules && others.0 != others.1) {
+    let has_others = effects.is_empty() || !is_one_kind || removed != added;
+    if has_others && !has_other_effects {
         effects.push(Effect::OtherRules);
     }
     effects
 }
 
-/// Returns the removed and the added rules of some kind, whatever chain they are in: other releases
-/// have the same rules in other chains.
-fn changed_rules<'r>(
-    chains: impl Iterator<Item = &'r ChainReview<'r>>,
-    is_wanted: impl Fn(&Rule) -> bool,
-) -> (Vec<Rule>, Vec<Rule>) {
+/// Returns the removed and the added rules, sorted, whatever chain they are in: other releases have
+/// the same rules in other chains.
+fn changed_rules(chains: &[ChainReview<'_>]) -> (Vec<Rule>, Vec<Rule>) {
     let (mut removed, mut added) = (Vec::new(), Vec::new());
-    for edit in chains.flat_map(|chain| &chain.edits) {
+    let chains = chains.iter();
+    let on_both_sides =
+        chains.filter(|chain| chain.presence == Presence::Both && !chain.is_cosmetic);
+    for edit in on_both_sides.flat_map(|chain| &chain.edits) {
         match edit {
-            Edit::Removed(rule) if is_wanted(rule) => removed.push(without_cosmetics(rule)),
-            Edit::Added(rule) if is_wanted(rule) => added.push(without_cosmetics(rule)),
-            _ => {}
+            Edit::Kept(_) => {}
+            Edit::Removed(rule) => removed.push(without_cosmetics(rule)),
+            Edit::Added(rule) => added.push(without_cosmetics(rule)),
         }
     }
     removed.sort_unstable();
@@ -274,50 +255,17 @@ fn changed_rules<'r>(
     (removed, added)
 }
 
-/// Changed masquerade rules of one side.
-///
-/// The masqueraded clients are a setting of the whole node, but only the rules of each Service show
-/// it.
-#[derive(Debug, Default)]
-struct MasqueradeRules {
-    /// Clients of each rule for traffic to a cluster IP.
-    clients: Vec<MasqueradedClients>,
-    others: Vec<Rule>,
-}
-
-impl MasqueradeRules {
-    fn of(rules: Vec<Rule>, cluster_ips: &[IpAddr]) -> Self {
-        let mut sorted = Self::default();
-        for rule in rules {
-            match masqueraded_clients(&rule, cluster_ips) {
-                Some(clients) => sorted.clients.push(clients),
-                None => sorted.others.push(rule),
-            }
-        }
-        sorted
-    }
-
-    /// Returns the clients before and after; `None` if they are equal, or one side has more than
-    /// one kind of them.
-    fn change(
-        &self,
-        after: &Self,
-    ) -> Option<(Option<MasqueradedClients>, Option<MasqueradedClients>)> {
-        let is_one = |all: &[MasqueradedClients]| all.iter().all(|one| Some(one) == all.first());
-        let (before, after) = (&self.clients, &after.clients);
-        let is_change = is_one(before) && is_one(after) && before.first() != after.first();
-        is_change.then(|| (before.first().cloned(), after.first().cloned()))
-    }
-
-    /// Reports whether rules differ that [`change`](Self::change) does not cover.
-    fn differs_otherwise(mut self, mut after: Self) -> bool {
-        let is_change = self.change(&after).is_some();
-        for side in [&mut self, &mut after] {
-            side.clients.sort_unstable();
-            side.others.sort_unstable();
-        }
-        self.others != after.others || (!is_change && self.clients != after.clients)
-    }
+/// Takes the rules that masquerade traffic to a cluster IP, and returns the clients whose traffic
+/// it is. They are a setting of the whole node, but only the rules of each Service show it.
+fn take_masqueraded(rules: &mut Vec<Rule>, cluster_ips: &[IpAddr]) -> BTreeSet<MasqueradedClients> {
+    let mut clients = BTreeSet::new();
+    rules.retain(|rule| {
+        let of_rule = masqueraded_clients(rule, cluster_ips);
+        let is_other = of_rule.is_none();
+        clients.extend(of_rule);
+        is_other
+    });
+    clients
 }
 
 fn cluster_ips(view: &PortView) -> impl Iterator<Item = IpAddr> {
@@ -327,6 +275,9 @@ fn cluster_ips(view: &PortView) -> impl Iterator<Item = IpAddr> {
 }
 
 fn masqueraded_clients(rule: &Rule, cluster_ips: &[IpAddr]) -> Option<MasqueradedClients> {
+    if rule.target_chain() != Some(KUBE_MARK_MASQ) {
+        return None;
+    }
     let destination = rule.destination.filter(|to| !to.negated)?.value.host()?;
     let is_plain = |one: &Match| matches!(one, Match::Comment(_) | Match::Ports { .. });
     if !cluster_ips.contains(&destination) || !rule.matches.iter().all(is_plain) {

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use super::edit::Edit;
 use super::review::{
-    ChainReview, Effect, ManifestFacts, MasqueradedClients, PlannedRestore, PortReview, Presence,
-    Review, Summary,
+    ChainReview, Effect, ManifestFacts, MasqueradedClients, PortReview, Presence, Review, Summary,
 };
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{Policy, PortName};
@@ -28,11 +27,9 @@ pub fn json(reviews: &[Review<'_>], facts: &ManifestFacts) -> Value {
     ports.sort_by(|left, right| (&left.0.name, left.1).cmp(&(&right.0.name, right.1)));
     let ports = ports.into_iter();
     let service_ports = ports.map(|(port, family)| service_port(port, family));
-    let restores = reviews.iter();
-    let restores = restores.filter_map(|one| Some(restore(one.restore.as_ref()?, one.family)));
     let with_legacy = reviews
         .iter()
-        .filter(|one| one.not_compared.backend == Some(Backend::Legacy));
+        .filter(|one| one.other_backend == Some(Backend::Legacy));
     json!({
         "apiVersion": API_VERSION,
         "families": families(reviews.iter()),
@@ -41,12 +38,9 @@ pub fn json(reviews: &[Review<'_>], facts: &ManifestFacts) -> Value {
         "setUp": chains(reviews, |review| &review.fixed),
         "staleChains": chains(reviews, |review| &review.stale),
         "notCompared": {
-            "servicePorts": reviews.iter().flat_map(ports_not_compared).collect::<Vec<_>>(),
-            "chains": reviews.iter().flat_map(unreadable_chains).collect::<Vec<_>>(),
             "familiesWithLegacyRules": families(with_legacy),
         },
         "assumptions": facts.assumptions,
-        "restores": restores.collect::<Vec<_>>(),
     })
 }
 
@@ -72,11 +66,6 @@ fn summary(summary: &Summary, facts: &ManifestFacts) -> Value {
     })
 }
 
-fn ports_not_compared(review: &Review<'_>) -> impl Iterator<Item = Value> {
-    let ports = review.not_compared.ports.iter();
-    ports.map(|port| port_name(port, review.family))
-}
-
 fn port_name(port: &PortName, family: IpFamily) -> Value {
     json!({
         "namespace": port.namespace(),
@@ -84,18 +73,6 @@ fn port_name(port: &PortName, family: IpFamily) -> Value {
         "port": port.port(),
         "protocol": port.protocol,
         "family": family.as_str(),
-    })
-}
-
-fn unreadable_chains(review: &Review<'_>) -> impl Iterator<Item = Value> {
-    let chains = review.not_compared.chains.iter();
-    chains.map(|one| {
-        json!({
-            "family": review.family.as_str(),
-            "table": one.table.as_str(),
-            "chain": one.chain,
-            "rules": one.rules,
-        })
     })
 }
 
@@ -145,14 +122,9 @@ fn chain(review: &ChainReview<'_>) -> Value {
             Presence::Desired => "right",
         },
         "cosmetic": review.is_cosmetic,
-        "reordered": review.is_reordered,
         "removed": rules(false),
         "added": rules(true),
     })
-}
-
-fn restore(restore: &PlannedRestore, family: IpFamily) -> Value {
-    merged(json!(restore), json!({"family": family.as_str()}))
 }
 
 fn effect(effect: &Effect) -> Value {
@@ -200,9 +172,6 @@ fn effect(effect: &Effect) -> Value {
             let [before, after] = [before, after].map(|one| one.as_ref().map(clients));
             json!({"kind": "masquerade", "before": before, "after": after})
         }
-        Effect::MasqueradeRules => json!({"kind": "masquerade"}),
-        Effect::FilterRules => json!({"kind": "refusals"}),
-        Effect::Reordered => json!({"kind": "order"}),
         Effect::OtherRules => json!({"kind": "rules"}),
     }
 }

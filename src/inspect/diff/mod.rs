@@ -14,8 +14,6 @@
 //! - Equal rulesets have an empty review, whatever the order of service ports in dispatch chains.
 //! - Only rules that a restore by the proxy would change are compared. Third-party rules are
 //!   counted.
-//! - Live rules that cannot be read are neither equal to desired ones nor missing: what depends on
-//!   them is not compared, and is named.
 //! - A difference is cosmetic only if it affects no packet: comments, rounded probabilities, and
 //!   chains that no jump leads to.
 
@@ -34,8 +32,8 @@ mod tests;
 pub use compare::compare;
 pub use json::json;
 pub(crate) use node_settings::{HostSettings, InvalidPacketHandling};
+pub(crate) use review::PortSelection;
 pub use review::{ManifestFacts, PortChange, Review};
-pub(crate) use review::{PlannedRestore, PortSelection, RestoreScope};
 pub use text::text;
 pub(crate) use text::{hidden_objects, markdown, summary};
 pub use unified::{RulesetText, unified};

@@ -1,25 +1,20 @@
-//! Result of a comparison, as data, restricted to what was selected and can be compared, and its
-//! summary in numbers.
+//! Result of a comparison, as data, restricted to what was selected, and its summary in numbers.
 //!
-//! Everything is compared first, so that differences that are not selected are counted. The kernel
-//! has the rules that cannot be read: a desired rule that seems to be missing may be one of them.
+//! Everything is compared first, so that differences that are not selected are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
-
-use super::edit::{Edit, are_equivalent, are_reordered, edits};
+use super::edit::{Edit, are_equivalent, edits};
 use crate::inspect::catalog::{
     Catalog, FrontendDisposition, FrontendView, NoMatches, Policy, PortName, PortQuery,
     UnknownRules,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, Network, Rule, RuleSet, Share, Table};
-use crate::ruleset::ChainRole;
-use crate::text::{counted, first_of};
+use crate::text::counted;
 
 /// Differences between the live and the desired rules of one IP family. Sorted throughout.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,9 +28,8 @@ pub struct Review<'a> {
     /// Number of live rules that belong to third parties.
     pub third_party: usize,
     pub not_selected: NotSelected,
-    pub not_compared: NotCompared<'a>,
-    /// Restore that makes the live rules equal to the desired ones, if any is needed.
-    pub restore: Option<PlannedRestore>,
+    /// Backend with further rules, which are not compared.
+    pub other_backend: Option<Backend>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -113,13 +107,8 @@ pub enum Effect {
         before: Option<MasqueradedClients>,
         after: Option<MasqueradedClients>,
     },
-    /// Other masquerade rules differ; only the rules show how.
-    MasqueradeRules,
-    /// Rules that drop or reject differ; only the rules show how.
-    FilterRules,
-    Reordered,
-    /// Rules differ, and no other effect covers it: such as those of another release for the same
-    /// frontends and endpoints.
+    /// Rules or their order differ, and no other effect covers it: such as those of another release
+    /// for the same frontends and endpoints.
     OtherRules,
 }
 
@@ -187,8 +176,6 @@ pub struct ChainReview<'a> {
     pub edits: Vec<Edit<&'a Rule>>,
     /// No packet is treated differently.
     pub is_cosmetic: bool,
-    /// Both sides have the same rules or targets, in a different order.
-    pub is_reordered: bool,
 }
 
 /// Sides that have a chain.
@@ -209,42 +196,6 @@ pub struct NotSelected {
     pub chains: usize,
 }
 
-/// Parts of a comparison without a result. Sorted.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NotCompared<'a> {
-    /// Chains with live rules that cannot be read, if it depends on these whether they differ.
-    pub chains: Vec<UnreadableChain<'a>>,
-    /// Service ports that have rules in these chains.
-    pub ports: BTreeSet<PortName>,
-    /// Backend with further rules, which the save program reports and does not list.
-    pub backend: Option<Backend>,
-}
-
-/// Chain with live rules that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnreadableChain<'a> {
-    pub table: Table,
-    pub chain: &'a str,
-    /// Number of its rules that cannot be read.
-    pub rules: usize,
-}
-
-/// Restore that the daemon would run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PlannedRestore {
-    pub scope: RestoreScope,
-    /// Reason for the scope, as in the daemon's log.
-    pub reason: &'static str,
-    /// Number of Services that changed, if that is the reason.
-    pub services: Option<usize>,
-    /// Chains that it writes or deletes.
-    pub chains: u64,
-    pub lines: u64,
-    pub bytes: u64,
-    /// Payload of a partial restore.
-    pub payload: Option<String>,
-}
-
 /// Facts about two sets of manifests that their rules do not show.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ManifestFacts {
@@ -253,24 +204,6 @@ pub struct ManifestFacts {
     pub hidden_objects: usize,
     /// One line for each kind of value that the manifests lack.
     pub assumptions: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RestoreScope {
-    /// All chains of the proxy.
-    Full,
-    /// Only chains that differ.
-    Partial,
-}
-
-impl RestoreScope {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Partial => "partial",
-        }
-    }
 }
 
 impl<'a> Review<'a> {
@@ -292,104 +225,22 @@ impl<'a> Review<'a> {
         of_ports.chain(&self.fixed).chain(&self.stale)
     }
 
-    /// Sets aside the differences that unreadable rules may account for, and the service ports
-    /// that have them: the other chains of a service port do not show what it does.
-    pub(super) fn set_aside_unreadable(mut self, live: &'a RuleSet) -> Self {
-        let mut unreadable: BTreeMap<(Table, &'a str), usize> = BTreeMap::new();
-        for (table, chain, _) in live.unparsed_rules() {
-            *unreadable.entry((table, chain)).or_default() += 1;
-        }
-        if unreadable.is_empty() {
-            return self;
-        }
-        let mut chains = BTreeSet::new();
-        let mut is_uncertain = |review: &ChainReview<'a>| {
-            let (table, chain) = (review.table, review.chain);
-            let rules = unreadable.get(&(table, chain)).copied();
-            let rules = rules.filter(|_| review.edits.iter().any(depends_on_unreadable));
-            chains.extend(rules.map(|rules| UnreadableChain {
-                table,
-                chain,
-                rules,
-            }));
-            rules.is_some()
-        };
-        let mut ports = BTreeSet::new();
-        self.ports.retain(|port| {
-            // All of them, so that each chain is named.
-            let uncertain = port.chains.iter().filter(|chain| is_uncertain(chain));
-            let is_certain = uncertain.count() == 0;
-            if !is_certain {
-                ports.insert(port.name.clone());
-            }
-            is_certain
-        });
-        self.fixed.retain(|chain| !is_uncertain(chain));
-        self.not_compared = NotCompared {
-            chains: chains.into_iter().collect(),
-            ports,
-            ..NotCompared::default()
-        };
-        self
-    }
-
-    /// Returns the error about what is not compared because of rules that cannot be read; `None` if
-    /// all is.
-    pub(crate) fn not_compared_text(&self) -> Option<String> {
-        let NotCompared { chains, ports, .. } = &self.not_compared;
-        if chains.is_empty() {
-            return None;
-        }
-        let named = chains.iter();
-        let named = named.map(|one| format!("{} of {} {}", one.rules, one.table, one.chain));
-        let family = self.family;
-        let mut text = format!(
-            "{family} rules cannot be read: {}",
-            first_of(named, MAX_NAMES)
-        );
-        if !ports.is_empty() {
-            text += "; not compared because of them: ";
-            text += &first_of(ports, MAX_NAMES);
-        }
-        Some(text)
-    }
-
-    /// Restricts the review to the selected service ports. Drops the restore, which is for all.
+    /// Restricts the review to the selected service ports.
     #[must_use]
     pub fn only(self, selection: &PortSelection) -> Self {
         let ports = self.ports.into_iter();
         let (ports, others): (Vec<_>, Vec<_>) =
             ports.partition(|port| selection.ports.contains(&port.name));
-        let mut not_compared = self.not_compared;
-        not_compared
-            .ports
-            .retain(|port| selection.ports.contains(port));
-        // In a dispatch chain, the unreadable rules may be those of a selected service port.
-        not_compared.chains.retain(|one| {
-            let is_dispatch = ChainRole::of(one.table, one.chain) == ChainRole::Dispatch;
-            selection.chains.contains(one.chain) || is_dispatch && !not_compared.ports.is_empty()
-        });
         Self {
             ports,
-            not_compared,
             not_selected: NotSelected {
                 ports: others.into_iter().map(|port| port.name).collect(),
                 chains: self.fixed.len() + self.stale.len(),
             },
             fixed: Vec::new(),
             stale: Vec::new(),
-            restore: None,
             ..self
         }
-    }
-}
-
-/// Reports whether the rule may be on both sides: one of them is unreadable, or may be.
-fn depends_on_unreadable(edit: &Edit<&Rule>) -> bool {
-    match edit {
-        Edit::Kept(_) => false,
-        Edit::Removed(rule) => rule.is_unparsed(),
-        Edit::Added(_) => true,
     }
 }
 
@@ -401,16 +252,12 @@ pub struct PortSelection {
 }
 
 impl PortSelection {
-    /// Selects the service ports that match a query on any side of any IP family; `None` if the
-    /// query is for all.
+    /// Selects the service ports that match a query on any side of any IP family.
     ///
     /// # Errors
     ///
     /// A name of the query has no match.
-    pub fn of(query: &PortQuery, all: &[&RuleSet]) -> Result<Option<Self>, NoMatches> {
-        if query.is_all() {
-            return Ok(None);
-        }
+    pub fn of(query: &PortQuery, all: &[&RuleSet]) -> Result<Self, NoMatches> {
         let mut numbers: BTreeMap<PortName, BTreeSet<u16>> = BTreeMap::new();
         let mut chains: BTreeMap<PortName, BTreeSet<Box<str>>> = BTreeMap::new();
         for rules in all {
@@ -430,10 +277,18 @@ impl PortSelection {
             .map(|(port, _)| port.clone())
             .collect();
         chains.retain(|port, _| ports.contains(port));
-        Ok(Some(Self {
+        Ok(Self {
             ports,
             chains: chains.into_values().flatten().collect(),
-        }))
+        })
+    }
+
+    pub(crate) fn has_port(&self, port: &PortName) -> bool {
+        self.ports.contains(port)
+    }
+
+    pub(crate) fn has_chain(&self, chain: &str) -> bool {
+        self.chains.contains(chain)
     }
 
     pub(crate) fn has_service(&self, namespace: &str, service: &str) -> bool {
@@ -465,7 +320,6 @@ impl<'a> ChainReview<'a> {
             presence,
             edits: edits(live, desired),
             is_cosmetic,
-            is_reordered: !is_cosmetic && are_reordered(live, desired),
         })
     }
 
@@ -499,10 +353,6 @@ pub(crate) struct Summary {
     pub unselected_ports: usize,
     /// Fixed and stale chains that differ and are not selected.
     pub unselected_chains: usize,
-    /// Service ports that are not compared.
-    pub not_compared: usize,
-    /// Chains with rules that cannot be read and that are not compared.
-    pub unreadable_chains: usize,
     /// Backend whose rules are not compared.
     pub backend: Option<Backend>,
 }
@@ -515,16 +365,12 @@ impl<'r> FromIterator<&'r Review<'r>> for Summary {
         summary.count_ports(&reviews);
         let unselected = reviews.iter().flat_map(|review| &review.not_selected.ports);
         summary.unselected_ports = unselected.collect::<BTreeSet<_>>().len();
-        let ports = reviews.iter();
-        let ports = ports.flat_map(|review| &review.not_compared.ports);
-        summary.not_compared = ports.collect::<BTreeSet<_>>().len();
         for review in reviews {
             summary.unselected_chains += review.not_selected.chains;
             summary.fixed += review.fixed.len();
             summary.stale += review.stale.len();
             summary.third_party += review.third_party;
-            summary.unreadable_chains += review.not_compared.chains.len();
-            summary.backend = summary.backend.or(review.not_compared.backend);
+            summary.backend = summary.backend.or(review.other_backend);
             let chains = review.chains().map(|chain| (chain.table, chain.chain));
             summary.chains += chains.collect::<BTreeSet<_>>().len();
         }
@@ -582,9 +428,6 @@ impl Summary {
     }
 
     fn write_ignored(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_part(f, self.not_compared, "service port", " not compared")?;
-        let unreadable = " with unreadable rules not compared";
-        write_part(f, self.unreadable_chains, "chain", unreadable)?;
         if let Some(backend) = self.backend {
             write!(f, "; rules of the backend {backend} not compared")?;
         }
@@ -625,5 +468,3 @@ impl fmt::Display for Summary {
 pub(super) fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
-
-pub(super) const MAX_NAMES: usize = 10;

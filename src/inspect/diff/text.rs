@@ -13,8 +13,8 @@ use anstyle::{AnsiColor, Style};
 
 use super::edit::Edit;
 use super::review::{
-    ChainReview, Effect, EndpointChange, MAX_NAMES, ManifestFacts, MasqueradedClients,
-    PlannedRestore, PortChange, PortReview, Presence, Review, Summary, plural,
+    ChainReview, Effect, EndpointChange, ManifestFacts, MasqueradedClients, PortChange, PortReview,
+    Presence, Review, Summary, plural,
 };
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;
@@ -60,11 +60,6 @@ pub fn text(out: &mut dyn Write, reviews: &[Review<'_>], facts: &ManifestFacts) 
             writeln!(out, "  {line}")?;
         }
         writeln!(out)?;
-    }
-    for review in reviews {
-        if let Some(restore) = &review.restore {
-            write_restore(out, review.family, restore)?;
-        }
     }
     Ok(())
 }
@@ -147,12 +142,7 @@ fn write_port(out: &mut dyn Write, port: &PortReview<'_>, family: IpFamily) -> f
     for effect in &port.effects {
         writeln!(out, "  {}", sentence(effect, &port.name.protocol))?;
     }
-    let needs_rules = port.effects.iter().any(|effect| {
-        matches!(
-            effect,
-            Effect::MasqueradeRules | Effect::FilterRules | Effect::Reordered | Effect::OtherRules
-        )
-    });
+    let needs_rules = port.effects.contains(&Effect::OtherRules);
     for chain in &port.chains {
         write_chain(out, chain, needs_rules)?;
     }
@@ -226,24 +216,12 @@ fn write_chain(out: &mut dyn Write, chain: &ChainReview<'_>, with_rules: bool) -
     Ok(())
 }
 
-fn write_restore(out: &mut dyn Write, family: IpFamily, restore: &PlannedRestore) -> fmt::Result {
-    let scope = restore.scope.as_str();
-    let chains = counted(restore.chains, "chain");
-    let lines = counted(restore.lines, "line");
-    let bytes = counted(restore.bytes, "byte");
-    let reason = match restore.services {
-        Some(services) if services > 0 => plural(services, "Service changed", "Services changed"),
-        _ => restore.reason.to_owned(),
-    };
-    writeln!(
-        out,
-        "restore ({family}): {scope} ({reason}), {chains}, {lines}, {bytes}"
-    )
-}
-
 /// Maximum addresses of each sign in one line: a removed Service with a thousand endpoints would
 /// fill the screen.
 const MAX_ADDRESSES: usize = 8;
+
+/// Maximum service ports in one line.
+const MAX_NAMES: usize = 10;
 
 /// Maximum frontends in one line.
 const MAX_FRONTENDS: usize = 4;
@@ -291,9 +269,6 @@ fn sentence(effect: &Effect, protocol: &str) -> String {
             text
         }
         Effect::MasqueradeChanged { before, after } => masquerade(before.as_ref(), after.as_ref()),
-        Effect::MasqueradeRules => "masquerade rules differ".to_owned(),
-        Effect::FilterRules => "rules that drop or reject differ".to_owned(),
-        Effect::Reordered => "the same rules in a different order".to_owned(),
         Effect::OtherRules => "rules differ; frontends and endpoints are the same".to_owned(),
     }
 }

@@ -9,9 +9,8 @@ use std::fmt::{self, Write};
 
 use super::compare::{dispatch_rules, has_rules_after_node_ports};
 use super::edit::{Edit, edits, paired};
-use super::review::{NotCompared, PortSelection};
+use super::review::PortSelection;
 use super::text::{green, red};
-use crate::inspect::catalog::{Catalog, PortName};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::ChainRole;
 
@@ -56,38 +55,6 @@ impl<'a> RulesetText<'a> {
             }
         }
         Self { chains }
-    }
-
-    /// Leaves out what is not compared of the two sides: service ports, with their chains on either
-    /// side, and chains and rules that cannot be read.
-    #[must_use]
-    pub(crate) fn compared(mut self, not_compared: &NotCompared<'_>, sides: [&RuleSet; 2]) -> Self {
-        let ports: BTreeSet<&PortName> = not_compared.ports.iter().collect();
-        if ports.is_empty() && not_compared.chains.is_empty() {
-            return self;
-        }
-        let keys: BTreeSet<String> = ports.iter().map(ToString::to_string).collect();
-        let catalogs = sides.map(Catalog::read);
-        let owners = catalogs.iter().flat_map(Catalog::owners);
-        let of_ports = owners.filter(|(_, port)| ports.contains(port));
-        let of_ports: BTreeSet<&str> = of_ports.map(|(chain, _)| chain).collect();
-        let unreadable = not_compared.chains.iter();
-        let unreadable: BTreeSet<_> = unreadable.map(|one| (one.table, one.chain)).collect();
-        self.chains.retain_mut(|chain| {
-            let is_readable = !unreadable.contains(&(chain.table, chain.name));
-            match ChainRole::of(chain.table, chain.name) {
-                ChainRole::Service | ChainRole::Tree => !of_ports.contains(chain.name),
-                ChainRole::Dispatch => {
-                    chain.lists.retain(|(key, _)| !keys.contains(key));
-                    for (_, rules) in &mut chain.lists {
-                        rules.retain(|rule| is_readable || !rule.is_unparsed());
-                    }
-                    true
-                }
-                ChainRole::Fixed | ChainRole::BuiltIn | ChainRole::ThirdParty => is_readable,
-            }
-        });
-        self
     }
 
     #[must_use]
