@@ -28,11 +28,10 @@ pub use comparison::Comparison;
 pub(crate) use error::{LineError, ParseError};
 #[cfg(test)]
 pub(crate) use grammar::Probability;
-pub(crate) use grammar::{
-    MarkBits, Negatable, Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines,
-    without_counters,
-};
 pub use grammar::{Match, Rule, Share};
+pub(crate) use grammar::{
+    Network, RecentAction, RulesDigest, RulesHasher, Target, rules_of_lines, without_counters,
+};
 #[cfg(feature = "tools")]
 pub use ruleset::RuleSet;
 pub use table::{Backend, Payload, Table, Text};

@@ -32,8 +32,8 @@ pub(super) struct Drawing {
 /// Edge of a branch, and the node it leads to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Hop {
-    /// Condition or share of the packets; empty: all.
-    label: String,
+    /// Share of the packets; empty: all.
+    share: String,
     to: GraphNode,
 }
 
@@ -56,11 +56,11 @@ pub(super) enum NodeKind {
 
 pub(super) fn drawings(explanations: &[Explanation<'_>]) -> Vec<Drawing> {
     let drawing = |explanation: &Explanation<'_>| {
-        let doubt = phrases::node_doubt(explanation).map(|doubt| format!("unsure: {doubt}"));
+        let assumed = explanation.assumed_node_ip.map(phrases::assumed_node);
         let conflicts = phrases::conflicts(&explanation.conflicts);
         Drawing {
             title: phrases::title(explanation),
-            notes: doubt.into_iter().chain(conflicts).collect(),
+            notes: assumed.into_iter().chain(conflicts).collect(),
             rows: rows(explanation),
         }
     };
@@ -75,7 +75,7 @@ fn rows(explanation: &Explanation<'_>) -> Vec<TreeRow> {
         let branches = drawn_branches(explanation, path);
         rows.push(TreeRow {
             is_last: is_last.clone(),
-            label: String::new(),
+            share: String::new(),
             node: client_node(path, branches.iter().any(|branch| branch.len() > 1)),
         });
         let branches: Vec<&[Hop]> = branches.iter().map(Vec::as_slice).collect();
@@ -162,7 +162,7 @@ impl DrawnBranch {
         {
             Some(_) if matches!(result, PathResult::Served { .. }) => last.note = endpoint,
             Some(address) => {
-                let mut hop = Hop::to_chain(String::new(), address);
+                let mut hop = Hop::to_chain(address);
                 hop.to.note = endpoint;
                 hops.push(hop);
                 hops.extend(deciding_calls(after, result));
@@ -174,7 +174,7 @@ impl DrawnBranch {
             None => hops.len(),
         };
         hops.push(Hop {
-            label: String::new(),
+            share: String::new(),
             to: last,
         });
         Self {
@@ -189,21 +189,23 @@ impl DrawnBranch {
         if self.share != Share::ALL
             && let Some(hop) = self.hops.get_mut(self.share_at)
         {
-            hop.label = self.share.to_string();
+            hop.share = self.share.to_string();
         }
         self.hops
     }
 }
 
 impl Hop {
-    /// Returns the hop to a chain, with the condition of the jump to it.
-    const fn to_chain(label: String, title: String) -> Self {
-        let to = GraphNode {
-            kind: NodeKind::Chain,
-            title,
-            note: String::new(),
-        };
-        Self { label, to }
+    /// Returns the hop of all packets to a chain.
+    const fn to_chain(title: String) -> Self {
+        Self {
+            share: String::new(),
+            to: GraphNode {
+                kind: NodeKind::Chain,
+                title,
+                note: String::new(),
+            },
+        }
     }
 }
 
@@ -211,7 +213,7 @@ impl Hop {
 /// chain that has it.
 fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<Hop> {
     if let PathResult::Dropped(BlockReason::Policy(table, chain)) = result {
-        return vec![Hop::to_chain(String::new(), format!("{table} {chain}"))];
+        return vec![Hop::to_chain(format!("{table} {chain}"))];
     }
     let decides = |step: &&Step<'_>| {
         matches!(
@@ -224,8 +226,7 @@ fn deciding_calls(steps: &[&Step<'_>], result: &PathResult) -> Vec<Hop> {
     calls(steps.split_at(at.map_or(0, |at| at + 1)).0)
 }
 
-/// Returns the chains that jump to one another up to the last step, each with the condition of the
-/// jump.
+/// Returns the chains that jump to one another up to the last step.
 fn calls(steps: &[&Step<'_>]) -> Vec<Hop> {
     let mut calls = Vec::new();
     let mut inner: Option<(TracedTable, &str)> = None;
@@ -235,15 +236,14 @@ fn calls(steps: &[&Step<'_>]) -> Vec<Hop> {
             Some((table, chain))
                 if step.table == table && step.rule.target_chain() == Some(chain) =>
             {
-                let condition = phrases::rule_condition(step.rule);
-                calls.push(Hop::to_chain(condition, chain.to_owned()));
+                calls.push(Hop::to_chain(chain.to_owned()));
                 inner = Some((table, step.chain));
             }
             Some(_) => {}
         }
     }
     if let Some((table, chain)) = inner {
-        calls.push(Hop::to_chain(String::new(), format!("{table} {chain}")));
+        calls.push(Hop::to_chain(format!("{table} {chain}")));
     }
     calls.reverse();
     calls
@@ -273,7 +273,7 @@ fn result_node(
 pub(super) struct TreeRow {
     /// For the boxes that lead to it and for itself: it is the last one below the box before it.
     is_last: Vec<bool>,
-    label: String,
+    share: String,
     pub(super) node: GraphNode,
 }
 
@@ -283,11 +283,11 @@ impl TreeRow {
         self.is_last.len().saturating_sub(1)
     }
 
-    /// Returns its title after the condition or share of the packets.
+    /// Returns its title after the share of the packets.
     pub(super) fn title(&self) -> String {
-        match self.label.as_str() {
+        match self.share.as_str() {
             "" => self.node.title.clone(),
-            label => format!("{label}: {}", self.node.title),
+            share => format!("{share}: {}", self.node.title),
         }
     }
 
@@ -321,7 +321,7 @@ fn add_rows(rows: &mut Vec<TreeRow>, above: &[bool], branches: &[&[Hop]]) {
         let is_last = [above, &[number + 1 == count]].concat();
         rows.push(TreeRow {
             is_last: is_last.clone(),
-            label: hop.label.clone(),
+            share: hop.share.clone(),
             node: hop.to.clone(),
         });
         add_rows(rows, &is_last, &rests);
@@ -344,9 +344,9 @@ pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
                 NodeKind::Failure => BAD,
                 NodeKind::Client | NodeKind::Chain => Style::new(),
             };
-            let label = match row.label.as_str() {
+            let share = match row.share.as_str() {
                 "" => String::new(),
-                label => format!("{label}: "),
+                share => format!("{share}: "),
             };
             let note = match (row.node.note.as_str(), row.node.kind) {
                 ("", _) => String::new(),
@@ -354,7 +354,7 @@ pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
                 (note, _) => format!("  {DIM}{note}{DIM:#}"),
             };
             let (lines, title) = (row.lines(), &row.node.title);
-            let _ = writeln!(text, "{lines}{label}{style}{title}{style:#}{note}");
+            let _ = writeln!(text, "{lines}{share}{style}{title}{style:#}{note}");
         }
     }
     text

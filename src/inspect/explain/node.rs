@@ -1,7 +1,6 @@
 //! The node whose rules are explained, seen by the rules of one IP family.
 //!
-//! A dump does not list the node's addresses; without them, they are inferred from rules, or one
-//! is assumed.
+//! A dump does not list the node's addresses; unless NodePorts are limited to some, one is assumed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -12,8 +11,7 @@ use crate::inspect::catalog::{
 };
 use crate::net::IpFamily;
 use crate::rules::{
-    Backend, HostLookup, Network, RoutedPacket, Rule, RuleSet, SetElement, Table, Target,
-    TracedNode,
+    Backend, HostLookup, Network, RoutedPacket, Rule, RuleSet, SetElement, Table, TracedNode,
 };
 use crate::ruleset::{
     KUBE_MARK_MASQ, KUBE_NODEPORTS, KUBE_SERVICES, PortComment, is_service_chain,
@@ -34,10 +32,8 @@ pub struct NodeRules<'a> {
     pub(super) node_port_ip: IpAddr,
     /// Addresses that NodePorts are limited to; empty: all of the node's.
     pub(super) node_port_addresses: BTreeSet<IpAddr>,
-    /// The node's addresses are not known, so that `ip` is inferred or assumed.
+    /// The node's addresses are not known, so that `ip` is assumed.
     pub(super) is_address_assumed: bool,
-    /// Addresses that rules show to be the node's; only if none is known.
-    pub(super) inferred: BTreeSet<IpAddr>,
     /// Missing jumps and fixed chains, on which packets depend.
     pub(super) gaps: Vec<RulesetGap>,
     /// Tables that are not in the input.
@@ -55,17 +51,11 @@ impl<'a> NodeRules<'a> {
         let node_port_addresses = node_port_addresses(rules);
         let is_own = |ip: &&IpAddr| IpFamily::of(**ip) == family;
         let mut own: BTreeSet<IpAddr> = addresses.iter().filter(is_own).copied().collect();
+        if !own.iter().any(|ip| is_routable(*ip)) {
+            own.extend(&node_port_addresses);
+        }
         let is_address_assumed = !own.iter().any(|ip| is_routable(*ip));
         let catalog = Catalog::read(rules);
-        let inferred = if is_address_assumed {
-            let mut inferred = inferred_addresses(rules, &catalog, &detector.networks);
-            inferred.extend(&node_port_addresses);
-            inferred.retain(|ip| IpFamily::of(*ip) == family && is_routable(*ip));
-            inferred
-        } else {
-            BTreeSet::new()
-        };
-        own.extend(&inferred);
         let routable = || own.iter().copied().filter(|ip| is_routable(*ip));
         // The address of the pods' bridge would be taken for a pod's by the rules.
         let ip = routable().find(|ip| !detector.has(*ip));
@@ -91,7 +81,6 @@ impl<'a> NodeRules<'a> {
             node_port_ip,
             node_port_addresses,
             is_address_assumed,
-            inferred,
             missing_tables: BTreeSet::new(),
             other_backend: None,
         }
@@ -201,16 +190,16 @@ impl<'a> NodeRules<'a> {
 
     /// Returns the address that is assumed to be the node's, if none is known.
     pub(super) fn assumed_ip(&self) -> Option<IpAddr> {
-        (self.is_address_assumed && self.inferred.is_empty()).then_some(self.ip)
+        self.is_address_assumed.then_some(self.ip)
     }
 
     /// Returns the origin of an address of the node. A destination that is local by itself, such
     /// as one of loopback, needs no evidence.
     pub(super) fn origin_of(&self, ip: IpAddr) -> AddressOrigin {
-        match () {
-            () if self.assumed_ip() == Some(ip) => AddressOrigin::Invented,
-            () if self.inferred.contains(&ip) => AddressOrigin::Inferred,
-            () => AddressOrigin::Known,
+        if self.assumed_ip() == Some(ip) {
+            AddressOrigin::Invented
+        } else {
+            AddressOrigin::Known
         }
     }
 
@@ -392,26 +381,6 @@ fn detects_pods(rule: &Rule) -> bool {
 pub enum AddressOrigin {
     /// Given, or an address of this node.
     Known,
-    /// Taken from rules of this node, which show that it is the node's.
-    Inferred,
     /// Invented: an example, or an assumption without any evidence.
     Invented,
-}
-
-/// Returns addresses that are the node's by the evidence of its rules: endpoints on this node
-/// outside of the pods' networks, which use the host's network, and the sources that SNAT sets, to
-/// which replies have to return.
-fn inferred_addresses(
-    rules: &RuleSet,
-    catalog: &Catalog,
-    pods: &BTreeSet<Network>,
-) -> BTreeSet<IpAddr> {
-    let endpoints = catalog.ports.values().flat_map(|view| &view.endpoints);
-    let local = endpoints.filter(|endpoint| endpoint.local.is_some());
-    let is_pod = |ip: IpAddr| pods.is_empty() || pods.iter().any(|network| network.contains(ip));
-    let local = local.map(|endpoint| endpoint.address.ip());
-    let all_rules = rules.chains(Table::Nat).flat_map(|(_, chain)| &chain.rules);
-    let targets = all_rules.filter_map(|rule| rule.target.as_ref());
-    let sources = targets.filter_map(Target::new_source);
-    local.filter(|ip| !is_pod(*ip)).chain(sources).collect()
 }

@@ -38,8 +38,6 @@ pub struct PacketPath<'a> {
     /// Rules that match all packets after the branches.
     pub after: Vec<Step<'a>>,
     pub scope: EndpointScope,
-    /// An endpoint that reaches itself is masqueraded, while these clients are not.
-    pub has_hairpin: bool,
     /// Rules that cannot be evaluated and could change the results; these assume that none of the
     /// rules matches.
     pub undecided: Vec<Step<'a>>,
@@ -178,7 +176,6 @@ impl<'a> PacketPath<'a> {
     pub(super) fn merge(&mut self, other: Self) {
         self.has_other_rules |= !self.all_steps().eq(other.all_steps());
         self.clients.extend(other.clients);
-        self.has_hairpin |= other.has_hairpin;
         self.is_cut_off |= other.is_cut_off;
         add_new(&mut self.undecided, &other.undecided);
         self.gaps.extend(other.gaps);

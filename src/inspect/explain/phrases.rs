@@ -12,9 +12,7 @@ use super::path::{
 };
 use crate::inspect::catalog::{FrontendConflict, FrontendKind, LoserRules, RulesetGap};
 use crate::net::IpFamily;
-use crate::rules::{
-    MarkBits, Match, Negatable, Network, RecentAction, ReplyLoss, Rule, Share, Step, Table, Target,
-};
+use crate::rules::{Network, ReplyLoss, Rule, Share, Step, Table, Target};
 use crate::ruleset::is_service_chain;
 
 /// Note on an answer for which not everything was tried.
@@ -60,23 +58,9 @@ pub(super) fn joined<T: ToString>(items: impl IntoIterator<Item = T>, word: &str
     }
 }
 
-/// Maximum addresses that a doubt names.
-const MAX_DOUBTS: usize = 3;
-
-/// Renders the addresses that may change the result if they are the node's.
-pub(super) fn node_doubt(explanation: &Explanation<'_>) -> Option<String> {
-    let ips = &explanation.possible_node_ips;
-    let shown: Vec<_> = ips.iter().take(MAX_DOUBTS).map(IpAddr::to_string).collect();
-    let more = match ips.len().checked_sub(MAX_DOUBTS) {
-        None | Some(0) => String::new(),
-        Some(more) => format!(" or {more} more"),
-    };
-    (!shown.is_empty()).then(|| {
-        format!(
-            "the result may differ if this node has the address {}{more}; set --node-ip",
-            shown.join(" or ")
-        )
-    })
+/// Renders that an address of the node is assumed.
+pub(super) fn assumed_node(ip: IpAddr) -> String {
+    format!("the node's addresses are unknown: {ip} is assumed; set --node-ip")
 }
 
 /// Renders a client with its representative address.
@@ -557,104 +541,6 @@ pub(super) fn stale_flows(explanation: &Explanation<'_>) -> Vec<String> {
         ]
     });
     lines.collect()
-}
-
-/// Renders the conditions of a rule; empty if it matches every packet.
-pub(super) fn rule_condition(rule: &Rule) -> String {
-    let network = |word: &str, one: Negatable<Network>| {
-        format!("{}{word} {}", not(one.negated), short(one.value))
-    };
-    let interface = |word: &str, one: &Negatable<Box<str>>| {
-        format!("{}{word} via {}", not(one.negated), one.value)
-    };
-    let mut parts: Vec<String> = Vec::new();
-    parts.extend(rule.source.map(|one| network("from", one)));
-    parts.extend(rule.in_interface.as_ref().map(|one| interface("in", one)));
-    parts.extend(rule.out_interface.as_ref().map(|one| interface("out", one)));
-    let port = rule.matches.iter().find_map(|one| match one {
-        Match::Ports { destination, .. } => *destination,
-        _ => None,
-    });
-    let port = port.filter(|port| !port.negated && port.value.first == port.value.last);
-    let host = rule.destination.filter(|matched| !matched.negated);
-    let host = host.and_then(|matched| matched.value.host());
-    let address = host
-        .zip(port)
-        .map(|(ip, port)| SocketAddr::new(ip, port.value.first));
-    match address {
-        Some(address) => parts.push(format!("to {address}")),
-        None => parts.extend(rule.destination.map(|one| network("to", one))),
-    }
-    let others = rule.matches.iter();
-    let others = others.filter(|one| address.is_none() || !matches!(one, Match::Ports { .. }));
-    parts.extend(others.filter_map(match_condition));
-    parts.join(", ")
-}
-
-fn match_condition(one: &Match) -> Option<String> {
-    Some(match one {
-        Match::Comment(_) => return None,
-        Match::AddressType {
-            source,
-            destination,
-        } => {
-            let word = |word: &str, negated, types: String| {
-                let of = types.replace("LOCAL", "this node");
-                format!("{}{word} {of}", not(negated))
-            };
-            let source = source.map(|one| word("from", one.negated, one.value.to_string()));
-            let to = destination.map(|one| word("to", one.negated, one.value.to_string()));
-            let both: Vec<_> = source.into_iter().chain(to).collect();
-            both.join(", ")
-        }
-        Match::Conntrack(states) | Match::State(states) => {
-            format!("{}{}", not(states.negated), states.value)
-        }
-        Match::Mark(mark) => format!("{}marked {:#x}", not(mark.negated), mark.value.value),
-        Match::Ports { destination, .. } => {
-            let port = (*destination)?;
-            format!("{}port {}", not(port.negated), port.value)
-        }
-        Match::Recent(recent) if recent.action == RecentAction::Set => return None,
-        Match::Recent(_) => "seen recently".to_owned(),
-        Match::Random(_) => "at random".to_owned(),
-        Match::Other(extension) => match &*extension.name {
-            "nfacct" => return None,
-            "multiport" => extension.options.to_string(),
-            _ => one.to_string(),
-        },
-    })
-}
-
-const fn not(negated: bool) -> &'static str {
-    if negated { "not " } else { "" }
-}
-
-/// Renders a network, a single address without its mask.
-fn short(network: Network) -> String {
-    network
-        .host()
-        .map_or_else(|| network.to_string(), |ip| ip.to_string())
-}
-
-pub(super) fn rule_effect(rule: &Rule) -> String {
-    match &rule.target {
-        None => "continue".to_owned(),
-        Some(Target::Accept) => "ACCEPT".to_owned(),
-        Some(Target::Drop) => "DROP".to_owned(),
-        Some(Target::Reject(_)) => "REJECT".to_owned(),
-        Some(Target::Return) => "RETURN".to_owned(),
-        Some(Target::Jump(chain) | Target::Goto(chain)) => format!("-> {chain}"),
-        Some(Target::Mark(MarkBits { value, mask })) => match (value, mask) {
-            (bits, 0) => format!("toggles mark {bits:#x}"),
-            (set, cleared) if set == cleared => format!("sets mark {set:#x}"),
-            (0, bits) => format!("clears mark {bits:#x}"),
-            (value, mask) => format!("sets mark {value:#x}/{mask:#x}"),
-        },
-        Some(Target::Dnat { .. }) => format!("-> {}", dnat_address(rule).unwrap_or_default()),
-        Some(Target::Masquerade { .. }) => "MASQUERADE".to_owned(),
-        Some(target @ Target::Other(_)) => target.to_string(),
-    }
 }
 
 /// Returns the address that a DNAT rule sets as the destination.

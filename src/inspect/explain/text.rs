@@ -18,7 +18,7 @@ use crate::ruleset::ChainKind;
 pub(crate) enum Detail {
     /// Verdicts, and the first endpoints of many.
     Short,
-    /// Also every rule in words and as text, all endpoints, and the number of traversed rules.
+    /// Also every rule, all endpoints, and the number of traversed rules.
     Full,
 }
 
@@ -85,19 +85,7 @@ impl ExplanationText {
             )?;
         }
         if let Some(ip) = explanation.assumed_node_ip {
-            self.note(&format!(
-                "the node's addresses are unknown: {ip} is assumed; set --node-ip"
-            ))?;
-        }
-        if !explanation.inferred_node_ips.is_empty() {
-            let ips = phrases::joined(&explanation.inferred_node_ips, "and");
-            self.note(&format!(
-                "the node's addresses are inferred from its rules: {ips}; set --node-ip if others \
-                 matter"
-            ))?;
-        }
-        if let Some(doubt) = phrases::node_doubt(explanation) {
-            self.warning(&format!("unsure: {doubt}"))?;
+            self.note(&phrases::assumed_node(ip))?;
         }
         if explanation.lacks_pod_address {
             self.note(
@@ -110,15 +98,9 @@ impl ExplanationText {
                 "unsure: the rules in {tables} were not read, and may drop packets"
             ))?;
         }
-        if !self.is_overview && explanation.paths.iter().any(|path| path.has_hairpin) {
-            self.note("an endpoint that connects to itself (hairpin) sees the node's address")?;
-        }
         let conflicts = phrases::conflicts(&explanation.conflicts).into_iter();
         for line in conflicts.chain(phrases::stale_flows(explanation)) {
             self.warning(&line)?;
-        }
-        for suggestion in &explanation.suggestions {
-            self.warning(&format!("hint: {suggestion}"))?;
         }
         match self.detail {
             Detail::Short if self.is_overview => Ok(()),
@@ -244,25 +226,12 @@ impl ExplanationText {
         self.policies(path, column)
     }
 
-    /// Writes each step in words and as the text of its rule.
+    /// Writes the rule of each step after its chain.
     fn steps(&mut self, steps: &[Step<'_>], column: Column) -> fmt::Result {
         let Column { indent, width } = column;
         for step in steps {
-            let (condition, effect) = (
-                phrases::rule_condition(step.rule),
-                phrases::rule_effect(step.rule),
-            );
-            let chain_name = qualified(step.table, step.chain);
-            write!(self.text, "{:indent$}{chain_name:width$}  ", "")?;
-            match condition.as_str() {
-                "" => write!(self.text, "{effect}")?,
-                condition if effect.starts_with("->") => {
-                    write!(self.text, "{condition} {effect}")?;
-                }
-                condition => write!(self.text, "{condition}: {effect}")?,
-            }
-            let rule = step.rule;
-            writeln!(self.text, "\n{:indent$}  {DIM}{rule}{DIM:#}", "")?;
+            let (chain, rule) = (qualified(step.table, step.chain), step.rule);
+            writeln!(self.text, "{:indent$}{chain:width$}  {rule}", "")?;
         }
         Ok(())
     }
@@ -271,12 +240,12 @@ impl ExplanationText {
     fn policies(&mut self, path: &PacketPath<'_>, column: Column) -> fmt::Result {
         let Column { indent, width } = column;
         for (table, chain, share) in path.policies() {
-            let chain_name = qualified(table, chain);
-            write!(self.text, "{:indent$}{chain_name:width$}  policy: DROP", "")?;
+            let chain = qualified(table, chain);
+            write!(self.text, "{:indent$}{chain:width$}  policy DROP", "")?;
             if share != Share::ALL {
                 write!(self.text, ", for {share}")?;
             }
-            writeln!(self.text, "\n{:indent$}  {DIM}-P {chain} DROP{DIM:#}", "")?;
+            writeln!(self.text)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use super::client::{Client, ClientKind};
+use super::client::Client;
 use super::destination::PacketDestination;
 use super::node::NodeRules;
 use super::path::{
@@ -27,10 +27,9 @@ pub(super) fn trace<'a>(
     client: Client,
 ) -> PacketPath<'a> {
     let source = client.ip;
-    let in_interface = client.in_interface.as_deref();
-    let outcomes = outcomes(node, to, source, in_interface);
+    let packet = packet(node, to, &client);
+    let outcomes = trace_packet(node.rules, &packet, &node.traced_node);
     let traversed = traversed(node, to, source, &outcomes);
-    let has_hairpin = client.kind == ClientKind::Pod && has_hairpin(node, to, &outcomes);
     let (before, after) = shared_steps(&outcomes);
     let first = outcomes.first().map(|one| one.steps.as_slice());
     let steps = first.unwrap_or_default();
@@ -62,13 +61,12 @@ pub(super) fn trace<'a>(
     let mut results = branches.iter().map(|branch| &branch.result);
     let gaps = relevant_gaps(node, to, source, &branches, &targets);
     PacketPath {
-        other_backend: other_backend(node, to, &client),
+        other_backend: other_backend(node, &packet),
         clients: vec![client],
         has_other_rules: false,
         before: steps_before,
         after: steps_after,
         scope,
-        has_hairpin,
         undecided,
         is_cut_off,
         gaps,
@@ -99,28 +97,14 @@ fn branch(
     }
 }
 
-fn outcomes<'a>(
-    node: &NodeRules<'a>,
-    to: &PacketDestination,
-    source: IpAddr,
-    in_interface: Option<&str>,
-) -> Vec<TraceOutcome<'a>> {
-    let packet = packet(node, to, source, in_interface);
-    trace_packet(node.rules, &packet, &node.traced_node)
-}
-
-fn packet(
-    node: &NodeRules<'_>,
-    to: &PacketDestination,
-    source: IpAddr,
-    in_interface: Option<&str>,
-) -> Packet {
+fn packet(node: &NodeRules<'_>, to: &PacketDestination, client: &Client) -> Packet {
+    let source = client.ip;
     Packet {
         source,
         destination: to.ip,
         protocol: to.protocol,
         port: to.port,
-        in_interface: in_interface.map(Box::from),
+        in_interface: client.in_interface.clone(),
         // Some networks attach pods to bridges, and other hosts are rarely behind one.
         bridge_port: if node.detector.has(source) || node.index.has_endpoint(source) {
             BridgePort::Unknown
@@ -131,10 +115,9 @@ fn packet(
 }
 
 /// Returns the other backend if its rules alone do anything to the packets.
-fn other_backend(node: &NodeRules<'_>, to: &PacketDestination, client: &Client) -> Option<Backend> {
+fn other_backend(node: &NodeRules<'_>, packet: &Packet) -> Option<Backend> {
     let (backend, rules) = node.other_backend?;
-    let packet = packet(node, to, client.ip, client.in_interface.as_deref());
-    let outcomes = trace_packet(rules, &packet, &node.traced_node);
+    let outcomes = trace_packet(rules, packet, &node.traced_node);
     let unaffected = Verdict::Passed { masqueraded: false };
     let is_affected =
         |outcome: &TraceOutcome<'_>| outcome.verdict != unaffected || !outcome.undecided.is_empty();
@@ -342,26 +325,4 @@ fn scope(outcomes: &[TraceOutcome<'_>]) -> EndpointScope {
         return EndpointScope::Local;
     }
     EndpointScope::All
-}
-
-/// Traces packets of the first endpoint to the destination, if endpoints see the addresses of
-/// these clients, and reports whether they are masqueraded when they return to it.
-fn has_hairpin(node: &NodeRules<'_>, to: &PacketDestination, traced: &[TraceOutcome<'_>]) -> bool {
-    let Some(Verdict::Delivered {
-        to: endpoint,
-        masqueraded: false,
-        ..
-    }) = traced.first().map(|outcome| &outcome.verdict)
-    else {
-        return false;
-    };
-    let in_interface = node.interface_to(*endpoint);
-    let in_interface = in_interface.or_else(|| node.detector.pod_interface(node.rules));
-    let own = outcomes(node, to, *endpoint, in_interface.as_deref());
-    own.iter().any(|outcome| {
-        matches!(
-            outcome.verdict,
-            Verdict::Delivered { to, masqueraded: true, .. } if to == *endpoint
-        )
-    })
 }

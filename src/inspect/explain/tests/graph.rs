@@ -14,7 +14,7 @@ fn endpoints_and_shares_are_drawn_if_all_packets_are_dropped() {
 ├── from a pod (such as 10.4.0.3)
 │   └── nat PREROUTING
 │       └── KUBE-SERVICES
-│           └── to 10.96.0.10:80: KUBE-SVC-WEB
+│           └── KUBE-SVC-WEB
 │               ├── 1/3: 10.4.0.1:8080  KUBE-SEP-WEB1
 │               │   └── filter FORWARD
 │               │       └── dropped  no rule accepts it, and the policy of filter FORWARD is DROP
