@@ -135,9 +135,8 @@ impl AppliedState {
         counts
     }
 
-    /// Returns how many entries of a legacy table the chains and rules of Services are: one for
-    /// each rule, and two for each chain. Chains that always exist are not counted, nor are stale
-    /// ones.
+    /// Returns how many entries of the legacy tables are chains of Services, two for each, and
+    /// rules of the proxy. Chains that always exist are not counted, nor are stale ones.
     pub(crate) fn entry_counts(&self) -> RuleCounts {
         let mut entries = self.rule_counts();
         entries.nat += 2 * self.service_chain_count;
@@ -411,12 +410,9 @@ impl AppliedState {
     /// subtracts from it.
     fn count_rules(&mut self, service: &AppliedService, update: fn(&mut u64, u64)) {
         update(&mut self.service_chain_count, service.chains.len() as u64);
-        for recorded in &service.chains {
-            update(
-                &mut self.service_chain_rule_count,
-                recorded.rule_count.into(),
-            );
-        }
+        let rule_counts = service.chains.iter().map(|recorded| recorded.rule_count);
+        let rule_count = rule_counts.map(u64::from).sum();
+        update(&mut self.service_chain_rule_count, rule_count);
         for rule in &service.dispatch {
             update(self.dispatch_rule_counts.entry(rule.chain).or_default(), 1);
         }

@@ -142,7 +142,7 @@ struct TableWatchState {
     sizes: [Option<TableSize>; Table::ALL.len()],
     /// Number of entries that are not ours, after the last sync. `None` if it is unknown, or if
     /// another program has changed the table since.
-    others: [Option<u64>; Table::ALL.len()],
+    others: [Option<u32>; Table::ALL.len()],
     /// Changes by other programs that were not reported yet.
     unreported: ForeignChange,
 }
@@ -211,7 +211,7 @@ impl SizeWatch {
             let ours = ours.iter().find(|(of, _)| *of == table);
             let now = ours.zip(size).and_then(|((_, ours), size)| {
                 // Fewer than ours: rules are missing, which a comparison finds.
-                u64::from(size.entries).checked_sub(*ours)
+                size.entries.checked_sub(u32::try_from(*ours).ok()?)
             });
             *before = match (*before, now) {
                 (Some(before), Some(now)) if before != now => {
