@@ -16,10 +16,10 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(5);
 /// Highest use of memory of a cgroup, in MiB.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Peak {
-    /// Of the program, the programs that it starts, and what the kernel keeps for them.
+    /// Of all processes, with the kernel memory that is charged to the cgroup.
     pub all: f64,
-    /// Without what the kernel keeps, such as its copy of the rules. Sampled: a use that lasts less
-    /// than some milliseconds is missing.
+    /// Of the processes alone, without kernel memory such as the rules. Sampled: a peak that lasts
+    /// less than some milliseconds is missing.
     pub programs: f64,
 }
 

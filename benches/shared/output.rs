@@ -1,4 +1,4 @@
-//! Figures in files: of what is measured now, and of earlier runs to print tables and plots.
+//! Writes figures to a file, and reads those of earlier runs for tables and plots.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, describe};
 
-/// Where figures come from and go to.
+/// Flags that name the files of figures.
 #[derive(Debug, Args)]
 pub struct Output {
     /// Writes the figures to this file, next to those that it has of the same commit
@@ -18,16 +18,16 @@ pub struct Output {
     /// Reads figures of an earlier run instead of measuring
     #[arg(long)]
     report: Option<PathBuf>,
-    /// What cargo passes to every bench
+    /// Flag that cargo passes to every benchmark; ignored
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What was measured of one program in one way.
+/// Figures of one program under one load.
 pub trait Measured: Serialize + DeserializeOwned {
     type Key: Ord;
 
-    /// Tells it from other runs.
+    /// Returns what distinguishes this run from the others of a file.
     fn key(&self) -> Self::Key;
 }
 

@@ -406,7 +406,7 @@ impl AppliedState {
         self.totals -= previous.totals;
     }
 
-    /// Updates the numbers of rules for the rules of a Service. `update` adds to a sum or
+    /// Updates the numbers of chains and rules for those of a Service. `update` adds to a sum or
     /// subtracts from it.
     fn count_rules(&mut self, service: &AppliedService, update: fn(&mut u64, u64)) {
         update(&mut self.service_chain_count, service.chains.len() as u64);

@@ -199,20 +199,17 @@ impl<I: Iptables> Syncer<I> {
         outcome
     }
 
-    /// Notes how large the rules of the proxy are after a sync, so that a change by another program
-    /// between its restores is seen.
+    /// Passes on how many entries the rules of the proxy have after a sync, so that a change by
+    /// another program right after a restore is seen. After a failed sync they are not known.
     fn note_entries(&self, result: SyncResult) {
-        let applied = self.kernel.record();
-        let applied = applied.filter(|_| result == SyncResult::Applied);
-        let entries = applied.map(AppliedState::entry_counts);
-        let of_tables =
-            |counts: RuleCounts| [(Table::Filter, counts.filter), (Table::Nat, counts.nat)];
-        self.iptables.synced(
-            entries
-                .map(of_tables)
-                .as_ref()
-                .map_or(&[], |entries| entries),
-        );
+        match self.kernel.record() {
+            Some(applied) if result == SyncResult::Applied => {
+                let RuleCounts { filter, nat } = applied.entry_counts();
+                self.iptables
+                    .synced(&[(Table::Filter, filter), (Table::Nat, nat)]);
+            }
+            _ => self.iptables.synced(&[]),
+        }
     }
 
     /// Continues a search after a sync that was applied, or retries a Service in quarantine.

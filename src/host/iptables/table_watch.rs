@@ -217,7 +217,7 @@ impl SizeWatch {
                 (Some(before), Some(now)) if before != now => {
                     let change = ForeignChange::unknown(ChangeSource::TableSizes, [table]);
                     state.unreported.merge(&change);
-                    // Known again after the repair.
+                    // Known again after the next sync, which repairs the table if it has to.
                     None
                 }
                 _ => now,
