@@ -1,10 +1,11 @@
-//! A leaf of a tree that another program has emptied, before that was noticed.
+//! Tree chains: their entries, and a leaf that another program has emptied, not noticed yet.
 
 use super::compare::{edit, node_with};
 use super::search::{endpoint, name};
 use super::syncer::service;
 use super::*;
 use crate::host::Fake;
+use crate::model::{Change, SliceName};
 use crate::render::TreeThresholds;
 use crate::rules::{Backend, Table};
 
@@ -67,4 +68,38 @@ async fn a_trial_restore_does_not_fail_because_of_the_leaf() {
     let trial = syncer.try_as_rendered(&names, &options, &mut search);
     assert!(trial.await.is_ok());
     assert_eq!(rules_of_leaf(&syncer), 7);
+}
+
+/// Returns how many entries of a legacy table are not those that the record has.
+fn other_entries(syncer: &Syncer<Fake>) -> [u64; 2] {
+    let rules = syncer.iptables().rules();
+    let ours = syncer.kernel.record().unwrap().entry_counts();
+    [(Table::Filter, ours.filter), (Table::Nat, ours.nat)].map(|(table, ours)| {
+        let chains = rules.chains(table);
+        let entries = chains.map(|(_, chain)| 2 + chain.rules.len() as u64);
+        entries.sum::<u64>() - ours
+    })
+}
+
+/// On legacy, another number would count as a change by another program.
+#[tokio::test]
+async fn only_entries_of_the_record_change_with_services() {
+    for thresholds in [TREE, TreeThresholds::FLAT] {
+        let mut syncer = node_with(thresholds).await;
+        let before = other_entries(&syncer);
+        for changes in [
+            vec![service(7, true), endpoint(7, 9)],
+            vec![endpoint(7, 10)],
+            vec![Change::Slice(SliceName::new("ns", "7"), None, None)],
+            vec![service(7, false), service(6, false)],
+            (1..6).map(|number| service(number, false)).collect(),
+        ] {
+            for change in changes {
+                syncer.tracker.apply(change);
+            }
+            let outcome = syncer.once(&[]).await;
+            assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
+            assert_eq!(other_entries(&syncer), before, "{outcome:?}");
+        }
+    }
 }
