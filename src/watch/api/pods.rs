@@ -3,20 +3,78 @@
 
 use std::pin::Pin;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::api::{AttachParams, ListParams};
-use kube::{Api, ResourceExt as _};
+use kube::Api;
+use kube::api::AttachParams;
+use prost::Message;
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream};
 
 use super::client::ApiClient;
 use super::error::ApiError;
-use crate::ingest::ObjectName;
+use super::list::list;
+use super::resource::{Resource, Selector, resource};
+use crate::ingest::{Metadata, ObjectName};
 use crate::telemetry::with_causes;
 
 /// Port of the metrics server, if the Pod does not declare another one.
 const METRICS_PORT: u16 = 10249;
 const SHADOW_METRICS_PORT: u16 = 10349;
+
+/// Pod, trimmed.
+///
+/// Upstream: k8s.io/api/core/v1/generated.proto, `Pod` (v1.37)
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+pub struct PodObject {
+    #[prost(message, required, tag = 1)]
+    pub metadata: Metadata,
+    #[prost(message, required, tag = 2)]
+    spec: PodSpec,
+    #[prost(message, required, tag = 3)]
+    status: PodStatus,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSpec {
+    #[prost(message, repeated, tag = 2)]
+    containers: Vec<Container>,
+    #[prost(string, tag = 10)]
+    node_name: String,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct Container {
+    #[prost(string, tag = 1)]
+    name: String,
+    #[prost(string, tag = 2)]
+    image: String,
+    #[prost(string, repeated, tag = 3)]
+    command: Vec<String>,
+    #[prost(message, repeated, tag = 6)]
+    ports: Vec<ContainerPort>,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerPort {
+    #[prost(string, tag = 1)]
+    name: String,
+    #[prost(int32, tag = 3)]
+    container_port: i32,
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    #[prost(string, tag = 1)]
+    phase: String,
+}
+
+resource!(PodObject, Pod, true);
 
 /// Pod of a proxy on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,13 +112,8 @@ impl ProxyPod {
         role: PodRole,
         node: Option<&str>,
     ) -> Result<Vec<Self>, ApiError> {
-        let mut params = ListParams::default().labels(&role.selector());
-        if let Some(node) = node {
-            params = params.fields(&format!("spec.nodeName={node}"));
-        }
-        let listed = Api::all(server.client().clone()).list(&params).await;
-        let listed = listed.map_err(api_error)?.items;
-        let mut pods: Vec<Self> = listed.into_iter().map(|pod: Pod| pod.into()).collect();
+        let listed = list(server, &Selector::of_role(role, node)).await?;
+        let mut pods: Vec<Self> = listed.objects.into_iter().map(Into::into).collect();
         pods.retain(|pod| !pod.node.is_empty());
         pods.sort_by_key(|pod| {
             let is_kube_proxy = matches!(pod.program, ProxyProgram::KubeProxy { .. });
@@ -71,24 +124,19 @@ impl ProxyPod {
     }
 }
 
-impl From<Pod> for ProxyPod {
-    fn from(pod: Pod) -> Self {
-        let label = pod.labels().get(LABEL).cloned();
-        let name = ObjectName {
-            namespace: pod.namespace().unwrap_or_default(),
-            name: pod.name_any(),
-        };
+impl From<PodObject> for ProxyPod {
+    fn from(pod: PodObject) -> Self {
         let PodSpec {
             containers,
             node_name,
-            ..
-        } = pod.spec.unwrap_or_default();
+        } = pod.spec;
+        let label = pod.metadata.label(LABEL);
         // In place of kubeadm's DaemonSet, it has the label of kube-proxy.
         let is_deltaproxy = matches!(label.as_deref(), Some(DELTAPROXY | SHADOW))
-            || containers.iter().any(is_of_deltaproxy);
+            || containers.iter().any(Container::is_of_deltaproxy);
         let program = if is_deltaproxy {
-            let mut ports = containers.iter().flat_map(|one| one.ports.iter().flatten());
-            let declared = ports.find(|port| port.name.as_deref() == Some("metrics"));
+            let mut ports = containers.iter().flat_map(|container| &container.ports);
+            let declared = ports.find(|port| port.name == "metrics");
             let declared = declared.and_then(|port| u16::try_from(port.container_port).ok());
             ProxyProgram::Deltaproxy {
                 metrics_port: declared.unwrap_or(if label.as_deref() == Some(SHADOW) {
@@ -105,25 +153,24 @@ impl From<Pod> for ProxyPod {
             }
         };
         Self {
-            name,
-            node: node_name.unwrap_or_default(),
+            name: pod.metadata.object_name(),
+            node: node_name,
             program,
-            phase: pod
-                .status
-                .and_then(|status| status.phase)
-                .unwrap_or_default(),
+            phase: pod.status.phase,
         }
     }
 }
 
-fn is_of_deltaproxy(container: &Container) -> bool {
-    let program = container.command.iter().flatten().next();
-    let mut paths = container.image.iter().chain(program);
-    paths.any(|path| {
-        // A registry may have a port; tag and digest follow the last name.
-        let name = path.rsplit('/').next().unwrap_or_default();
-        name.split([':', '@']).next() == Some(DELTAPROXY)
-    })
+impl Container {
+    fn is_of_deltaproxy(&self) -> bool {
+        let program = self.command.first().map_or("", String::as_str);
+        let mut paths = [self.image.as_str(), program].into_iter();
+        paths.any(|path| {
+            // A registry may have a port; tag and digest follow the last name.
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.split([':', '@']).next() == Some(DELTAPROXY)
+        })
+    }
 }
 
 /// Label of proxies' Pods, and its values.
@@ -151,6 +198,16 @@ impl PodRole {
     }
 }
 
+impl Selector<PodObject> {
+    /// Selects the Pods of a role: of one node, or of all.
+    fn of_role(role: PodRole, node: Option<&str>) -> Self {
+        Self::new(
+            role.selector(),
+            node.map(|node| format!("spec.nodeName={node}")),
+        )
+    }
+}
+
 /// Failure of a stream to a Pod.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StreamError {
@@ -164,20 +221,16 @@ pub(crate) enum StreamError {
 
 impl From<kube::Error> for StreamError {
     fn from(error: kube::Error) -> Self {
-        Self::Api(api_error(error))
-    }
-}
-
-fn api_error(error: kube::Error) -> ApiError {
-    match error {
-        kube::Error::Api(status) => ApiError::Status {
-            code: status.code,
-            reason: status.reason.clone(),
-            message: status.message.clone(),
-            retry_after: None,
-        },
-        kube::Error::Service(cause) => ApiError::Connection(cause),
-        other => ApiError::Connection(other.into()),
+        Self::Api(match error {
+            kube::Error::Api(status) => ApiError::Status {
+                code: status.code,
+                reason: status.reason.clone(),
+                message: status.message.clone(),
+                retry_after: None,
+            },
+            kube::Error::Service(cause) => ApiError::Connection(cause),
+            other => ApiError::Connection(other.into()),
+        })
     }
 }
 

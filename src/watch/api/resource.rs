@@ -54,6 +54,8 @@ macro_rules! resource {
     };
 }
 
+pub(super) use resource;
+
 resource!(ServiceObject, Service, true);
 resource!(EndpointSliceObject, EndpointSlice, true);
 resource!(NodeObject, Node, false);
@@ -64,6 +66,17 @@ pub struct Selector<K> {
     pub(super) labels: Option<String>,
     pub(super) fields: Option<String>,
     kind: PhantomData<fn() -> K>,
+}
+
+#[cfg(feature = "tools")]
+impl<K> Selector<K> {
+    pub(super) fn new(labels: String, fields: Option<String>) -> Self {
+        Self {
+            labels: Some(labels),
+            fields,
+            kind: PhantomData,
+        }
+    }
 }
 
 impl Selector<ServiceObject> {

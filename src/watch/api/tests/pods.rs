@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check(pod: &str, program: &ProxyProgram) {
-    let pod: Pod = serde_json::from_str(pod).unwrap();
+    let pod: PodObject = serde_json::from_str(pod).unwrap();
     assert_eq!(&ProxyPod::from(pod).program, program);
 }
 
