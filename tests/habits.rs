@@ -58,6 +58,13 @@ fn a_plugin_of_kubectl_names_itself_so() {
         help.contains("Usage: kubectl deltaproxy services"),
         "{help}"
     );
+    let mut examples = help
+        .lines()
+        .filter(|line| line.contains("deltaproxy services -"));
+    assert!(
+        examples.all(|line| line.contains("kubectl deltaproxy")),
+        "{help}"
+    );
     let wrong = run(&plugin, &["render", "--family=ipv5"]);
     assert_eq!(wrong.code, Some(64));
     let wrong = run(&plugin, &["render", "--no-such-flag"]);

@@ -158,6 +158,8 @@ fn a_node_is_read_by_port_forward_or_by_exec() {
     let by_exec = scene.run(&["services", "--node=node2"]);
     assert_eq!(by_exec.success(), here);
 
+    check_diff(&scene);
+
     let status = scene.run(&["status", "--node", "node1"]);
     assert!(status.success().starts_with("node1: well\n"));
     scene.fails(
@@ -223,6 +225,21 @@ fn check_shadow(scene: &Scene) {
         );
     }
     check_agreement(scene);
+}
+
+/// The rules of a node are compared with those of the cluster for that node.
+fn check_diff(scene: &Scene) {
+    for (node, source) in [
+        ("node1", "live: rules of node1 (nft), written by deltaproxy"),
+        ("node2", "live: the kernel's rules of node2"),
+    ] {
+        // The cluster has no Services: those of the daemon's manifests are too many.
+        let ran = scene.run(&["diff", "--node", node, "--cluster-cidr=10.4.0.0/14"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        check(&ran.stdout, source);
+        check(&ran.stdout, "shop/storefront:http");
+    }
+    scene.fails(2, &["diff", "--node=nothing"], &["nothing"]);
 }
 
 fn check_agreement(scene: &Scene) {

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{Resettable, StyledStr};
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 #[cfg(feature = "tools")]
@@ -40,6 +41,7 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         return Cli::from_args(Cli::command(), args);
     }
     let mut program = Cli::command()
+        .mut_subcommands(with_plugin_name)
         .bin_name(AS_PLUGIN)
         .after_help("The plugin works from afar: it has no run, cleanup, check or bundle.");
     for name in config::NODE_COMMANDS {
@@ -56,6 +58,17 @@ pub(super) fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
         #[cfg(feature = "tools")]
         _ => Ok(cli),
     }
+}
+
+/// Shows examples of a command as users of the plugin type them.
+fn with_plugin_name(command: Command) -> Command {
+    let [from, to] = [STANDALONE, AS_PLUGIN].map(|name| format!(" {name} {}", command.get_name()));
+    let named = |help: &StyledStr| StyledStr::from(help.to_string().replace(&from, &to));
+    let short = command.get_after_help().map(named);
+    let long = command.get_after_long_help().map(named);
+    command
+        .after_help(Resettable::from(short))
+        .after_long_help(Resettable::from(long))
 }
 
 fn refused(mut program: Command, command: &str) -> clap::Error {

@@ -69,10 +69,13 @@ pub(super) fn install_log(
 pub(super) fn install_quiet_log() -> anyhow::Result<()> {
     match environment::log_filter() {
         Some(filter) => install_log(Format::Text, 0, Some(filter))?,
-        None => install_log(Format::Plain, 0, Some("warn".to_owned()))?,
+        None => install_log(Format::Plain, 0, Some(QUIET.to_owned()))?,
     };
     Ok(())
 }
+
+/// Filter without a log line for each connection of an insecure kubeconfig, which its user chose.
+const QUIET: &str = "warn,kube_client::client::tls=error";
 
 /// Prints a note on stderr. A closed stderr is no error.
 pub(super) fn note(text: &str) {

@@ -676,6 +676,16 @@ pub struct DiffArgs {
         help_heading = "Live rules"
     )]
     pub from_manifests: Vec<PathBuf>,
+    /// Node to compare, read through the API server
+    ///
+    /// Its live rules are read as by services --node.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["from_save", "from_manifests", "manifests", "hostname-override"],
+        help_heading = "Live rules"
+    )]
+    pub node: Option<String>,
     /// Past moments to compare, from --state-dir
     ///
     /// Give the flag twice: the rules of the second moment replace the desired ones. TIME is a
@@ -684,7 +694,7 @@ pub struct DiffArgs {
         long,
         value_name = "TIME",
         requires = "state_dir",
-        conflicts_with_all = ["from_save", "from_manifests", "manifests", "kubeconfig", "master", "context", "cluster", "user"],
+        conflicts_with_all = ["from_save", "from_manifests", "node", "manifests", "kubeconfig", "master", "context", "cluster", "user"],
         help_heading = "Live rules",
         hide_short_help = true
     )]

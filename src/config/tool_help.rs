@@ -245,7 +245,8 @@ pub(super) const DIFF: CommandHelp = CommandHelp {
     name: "diff",
     description: "\
 Reads the kernel, and not what the daemon on this node has recorded, because a
-comparison verifies the daemon as well.
+comparison verifies the daemon as well. With --node, the rules of deltaproxy are
+those that it has recorded, and those of kube-proxy are the kernel's.
 
 Each difference is reported with its effect on traffic. Names of Services limit
 the output to these; the first line has the number of others that differ.
@@ -259,6 +260,8 @@ On a node, with the flags of its kube-proxy or deltaproxy:
 With its configuration file, which names the kubeconfig; in the Pod if
 the file is from kubeadm:
   deltaproxy diff --config /var/lib/kube-proxy/config.conf
+A node, from any host; the first line says when its rules were verified:
+  deltaproxy diff --node node-a --cluster-cidr 10.244.0.0/16
 A dump of a node against a cluster, from any host:
   deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\
     --kubeconfig ~/.kube/config --hostname-override node-a \\

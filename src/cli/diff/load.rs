@@ -1,6 +1,6 @@
 //! Loads both sides of a comparison.
 //!
-//! The live side comes from the kernel, a dump, older objects or a past moment.
+//! The live side comes from the kernel, another node, a dump, older objects or a past moment.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -39,17 +39,23 @@ pub(super) fn load(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Resu
     }
 }
 
-/// Loads the rules of a kernel or a dump, and the objects to compare them with.
+/// Loads the rules of this node, of another one or of a dump, and the objects to compare them with.
 fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides> {
-    // A comparison verifies the daemon as well.
-    let host = RuleSnapshot::of_host(&args.from_save, None, settings).map_err(not_readable)?;
+    let host = match &args.node {
+        Some(node) => snapshot::of_node(settings.api_options()?, node)?,
+        // A comparison verifies the daemon as well.
+        None => RuleSnapshot::of_host(&args.from_save, None, settings).map_err(not_readable)?,
+    };
     // Before any problem of the objects, which may be due to it.
     if let Some(absence) = host.absence() {
         tracing::warn!("{}", escaped(&absence));
     }
-    let config = settings
+    let mut config = settings
         .rendering()?
         .with_request_timeout(&args.desired.request);
+    if let Some(node) = &args.node {
+        config.node_name.clone_from(node);
+    }
     // Any error of manifests is returned, as a missing object would be a difference.
     let trackers = snapshot::read_objects(&config, None)?.0;
     check_node(&config, &trackers)?;
@@ -69,6 +75,7 @@ fn of_host(args: &DiffArgs, settings: &RuleSettings<'_>) -> anyhow::Result<Sides
     Ok(Sides {
         absence_reason: match host.origin {
             RuleOrigin::Saved(_) => "no dump of it was given",
+            _ if args.node.is_some() => "the node has no rules of it",
             _ => "this kernel does not support it",
         },
         right: right.map(|_, rules| flattened(rules)),
@@ -218,15 +225,19 @@ fn check_node(config: &RenderConfig, trackers: &PerFamily<Tracker>) -> anyhow::R
     Ok(())
 }
 
-/// Returns the render options. A dump is of another host, of whose addresses only those in its
-/// Node are known.
+/// Returns the render options. Of another host than this one, only the addresses in its Node are
+/// known.
 fn resolve(
     config: &RenderConfig,
     family: IpFamily,
     tracker: &Tracker,
     host: &RuleSnapshot,
 ) -> anyhow::Result<Options> {
-    if !matches!(host.origin, RuleOrigin::Saved(_)) {
+    let is_elsewhere = matches!(
+        host.origin,
+        RuleOrigin::Saved(_) | RuleOrigin::Exec { .. } | RuleOrigin::OtherDaemon(_)
+    );
+    if !is_elsewhere {
         return snapshot::options(config, family, tracker);
     }
     let node = tracker.node();

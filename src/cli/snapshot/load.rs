@@ -34,7 +34,7 @@ impl RuleSnapshot {
             return Self::past(folder, arguments::moment(at));
         }
         if let Some(node) = &args.node.name {
-            return nodes::snapshot(settings.api_options()?, node);
+            return nodes::of_node(settings.api_options()?, node);
         }
         if desired.names_objects() {
             let config = settings.rendering()?;

@@ -22,7 +22,7 @@ use crate::watch::api::{ApiOptions, PodRole, ProxyPod};
 /// # Errors
 ///
 /// The node, its Pod or the way to it, with a hint.
-pub(super) fn snapshot(options: ApiOptions, node: &str) -> anyhow::Result<RuleSnapshot> {
+pub(in crate::cli) fn of_node(options: ApiOptions, node: &str) -> anyhow::Result<RuleSnapshot> {
     let (pod, answer) = cluster::block_on(options, async |cluster| {
         let pod = cluster.pod(node).await?;
         let _progress = Progress::waiting_for(format!("waiting for node {node}"));
