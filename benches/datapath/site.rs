@@ -16,12 +16,13 @@ use crate::connect::{SOURCES, Sources};
 use crate::interrupt;
 use crate::order;
 use crate::server::{PORT, Server};
-use crate::shared::scrape::{Sample, page};
+use crate::shared::scrape::Sample;
 use crate::subject::Subject;
 use crate::support::daemon::Daemon;
+use crate::support::http;
 use crate::support::kube::ControlPlane;
+use crate::support::lab::CLUSTER_CIDR;
 use crate::support::netns::Netns;
-use crate::support::objects;
 use crate::support::process::run;
 use crate::support::wait::{PATIENCE, eventually};
 
@@ -86,7 +87,7 @@ impl Site {
         };
         let start = Instant::now();
         let mut daemon = site.start(control);
-        while !Sample::of(&page(&site.node, Daemon::METRICS)).is_synced() {
+        while !Sample::of(&http::metrics(&site.node, Daemon::METRICS)).is_synced() {
             interrupt::check();
             daemon.assert_running();
             assert!(start.elapsed() < patience, "no rules after {patience:?}");
@@ -100,10 +101,8 @@ impl Site {
     }
 
     fn start(&self, control: &ControlPlane) -> Daemon {
-        let kubeconfig = format!("--kubeconfig={}", control.kubeconfig().display());
-        let hostname = format!("--hostname-override={}", objects::NODE);
-        let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-        let mut args = vec![kubeconfig.as_str(), &hostname, cidr];
+        let [kubeconfig, hostname] = control.flags();
+        let mut args = vec![kubeconfig.as_str(), &hostname, CLUSTER_CIDR];
         args.extend(self.subject.flags());
         let program = self.subject.program();
         Daemon::start_program(&program, &self.node, self.subject.backend(), &args)

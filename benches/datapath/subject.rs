@@ -4,7 +4,6 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::support::daemon::{Backend, Program};
-use crate::support::kube::binary;
 
 /// A program, its backend, and the shape of its dispatch rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -61,7 +60,7 @@ impl Subject {
                 Program::Deltaproxy
             }
             Self::KubeProxyNft | Self::KubeProxyLegacy | Self::KubeProxyNftables => {
-                Program::KubeProxy(binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
+                Program::kube_proxy()
             }
         }
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::shared::duration::duration;
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
 /// Measures how long damaged rules stay broken.
 #[derive(Debug, Parser)]

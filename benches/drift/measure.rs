@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::args::Args;
 use crate::client::{self, Client, with_client};
 use crate::damage::{Damage, Damages};
-use crate::shared::subject::{Backend, Node, Running, Subject};
+use crate::shared::subject::{Node, Running, Subject};
+use crate::support::daemon::Backend;
 use crate::support::kube::ControlPlane;
 
 /// After a repair, so that the next damage is not taken for the same contest: repairs of one chain

@@ -5,7 +5,6 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::shared::duration::duration;
-use crate::shared::output::Output;
 use crate::subject::Subject;
 
 /// Measures what an API server does for many nodes at once.
@@ -33,6 +32,7 @@ pub struct Args {
     /// How long changes are made (as `30s`); then twice as long none
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
-    #[command(flatten)]
-    pub output: Output,
+    /// What cargo passes to every bench
+    #[arg(long, hide = true)]
+    bench: bool,
 }

@@ -1,7 +1,5 @@
 //! What the API server counts of its requests.
 
-use std::collections::BTreeMap;
-
 use crate::support::kube::ControlPlane;
 
 /// What a node's proxy may ask for. The server's own controllers ask for some of it, too.
@@ -14,12 +12,10 @@ const VERBS: [&str; 3] = ["GET", "LIST", "WATCH"];
 /// Its metrics, as far as proxies move them.
 #[derive(Debug, Clone, Default)]
 pub struct Counted {
-    /// Requests that have been answered to the end, by verb, resource and status.
-    pub finished: BTreeMap<String, f64>,
+    /// Requests that have been answered to the end.
+    finished: f64,
     /// Watches that are open.
     pub watches: f64,
-    /// Events that watches carried.
-    pub events: f64,
 }
 
 impl Counted {
@@ -44,28 +40,17 @@ impl Counted {
             "apiserver_request_total" => {
                 let verb = label(rest, "verb");
                 if is_watched && VERBS.contains(&verb) || resource == WRITTEN {
-                    let name = format!("{verb} {resource} {}", label(rest, "code"));
-                    *self.finished.entry(name).or_default() += value();
+                    self.finished += value();
                 }
             }
             "apiserver_longrunning_requests" if is_watched => self.watches += value(),
-            "apiserver_watch_events_total" if is_watched => self.events += value(),
             _ => {}
         }
     }
 
     /// Requests that were made: a watch is counted by the server only when it ends.
     pub fn requests(&self) -> f64 {
-        self.finished.values().sum::<f64>() + self.watches
-    }
-
-    /// What finished since then.
-    pub fn finished_since(&self, earlier: &Self) -> BTreeMap<String, f64> {
-        let grown = self.finished.iter().map(|(name, count)| {
-            let before = earlier.finished.get(name).copied().unwrap_or_default();
-            (name.clone(), count - before)
-        });
-        grown.filter(|(_, count)| *count > 0.0).collect()
+        self.finished + self.watches
     }
 }
 

@@ -1,17 +1,9 @@
-//! What was measured, as it is kept in files.
+//! What was measured.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-
-use crate::shared::output::{self, Measured};
 use crate::subject::Subject;
 
-/// All runs of one file.
-pub type Report = output::Report<Run>;
-
 /// One program. Times are in seconds, memory is in MiB.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub struct Run {
     pub program: Subject,
     pub watchers: usize,
@@ -33,17 +25,8 @@ pub struct Run {
     pub peak_rss: f64,
 }
 
-impl Measured for Run {
-    type Key = (usize, usize, usize, Subject);
-
-    fn key(&self) -> Self::Key {
-        let (services, endpoints) = (self.services, self.endpoints);
-        (services, endpoints, self.watchers, self.program)
-    }
-}
-
 /// What happened between two moments.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub struct Phase {
     pub seconds: f64,
     pub server_cpu: f64,
@@ -59,8 +42,6 @@ pub struct Phase {
     pub most_sent: Option<f64>,
     pub accepted: u64,
     pub requests: f64,
-    pub finished: BTreeMap<String, f64>,
     /// Open at the end.
     pub watches: f64,
-    pub events: f64,
 }

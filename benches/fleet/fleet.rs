@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::shared::scrape::{Sample, page};
+use crate::shared::scrape::Sample;
 use crate::shared::usage::Usage;
 use crate::stand_in;
 use crate::subject::Subject;
+use crate::support::http;
 use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
 use crate::support::objects;
@@ -80,7 +81,7 @@ impl Fleet {
     pub fn wait_until_synced(&mut self, node: &Netns) {
         let began = Instant::now();
         for (number, process) in self.processes.iter_mut().enumerate() {
-            while !Sample::of(&page(node, local(METRICS_PORTS, number))).is_synced() {
+            while !Sample::of(&http::metrics(node, local(METRICS_PORTS, number))).is_synced() {
                 process.assert_running();
                 assert!(began.elapsed() < PATIENCE, "{} is not synced", name(number));
                 thread::sleep(Duration::from_millis(200));

@@ -6,9 +6,7 @@
 //! that `tests/run.sh` builds:
 //!
 //! ```text
-//! cargo bench --bench fleet -- --watchers 200 --json figures.json
-//! cargo bench --bench fleet -- --program kube-proxy,kube-proxy-identity,deltaproxy
-//! cargo bench --bench fleet -- --report figures.json
+//! cargo bench --bench fleet -- --watchers 60 --services 1000 --rate 20 --phase 10s
 //! ```
 
 #![allow(
@@ -43,19 +41,16 @@ mod wire;
 use clap::Parser;
 
 use args::Args;
-use figures::Report;
+use shared::machine;
 use support::{Need, machine_has};
 
 fn main() {
     let args = Args::parse();
-    let report = args.output.report(|report| run(&args, report));
-    print!("{}", table::text(&report));
-}
-
-fn run(args: &Args, report: &mut Report) {
     assert!(machine_has(Need::Upstream), "cannot measure here");
+    let mut runs = Vec::new();
     for &subject in &args.programs {
         eprintln!("{}", subject.name());
-        args.output.add(report, measure::measure(subject, args));
+        runs.push(measure::measure(subject, &args));
     }
+    print!("{}", table::text(&machine::describe(), &runs));
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Starts the fleet, changes things, leaves it alone, restarts the server.
 pub fn measure(subject: Subject, args: &Args) -> Run {
-    let mut control = ControlPlane::start_with(subject.server_flags());
+    let mut control = ControlPlane::start();
     let node = Netns::new("fleet");
     control.attach(&node, 2);
     let mut load = Load::new(args.services, args.endpoints);

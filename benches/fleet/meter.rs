@@ -71,9 +71,7 @@ impl Meter {
             most_sent: None,
             accepted: wire.accepted - self.wire.accepted,
             requests: counted.requests() - self.counted.requests(),
-            finished: counted.finished_since(&self.counted),
             watches: counted.watches,
-            events: counted.events - self.counted.events,
         }
     }
 }

@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::{Report, Run};
+use crate::figures::Run;
+use crate::shared::machine::Machine;
 use crate::subject::Subject;
 
 type Write = fn(f64) -> String;
@@ -118,9 +119,9 @@ fn changes(run: &Run) -> f64 {
 }
 
 /// One table for all programs.
-pub fn text(report: &Report) -> String {
-    let mut text = format!("{}\n", report.machine);
-    if let Some(run) = report.runs.iter().max_by_key(|run| run.watchers) {
+pub fn text(machine: &Machine, runs: &[Run]) -> String {
+    let mut text = format!("{machine}\n");
+    if let Some(run) = runs.iter().max_by_key(|run| run.watchers) {
         let (services, endpoints, watchers) = (run.services, run.endpoints, run.watchers);
         writeln!(
             text,
@@ -128,14 +129,12 @@ pub fn text(report: &Report) -> String {
         )
         .unwrap();
     }
-    let mut runs = report.runs.iter();
-    let nobody = runs.find(|run| run.program == Subject::Nobody);
-    let names: Vec<_> = report.runs.iter().map(|run| run.program.name()).collect();
+    let nobody = runs.iter().find(|run| run.program == Subject::Nobody);
+    let names: Vec<_> = runs.iter().map(|run| run.program.name()).collect();
     writeln!(text, "|  | {} |", names.join(" | ")).unwrap();
     writeln!(text, "|---|{}", "---:|".repeat(names.len())).unwrap();
     for row in &ROWS {
-        let cells = report.runs.iter().map(|run| cell(row, run, nobody));
-        let cells: Vec<_> = cells.collect();
+        let cells: Vec<_> = runs.iter().map(|run| cell(row, run, nobody)).collect();
         writeln!(text, "| {} | {} |", row.name, cells.join(" | ")).unwrap();
     }
     text

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::shared::cgroup::Peak;
 use crate::shared::machine::Machine;
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
-/// All of one call; of the three kinds, one has something.
+/// All of one call; of the two kinds, one has something.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     pub machine: Machine,
     pub sizes: Vec<Size>,
     pub steady: Vec<Steady>,
-    pub paces: Vec<Paces>,
 }
 
 impl Report {
@@ -21,7 +21,6 @@ impl Report {
             machine,
             sizes: Vec::new(),
             steady: Vec::new(),
-            paces: Vec::new(),
         }
     }
 }
@@ -107,27 +106,4 @@ pub struct Memory {
     pub syncs: f64,
     pub rss: f64,
     pub peak_rss: f64,
-}
-
-/// Syncs and latency, the more there changes.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Paces {
-    pub of: Of,
-    pub rates: Vec<Pace>,
-}
-
-/// One rate of changes.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Pace {
-    pub rate: u32,
-    pub changes_per_second: f64,
-    pub syncs_per_second: f64,
-    pub sync_mean: Option<f64>,
-    /// Of the time.
-    pub in_syncs: f64,
-    /// For each second.
-    pub cpu: Cpu,
-    pub programming_mean: Option<f64>,
-    pub programming_p50: Option<f64>,
-    pub programming_p99: Option<f64>,
 }

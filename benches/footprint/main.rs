@@ -6,7 +6,7 @@
 //! ```text
 //! cargo bench --bench footprint -- --json resources.json
 //! cargo bench --bench footprint -- --churn-for 30m --services 1000 --rate 10 --plots FOLDER
-//! cargo bench --bench footprint -- --pace --backend legacy
+//! cargo bench --bench footprint -- --backend legacy
 //! ```
 
 #![allow(
@@ -29,7 +29,6 @@ mod support;
 
 mod args;
 mod figures;
-mod pace;
 mod plot;
 mod size;
 mod steady;
@@ -37,7 +36,7 @@ mod table;
 
 use clap::Parser;
 
-use args::{Args, Mode};
+use args::Args;
 use figures::{Of, Report};
 use shared::load::Load;
 use shared::machine;
@@ -63,7 +62,7 @@ fn run(args: &Args) -> Report {
             args.endpoints
         );
         let (control, mut load) = Load::in_new_cluster(services, args.endpoints);
-        for program in args.programs() {
+        for &program in &args.programs {
             eprintln!("{services} Services: {}", program.name());
             let of = Of {
                 services,
@@ -80,11 +79,10 @@ fn run(args: &Args) -> Report {
 }
 
 fn measure(report: &mut Report, control: &ControlPlane, load: &mut Load, of: Of, args: &Args) {
-    match args.mode() {
-        Mode::Sizes => report.sizes.push(size::measure(control, load, of, args)),
-        Mode::Steady(time) => report
+    match args.churn_for {
+        None => report.sizes.push(size::measure(control, load, of, args)),
+        Some(time) => report
             .steady
             .push(steady::measure(control, load, of, time, args)),
-        Mode::Pace => report.paces.push(pace::measure(control, load, of, args)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::figures::{Memory, Of, Paces, Phase, Report, Size, Steady};
+use crate::figures::{Memory, Of, Phase, Report, Size, Steady};
 
 /// All that was measured.
 pub fn text(report: &Report) -> String {
@@ -16,7 +16,6 @@ pub fn text(report: &Report) -> String {
         text += &scrapes(sizes);
     }
     text.extend(report.steady.iter().map(steady));
-    text.extend(report.paces.iter().map(pace));
     text
 }
 
@@ -112,43 +111,6 @@ fn growth(samples: &[Memory]) -> Option<f64> {
         (along + seconds * rss, square + seconds * seconds)
     });
     (square > 0.0).then(|| along / square * 3600.0)
-}
-
-fn pace(paces: &Paces) -> String {
-    let names = [
-        "syncs/s",
-        "a sync",
-        "of the time",
-        "CPU/s",
-        "mean",
-        "p50",
-        "p99",
-    ];
-    let milliseconds = |value: Option<f64>| {
-        value.map_or_else(|| "-".to_owned(), |value| format!("{:.0} ms", value * 1e3))
-    };
-    let rows = paces.rates.iter().map(|pace| {
-        let cells = vec![
-            format!("{:.1}", pace.syncs_per_second),
-            milliseconds(pace.sync_mean),
-            format!("{:.0} %", pace.in_syncs * 100.0),
-            format!(
-                "{:.0} + {:.0} ms",
-                pace.cpu.own * 1e3,
-                pace.cpu.children * 1e3
-            ),
-            milliseconds(pace.programming_mean),
-            milliseconds(pace.programming_p50),
-            milliseconds(pace.programming_p99),
-        ];
-        (format!("{:.0}", pace.changes_per_second), cells)
-    });
-    let title = format!(
-        "{}, {} Services",
-        title(&paces.of, "pace"),
-        paces.of.services
-    );
-    rows_under("changes/s", &title, &names.map(str::to_owned), rows)
 }
 
 fn title(of: &Of, what: &str) -> String {

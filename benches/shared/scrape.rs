@@ -1,10 +1,8 @@
 //! The metrics that both programs have under the same names.
 
-use std::net::SocketAddr;
 use std::ops::Sub;
 
 use crate::support::http;
-use crate::support::netns::Netns;
 
 /// Sum and count of a histogram of seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -65,13 +63,6 @@ impl Sample {
     }
 }
 
-/// Asks for `/metrics`. A program that does not answer yet says nothing.
-pub fn page(netns: &Netns, server: SocketAddr) -> String {
-    http::get(netns, server, "/metrics").map_or_else(|_| String::new(), |(_, body)| body)
-}
-
-fn value(body: &str, name: &str) -> f64 {
-    let series = format!("{name}{{ip_family=\"IPv4\"}} ");
-    let found = body.lines().find_map(|line| line.strip_prefix(&series));
-    found.map_or(0.0, |text| text.parse().expect("a number"))
+fn value(page: &str, name: &str) -> f64 {
+    http::value(page, &format!("{name}{{ip_family=\"IPv4\"}}")).unwrap_or_default()
 }

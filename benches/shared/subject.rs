@@ -5,40 +5,17 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::scrape::{Sample, page};
+use super::scrape::Sample;
 use super::usage::Usage;
-use crate::support::daemon::{self, Daemon, Program};
-use crate::support::kube::{ControlPlane, binary};
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::http;
+use crate::support::kube::ControlPlane;
+use crate::support::lab::CLUSTER_CIDR;
 use crate::support::netns::Netns;
-use crate::support::objects;
 use crate::support::process::run;
 
 /// kube-proxy needs minutes for the first rules of a large cluster on nft.
 const PATIENCE: Duration = Duration::from_secs(20 * 60);
-
-/// Which programs write the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// `iptables-nft`
-    Nft,
-    /// `iptables-legacy`
-    Legacy,
-}
-
-impl Backend {
-    /// As in tables.
-    pub fn name(self) -> &'static str {
-        self.programs().name()
-    }
-
-    fn programs(self) -> daemon::Backend {
-        match self {
-            Self::Nft => daemon::Backend::Nft,
-            Self::Legacy => daemon::Backend::Legacy,
-        }
-    }
-}
 
 /// A program with its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -58,14 +35,6 @@ pub enum Subject {
     #[value(name = "deltaproxy-0s")]
     #[serde(rename = "deltaproxy-0s")]
     Deltaproxy0s,
-    /// The same with a tenth of a CPU for syncs
-    #[value(name = "deltaproxy-10pct")]
-    #[serde(rename = "deltaproxy-10pct")]
-    Deltaproxy10,
-    /// The same with half a CPU for syncs
-    #[value(name = "deltaproxy-50pct")]
-    #[serde(rename = "deltaproxy-50pct")]
-    Deltaproxy50,
 }
 
 impl Subject {
@@ -77,7 +46,7 @@ impl Subject {
             Self::KubeProxyNftables => (0xcc, 0x79, 0xa7),
             Self::Deltaproxy1s => (0x56, 0xb4, 0xe9),
             Self::Deltaproxy0s => (0x00, 0x9e, 0x73),
-            Self::Deltaproxy | Self::Deltaproxy10 | Self::Deltaproxy50 => (0x00, 0x72, 0xb2),
+            Self::Deltaproxy => (0x00, 0x72, 0xb2),
         }
     }
 
@@ -89,16 +58,12 @@ impl Subject {
             Self::Deltaproxy => "deltaproxy",
             Self::Deltaproxy1s => "deltaproxy-1s",
             Self::Deltaproxy0s => "deltaproxy-0s",
-            Self::Deltaproxy10 => "deltaproxy-10pct",
-            Self::Deltaproxy50 => "deltaproxy-50pct",
         }
     }
 
     fn program(self) -> Program {
         match self {
-            Self::KubeProxy | Self::KubeProxyNftables => {
-                Program::KubeProxy(binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
-            }
+            Self::KubeProxy | Self::KubeProxyNftables => Program::kube_proxy(),
             _ => Program::Deltaproxy,
         }
     }
@@ -109,8 +74,6 @@ impl Subject {
             Self::KubeProxyNftables => &["--proxy-mode=nftables"],
             Self::Deltaproxy1s => &["--iptables-min-sync-period=1s"],
             Self::Deltaproxy0s => &["--iptables-min-sync-period=0s"],
-            Self::Deltaproxy10 => &["--sync-cpu-budget=10"],
-            Self::Deltaproxy50 => &["--sync-cpu-budget=50"],
         }
     }
 }
@@ -120,7 +83,7 @@ pub struct Node {
     netns: Netns,
     backend: Backend,
     subject: Subject,
-    kubeconfig: String,
+    flags: [String; 2],
 }
 
 impl Node {
@@ -129,31 +92,22 @@ impl Node {
         let netns = Netns::new("versus");
         control.attach(&netns, 2);
         netns.forward();
-        let kubeconfig = format!("--kubeconfig={}", control.kubeconfig().display());
         Self {
             netns,
             backend,
             subject,
-            kubeconfig,
+            flags: control.flags(),
         }
     }
 
     /// Starts the program and waits until both families have been synced once.
     pub fn start(&self) -> (Running<'_>, Duration) {
-        let hostname = format!("--hostname-override={}", objects::NODE);
-        let mut args = vec![
-            self.kubeconfig.as_str(),
-            &hostname,
-            "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48",
-        ];
+        let [kubeconfig, hostname] = &self.flags;
+        let mut args = vec![kubeconfig.as_str(), hostname, CLUSTER_CIDR];
         args.extend(self.subject.flags());
         let started = Instant::now();
-        let daemon = Daemon::start_program(
-            &self.subject.program(),
-            &self.netns,
-            self.backend.programs(),
-            &args,
-        );
+        let daemon =
+            Daemon::start_program(&self.subject.program(), &self.netns, self.backend, &args);
         let mut running = Running { node: self, daemon };
         while !running.sample().is_synced() {
             running.daemon.assert_running();
@@ -202,7 +156,7 @@ pub struct Running<'n> {
 impl Running<'_> {
     /// Its metrics now, as they are served.
     pub fn page(&self) -> String {
-        page(&self.node.netns, Daemon::METRICS)
+        http::metrics(&self.node.netns, Daemon::METRICS)
     }
 
     /// The same, read.

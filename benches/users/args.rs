@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::shared::output::Output;
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
 /// Measures programs under the load of virtual users.
 #[derive(Debug, Parser)]

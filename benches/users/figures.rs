@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::shared::latency::percentile;
 use crate::shared::output::{self, Measured};
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
 /// All runs of one file.
 pub type Report = output::Report<Run>;

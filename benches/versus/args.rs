@@ -7,7 +7,8 @@ use clap::Parser;
 
 use crate::shared::duration::duration;
 use crate::shared::output::Output;
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
 /// Measures kube-proxy and deltaproxy in the same run.
 #[derive(Debug, Parser)]

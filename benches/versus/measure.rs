@@ -11,7 +11,8 @@ use crate::figures::{Churn, Run, Start};
 use crate::shared::latency::{latencies, percentile};
 use crate::shared::load::Load;
 use crate::shared::scrape::Sample;
-use crate::shared::subject::{Backend, Node, Running, Subject};
+use crate::shared::subject::{Node, Running, Subject};
+use crate::support::daemon::Backend;
 use crate::support::kube::ControlPlane;
 
 /// After a start and after changes: what is still on its way arrives within this.

@@ -9,7 +9,8 @@ use plotters::prelude::*;
 
 use crate::figures::{Report, Run};
 use crate::quantity::{QUANTITIES, Quantity, Unit};
-use crate::shared::subject::{Backend, Subject};
+use crate::shared::subject::Subject;
+use crate::support::daemon::Backend;
 
 const SIZE: (u32, u32) = (640, 400);
 /// Programs that are drawn, in the order of the legend.

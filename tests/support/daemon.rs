@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::http;
+use super::kube;
 use super::netns::Netns;
 use super::process::Process;
 use super::tell;
@@ -25,7 +28,8 @@ const ZONE_ARRIVES: Duration = Duration::from_secs(5);
 const MOST_STARTS: usize = 4;
 
 /// Which set of iptables programs is first in the PATH.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Backend {
     /// `iptables-nft`
     Nft,
@@ -57,6 +61,11 @@ impl Program {
     pub fn under_test() -> Self {
         std::env::var_os("PROXY_UNDER_TEST")
             .map_or(Self::Deltaproxy, |path| Self::KubeProxy(path.into()))
+    }
+
+    /// The kube-proxy that `tests/run.sh` builds.
+    pub fn kube_proxy() -> Self {
+        Self::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
     }
 
     /// Whether it is our own, which promises more than upstream does.
@@ -93,6 +102,22 @@ impl Daemon {
     /// Starts the program under test and waits until its health server answers.
     pub fn start(netns: &Netns, backend: Backend, args: &[&str]) -> Self {
         Self::start_program(&Program::under_test(), netns, backend, args)
+    }
+
+    /// Starts one that follows the examples as Node `node1`, with the metrics port at this address,
+    /// and waits until both families have rules.
+    pub fn start_on_examples(netns: &Netns, backend: Backend, metrics: &str) -> Self {
+        let metrics = format!("--metrics-bind-address={metrics}");
+        let args = [
+            "--manifests=deploy/examples",
+            "--hostname-override=node1",
+            &metrics,
+        ];
+        let daemon = Self::start(netns, backend, &args);
+        for family in ["IPv4", "IPv6"] {
+            daemon.wait_for_log(&format!("synced family={family}"));
+        }
+        daemon
     }
 
     /// The same for a given program, for comparisons side by side.

@@ -16,6 +16,25 @@ pub fn get(netns: &Netns, server: SocketAddr, path: &str) -> Result<(u16, String
         .map_err(|error| format!("GET {server}{path}: {error}"))
 }
 
+/// The metrics page; empty if it is not served.
+pub fn metrics(netns: &Netns, server: SocketAddr) -> String {
+    get(netns, server, "/metrics").map_or_else(|_| String::new(), |(_, body)| body)
+}
+
+/// The value of a series of that page, which is named with its labels.
+pub fn value(page: &str, series: &str) -> Option<f64> {
+    let values = page.lines().filter_map(|line| line.strip_prefix(series));
+    let mut values = values.filter_map(|value| value.strip_prefix(' '));
+    values.next()?.parse().ok()
+}
+
+/// The sum of all counters of that page whose series begin like this.
+pub fn count(page: &str, start: &str) -> u64 {
+    let series = page.lines().filter(|line| line.starts_with(start));
+    let values = series.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    values.sum()
+}
+
 /// The whole reply to a request, of which `line` is the method and the path.
 pub fn ask(netns: &Netns, server: SocketAddr, line: &str) -> Result<String, String> {
     let request = format!("{line} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n");

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::api::Api;
 use super::netns::Netns;
+use super::objects::NODE;
 use super::process::{Process, run};
 use super::wait::{PATIENCE, eventually};
 
@@ -98,6 +99,14 @@ impl ControlPlane {
     /// The same for a user who may do what a proxy may: the role `system:node-proxier`.
     pub fn proxy_kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig-proxy")
+    }
+
+    /// The flags of a proxy on the Node of the tests.
+    pub fn flags(&self) -> [String; 2] {
+        [
+            format!("--kubeconfig={}", self.proxy_kubeconfig().display()),
+            format!("--hostname-override={NODE}"),
+        ]
     }
 
     /// Where the control plane runs.

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::daemon::{Backend, Daemon};
+use super::daemon::{Backend, Daemon, Program};
 use super::kube::ControlPlane;
 use super::netns::Netns;
 use super::objects;
@@ -21,6 +21,8 @@ use super::wait::{PATIENCE, ensure, eventually};
 
 /// The port that every pod listens on.
 pub const POD_PORT: u16 = 8080;
+/// The flag that names the pods' networks.
+pub const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 /// The node's own addresses.
 pub const NODE_ADDRESSES: [&str; 2] = ["10.200.0.2", "fd00:200::2"];
 
@@ -75,17 +77,14 @@ impl Lab {
 
     /// Starts the program under test on the node, connected to the API server.
     pub fn start_daemon(&self) -> Daemon {
-        let kubeconfig = format!("--kubeconfig={}", self.control.kubeconfig().display());
-        let hostname = format!("--hostname-override={}", objects::NODE);
-        Daemon::start(
-            &self.node,
-            self.backend,
-            &[
-                &kubeconfig,
-                &hostname,
-                "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48",
-            ],
-        )
+        self.start(&Program::under_test(), &[])
+    }
+
+    /// Starts a program there, with the rights of a proxy and with these flags besides.
+    pub fn start(&self, program: &Program, more: &[&str]) -> Daemon {
+        let [kubeconfig, hostname] = self.control.flags();
+        let args = [&[&*kubeconfig, &hostname, CLUSTER_CIDR], more].concat();
+        Daemon::start_program(program, &self.node, self.backend, &args)
     }
 
     /// What the node's kernel holds now.
@@ -120,6 +119,19 @@ impl Lab {
     }
 }
 
+/// A machine beside the node, with this host number in their network. Both have a device `eth0`.
+pub fn outside(node: &Netns, host: u8) -> Netns {
+    let outside = Netns::new("outside");
+    node.join("eth0", &outside, "eth0");
+    for (netns, host) in [(node, 2), (&outside, host)] {
+        netns.address("eth0", &format!("10.200.0.{host}/16"));
+        netns.address("eth0", &format!("fd00:200::{host}/64"));
+    }
+    node.ip(&format!("route add default via 10.200.0.{host}"));
+    node.ip(&format!("-6 route add default via fd00:200::{host}"));
+    outside
+}
+
 /// The address of a pod by its host number.
 pub fn pod_address(family: Family, host: u8) -> IpAddr {
     match family {
@@ -143,7 +155,7 @@ pub fn pod(node: &Netns, name: &str, host: u8) -> Pod {
     netns.ip("-6 route add fd00:10:4::1 dev eth0");
     netns.ip("route add default via 10.4.0.1");
     netns.ip("-6 route add default via fd00:10:4::1");
-    let servers = [Family::V4, Family::V6].map(|family| {
+    let servers = Family::ALL.map(|family| {
         Server::start(
             &netns,
             name,

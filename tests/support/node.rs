@@ -10,7 +10,7 @@ use super::daemon::{Backend, Daemon, Program, backend_programs, real_program};
 use super::http;
 use super::netns::Netns;
 use super::process::run;
-use super::rules::{Family, saved};
+use super::rules::{self, Family, saved};
 use super::wait::{PATIENCE, ensure, eventually};
 
 /// One Service with two endpoints.
@@ -91,13 +91,9 @@ impl Node {
         saved(&self.netns, self.backend, Family::V4)
     }
 
-    /// The same without what differs without meaning anything: comments with times, and counters.
+    /// The same without what differs without meaning anything.
     pub fn rules_alone(&self) -> Vec<String> {
-        let save = self.rules();
-        let lines = save.lines().filter(|line| !line.starts_with('#'));
-        lines
-            .map(|line| line.split(" [").next().unwrap_or_default().to_owned())
-            .collect()
+        rules::plain(&self.rules()).map(str::to_owned).collect()
     }
 
     /// Waits until a saved rule holds this text.
@@ -144,26 +140,29 @@ impl Node {
 
     /// Hands this to the real iptables-restore there, which commits each table at once.
     pub fn restore(&self, payload: &str) {
-        self.restore_with(&["-w", "--noflush"], payload);
+        rules::restore(
+            &self.netns,
+            self.backend,
+            Family::V4,
+            &["--noflush"],
+            payload,
+        );
     }
 
     /// Replaces whole tables, as a firewall does that loads its rules.
     pub fn replace_tables(&self, payload: &str) {
-        self.restore_with(&["-w", "--counters"], payload);
-    }
-
-    fn restore_with(&self, flags: &[&str], payload: &str) {
-        let path = self.manifests.path().join(".payload");
-        std::fs::write(&path, payload).expect("write a payload");
-        let program = real_program(self.backend, "iptables-restore");
-        let mut restore = self.netns.command(program);
-        run(restore.args(flags).arg(&path));
+        rules::restore(
+            &self.netns,
+            self.backend,
+            Family::V4,
+            &["--counters"],
+            payload,
+        );
     }
 
     /// The metrics page; empty if it is not served.
     pub fn metrics(&self) -> String {
-        let page = http::get(&self.netns, Daemon::METRICS, "/metrics");
-        page.map(|(_, text)| text).unwrap_or_default()
+        http::metrics(&self.netns, Daemon::METRICS)
     }
 
     /// Whether the metrics page has this line.
@@ -175,10 +174,15 @@ impl Node {
 /// The backend's programs, but `iptables-restore` is this script; `$REAL` in it is the real one.
 pub fn with_restore(backend: Backend, script: &str) -> TempDir {
     let bin = backend_programs(backend);
-    let path = bin.path().join("iptables-restore");
-    std::fs::remove_file(&path).expect("remove a link");
-    write_script(&path, &real_program(backend, "iptables-restore"), script);
+    replace_program(&bin, backend, "iptables-restore", script);
     bin
+}
+
+/// Puts a script in the place of one of these programs; `$REAL` in it is the real one.
+pub fn replace_program(bin: &TempDir, backend: Backend, name: &str, script: &str) {
+    let path = bin.path().join(name);
+    std::fs::remove_file(&path).expect("remove a link");
+    write_script(&path, &real_program(backend, name), script);
 }
 
 /// Copies the extensions of the iptables binaries without this one, as on a node that lacks it.

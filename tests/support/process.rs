@@ -113,6 +113,14 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Memory of a process in KiB, by its name in `/proc/PID/status`.
+pub fn memory(process: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().nth(1));
+    number.and_then(|text| text.parse().ok()).expect("a number")
+}
+
 /// The processes that the threads of a running process have started and not waited for.
 pub fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).expect("a running process");

@@ -69,6 +69,11 @@ pub fn run(args: &[&str]) -> Ran {
     Ran::of(&mut command(PROGRAM, args))
 }
 
+/// Runs the program in a namespace.
+pub fn run_in(netns: &Netns, args: &[&str]) -> Ran {
+    Ran::of(netns.command(PROGRAM).args(args))
+}
+
 /// Returns a command in a namespace, with the programs of a folder first in its PATH.
 pub fn with_programs(netns: &Netns, folder: &Path, program: impl AsRef<Path>) -> Command {
     let mut command = netns.command("env");

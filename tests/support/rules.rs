@@ -1,29 +1,79 @@
 //! What the kernel of a namespace holds, and the names of chains, worked out independently of the
 //! crate under test.
 
+use std::io::{Seek, Write};
+
 use data_encoding::BASE32;
 use deltaproxy::testing::rules::{RuleSet, Table};
 use sha2::{Digest, Sha256};
 
-use super::daemon::Backend;
+use super::daemon::{Backend, real_program};
 use super::netns::Netns;
+use super::wait::ensure;
 
-/// One of the two `iptables-save` programs.
+/// Whose rules they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// `iptables-save`
+    /// Those of `iptables`.
     V4,
-    /// `ip6tables-save`
+    /// Those of `ip6tables`.
     V6,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    /// The plain name of its program.
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::V4 => "iptables",
+            Self::V6 => "ip6tables",
+        }
+    }
 }
 
 /// The rules of a namespace as the save program prints them.
 pub fn saved(netns: &Netns, backend: Backend, family: Family) -> String {
-    let prefix = match family {
-        Family::V4 => "iptables",
-        Family::V6 => "ip6tables",
-    };
-    netns.run(&format!("{prefix}-{}-save", backend.name()))
+    netns.run(&format!("{}-{}-save", family.program(), backend.name()))
+}
+
+/// The lines of saved rules without what differs without meaning anything: comments with times, and
+/// the counters of chains.
+pub fn plain(save: &str) -> impl Iterator<Item = &str> {
+    let lines = save.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| match line.split_once(" [") {
+        Some((chain, _)) if line.starts_with(':') => chain,
+        _ => line,
+    })
+}
+
+/// Hands this to the real restore program there, which waits for the lock and commits each table at
+/// once.
+#[track_caller]
+pub fn restore(netns: &Netns, backend: Backend, family: Family, flags: &[&str], payload: &str) {
+    let restored = try_restore(netns, backend, family, flags, payload);
+    restored.unwrap_or_else(|said| panic!("{said}\n{payload}"));
+}
+
+/// The same; the error is what the program says.
+pub fn try_restore(
+    netns: &Netns,
+    backend: Backend,
+    family: Family,
+    flags: &[&str],
+    payload: &str,
+) -> Result<(), String> {
+    let mut file = tempfile::tempfile().expect("a temporary file");
+    file.write_all(payload.as_bytes()).expect("write a payload");
+    file.rewind().expect("go back in a file");
+    let program = real_program(backend, &format!("{}-restore", family.program()));
+    let mut command = netns.command(program);
+    let output = command.arg("-w").args(flags).stdin(file).output();
+    let output = output.expect("run a restore");
+    ensure(output.status.success(), || {
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    })
 }
 
 /// The name of a service chain: `KUBE-SVC-`, `-SVL-`, `-EXT-` or `-FW-` of a service port.
