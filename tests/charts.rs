@@ -254,108 +254,68 @@ fn monitoring_is_the_same_in_all_forms() {
 }
 
 /// Settings that cannot work, and a part of the error.
-const BAD: &[(&str, &str)] = &[
-    ("image.repository=deltaproxy", "/image/repository"),
-    ("image.tag=a b", "/image/tag"),
-    ("image.digest=sha256:12", "/image/digest"),
-    ("privileges=none", "/privileges"),
-    ("canry=true", "'canry' not allowed"),
-    ("canary=yes", "/canary"),
-    ("shadow=yes", "/shadow"),
-    ("shadow=true,canary=true", "shadow and canary are mutually"),
-    (
-        "shadow=true,monitoring.podMonitor=true",
-        "mutually exclusive",
-    ),
-    ("maxUnavailable=0", "/maxUnavailable"),
-    (
-        "resources.requests.memory=lots",
-        "/resources/requests/memory",
-    ),
-    ("priorityClassName=low", "/priorityClassName"),
-    ("extraArgs[0]=v", "/extraArgs/0"),
-    ("extraArgs[0]=--sync-cpu-bugdet=20", "/extraArgs/0"),
-    ("extraArgs[0]=--sync-cpu-budget=200", "/extraArgs/0"),
-    // Has a field, and would be ignored.
-    ("extraArgs[0]=--masquerade-all", "/extraArgs/0"),
-    ("tolerations[0].operator=Exist", "/tolerations/0/operator"),
-    ("extraArgs[0]=--v=2,extraArgs[1]=--config=x", "/extraArgs/1"),
-    ("config.existingConfigMap=", "config.apiServer is required"),
-    ("config.apiServer=a:1", "/config/apiServer"),
-    (
-        "config.apiServer=https://a:1",
-        "config.apiServer and config.existing",
-    ),
-    (
-        "config.kubeProxy.mode=iptables",
-        "config.kubeProxy and config.existing",
-    ),
-    (
-        "metricsBindAddress=0.0.0.0:10249",
-        "metricsBindAddress requires",
-    ),
-];
+const BAD: &str = "\
+image.repository=deltaproxy                | /image/repository
+image.tag=a b                              | /image/tag
+image.digest=sha256:12                     | /image/digest
+privileges=none                            | /privileges
+canry=true                                 | 'canry' not allowed
+canary=yes                                 | /canary
+shadow=yes                                 | /shadow
+shadow=true,canary=true                    | shadow and canary are mutually
+shadow=true,monitoring.podMonitor=true     | mutually exclusive
+maxUnavailable=0                           | /maxUnavailable
+resources.requests.memory=lots             | /resources/requests/memory
+priorityClassName=low                      | /priorityClassName
+extraArgs[0]=v                             | /extraArgs/0
+extraArgs[0]=--sync-cpu-bugdet=20          | /extraArgs/0
+extraArgs[0]=--sync-cpu-budget=200         | /extraArgs/0
+# Has a field, and would be ignored.
+extraArgs[0]=--masquerade-all              | /extraArgs/0
+tolerations[0].operator=Exist              | /tolerations/0/operator
+extraArgs[0]=--v=2,extraArgs[1]=--config=x | /extraArgs/1
+config.existingConfigMap=                  | config.apiServer is required
+config.apiServer=a:1                       | /config/apiServer
+config.apiServer=https://a:1               | config.apiServer and config.existing
+config.kubeProxy.mode=iptables             | config.kubeProxy and config.existing
+metricsBindAddress=0.0.0.0:10249           | metricsBindAddress requires
+";
 
 /// The same for a ConfigMap that the chart creates.
-const BAD_WITH_OWN_CONFIG: &[(&str, &str)] = &[
-    ("metricsBindAddress=0.0.0.0:9", "/metricsBindAddress"),
-    (
-        "config.kubeProxy.mode=ipvs",
-        "config.kubeProxy.mode: `ipvs`",
-    ),
-    (
-        "monitoring.podMonitor=true",
-        "monitoring.podMonitor requires metricsBindAddress",
-    ),
-    ("monitoring.runbooks=wiki", "/monitoring/runbooks"),
-    (
-        "config.kubeProxy.hostnameOverride=a",
-        "config.kubeProxy.hostnameOverride",
-    ),
-    // The probes would fail.
-    (
-        "config.kubeProxy.healthzBindAddress=0.0.0.0:9",
-        "/config/kubeProxy/healthzBindAddress",
-    ),
-    (
-        "config.kubeProxy.clusterCidr=10.0.0.0/8",
-        "'clusterCidr' not allowed",
-    ),
-    (
-        "config.kubeProxy.clusterCIDR=10.0.0.0",
-        "/config/kubeProxy/clusterCIDR",
-    ),
-    (
-        "config.kubeProxy.conntrack.maxPerCore=many",
-        "/config/kubeProxy/conntrack/maxPerCore",
-    ),
-    (
-        "config.kubeProxy.iptables.syncPeriod=30",
-        "/config/kubeProxy/iptables/syncPeriod",
-    ),
-    (
-        "config.kubeProxy.nodePortAddresses={all,PRIMARY}",
-        "/config/kubeProxy/nodePortAddresses/1",
-    ),
-    (
-        "config.kubeProxy.detectLocalMode=Node",
-        "/config/kubeProxy/detectLocalMode",
-    ),
-    (
-        "config.apiServer=https://kubernetes.default.svc:443",
-        "config.apiServer: `https://kubernetes.default.svc:443` is a Service",
-    ),
-];
+const BAD_WITH_OWN_CONFIG: &str = "\
+metricsBindAddress=0.0.0.0:9                        | /metricsBindAddress
+config.kubeProxy.mode=ipvs                          | config.kubeProxy.mode: `ipvs`
+monitoring.podMonitor=true                          | monitoring.podMonitor requires metricsBindAddress
+monitoring.runbooks=wiki                            | /monitoring/runbooks
+config.kubeProxy.hostnameOverride=a                 | config.kubeProxy.hostnameOverride
+# The probes would fail.
+config.kubeProxy.healthzBindAddress=0.0.0.0:9       | /config/kubeProxy/healthzBindAddress
+config.kubeProxy.clusterCidr=10.0.0.0/8             | 'clusterCidr' not allowed
+config.kubeProxy.clusterCIDR=10.0.0.0               | /config/kubeProxy/clusterCIDR
+config.kubeProxy.conntrack.maxPerCore=many          | /config/kubeProxy/conntrack/maxPerCore
+config.kubeProxy.iptables.syncPeriod=30             | /config/kubeProxy/iptables/syncPeriod
+config.kubeProxy.nodePortAddresses={all,PRIMARY}    | /config/kubeProxy/nodePortAddresses/1
+config.kubeProxy.detectLocalMode=Node               | /config/kubeProxy/detectLocalMode
+config.apiServer=https://kubernetes.default.svc:443 | config.apiServer: `https://kubernetes.default.svc:443` is a Service
+";
 
 /// Values that work, though they are written in another way than the defaults.
 const GOOD: &[&str] = &["resources.requests.cpu=1", "resources.requests.cpu=0.5"];
+
+fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let (set, expected) = line.split_once(" | ").unwrap();
+        (set.trim_end(), expected)
+    })
+}
 
 #[test]
 fn values_that_cannot_work_are_named() {
     needs!(Clients);
     let own = "config.existingConfigMap=,config.apiServer=https://10.0.0.1:6443";
-    let plain = BAD.iter().map(|(set, part)| ((*set).to_owned(), part));
-    let with_own = BAD_WITH_OWN_CONFIG.iter();
+    let plain = rows(BAD).map(|(set, part)| (set.to_owned(), part));
+    let with_own = rows(BAD_WITH_OWN_CONFIG);
     let with_own = with_own.map(|(set, part)| (format!("{own},{set}"), part));
     for (set, expected) in plain.chain(with_own) {
         let output = helm(&["--set", &set]);

@@ -9,6 +9,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::source::all_files;
+
 fn text(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
@@ -148,10 +150,12 @@ const UNSAFE: &str = "src/host/iptables/table_size.rs";
 /// Unsafe code is denied in all targets, and one file alone is exempt.
 #[test]
 fn unsafe_code_is_in_one_file() {
-    for file in source_files() {
-        let exempts = text(&file).contains(concat!("unsafe", "_code"));
-        let is_exempt = file == UNSAFE || file == "tests/dependencies.rs";
-        assert!(!exempts || is_exempt, "{file}");
+    let files = all_files();
+    assert!(files.iter().any(|file| file.path == UNSAFE));
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let exempts = file.text.contains(concat!("unsafe", "_code"));
+        let is_exempt = [UNSAFE, "tests/dependencies.rs"].contains(&&*file.path);
+        assert!(!exempts || is_exempt, "{}", file.path);
     }
 
     let manifest = text("Cargo.toml");
@@ -165,28 +169,6 @@ fn unsafe_code_is_in_one_file() {
         !manifest.contains("[workspace]"),
         "members have lints of their own"
     );
-}
-
-/// Every file of Rust, below the root of the repository.
-fn source_files() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut folders: Vec<_> = ["src", "tests", "benches"]
-        .map(|name| root.join(name))
-        .into();
-    let mut files = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let path = path.strip_prefix(root).unwrap();
-                files.push(path.to_str().unwrap().to_owned());
-            }
-        }
-    }
-    assert!(files.iter().any(|file| file == UNSAFE), "{files:?}");
-    files
 }
 
 /// The feature `testing` is enabled by a dev-dependency only, and what needs it is behind it.
