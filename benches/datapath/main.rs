@@ -33,7 +33,6 @@ mod args;
 mod connect;
 mod docs;
 mod figures;
-mod interrupt;
 mod measure;
 mod order;
 mod plot;
@@ -59,7 +58,6 @@ fn main() {
 }
 
 fn run(args: &Args, report: &mut Report) {
-    interrupt::watch();
     assert!(machine_has(Need::Upstream), "cannot measure here");
     for &services in &args.services {
         for run in measure::measure(services, args) {

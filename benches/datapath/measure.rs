@@ -9,7 +9,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use crate::args::Args;
 use crate::connect::Sources;
 use crate::figures::{Latency, Run, Saturation, Target};
-use crate::interrupt;
 use crate::saturation::{saturate, wait_until_quiet};
 use crate::shared::load::Load;
 use crate::site::{Cpu, Site, pin};
@@ -26,7 +25,6 @@ pub fn measure(services: usize, args: &Args) -> Vec<Run> {
     let mut figures: Vec<Figures> = sites.iter().map(|_| Figures::default()).collect();
     for round in 0..args.rounds {
         for turn in 0..sites.len() {
-            interrupt::check();
             // None always follows the same one.
             let at = (round + turn) % sites.len();
             eprintln!(

@@ -10,7 +10,6 @@ use nix::sys::time::TimeValLike;
 
 use crate::connect::Sources;
 use crate::figures::Saturation;
-use crate::interrupt;
 
 /// Share of all CPUs above which the machine does something else.
 const QUIET: f64 = 0.05;
@@ -61,7 +60,6 @@ pub fn wait_until_quiet() -> f64 {
     let cpus = thread::available_parallelism().map_or(1, usize::from) as f64;
     let start = Instant::now();
     loop {
-        interrupt::check();
         let (before, from) = (busy(), Instant::now());
         thread::sleep(Duration::from_secs(2));
         let share = (busy() - before) / from.elapsed().as_secs_f64() / cpus;

@@ -13,7 +13,6 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::connect::{SOURCES, Sources};
-use crate::interrupt;
 use crate::order;
 use crate::server::{PORT, Server};
 use crate::shared::scrape::Sample;
@@ -88,7 +87,6 @@ impl Site {
         let start = Instant::now();
         let mut daemon = site.start(control);
         while !Sample::of(&http::metrics(&site.node, Daemon::METRICS)).is_synced() {
-            interrupt::check();
             daemon.assert_running();
             assert!(start.elapsed() < patience, "no rules after {patience:?}");
             thread::sleep(Duration::from_millis(50));
