@@ -40,13 +40,7 @@ fn families() -> Feature {
             "dual stack, IPv6 first",
             [web(of_families(&["IPv6", "IPv4"]))],
         )
-        .seen(
-            "IPv6 only",
-            [
-                delete(service("web", json!({}))),
-                web(of_families(&["IPv6"])),
-            ],
-        )
+        .seen("IPv6 only", [no_web(), web(of_families(&["IPv6"]))])
         .seen("IPv4 joins", [web(of_families(&["IPv6", "IPv4"]))])
 }
 
@@ -59,7 +53,7 @@ fn no_cluster_ip() -> Feature {
         .unseen(
             "an ExternalName has none",
             [
-                delete(service("web", json!({}))),
+                no_web(),
                 web(json!({"type": "ExternalName", "externalName": "e.example"})),
             ],
         )
@@ -70,25 +64,17 @@ fn no_cluster_ip() -> Feature {
 }
 
 fn labels_of_services() -> Feature {
+    let of_another_proxy = || {
+        let label = "service.kubernetes.io/service-proxy-name";
+        apply(labelled(service("web", json!({})), label))
+    };
     Feature::new("labels of Services")
         .unseen(
             "another proxy's Service has no rules",
-            [
-                apply(here_and_there()),
-                apply(labelled(
-                    service("web", json!({})),
-                    "service.kubernetes.io/service-proxy-name",
-                )),
-            ],
+            [apply(here_and_there()), of_another_proxy()],
         )
         .seen("it becomes ours", [web(json!({}))])
-        .seen(
-            "and another's again",
-            [apply(labelled(
-                service("web", json!({})),
-                "service.kubernetes.io/service-proxy-name",
-            ))],
-        )
+        .seen("and another's again", [of_another_proxy()])
         .seen(
             "the label for headless slices says nothing on a Service",
             [apply(labelled(
@@ -122,16 +108,7 @@ fn external_ips() -> Feature {
 }
 
 fn load_balancer() -> Feature {
-    let balanced = |more: Value| {
-        let mut spec = json!({"type": "LoadBalancer"});
-        merge(&mut spec, more);
-        spec
-    };
-    let ingress = |entries: Value| {
-        let mut object = service("web", balanced(json!({})));
-        object["status"] = json!({"loadBalancer": {"ingress": entries}});
-        apply(object)
-    };
+    let ingress = |entries: Value| balanced_at(&entries, json!({}));
     Feature::new("load balancer")
         .seen(
             "waits for its address",
@@ -158,18 +135,14 @@ fn load_balancer() -> Feature {
         .seen(
             "no node ports",
             [
-                delete(service("web", json!({}))),
+                no_web(),
                 web(balanced(json!({"allocateLoadBalancerNodePorts": false}))),
             ],
         )
 }
 
 fn source_ranges() -> Feature {
-    let balanced = |more: Value| {
-        let mut spec = json!({"type": "LoadBalancer"});
-        merge(&mut spec, more);
-        spec
-    };
+    let balanced_for = |ranges: &[&str]| with_ingress(json!({"loadBalancerSourceRanges": ranges}));
     Feature::new("source ranges")
         .seen(
             "two",
@@ -178,32 +151,24 @@ fn source_ranges() -> Feature {
                 web(balanced(
                     json!({"loadBalancerSourceRanges": ["203.0.113.0/24", "10.0.0.0/8"]}),
                 )),
-                with_ingress(json!({"loadBalancerSourceRanges": ["203.0.113.0/24", "10.0.0.0/8"]})),
+                balanced_for(&["203.0.113.0/24", "10.0.0.0/8"]),
             ],
         )
         .seen(
             "in another order",
-            [with_ingress(
-                json!({"loadBalancerSourceRanges": ["10.0.0.0/8", "203.0.113.0/24"]}),
-            )],
+            [balanced_for(&["10.0.0.0/8", "203.0.113.0/24"])],
         )
         .seen(
             "with this node's own address",
-            [with_ingress(
-                json!({"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
-            )],
+            [balanced_for(&["192.0.2.0/24"])],
         )
         .seen(
             "of the other family only: no restriction",
-            [with_ingress(
-                json!({"loadBalancerSourceRanges": ["fd00::/8"]}),
-            )],
+            [balanced_for(&["fd00::/8"])],
         )
         .unseen(
             "all addresses: no restriction either",
-            [with_ingress(
-                json!({"loadBalancerSourceRanges": ["0.0.0.0/0", "10.0.0.0/8"]}),
-            )],
+            [balanced_for(&["0.0.0.0/0", "10.0.0.0/8"])],
         )
         .differs(&OPEN_SOURCE_RANGE)
         .seen(

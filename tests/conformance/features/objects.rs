@@ -16,6 +16,16 @@ pub fn endpoints(endpoints: &[Value]) -> Op {
     apply(slice("web-1", "web", "IPv4", endpoints))
 }
 
+/// A second IPv4 slice of the Service, made or changed.
+pub fn more_endpoints(endpoints: &[Value]) -> Op {
+    apply(slice("web-2", "web", "IPv4", endpoints))
+}
+
+/// The Service is deleted.
+pub fn no_web() -> Op {
+    delete(service("web", json!({})))
+}
+
 pub fn apply(object: Value) -> Op {
     Op::Apply(object)
 }
@@ -38,11 +48,27 @@ pub fn service(name: &str, spec: Value) -> Value {
 
 /// A load balancer that has its address.
 pub fn with_ingress(spec: Value) -> Op {
-    let mut whole = json!({"type": "LoadBalancer"});
-    merge(&mut whole, spec);
-    let mut object = service("web", whole);
-    object["status"] = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}});
+    balanced_at(&json!([{"ip": "203.0.113.9"}]), spec)
+}
+
+/// A load balancer with these entries of its status.
+pub fn balanced_at(ingress: &Value, spec: Value) -> Op {
+    let mut object = service("web", balanced(spec));
+    object["status"] = json!({"loadBalancer": {"ingress": ingress}});
     apply(object)
+}
+
+/// The specification of a load balancer.
+pub fn balanced(more: Value) -> Value {
+    let mut spec = json!({"type": "LoadBalancer"});
+    merge(&mut spec, more);
+    spec
+}
+
+/// The specification with policy Local for traffic from inside.
+pub fn local_inside(mut spec: Value) -> Value {
+    spec["internalTrafficPolicy"] = "Local".into();
+    spec
 }
 
 pub fn of_families(families: &[&str]) -> Value {

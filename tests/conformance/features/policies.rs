@@ -1,6 +1,6 @@
 //! Traffic policies (4.1, 4.5, 5.7).
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Feature;
 use super::objects::*;
@@ -16,14 +16,10 @@ pub(super) fn all() -> Vec<Feature> {
 }
 
 fn internal_traffic_policy() -> Feature {
-    let with_internal = |mut spec: Value| {
-        spec["internalTrafficPolicy"] = "Local".into();
-        spec
-    };
     Feature::new("internal traffic policy")
         .seen(
             "a local endpoint",
-            [apply(here_and_there()), web(with_internal(json!({})))],
+            [apply(here_and_there()), web(local_inside(json!({})))],
         )
         .seen("none on this node", [apply(there())])
         .seen("none at all", [delete(there())])
@@ -35,10 +31,6 @@ fn external_traffic_policy() -> Feature {
         "type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32_100,
         "externalIPs": ["198.51.100.1"],
     });
-    let with_internal = |mut spec: Value| {
-        spec["internalTrafficPolicy"] = "Local".into();
-        spec
-    };
     Feature::new("external traffic policy")
         .seen(
             "a local endpoint",
@@ -48,10 +40,7 @@ fn external_traffic_policy() -> Feature {
         .seen("none at all", [delete(there())])
         .seen(
             "with internal policy Local",
-            [
-                apply(here_and_there()),
-                web(with_internal(external.clone())),
-            ],
+            [apply(here_and_there()), web(local_inside(external.clone()))],
         )
         .seen("none on this node for both", [apply(there())])
         .seen("policy Cluster", [web(json!({"type": "LoadBalancer"}))])
@@ -69,7 +58,7 @@ fn external_policy_of_a_nodeport_and_of_external_ips() -> Feature {
         .seen(
             "external IP of a ClusterIP",
             [
-                delete(service("web", json!({}))),
+                no_web(),
                 web(json!({
                     "externalIPs": ["198.51.100.1"], "externalTrafficPolicy": "Local",
                 })),

@@ -18,16 +18,14 @@ pub(super) fn all() -> Vec<Feature> {
 
 fn order() -> Feature {
     let web = || web(json!({}));
-    let ten = || {
-        slice(
-            "web-1",
-            "web",
-            "IPv4",
-            &[ready("10.4.1.5"), ready("10.4.1.10"), ready("10.4.1.100")],
-        )
-    };
     Feature::new("order")
-        .seen("by the text of the address", [apply(ten()), web()])
+        .seen(
+            "by the text of the address",
+            [
+                endpoints(&[ready("10.4.1.5"), ready("10.4.1.10"), ready("10.4.1.100")]),
+                web(),
+            ],
+        )
         .unseen(
             "whatever order the slice has",
             [endpoints(&[
@@ -45,33 +43,23 @@ fn several_slices() -> Feature {
             "slices first",
             [
                 endpoints(&[ready("10.4.1.1")]),
-                apply(slice("web-2", "web", "IPv4", &[ready("10.4.1.2")])),
+                more_endpoints(&[ready("10.4.1.2")]),
             ],
         )
         .seen("then the Service", [web()])
         .unseen(
             "an endpoint in both",
-            [apply(slice(
-                "web-2",
-                "web",
-                "IPv4",
-                &[ready("10.4.1.2"), ready("10.4.1.1")],
-            ))],
+            [more_endpoints(&[ready("10.4.1.2"), ready("10.4.1.1")])],
         )
         .unseen(
             "it terminates in one of them",
-            [apply(slice(
-                "web-2",
-                "web",
-                "IPv4",
-                &[
-                    ready("10.4.1.2"),
-                    conditions_of(
-                        "10.4.1.1",
-                        json!({"ready": false, "serving": true, "terminating": true}),
-                    ),
-                ],
-            ))],
+            [more_endpoints(&[
+                ready("10.4.1.2"),
+                conditions_of(
+                    "10.4.1.1",
+                    json!({"ready": false, "serving": true, "terminating": true}),
+                ),
+            ])],
         )
         .differs(&DUPLICATE_ENDPOINT)
         .seen(
@@ -82,13 +70,14 @@ fn several_slices() -> Feature {
             "an endpoint moves to another slice",
             [
                 endpoints(&[ready("10.4.1.1")]),
-                apply(slice("web-2", "web", "IPv4", &[ready("10.4.1.2")])),
+                more_endpoints(&[ready("10.4.1.2")]),
             ],
         )
 }
 
 fn what_slices_may_hold() -> Feature {
     let web = || web(json!({}));
+    let one = || slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]);
     let alien = || {
         let mut object = slice("web-3", "web", "IPv4", &[ready("10.4.1.9")]);
         object["metadata"]["labels"] = json!({"app": "web"});
@@ -106,17 +95,11 @@ fn what_slices_may_hold() -> Feature {
         .unseen("no endpoints", [endpoints(&[])])
         .unseen(
             "endpoints without ports",
-            [apply(with_ports(
-                slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]),
-                json!([]),
-            ))],
+            [apply(with_ports(one(), json!([])))],
         )
         .unseen(
             "a port without a number",
-            [apply(with_ports(
-                slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]),
-                json!([{"name": "http"}]),
-            ))],
+            [apply(with_ports(one(), json!([{"name": "http"}])))],
         )
         .seen(
             "two addresses, of which the first counts",
@@ -124,15 +107,12 @@ fn what_slices_may_hold() -> Feature {
         )
         .seen(
             "a headless Service's label",
-            [apply(labelled(
-                slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]),
-                "service.kubernetes.io/headless",
-            ))],
+            [apply(labelled(one(), "service.kubernetes.io/headless"))],
         )
         .seen(
             "the label for Services of other proxies says nothing on a slice",
             [apply(labelled(
-                slice("web-1", "web", "IPv4", &[ready("10.4.1.1")]),
+                one(),
                 "service.kubernetes.io/service-proxy-name",
             ))],
         )
