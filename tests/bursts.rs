@@ -3,17 +3,15 @@
 use std::collections::BTreeSet;
 
 use crate::cluster;
+use crate::cost;
 use crate::support::netns::enter_new;
 use crate::support::payloads;
 
 use deltaproxy::testing::host::{BackendChoice, Binaries, Exec, Iptables};
 use deltaproxy::testing::model::{Change, Endpoint};
 use deltaproxy::testing::net::IpFamily;
-use deltaproxy::testing::render::{
-    AppliedState, LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore,
-};
+use deltaproxy::testing::render::{LARGE_CLUSTER_ENDPOINTS, LiveChains, Options, PartialRestore};
 use deltaproxy::testing::rules::{Backend, RuleSet, Table, Text};
-use deltaproxy::testing::tracker::Tracker;
 
 use cluster::{Use, World, ip, upstream_options};
 
@@ -21,10 +19,7 @@ const SERVICES: usize = 600;
 
 /// A cluster whose kernel is up to date.
 struct Settled {
-    world: World,
-    tracker: Tracker,
-    applied: AppliedState,
-    options: Options,
+    cluster: cost::Settled,
     kernel: RuleSet,
     /// What the kernel was given.
     said: Vec<String>,
@@ -42,29 +37,18 @@ fn options(backend: Backend) -> Options {
 impl Settled {
     fn new(backend: Backend) -> Self {
         let world = World::plain(IpFamily::V4, SERVICES, 5);
+        let (cluster, full, _) = cost::Settled::with(world, options(backend));
         let mut settled = Self {
-            tracker: world.tracker(),
-            world,
-            applied: AppliedState::default(),
-            options: options(backend),
+            cluster,
             kernel: RuleSet::default(),
             said: Vec::new(),
         };
-        let (full, applied) = settled.full();
-        settled.applied = applied;
         settled.take(full);
         settled
     }
 
-    fn full(&self) -> (String, AppliedState) {
-        let live = live("");
-        let (full, applied, _) = payloads::full(&self.tracker, &self.options, &live);
-        (full, applied)
-    }
-
     fn take(&mut self, payload: String) -> &str {
         self.kernel.apply(&payload).unwrap();
-        self.tracker.mark_applied();
         self.said.push(payload);
         self.said.last().unwrap()
     }
@@ -72,16 +56,9 @@ impl Settled {
     /// The payload of these changes, which the kernel then has.
     fn follow(&mut self, changes: Vec<Change>) -> &str {
         for change in changes {
-            self.tracker.apply(change);
+            self.cluster.tracker.apply(change);
         }
-        let shape = PartialRestore::ChangedChains;
-        let Self {
-            tracker,
-            options,
-            applied,
-            ..
-        } = self;
-        let (payload, _) = payloads::partial(tracker, options, applied, shape);
+        let (payload, _) = self.cluster.sync(PartialRestore::ChangedChains);
         self.take(payload)
     }
 
@@ -95,7 +72,7 @@ impl Settled {
     fn replace(&mut self, count: usize) -> &str {
         let moved = (0..count).map(|n| {
             let (_, name) = World::plain_name(n);
-            let mut slice = self.world.slices[&name].clone();
+            let mut slice = self.cluster.world.slices[&name].clone();
             slice.endpoints = (0..5)
                 .map(|e| Endpoint::ready(ip(IpFamily::V4, Use::Pod, 100_000 + n * 5 + e)))
                 .collect();
@@ -108,8 +85,12 @@ impl Settled {
     /// Whatever the payloads said, the rules are those of a full one.
     #[track_caller]
     fn is_as_if_full(&self) {
+        let cost::Settled {
+            tracker, options, ..
+        } = &self.cluster;
+        let (full, ..) = payloads::full(tracker, options, &live(""));
         let mut fresh = RuleSet::default();
-        fresh.apply(&self.full().0).unwrap();
+        fresh.apply(&full).unwrap();
         assert_eq!(sorted(&self.kernel), sorted(&fresh));
     }
 }

@@ -28,11 +28,11 @@ fn options() -> Options {
 }
 
 /// A cluster whose kernel is up to date.
-struct Settled {
-    world: World,
-    tracker: Tracker,
+pub(crate) struct Settled {
+    pub(crate) world: World,
+    pub(crate) tracker: Tracker,
     applied: AppliedState,
-    options: Options,
+    pub(crate) options: Options,
 }
 
 impl Settled {
@@ -40,7 +40,8 @@ impl Settled {
         Self::with(world, options())
     }
 
-    fn with(world: World, options: Options) -> (Self, String, PayloadStats) {
+    /// With the first payload, and its size.
+    pub(crate) fn with(world: World, options: Options) -> (Self, String, PayloadStats) {
         let mut tracker = world.tracker();
         let live = LiveChains::default();
         let (payload, applied, stats) = payloads::full(&tracker, &options, &live);
@@ -57,7 +58,7 @@ impl Settled {
         )
     }
 
-    fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
+    pub(crate) fn sync(&mut self, shape: PartialRestore) -> (String, PayloadStats) {
         let Self {
             tracker,
             applied,
