@@ -1,6 +1,7 @@
 //! Dumps of many programs and releases: reading them never fails, loses nothing, and finds the
 //! Services.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -129,22 +130,9 @@ fn shown(name: &PortName, view: &PortView) -> String {
     )
 }
 
-#[track_caller]
-fn finds(dump: &str, expected: &[&str]) {
-    let (_, text) = dumps().into_iter().find(|(name, _)| name == dump).unwrap();
-    let catalog = Catalog::read(&RuleSet::parse(&text).unwrap());
-    let found: Vec<_> = catalog
-        .ports
-        .iter()
-        .map(|(name, view)| shown(name, view))
-        .collect();
-    assert_eq!(found, expected, "{dump}");
-    assert!(catalog.stale.is_empty(), "{:?}", catalog.stale);
-}
-
-#[test]
-fn services_of_1_20_are_found() {
-    finds(
+/// A dump, and the service ports that are found in it.
+const FOUND: [(&str, &[&str]); 3] = [
+    (
         "kube-proxy-1.20-v4.save",
         &[
             "kube-system/kube-dns:dns/udp Cluster/-: cluster IP 10.96.0.10:53 Served -> 10.244.0.2:53 1/2, 10.244.0.3:53 1/2",
@@ -152,27 +140,31 @@ fn services_of_1_20_are_found() {
             "shop/gone:http/tcp -/-: cluster IP 10.99.1.3:80 Rejected, node port *:31999 Rejected -> ",
             "shop/web:http/tcp Cluster/Local: cluster IP 10.99.1.1:80 Served, load balancer 203.0.113.7:80 Served, node port *:31080 Served, health check *:32123 Served -> 10.244.1.2:8080 1/2 local 1, 10.244.2.3:8080 1/2",
         ],
-    );
-}
-
-#[test]
-fn services_of_1_23_are_found() {
-    finds(
+    ),
+    (
         "kube-proxy-1.23-v6.save",
         &[
             "shop/here:dns/udp Local/-: cluster IP [fd00:10:96::e]:53 Served -> [fd00:10:244::2]:53 local 1",
             "shop/six/tcp Cluster/Local: cluster IP [fd00:10:96::d]:80 Served, node port *:30006 Dropped -> [fd00:10:244::1:5]:8080 1",
         ],
-    );
-}
-
-#[test]
-fn services_of_1_29_are_found() {
-    finds(
+    ),
+    (
         "kube-proxy-1.29-v4.save",
         &[
             "edge/sctp:s/sctp Local/-: cluster IP 10.43.9.10:5 Dropped -> ",
             "edge/traefik:web/tcp Cluster/Local: cluster IP 10.43.9.9:80 Served, load balancer 192.0.2.80:80 Served, node port *:32080 Served, health check *:31234 Served -> 10.42.0.7:8000 1/2 local 1, 10.42.1.7:8000 1/2",
         ],
-    );
+    ),
+];
+
+#[test]
+fn services_of_old_releases_are_found() {
+    let dumps: BTreeMap<String, String> = dumps().into_iter().collect();
+    for (dump, expected) in FOUND {
+        let catalog = Catalog::read(&RuleSet::parse(&dumps[dump]).unwrap());
+        let ports = catalog.ports.iter();
+        let found: Vec<_> = ports.map(|(name, view)| shown(name, view)).collect();
+        assert_eq!(found, expected, "{dump}");
+        assert!(catalog.stale.is_empty(), "{:?}", catalog.stale);
+    }
 }

@@ -4,11 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::daemon::{Backend, Daemon, Program, real_program};
+use crate::support::daemon::{Backend, Daemon, Program};
+use crate::support::lab::CLUSTER_CIDR;
 use crate::support::netns::Netns;
 use crate::support::on_both_backends;
-use crate::support::process::run;
-use crate::support::rules::{Family, saved};
+use crate::support::rules::{Family, plain, restore, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// What kubelets make, and use or did use; filled or not.
@@ -38,33 +38,19 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-fn restore(netns: &Netns, backend: Backend, family: Family, payload: &str) {
-    let scratch = tempfile::tempdir().unwrap();
-    let path = scratch.path().join("payload");
-    fs::write(&path, payload).unwrap();
-    let program = match family {
-        Family::V4 => "iptables-restore",
-        Family::V6 => "ip6tables-restore",
-    };
-    let mut command = netns.command(real_program(backend, program));
-    run(command.args(["-w", "--noflush"]).arg(path));
-}
-
 fn start(netns: &Netns, backend: Backend) -> Daemon {
     let manifests = format!("--manifests={}", folder("deploy/examples").display());
-    let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-    let args = [&manifests, cidr, "--hostname-override=node1"];
+    let args = [&manifests, CLUSTER_CIDR, "--hostname-override=node1"];
     Daemon::start_program(&Program::Deltaproxy, netns, backend, &args)
 }
 
 fn lines(save: &str) -> Lines {
     let mut table = "";
     let mut lines = Vec::new();
-    for line in save.lines().filter(|line| !line.starts_with('#')) {
+    for line in plain(save) {
         if let Some(name) = line.strip_prefix('*') {
             table = name;
-        } else if line != "COMMIT" && (!line.starts_with(':') || line.contains(" - [")) {
-            let line = line.split(" [").next().unwrap();
+        } else if line != "COMMIT" && (!line.starts_with(':') || line.ends_with(" -")) {
             lines.push((table.to_owned(), line.to_owned()));
         }
     }
@@ -106,8 +92,9 @@ fn is_taken_over(backend: Backend, family: Family, dump: &str, gone: &[&str]) {
     let fresh = fresh(backend, family);
     let netns = Netns::new("old");
     let dump = fs::read_to_string(folder("tests/dumps").join(dump)).unwrap();
-    restore(&netns, backend, family, BESIDES);
-    restore(&netns, backend, family, &dump);
+    for payload in [BESIDES, &dump] {
+        restore(&netns, backend, family, &["--noflush"], payload);
+    }
     let old = saved(&netns, backend, family);
     for name in gone {
         assert!(old.contains(name), "{old}");
@@ -140,38 +127,44 @@ fn is_taken_over(backend: Backend, family: Family, dump: &str, gone: &[&str]) {
     assert_eq!(policies(&saved(&netns, backend, family)), policies(&old));
 }
 
-fn release_1_20_is_taken_over(backend: Backend) {
-    let gone = [
-        "KUBE-XLB-",
-        "KUBE-FW-Q2W3",
-        "KUBE-SVC-TCOU",
-        "KUBE-SEP-AAAA",
-    ];
-    is_taken_over(backend, Family::V4, "kube-proxy-1.20-v4.save", &gone);
+/// Names of a release's dump, its family, and chains of it that go.
+const RELEASES: [(&str, Family, [&str; 4]); 3] = [
+    (
+        "kube-proxy-1.20-v4.save",
+        Family::V4,
+        [
+            "KUBE-XLB-",
+            "KUBE-FW-Q2W3",
+            "KUBE-SVC-TCOU",
+            "KUBE-SEP-AAAA",
+        ],
+    ),
+    (
+        "kube-proxy-1.23-v6.save",
+        Family::V6,
+        [
+            "KUBE-XLB-",
+            "KUBE-SVL-EEEE",
+            "KUBE-SVC-DDDD",
+            "KUBE-SEP-DDDD",
+        ],
+    ),
+    (
+        "kube-proxy-1.29-v4.save",
+        Family::V4,
+        [
+            "KUBE-EXT-FFFF",
+            "KUBE-FW-FFFF",
+            "KUBE-SVL-FFFF",
+            "KUBE-SEP-FFFF",
+        ],
+    ),
+];
+
+fn rules_of_old_releases_are_taken_over(backend: Backend) {
+    for (dump, family, gone) in RELEASES {
+        is_taken_over(backend, family, dump, &gone);
+    }
 }
 
-on_both_backends!(Kernel, release_1_20_is_taken_over);
-
-fn release_1_23_is_taken_over(backend: Backend) {
-    let gone = [
-        "KUBE-XLB-",
-        "KUBE-SVL-EEEE",
-        "KUBE-SVC-DDDD",
-        "KUBE-SEP-DDDD",
-    ];
-    is_taken_over(backend, Family::V6, "kube-proxy-1.23-v6.save", &gone);
-}
-
-on_both_backends!(Kernel, release_1_23_is_taken_over);
-
-fn release_1_29_is_taken_over(backend: Backend) {
-    let gone = [
-        "KUBE-EXT-FFFF",
-        "KUBE-FW-FFFF",
-        "KUBE-SVL-FFFF",
-        "KUBE-SEP-FFFF",
-    ];
-    is_taken_over(backend, Family::V4, "kube-proxy-1.29-v4.save", &gone);
-}
-
-on_both_backends!(Kernel, release_1_29_is_taken_over);
+on_both_backends!(Kernel, rules_of_old_releases_are_taken_over);

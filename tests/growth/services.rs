@@ -179,21 +179,8 @@ fn grows_in_proportion(case: Case) {
 }
 
 #[test]
-fn removing_external_ips_is_linear() {
-    grows_in_proportion(Case::ExternalIps);
-}
-
-#[test]
-fn an_endpoint_of_a_service_with_many_ports_is_linear() {
-    grows_in_proportion(Case::Ports);
-}
-
-#[test]
-fn an_endpoint_of_a_service_with_many_endpoints_is_linear() {
-    grows_in_proportion(Case::Endpoints);
-}
-
-#[test]
-fn slices_of_one_service_are_taken_in_linearly() {
-    grows_in_proportion(Case::Slices);
+fn a_service_costs_in_proportion_to_what_it_has() {
+    for case in Case::ALL {
+        grows_in_proportion(case);
+    }
 }
