@@ -3,9 +3,8 @@
 use serde_json::json;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::kube::binary;
 use crate::support::lab::Lab;
-use crate::support::rules::Family;
+use crate::support::rules::{Family, plain};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{objects, on_both_backends};
 
@@ -32,8 +31,7 @@ fn after_kube_proxy(backend: Backend) -> Lab {
             api.apply(&objects::slice(&service, &["10.4.0.11", "10.4.0.12"]));
         }
     }
-    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
-    let mut upstream = start(&lab, backend, &kube_proxy);
+    let mut upstream = lab.start(&Program::kube_proxy(), &["-v=2"]);
     eventually(PATIENCE, || {
         let (v4, v6) = (lab.rules(Family::V4), lab.rules(Family::V6));
         ensure(
@@ -45,18 +43,6 @@ fn after_kube_proxy(backend: Backend) -> Lab {
     lab
 }
 
-fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
-    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
-    let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-    Daemon::start_program(
-        program,
-        &lab.node,
-        backend,
-        &[&kubeconfig, &hostname, cidr, "-v=2"],
-    )
-}
-
 fn wait_for_log(daemon: &Daemon, text: &str, times: usize) {
     eventually(PATIENCE, || {
         let log = daemon.log();
@@ -64,11 +50,10 @@ fn wait_for_log(daemon: &Daemon, text: &str, times: usize) {
     });
 }
 
-/// The chains and rules of a dump, without counters and dates; those of `KUBE-SERVICES`, which have
-/// no order among Services, sorted.
+/// The chains and rules of a dump; those of `KUBE-SERVICES`, which have no order among Services,
+/// sorted.
 fn lines(save: &str) -> Vec<&str> {
-    let lines = save.lines().filter(|line| !line.starts_with('#'));
-    let mut lines: Vec<_> = lines.map(|line| line.split(" [").next().unwrap()).collect();
+    let mut lines: Vec<_> = plain(save).collect();
     lines.sort_by_key(|line| line.starts_with("-A KUBE-SERVICES").then_some(*line));
     lines
 }
@@ -76,8 +61,8 @@ fn lines(save: &str) -> Vec<&str> {
 /// kube-proxy writes the rules of `KUBE-SERVICES` in random order.
 fn only_dispatch_chains_are_written_where_kube_proxy_was(backend: Backend) {
     let lab = after_kube_proxy(backend);
-    let before = [Family::V4, Family::V6].map(|family| lab.rules(family));
-    let ours = start(&lab, backend, &Program::Deltaproxy);
+    let before = Family::ALL.map(|family| lab.rules(family));
+    let ours = lab.start(&Program::Deltaproxy, &["-v=2"]);
     // Nothing to write, or adopted rules differ.
     wait_for_log(&ours, "adopted", 2);
     let log = ours.log();
@@ -87,7 +72,7 @@ fn only_dispatch_chains_are_written_where_kube_proxy_was(backend: Backend) {
         let (chains, _) = chains.split_once(' ').unwrap();
         assert!(chains.parse::<usize>().unwrap() <= 2, "{log}");
     }
-    for (family, before) in [Family::V4, Family::V6].into_iter().zip(&before) {
+    for (family, before) in Family::ALL.into_iter().zip(&before) {
         assert_eq!(lines(&lab.rules(family)), lines(before));
     }
     let already = log.matches("synced").count();

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::daemon::{Backend, backend_programs, real_program};
 use crate::support::needs;
-use crate::support::node::{Node, write_script};
+use crate::support::node::{Node, replace_program, write_script};
 use crate::support::process::run;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
@@ -19,14 +19,6 @@ fn kubelet_hints(node: &Node) {
 fn legacy_tables(node: &Node) -> String {
     let lists = ["ip_tables_names", "ip6_tables_names"].map(|list| format!("/proc/net/{list}"));
     run(node.netns.command("cat").args(lists))
-}
-
-#[track_caller]
-fn says(daemon: &Daemon, what: &str) {
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        ensure(log.contains(what), || format!("no `{what}` in\n{log}"))
-    });
 }
 
 #[test]
@@ -63,10 +55,7 @@ fn another_choice_than_kubelet_s_is_told() {
     let node = Node::new(Backend::Legacy);
     kubelet_hints(&node);
     let daemon = node.start_with(backend_programs(Backend::Nft), &[]);
-    says(
-        &daemon,
-        "kubelet uses backend legacy, but rules are written with nft",
-    );
+    daemon.wait_for_log("kubelet uses backend legacy, but rules are written with nft");
 }
 
 /// iptables is not usable for one family, and was tried before the other was there: health is about
@@ -84,20 +73,15 @@ fn a_family_that_is_given_up_is_not_unhealthy() {
             format!("[ -e {} ] || exit 127\nexec $REAL \"$@\"", found.display()),
         ),
     ] {
-        let path = bin.path().join(program);
-        std::fs::remove_file(&path).expect("remove a link");
-        write_script(&path, &real_program(Backend::Nft, program), &script);
+        replace_program(&bin, Backend::Nft, program, &script);
     }
     let daemon = node.start(bin);
-    says(&daemon, "is not usable for IPv4; retrying in");
+    daemon.wait_for_log("is not usable for IPv4; retrying in");
     // Twice the sync period is over, and nothing works.
     node.wait_for_health(503);
     std::fs::write(found, "").expect("write a file");
     node.wait_for_rule(RULE);
-    says(
-        &daemon,
-        "IPv6 is disabled: IPv6 rules of Services are no longer updated",
-    );
+    daemon.wait_for_log("IPv6 is disabled: IPv6 rules of Services are no longer updated");
     node.wait_for_health(200);
 }
 
@@ -167,15 +151,13 @@ fn without_legacy_tables_rules_go_to_nft() {
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Legacy);
     for name in ["iptables", "ip6tables"] {
-        let path = bin.path().join(name);
-        std::fs::remove_file(&path).expect("remove a link");
         let script = "[ \"$*\" != --version ] || exec $REAL --version\n\
                       echo \"can't initialize iptables table \\`nat': Table does not exist\" >&2\n\
                       exit 3";
-        write_script(&path, &real_program(Backend::Legacy, name), script);
+        replace_program(&bin, Backend::Legacy, name, script);
     }
     let daemon = node.start_with(bin, &["--iptables-backend=auto"]);
     node.wait_for_rule(RULE);
     assert_eq!(legacy_tables(&node), "");
-    says(&daemon, "(nft)");
+    daemon.wait_for_log("(nft)");
 }

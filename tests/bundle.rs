@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use crate::support::daemon::{Backend, backend_programs};
 use crate::support::needs;
 use crate::support::node::Node;
 use crate::support::process::run;
+use crate::support::program::{self, PROGRAM, Ran};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use flate2::read::MultiGzDecoder;
 
 const TOKEN: &str = "s3cr3t-planted-4711";
 
-fn bundle(node: &Node, output: &Path, more: &[&str]) -> Output {
-    let mut command = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
+fn bundle(node: &Node, output: &Path, more: &[&str]) -> Ran {
+    let mut command = node.netns.command(PROGRAM);
     let command = command.arg("bundle").arg("-o").arg(output).args(more);
-    command.env_remove("RUST_LOG").env("TOKEN", TOKEN);
-    command.output().unwrap()
+    Ran::of(command.env("TOKEN", TOKEN))
 }
 
 /// The files of an archive, by their paths in its folder; compressed ones as text.
@@ -100,8 +100,8 @@ fn a_bundle_has_the_state_of_the_node_and_no_secret() {
     let metrics = "--metrics-bind-address=127.0.0.1:10249";
     let flags = [&*state_dir, "--config", &config, metrics];
     let output = bundle(&node, &archive, &flags);
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{stderr}");
+    let stderr = &output.stderr;
+    assert!(output.is_success(), "{stderr}");
 
     let files = content(&archive);
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
@@ -146,8 +146,7 @@ fn names_and_addresses_are_redacted(node: &Node, flags: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("case.tar.gz");
     let flags = [flags, &["--redact"]].concat();
-    let output = bundle(node, &archive, &flags);
-    assert!(output.status.success(), "{output:?}");
+    bundle(node, &archive, &flags).success();
     let files = content(&archive);
     for (name, text) in &files {
         for secret in ["10.4.0.12", "10.96.", "/shop", "node1"] {
@@ -158,9 +157,8 @@ fn names_and_addresses_are_redacted(node: &Node, flags: &[&str]) {
     }
     let rules = folder.path().join("rules.txt");
     fs::write(&rules, files.get("rules/nft-ipv4.txt").unwrap()).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    let listed = command.arg("services").arg("--from-save").arg(&rules);
-    let listed = String::from_utf8(listed.output().unwrap().stdout).unwrap();
+    let rules = format!("--from-save={}", rules.display());
+    let listed = program::run(&["services", &rules]).success();
     assert!(listed.contains("namespace-1   service-1"), "{listed}");
 }
 
@@ -172,10 +170,9 @@ fn a_bundle_without_a_daemon_replaces_a_file_only_with_force() {
     let archive = folder.path().join("case.tar.gz");
     fs::write(&archive, "before").unwrap();
     let refused = bundle(&node, &archive, &[]);
-    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(refused.code, Some(1));
     assert_eq!(fs::read(&archive).unwrap(), b"before");
-    let forced = bundle(&node, &archive, &["--force"]);
-    assert!(forced.status.success());
+    bundle(&node, &archive, &["--force"]).success();
     let files = content(&archive);
     let errors = files.get("errors.txt").unwrap();
     assert!(errors.contains("daemon/status.json: "), "{errors}");

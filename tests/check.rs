@@ -1,13 +1,14 @@
 //! `check` on nodes that suit the daemon, and on such that do not.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
 use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
+use crate::support::node::write_script;
 use crate::support::program::{PROGRAM, Ran, with_programs};
+use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
 use serde_json::{Value, json};
@@ -34,10 +35,9 @@ fn check_with(netns: &Netns, programs: &Path, args: &[&str]) -> Ran {
 
 /// What all programs of both backends print of the rules.
 fn rules(netns: &Netns) -> String {
-    let programs = ["nft", "legacy"].map(|backend| {
-        ["iptables", "ip6tables"].map(|family| netns.run(&format!("{family}-{backend}-save")))
-    });
-    let text = programs.concat().concat();
+    let backends = [Backend::Nft, Backend::Legacy];
+    let saves = backends.map(|backend| Family::ALL.map(|family| saved(netns, backend, family)));
+    let text = saves.concat().concat();
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -86,18 +86,15 @@ fn without_match(backend: Backend, name: &str) -> tempfile::TempDir {
     let folder = backend_programs(backend);
     for family in ["iptables", "ip6tables"] {
         let plain = format!("{family}-restore");
-        let real = real_program(backend, &plain);
+        let script = format!(
+            "input=$(cat)\ncase \"$input\" in *'-m {name} '*)\n\
+             echo \"{plain}: line 3 failed\" >&2; exit 1;; esac\n\
+             printf '%s\\n' \"$input\" | exec $REAL \"$@\""
+        );
         let path = folder
             .path()
             .join(format!("{family}-{}-restore", backend.name()));
-        let script = format!(
-            "#!/bin/sh\ninput=$(cat)\ncase \"$input\" in *'-m {name} '*)\n\
-             echo \"{plain}: line 3 failed\" >&2; exit 1;; esac\n\
-             printf '%s\\n' \"$input\" | exec {} \"$@\"\n",
-            real.display()
-        );
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, &real_program(backend, &plain), &script);
     }
     folder
 }

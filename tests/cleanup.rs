@@ -2,14 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::daemon::{Backend, backend_programs, real_program};
+use crate::support::daemon::{Backend, backend_programs};
 use crate::support::kube::binary;
 use crate::support::needs;
 use crate::support::netns::Netns;
 use crate::support::node::Node;
 use crate::support::process::run;
-use crate::support::program::{PROGRAM, Ran, with_programs};
-use crate::support::rules::{Family, saved};
+use crate::support::program::{PROGRAM, Ran, run_in, with_programs};
+use crate::support::rules::{Family, plain, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 const BACKENDS: [Backend; 2] = [Backend::Nft, Backend::Legacy];
@@ -32,20 +32,12 @@ COMMIT
 COMMIT
 ";
 
-fn restore(netns: &Netns, backend: Backend, payload: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("payload");
-    std::fs::write(&path, payload).unwrap();
-    let program = real_program(backend, "iptables-restore");
-    run(netns.command(program).arg("--noflush").arg(&path));
-}
-
 /// A namespace with a proxy's rules of this backend, left by a daemon that has ended.
 fn left_by_a_daemon(backends: &[Backend]) -> Node {
     let mut node = Node::new(Backend::Nft);
     for backend in backends {
         node.backend = *backend;
-        restore(&node.netns, *backend, OTHERS);
+        node.restore(OTHERS);
         let mut daemon = node.start(backend_programs(*backend));
         node.wait_for_rule(ENDPOINT);
         wait_for_canaries(&node);
@@ -55,7 +47,7 @@ fn left_by_a_daemon(backends: &[Backend]) -> Node {
 }
 
 fn wait_for_canaries(node: &Node) {
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         eventually(PATIENCE, || {
             let save = saved(&node.netns, node.backend, family);
             ensure(save.matches(":KUBE-PROXY-CANARY").count() == 3, || save)
@@ -65,16 +57,9 @@ fn wait_for_canaries(node: &Node) {
 
 /// All that is there, of both families, without dates and counters.
 fn everything(netns: &Netns, backend: Backend) -> Vec<String> {
-    let saves = [Family::V4, Family::V6].map(|family| saved(netns, backend, family));
-    let lines = saves.iter().flat_map(|save| save.lines());
-    let lines = lines.filter(|line| !line.starts_with('#'));
-    lines
-        .map(|line| line.split(" [").next().unwrap().to_owned())
-        .collect()
-}
-
-fn deltaproxy(netns: &Netns, args: &[&str]) -> Ran {
-    Ran::of(netns.command(PROGRAM).args(args))
+    let saves = Family::ALL.map(|family| saved(netns, backend, family));
+    let lines = saves.iter().flat_map(|save| plain(save));
+    lines.map(str::to_owned).collect()
 }
 
 /// The lines that name a chain of a proxy.
@@ -95,7 +80,7 @@ fn rules_of_both_backends_go_and_others_stay() {
         .command("nft")
         .args(["add", "table", "ip6", "kube-proxy"]));
     let before = BACKENDS.map(|backend| everything(&node.netns, backend));
-    let shown = deltaproxy(&node.netns, &["cleanup", "--dry-run"]).success();
+    let shown = run_in(&node.netns, &["cleanup", "--dry-run"]).success();
     assert!(shown.contains("# IPv4 nft filter\n*filter\n:"), "{shown}");
     assert!(shown.contains("# IPv6 legacy mangle\n*mangle\n"), "{shown}");
     assert!(
@@ -107,7 +92,7 @@ fn rules_of_both_backends_go_and_others_stay() {
         before
     );
 
-    let done = deltaproxy(&node.netns, &["cleanup"]).success();
+    let done = run_in(&node.netns, &["cleanup"]).success();
     for backend in BACKENDS {
         let left = everything(&node.netns, backend);
         assert_eq!(ours(&left), Vec::<&String>::new());
@@ -132,13 +117,13 @@ fn rules_of_both_backends_go_and_others_stay() {
         done.contains("IPv6: removed the table of mode nftables\n"),
         "{done}"
     );
-    let again = deltaproxy(&node.netns, &["cleanup"]);
+    let again = run_in(&node.netns, &["cleanup"]);
     assert_eq!(
         (&*again.stderr, &*again.stdout),
         ("", "nothing to remove\n")
     );
     // What is shown can be restored, even if it says nothing.
-    let shown = deltaproxy(&node.netns, &["cleanup", "--dry-run"]).stdout;
+    let shown = run_in(&node.netns, &["cleanup", "--dry-run"]).stdout;
     assert_eq!(shown, "# nothing to remove\n");
 }
 
@@ -149,7 +134,7 @@ fn rules_that_a_running_daemon_restores_are_reported() {
     let mut daemon = node.start(backend_programs(Backend::Nft));
     node.wait_for_rule(ENDPOINT);
     wait_for_canaries(&node);
-    let failed = deltaproxy(&node.netns, &["cleanup"]);
+    let failed = run_in(&node.netns, &["cleanup"]);
     let (done, said) = (&failed.stdout, &failed.stderr);
     assert_eq!(failed.code, Some(1), "{done}");
     assert!(done.contains("IPv4 nft nat: removed 3 jumps"), "{done}");
@@ -161,7 +146,7 @@ fn rules_that_a_running_daemon_restores_are_reported() {
         assert_eq!(said.matches(text).count(), 1, "{said}");
     }
     daemon.terminate();
-    let done = deltaproxy(&node.netns, &["cleanup"]);
+    let done = run_in(&node.netns, &["cleanup"]);
     assert_eq!((done.code, &*done.stderr), (Some(0), ""));
     let left = everything(&node.netns, Backend::Nft);
     assert_eq!(ours(&left), Vec::<&String>::new());
@@ -174,7 +159,7 @@ fn what_mode_ipvs_left_is_told() {
     let netns = Netns::new("cleanup");
     let link = "link add kube-ipvs0 type veth peer name other";
     run(netns.command("ip").args(link.split(' ')));
-    let done = deltaproxy(&netns, &["cleanup"]).success();
+    let done = run_in(&netns, &["cleanup"]).success();
     let expected = "nothing to remove\nmode ipvs: `kube-ipvs0` is not removed; remove it with `ipvsadm --clear`, ";
     assert!(done.starts_with(expected), "{done}");
 }
@@ -208,10 +193,10 @@ fn a_chain_that_others_need_is_emptied() {
     for backend in BACKENDS {
         let node = left_by_a_daemon(&[backend]);
         let jump = "*nat\n-A CNI-7 -s 192.0.2.8/32 -j KUBE-MARK-MASQ\nCOMMIT\n";
-        restore(&node.netns, backend, jump);
+        node.restore(jump);
         let name = backend.name();
         let only = format!("--iptables-backend={name}");
-        let done = deltaproxy(&node.netns, &["cleanup", &only]).success();
+        let done = run_in(&node.netns, &["cleanup", &only]).success();
         let kept = format!(
             "IPv4 {name} nat: `KUBE-MARK-MASQ` is emptied but kept, as third-party rules jump to it\n"
         );
@@ -251,7 +236,7 @@ fn what_fails_is_told_and_keeps_nothing_else() {
         assert!(!v6.contains("KUBE-SERVICES"), "{v6}");
         assert!(node_has_rules(&node, Backend::Legacy));
     }
-    deltaproxy(&node.netns, &["cleanup"]).success();
+    run_in(&node.netns, &["cleanup"]).success();
     assert!(!node_has_rules(&node, Backend::Legacy));
 }
 
@@ -266,7 +251,7 @@ fn a_chain_that_cannot_be_printed_keeps_nothing_of_ours() {
     let node = left_by_a_daemon(&[Backend::Nft]);
     let map = "table ip nat { chain custom { meta mark set tcp dport map { 7: 1, 8: 2 }; }; }";
     run(node.netns.command("nft").arg(map));
-    let done = deltaproxy(&node.netns, &["cleanup"]).success();
+    let done = run_in(&node.netns, &["cleanup"]).success();
     for place in [
         "IPv4 nft filter: removed ",
         "IPv4 nft nat: removed ",
@@ -313,7 +298,7 @@ fn a_daemon_tells_of_rules_that_it_does_not_keep() {
         assert!(!tables.contains("kube-proxy"), "{tables}");
         drop(daemon);
         let only = format!("--iptables-backend={left_name}");
-        deltaproxy(&node.netns, &["cleanup", &only]).success();
+        run_in(&node.netns, &["cleanup", &only]).success();
         assert!(!node_has_rules(&node, left) && node_has_rules(&node, used));
     }
 }
@@ -350,7 +335,7 @@ fn a_rule_that_cannot_be_printed_keeps_nothing_of_ours() {
         ];
         run(node.netns.command("nft").args(rule));
     }
-    deltaproxy(&node.netns, &["cleanup"]).success();
+    run_in(&node.netns, &["cleanup"]).success();
     let left = run(node
         .netns
         .command("nft")

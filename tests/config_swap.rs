@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::kube;
 use crate::support::lab::Lab;
 use crate::support::volume::Volume;
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -38,7 +37,7 @@ fn start(lab: &Lab, program: &Program, volume: &Volume) -> Daemon {
 /// Fails unless the metrics of the configuration file have these values.
 fn metrics_are(lab: &Lab, stale: u8, invalid: u8) {
     eventually(PATIENCE, || {
-        let (_, page) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
+        let page = http::metrics(&lab.node, Daemon::METRICS);
         let expected = [
             format!("deltaproxy_config_stale {stale}"),
             format!("deltaproxy_config_invalid {invalid}"),
@@ -64,8 +63,7 @@ fn event_is_recorded(lab: &Lab, reason: &str) {
 fn a_swap_ends_neither_proxy_and_a_write_ends_both() {
     needs!(Upstream);
     let lab = Lab::new(Backend::Nft);
-    let upstream = kube::binary("kube-proxy").unwrap();
-    for program in [Program::KubeProxy(upstream), Program::Deltaproxy] {
+    for program in [Program::kube_proxy(), Program::Deltaproxy] {
         let mut volume = Volume::new(&configuration(&lab, -1));
         let mut daemon = start(&lab, &program, &volume);
         volume.swap(&configuration(&lab, -2));

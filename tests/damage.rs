@@ -2,6 +2,7 @@
 //! repairs each and what the log names. One daemon on each backend repairs all of it.
 
 use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::http;
 use crate::support::node::{Node, SHOP, wait_for_looks, with_counted_restore};
 use crate::support::on_both_backends;
 use crate::support::process::run;
@@ -205,10 +206,8 @@ impl Scene {
             .collect()
     }
 
-    fn metric(&self, name: &str) -> usize {
-        let page = self.node.metrics();
-        let value = page.lines().find_map(|line| line.strip_prefix(name));
-        value.map_or(0, |value| value.trim().parse().expect("a number"))
+    fn metric(&self, name: &str) -> u64 {
+        http::count(&self.node.metrics(), name)
     }
 
     /// Damages the rules, and checks how they are repaired and what is reported.
@@ -307,8 +306,8 @@ fn damages_are_repaired(backend: Backend) {
         };
         scene.repairs(&damage);
         scene.change();
-        added += usize::from(damage.kind == "added");
-        flushed += usize::from(damage.kind == "flushed");
+        added += u64::from(damage.kind == "added");
+        flushed += u64::from(damage.kind == "flushed");
     }
     let log = scene.daemon.log();
     assert!(!log.contains("restore failed"), "{log}");
@@ -318,7 +317,7 @@ fn damages_are_repaired(backend: Backend) {
             "{repairs}{{ip_family=\"IPv4\",table=\"{table}\"}}"
         ))
     });
-    assert_eq!(repaired.iter().sum::<usize>(), added, "{log}");
+    assert_eq!(repaired.iter().sum::<u64>(), added, "{log}");
     assert!(scene.metric(FLUSHED) >= flushed, "{log}");
     nothing_is_left(scene.daemon.id(), files, "damage");
 

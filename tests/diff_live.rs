@@ -3,16 +3,14 @@
 
 use std::ffi::OsString;
 
-use crate::support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
-use crate::support::kube;
-use crate::support::lab::{Lab, POD_PORT};
+use crate::end_to_end::web;
+use crate::support::daemon::{Backend, Program, backend_programs, real_program};
+use crate::support::lab::{CLUSTER_CIDR, Lab, POD_PORT};
 use crate::support::process::run;
 use crate::support::program::{PROGRAM, Ran};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{objects, on_both_backends};
 use serde_json::{Value, json};
-
-const CLUSTER_CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
 fn nothing_differs_beside_kube_proxy(backend: Backend) {
     beside(backend, true);
@@ -28,7 +26,7 @@ on_both_backends!(Cluster, nothing_differs_beside_deltaproxy);
 
 fn beside(backend: Backend, is_upstream: bool) {
     let program = if is_upstream {
-        Program::KubeProxy(kube::binary("kube-proxy").unwrap())
+        Program::kube_proxy()
     } else {
         Program::Deltaproxy
     };
@@ -36,7 +34,7 @@ fn beside(backend: Backend, is_upstream: bool) {
     let api = lab.control.api();
     api.apply_all(&cluster());
     foreign_rules(&lab, backend);
-    let daemon = start(&lab, backend, &program);
+    let daemon = lab.start(&program, &[]);
     agrees(
         &lab,
         backend,
@@ -45,7 +43,7 @@ fn beside(backend: Backend, is_upstream: bool) {
 
     // The cluster goes on without the proxy; its rules stay.
     drop(daemon);
-    let [web, _] = web();
+    let web = web();
     api.apply(&objects::slice(
         &web,
         &["10.4.0.11", "10.4.0.12", "10.4.0.13"],
@@ -71,7 +69,7 @@ fn beside(backend: Backend, is_upstream: bool) {
         "{said}"
     );
 
-    let _daemon = start(&lab, backend, &program);
+    let _daemon = lab.start(&program, &[]);
     agrees(
         &lab,
         backend,
@@ -107,13 +105,6 @@ default/web:http/tcp changes (IPv4)
 default/web:http/tcp changes (IPv6)
   external policy Cluster -> Local";
 
-fn start(lab: &Lab, backend: Backend, program: &Program) -> Daemon {
-    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
-    let args = [kubeconfig.as_str(), &hostname, CLUSTER_CIDR];
-    Daemon::start_program(program, &lab.node, backend, &args)
-}
-
 /// Waits until nothing differs, not even a comment.
 #[track_caller]
 fn agrees(lab: &Lab, backend: Backend, expected: &str) {
@@ -133,8 +124,7 @@ fn diff(lab: &Lab, backend: Backend, flags: &[&str]) -> Ran {
     let bin = backend_programs(backend);
     let mut path = OsString::from("PATH=");
     path.push(bin.path());
-    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
+    let [kubeconfig, hostname] = lab.control.flags();
     let mut command = lab.node.command("/usr/bin/env");
     command
         .arg(path)
@@ -159,37 +149,19 @@ fn foreign_rules(lab: &Lab, backend: Backend) {
 
 /// Services of all kinds.
 fn cluster() -> Vec<Value> {
-    let [web, web_v6] = web();
+    let web = web();
     let [balanced, balanced_slice] = balanced();
     let dns = dns();
     vec![
         objects::slice(&web, &["10.4.0.11"]),
+        objects::slice(&web, &["fd00:10:4::11"]),
         objects::slice(&dns, &["10.4.0.11", "10.4.0.12"]),
         web,
-        web_v6,
         dns,
         balanced,
         balanced_slice,
         empty(),
     ]
-}
-
-/// Dual stack, with a NodePort and external IPs; and its slice of IPv6.
-fn web() -> [Value; 2] {
-    let spec = json!({
-        "type": "NodePort",
-        "clusterIP": "10.96.1.1",
-        "clusterIPs": ["10.96.1.1", "fd00:10:96::11"],
-        "ipFamilyPolicy": "RequireDualStack",
-        "ipFamilies": ["IPv4", "IPv6"],
-        "externalIPs": ["203.0.113.10", "2001:db8:cafe::10"],
-        "ports": [
-            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30080},
-        ],
-    });
-    let web = objects::service("web", spec);
-    let slice = objects::slice(&web, &["fd00:10:4::11"]);
-    [web, slice]
 }
 
 /// UDP, with affinity.

@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
+
+use crate::support::program::{self, PROGRAM, Ran};
 
 /// Manifests that [`golden`] compares with, and the expected texts.
 fn golden(name: &str) -> PathBuf {
@@ -11,40 +13,26 @@ fn golden(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn command(before: &Path, after: &Path, more: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
+fn diff(before: &Path, after: &Path, more: &[&str]) -> Command {
+    let mut command = program::command(PROGRAM, &["diff", "--hostname-override", "node-a"]);
+    command.arg("--from-manifests").arg(before);
+    command.arg("--manifests").arg(after).args(more);
+    command.env("RUST_LOG", "error");
     command
-        .args(["diff", "--hostname-override", "node-a", "--from-manifests"])
-        .arg(before)
-        .arg("--manifests")
-        .arg(after)
-        .args(more)
-        .env("RUST_LOG", "error");
-    command
-}
-
-fn diff(before: &Path, after: &Path, more: &[&str], stdout: Stdio) -> Output {
-    let mut command = command(before, after, more);
-    command
-        .stdout(stdout)
-        .stderr(Stdio::piped())
-        .output()
-        .unwrap()
 }
 
 /// Returns the text and the exit code.
 #[track_caller]
 fn text(before: &Path, after: &Path, more: &[&str]) -> (String, i32) {
-    let output = diff(before, after, more, Stdio::piped());
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ran = Ran::ended(diff(before, after, more).output().unwrap());
+    assert_eq!(ran.stderr, "");
     let heading = format!(
         "live: `{}`\ndesired: `{}`\n",
         before.display(),
         after.display()
     );
-    assert_eq!(text.matches(&heading).count(), 1, "{text}");
-    (text.replace(&heading, ""), output.status.code().unwrap())
+    assert_eq!(ran.stdout.matches(&heading).count(), 1, "{ran:#?}");
+    (ran.stdout.replace(&heading, ""), ran.code.unwrap())
 }
 
 #[test]
@@ -70,9 +58,9 @@ fn a_closed_pipe_does_not_change_the_exit_code() {
         for format in ["text", "json", "unified", "markdown"] {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
-            let output = diff(&before, after, &["-o", format], writer.into());
-            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-            assert_eq!(output.status.code(), Some(code), "{format}");
+            let mut diff = diff(&before, after, &["-o", format]);
+            let ran = Ran::ended(diff.stdout(writer).stderr(Stdio::piped()).output().unwrap());
+            assert_eq!((&*ran.stderr, ran.code), ("", Some(code)), "{format}");
         }
     }
 }
@@ -142,11 +130,9 @@ fn invalid_objects_and_files_end_a_comparison() {
     ] {
         fs::write(after.join("a.yaml"), invalid).unwrap();
         for (one, other) in [(&before, &after), (&after, &before)] {
-            let output = diff(one, other, &[], Stdio::piped());
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(errors.contains(expected), "{errors}");
-            assert_eq!(String::from_utf8_lossy(&output.stdout), "");
-            assert_eq!(output.status.code(), Some(2));
+            let ran = Ran::of(&mut diff(one, other, &[]));
+            ran.fails(2, &[expected]);
+            assert_eq!(ran.stdout, "");
         }
     }
     // The daemon would keep the last valid state.
@@ -155,13 +141,8 @@ fn invalid_objects_and_files_end_a_comparison() {
         service.replace("port: 80", "port: []"),
     )
     .unwrap();
-    let output = diff(&before, &after, &["--lenient"], Stdio::piped());
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        errors.contains("Service `default/web`: spec.ports[0].port: "),
-        "{errors}"
-    );
-    assert_eq!(output.status.code(), Some(2));
+    let ran = Ran::of(&mut diff(&before, &after, &["--lenient"]));
+    ran.fails(2, &["Service `default/web`: spec.ports[0].port: "]);
 }
 
 /// A name of an untrusted file must not change what a terminal shows.
@@ -185,10 +166,8 @@ fn control_characters_are_escaped() {
         &["a\u{1b}b\u{202e}"],
         &["--\u{202e}"],
     ] {
-        let mut command = command(&before, &after, more);
-        let output = command.env("RUST_LOG", "warn").output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8(said).unwrap();
+        let ran = Ran::of(&mut diff(&before, &after, more));
+        let said = ran.stdout + &ran.stderr;
         assert!(!harmful(&said), "{more:?}: {said:?}");
         assert!(said.contains("\\u{"), "{more:?}: {said}");
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
-use crate::support::node::{Node, SHOP, with_restore, write_script};
+use crate::support::node::{Node, SHOP, replace_program, with_restore};
 use crate::support::process::run;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
@@ -138,13 +138,11 @@ fn counted_programs(backend: Backend, calls: &Path) -> TempDir {
     for family in ["iptables", "ip6tables"] {
         for suffix in ["", "-save", "-restore"] {
             let name = format!("{family}{suffix}");
-            let path = bin.path().join(&name);
-            std::fs::remove_file(&path).expect("remove a link");
             let script = format!(
                 "echo \"{name} $*\" >>{}\nexec $REAL \"$@\"",
                 calls.display()
             );
-            write_script(&path, &real_program(backend, &name), &script);
+            replace_program(&bin, backend, &name, &script);
         }
     }
     bin

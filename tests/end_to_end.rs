@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use crate::support::daemon::{Backend, Daemon, Program, wait_until_ok};
 use crate::support::lab::{Lab, NODE_ADDRESSES, POD_PORT, pod_address};
 use crate::support::netns::Netns;
-use crate::support::rules::{Family, endpoint_chain, service_chain};
+use crate::support::rules::{Family, endpoint_chain, plain, service_chain};
 use crate::support::servers::{Reply, tcp_request, udp_request};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs, objects, on_both_backends};
@@ -47,7 +47,11 @@ fn rules_follow_the_cluster(backend: Backend) {
         status.success() || !Program::under_test().is_deltaproxy(),
         "ended with {status}"
     );
-    assert_eq!(uncounted(&lab.rules(Family::V4)), uncounted(&before));
+    let after = lab.rules(Family::V4);
+    assert!(
+        plain(&after).eq(plain(&before)),
+        "{before}\nbecame\n{after}"
+    );
 }
 
 /// A second endpoint changes the probabilities; the first one leaves, and its chain with it.
@@ -132,7 +136,7 @@ fn a_service_is_deleted(lab: &Lab, objects: &[&Value]) {
     for object in objects {
         lab.control.api().delete(object);
     }
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         lab.wait_until_gone(family, "default/web");
         for prefix in ["KUBE-SVC-", "KUBE-EXT-", "KUBE-FW-"] {
             lab.wait_until_gone(family, &service_chain(prefix, "default/web:http", "tcp"));
@@ -258,7 +262,7 @@ fn reaches_both(client: &Netns, ask: impl Fn() -> Reply) {
 
 /// A pod's address reaches the server; outside and node-port traffic is masqueraded.
 fn sources_are_kept_or_hidden(lab: &Lab) {
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         let pod = pod_address(family, 20);
         let ways: Vec<_> = ways_in()
             .into_iter()
@@ -300,10 +304,9 @@ fn build_info_has_the_version_of_the_api_server() {
     let answer: Value = serde_json::from_str(&answer).unwrap();
     let version = answer["gitVersion"].as_str().unwrap();
     let release = version.split(['-', '+']).next().unwrap();
-    let kubeconfig = format!("--kubeconfig={}", lab.control.kubeconfig().display());
-    let daemon = Daemon::start(&lab.node, Backend::Nft, &[&kubeconfig, "-v=4"]);
+    let daemon = lab.start(&Program::under_test(), &["-v=4"]);
     eventually(PATIENCE, || {
-        let (_, metrics) = http::get(&lab.node, Daemon::METRICS, "/metrics")?;
+        let metrics = http::metrics(&lab.node, Daemon::METRICS);
         let is_info = |line: &&str| line.starts_with("kubernetes_build_info{");
         let info = metrics.lines().find(is_info).unwrap_or_default();
         let expected = format!("git_version=\"{release}+deltaproxy-");
@@ -316,7 +319,7 @@ fn build_info_has_the_version_of_the_api_server() {
 }
 
 /// Dual stack, on every kind of address.
-fn web() -> Value {
+pub(crate) fn web() -> Value {
     let spec = json!({
         "type": "NodePort",
         "clusterIP": "10.96.1.1",
@@ -400,20 +403,4 @@ fn web_rules(family: Family) -> Vec<String> {
 
 fn lines(owned: &[String]) -> Vec<&str> {
     owned.iter().map(String::as_str).collect()
-}
-
-/// Saved rules without times and packet counts.
-fn uncounted(saved: &str) -> Vec<&str> {
-    let chain = |line: &'_ str| line.starts_with(':');
-    saved
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| {
-            if chain(line) {
-                line.split(" [").next().unwrap_or(line)
-            } else {
-                line
-            }
-        })
-        .collect()
 }

@@ -3,9 +3,11 @@
 use std::net::UdpSocket;
 use std::path::Path;
 
-use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
+use crate::support::daemon::{Backend, Daemon, backend_programs};
 use crate::support::http;
-use crate::support::node::{Node, SHOP, touch_tables, wait_for_looks, with_restore, write_script};
+use crate::support::node::{
+    Node, SHOP, replace_program, touch_tables, wait_for_looks, with_restore,
+};
 use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
@@ -91,18 +93,18 @@ fn a_machine_without_iptables_is_waited_for() {
     needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
+    let is_there = bin.path().join("is_there");
+    let script = format!(
+        "[ -e {} ] || exit 127\nexec $REAL \"$@\"",
+        is_there.display()
+    );
     for program in ["iptables", "ip6tables"] {
-        std::fs::remove_file(bin.path().join(program)).expect("remove a link");
-        write_script(&bin.path().join(program), Path::new("/"), "exit 127");
+        replace_program(&bin, Backend::Nft, program, &script);
     }
-    let folder = bin.path().to_owned();
     let mut daemon = node.start(bin);
     daemon.wait_for_log("is not usable for IPv4; retrying in");
     daemon.assert_running();
-    for program in ["iptables", "ip6tables"] {
-        let real = real_program(Backend::Nft, program);
-        write_script(&folder.join(program), &real, "exec $REAL \"$@\"");
-    }
+    std::fs::write(is_there, "").expect("write a file");
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
 }
 
@@ -112,13 +114,12 @@ fn a_family_that_comes_between_two_looks_is_not_given_up() {
     needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
-    let (path, tried) = (bin.path().join("iptables"), bin.path().join("tried"));
-    std::fs::remove_file(&path).expect("remove a link");
+    let tried = bin.path().join("tried");
     let script = format!(
         "[ -e {tried} ] || {{ touch {tried}; exit 127; }}\nexec $REAL \"$@\"",
         tried = tried.display()
     );
-    write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
+    replace_program(&bin, Backend::Nft, "iptables", &script);
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     daemon.assert_logged("is not usable for IPv4; retrying once in");
@@ -129,14 +130,13 @@ fn a_lock_that_is_held_at_the_start_costs_no_family() {
     needs!(Kernel);
     let node = Node::new(Backend::Nft);
     let bin = backend_programs(Backend::Nft);
-    let (path, calls) = (bin.path().join("iptables"), bin.path().join("calls"));
-    std::fs::remove_file(&path).expect("remove a link");
+    let calls = bin.path().join("calls");
     let script = format!(
         "echo >>{calls}\n[ $(wc -l <{calls}) != 2 ] || {{ echo 'Another app is currently holding \
          the xtables lock.' >&2; exit 4; }}\nexec $REAL \"$@\"",
         calls = calls.display()
     );
-    write_script(&path, &real_program(Backend::Nft, "iptables"), &script);
+    replace_program(&bin, Backend::Nft, "iptables", &script);
     let daemon = node.start(bin);
     node.wait_for_rule("--to-destination 10.4.0.12:8080");
     daemon.assert_logged("is not usable for IPv4; retrying in");

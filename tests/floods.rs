@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::daemon::{Backend, Daemon};
+use crate::support::daemon::Backend;
 use crate::support::http;
 use crate::support::needs;
-use crate::support::netns::Netns;
 use crate::support::node::{Node, SHOP, with_restore};
+use crate::support::process::memory;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// As many slices as in the measurement that found 136 MB.
@@ -39,18 +39,9 @@ fn manifest(version: u64) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-fn endpoint_changes(netns: &Netns) -> Result<u64, String> {
-    let (_, page) = http::get(netns, Daemon::METRICS, "/metrics")?;
-    let name = "kubeproxy_sync_proxy_rules_endpoint_changes_total ";
-    let line = page.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|text| text.parse().ok()).ok_or(page)
-}
-
-fn rss_kb(id: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a running daemon");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    number.and_then(|text| text.parse().ok()).expect("a number")
+fn endpoint_changes(node: &Node) -> u64 {
+    let total = "kubeproxy_sync_proxy_rules_endpoint_changes_total ";
+    http::count(&node.metrics(), total)
 }
 
 #[test]
@@ -68,22 +59,22 @@ fn changes_behind_a_restore_that_hangs_take_the_memory_of_their_objects() {
     std::fs::write(&hangs, "").expect("write a file");
     node.write(&SHOP.replace("10.4.0.12", "10.4.0.13"));
 
-    let before = endpoint_changes(&node.netns).expect("a page");
+    let before = endpoint_changes(&node);
     let mut first = 0;
     for version in 1..=VERSIONS {
         let text = manifest(version);
         std::fs::write(node.manifests.path().join("slices.json"), text).expect("write manifests");
         eventually(PATIENCE, || {
-            let changes = endpoint_changes(&node.netns)?;
+            let changes = endpoint_changes(&node);
             ensure(changes >= before + version * SLICES, || {
                 format!("version {version}: {changes} changes")
             })
         });
         if version == FIRST {
-            first = rss_kb(daemon.id());
+            first = memory(daemon.id(), "VmRSS");
         }
     }
-    let last = rss_kb(daemon.id());
+    let last = memory(daemon.id(), "VmRSS");
     println!("{FIRST} versions: {first} kB, {VERSIONS} versions: {last} kB");
     assert!(last < first + SLACK_KB, "{first} kB, then {last} kB");
 

@@ -1,8 +1,10 @@
 //! A frontend that several Services ask for, with real packets: one of them has it, whatever the
 //! order in which they arrived and the kind of sync.
 
-use crate::support::daemon::{Backend, real_program, wait_until_ok};
+use crate::support::daemon::{Backend, Daemon, real_program, wait_until_ok};
 use crate::support::lab::Lab;
+use crate::support::process::run;
+use crate::support::program::run_in;
 use crate::support::rules::Family;
 use crate::support::servers::tcp_request;
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -92,12 +94,9 @@ fn all_are_answered_by(lab: &Lab, server: &str) {
 /// Reads the kernel's rules and what the daemon on the node reports.
 fn commands_name_the_loser(lab: &Lab, backend: Backend) {
     let run = |args: &[&str]| {
-        let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));
         let backend = format!("--iptables-backend={}", backend.name());
-        let output = command.args(args).arg(backend).output();
-        let output = output.expect("run deltaproxy");
-        let [stdout, stderr] = [output.stdout, output.stderr].map(String::from_utf8);
-        stdout.unwrap() + &stderr.unwrap()
+        let ran = run_in(&lab.node, &[args, &[&backend]].concat());
+        ran.stdout + &ran.stderr
     };
     let said = run(&["services"]);
     let note = "`default/a-thief:http` has no rules for its external IP 10.96.1.1:80/tcp (IPv4): \
@@ -111,23 +110,15 @@ fn commands_name_the_loser(lab: &Lab, backend: Backend) {
 fn flush(lab: &Lab, backend: Backend) {
     for table in ["nat", "filter", "mangle"] {
         for command in ["-F", "-X"] {
-            let program = real_program(backend, "iptables");
-            let mut flush = lab.node.command(program);
-            assert!(
-                flush
-                    .args(["-t", table, command])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            let mut flush = lab.node.command(real_program(backend, "iptables"));
+            run(flush.args(["-t", table, command]));
         }
     }
 }
 
 /// The line of the gauge.
 fn metric(lab: &Lab) -> String {
-    let server = "127.0.0.1:10249".parse().unwrap();
-    let (_, page) = http::get(&lab.node, server, "/metrics").unwrap();
+    let page = http::metrics(&lab.node, Daemon::METRICS);
     let name = "deltaproxy_frontend_conflicts{ip_family=\"IPv4\"}";
     let line = page.lines().find(|line| line.starts_with(name));
     line.unwrap_or_default().to_owned()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
 use crate::support::kube::{ControlPlane, binary};
 use crate::support::netns::Netns;
-use crate::support::node::write_script;
+use crate::support::node::replace_program;
 use crate::support::process::run;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{Need, http, machine_has};
@@ -91,10 +91,8 @@ impl Recorder {
             let _ = fs::remove_dir_all(self.folder.join(family));
             fs::create_dir(self.folder.join(family)).unwrap();
             let name = format!("{family}-restore");
-            fs::remove_file(bin.path().join(&name)).unwrap();
             let script = RESTORE.replace("FOLDER", folder).replace("FAMILY", family);
-            let real = real_program(Backend::Nft, &name);
-            write_script(&bin.path().join(&name), &real, &script);
+            replace_program(&bin, Backend::Nft, &name, &script);
         }
         let config = format!("--config={folder}/config.conf");
         // The last two are defaults again, as `Daemon` has them set. With a file they do nothing.
@@ -104,7 +102,7 @@ impl Recorder {
             "--proxy-mode=",
             "--conntrack-max-per-core=32768",
         ];
-        let program = Program::KubeProxy(binary("kube-proxy").unwrap());
+        let program = Program::kube_proxy();
         self.daemon = Some(Daemon::start_with(&program, &self.netns, bin, &args));
     }
 

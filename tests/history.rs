@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::support::daemon::{Backend, Daemon, backend_programs};
+use crate::support::http;
 use crate::support::needs;
 use crate::support::node::{Node, SHOP};
 use crate::support::process::run;
@@ -46,10 +47,7 @@ fn change(node: &Node, last: u8) {
 }
 
 fn lost(node: &Node) -> u64 {
-    let metrics = node.metrics();
-    let mut lines = metrics.lines();
-    let value = lines.find_map(|line| line.strip_prefix(LOST)?.trim().parse().ok());
-    value.unwrap_or(0)
+    http::count(&node.metrics(), LOST)
 }
 
 /// A sync is recorded with its Service, payload and duration, a repair with the program that

@@ -4,6 +4,7 @@ use crate::support::daemon::{Backend, backend_programs, real_program};
 use crate::support::node::Node;
 use crate::support::on_both_backends;
 use crate::support::process::run;
+use crate::support::program::run_in;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 const CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
@@ -26,10 +27,7 @@ fn is_there(node: &Node) -> bool {
 fn the_chain_of_a_counter_test_is_removed(backend: Backend) {
     let node = Node::new(backend);
     leave(&node);
-    let mut cleanup = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    let output = cleanup.arg("cleanup").output().expect("run it");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}");
+    let text = run_in(&node.netns, &["cleanup"]).success();
     assert!(
         text.contains("mangle: removed 0 jumps and 1 chain"),
         "{text}"

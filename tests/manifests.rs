@@ -3,9 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::support::kube::ControlPlane;
+use crate::support::program::{self, PROGRAM, Ran};
 use crate::support::{needs, objects};
 use serde_json::Value;
 
@@ -70,22 +70,14 @@ fn documents(file: &Path) -> Vec<Value> {
 const GOOD: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: good}\nspec:\n  \
                     clusterIP: 10.96.0.10\n  ports:\n  - port: 80\n";
 
-/// Runs a command on the manifests in `folder`; returns code, stdout and stderr. `diff` compares
-/// them with themselves.
-fn run(command: &str, folder: &Path, flags: &[&str]) -> (Option<i32>, String, String) {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    program.args([command, "--hostname-override=node-a", "--manifests"]);
-    program.arg(folder).args(flags).env_remove("RUST_LOG");
+/// Runs a command on the manifests in `folder`. `diff` compares them with themselves.
+fn run(command: &str, folder: &Path, flags: &[&str]) -> Ran {
+    let mut program = program::command(PROGRAM, &[command, "--hostname-override=node-a"]);
+    program.arg("--manifests").arg(folder).args(flags);
     if command == "diff" {
         program.arg("--from-manifests").arg(folder);
     }
-    let output = program.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    Ran::of(&mut program)
 }
 
 /// Lines of errors, without the folder.
@@ -115,7 +107,11 @@ fn invalid_objects_are_errors_unless_lenient() {
                ports:\n  - port: eighty\n";
     fs::write(folder.join("a.yaml"), format!("{GOOD}---\n{bad}")).unwrap();
     for command in COMMANDS {
-        let (code, stdout, stderr) = run(command, folder, needed(command));
+        let Ran {
+            code,
+            stdout,
+            stderr,
+        } = run(command, folder, needed(command));
         assert_eq!(code, Some(2), "{command}: {stderr}");
         // Each once, though `diff` reads both sides.
         assert_eq!(
@@ -132,7 +128,7 @@ fn invalid_objects_are_errors_unless_lenient() {
             "{command}: {stdout}"
         );
         let lenient = [&["--lenient"], needed(command)].concat();
-        let (code, _, stderr) = run(command, folder, &lenient);
+        let Ran { code, stderr, .. } = run(command, folder, &lenient);
         let errors = errors(folder, &stderr);
         if command == "diff" {
             // An object that cannot be decoded would look like a removed one.
@@ -157,7 +153,11 @@ fn all_unusable_files_are_named_and_others_used() {
     fs::write(folder.join("b.yaml"), GOOD).unwrap();
     fs::write(folder.join("c.yaml"), "a: 1\n b: 2\n").unwrap();
     for command in COMMANDS {
-        let (code, stdout, stderr) = run(command, folder, needed(command));
+        let Ran {
+            code,
+            stdout,
+            stderr,
+        } = run(command, folder, needed(command));
         assert_eq!(code, Some(2), "{command}: {stderr}");
         let errors = errors(folder, &stderr);
         assert_eq!(errors.len(), 2, "{command}: {stderr}");
@@ -173,7 +173,11 @@ fn all_unusable_files_are_named_and_others_used() {
     // Without any other, nothing is printed.
     fs::remove_file(folder.join("b.yaml")).unwrap();
     for command in COMMANDS {
-        let (code, stdout, stderr) = run(command, folder, needed(command));
+        let Ran {
+            code,
+            stdout,
+            stderr,
+        } = run(command, folder, needed(command));
         assert_eq!(
             (code, stdout.as_str()),
             (Some(2), ""),

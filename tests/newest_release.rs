@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::charts::{documents, helm, program, text};
-use crate::pages::{Scene, request};
+use crate::pages::Scene;
 use crate::support::daemon::Daemon;
 use crate::support::needs;
 
@@ -90,8 +90,7 @@ fn an_unknown_feature_gate_is_logged_counted_and_shown() {
     needs!(Kernel);
     let gates = "--feature-gates=NFTableNetlink=true,KubeProxyIPVS=false";
     let scene = Scene::start(&[gates], Daemon::HEALTH);
-    let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
-    assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
+    scene.assert_alive();
     let status = scene.get("/status");
     let shown = r#""unknownSettings":["featureGates.NFTableNetlink"]"#;
     assert!(status.contains(shown), "{status}");

@@ -50,17 +50,7 @@ impl Scene {
         let log = folder.path().join("kubelet.log");
         let kubelet = Process::start("kubelet-streams", &mut kubelet, &log);
         let node = Netns::new("node");
-        let daemon = Daemon::start(
-            &node,
-            Backend::Nft,
-            &["--manifests=deploy/examples", "--hostname-override=node1"],
-        );
-        eventually(PATIENCE, || {
-            let log = daemon.log();
-            let families = ["IPv4", "IPv6"];
-            let is_synced = |family| log.contains(&format!("synced family={family}"));
-            ensure(families.into_iter().all(is_synced), || log.clone())
-        });
+        let daemon = Daemon::start_on_examples(&node, Backend::Nft, "127.0.0.1:10249");
         Self {
             control,
             _kubelet: kubelet,

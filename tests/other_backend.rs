@@ -1,24 +1,25 @@
 //! Commands that read live rules, on a kernel with rules of a proxy in both backends.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::support::needs;
+use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
 use crate::support::node::SHOP;
-use crate::support::program::{PROGRAM, Ran};
+use crate::support::on_both_backends;
+use crate::support::program::{PROGRAM, Ran, run_in};
+use crate::support::rules::{Family, restore};
 use serde_json::Value;
 
 /// A node on which backend `shown` has the Service without endpoints, and `other` with those that
 /// it had before.
 struct TwoBackends {
     netns: Netns,
-    shown: &'static str,
+    shown: Backend,
     manifests: tempfile::TempDir,
 }
 
 impl TwoBackends {
-    fn new(shown: &'static str, other: &str) -> Self {
+    fn new(shown: Backend, other: Backend) -> Self {
         let netns = Netns::new("backends");
         netns.ip("link set lo up");
         let manifests = tempfile::tempdir().unwrap();
@@ -34,18 +35,12 @@ impl TwoBackends {
     }
 
     /// Writes the rules of manifests to a backend.
-    fn apply(&self, manifests: &str, backend: &str) {
+    fn apply(&self, manifests: &str, backend: Backend) {
         std::fs::write(self.manifests.path().join("shop.yaml"), manifests).unwrap();
         let mut render = self.netns.command(PROGRAM);
         let text = Ran::of(self.with_manifests(render.arg("render"))).success();
         let v4 = text.split("# ip6tables").next().unwrap();
-        let mut restore = self.netns.command(format!("iptables-{backend}-restore"));
-        let restore = restore.args(["-w", "--noflush"]).stdin(Stdio::piped());
-        let mut restore = restore.spawn().unwrap();
-        let mut stdin = restore.stdin.take().unwrap();
-        stdin.write_all(v4.as_bytes()).unwrap();
-        drop(stdin);
-        assert!(restore.wait().unwrap().success(), "{v4}");
+        restore(&self.netns, backend, Family::V4, &["--noflush"], v4);
     }
 
     fn with_manifests<'c>(&self, command: &'c mut Command) -> &'c mut Command {
@@ -57,14 +52,20 @@ impl TwoBackends {
     }
 
     fn run(&self, args: &[&str]) -> Ran {
-        let mut command = self.netns.command(PROGRAM);
-        Ran::of(command.args(args).args(["--iptables-backend", self.shown]))
+        let backend = ["--iptables-backend", self.shown.name()];
+        run_in(&self.netns, &[args, &backend].concat())
     }
 }
 
-fn both_backends_are_read(shown: &'static str, other: &'static str) {
-    needs!(Kernel);
+on_both_backends!(Kernel, leftovers_in_the_other_backend_are_reported);
+
+fn leftovers_in_the_other_backend_are_reported(shown: Backend) {
+    let other = match shown {
+        Backend::Nft => Backend::Legacy,
+        Backend::Legacy => Backend::Nft,
+    };
     let node = TwoBackends::new(shown, other);
+    let other = other.name();
     let warning = format!("warning: backend {other} has IPv4 rules of a proxy as well");
     let hint = format!("hint: `deltaproxy cleanup --iptables-backend={other}` removes");
 
@@ -91,7 +92,7 @@ fn both_backends_are_read(shown: &'static str, other: &'static str) {
     assert!(err.contains(&warning) && err.contains(&hint), "{err}");
 
     let mut diff = node.netns.command(PROGRAM);
-    let diff = node.with_manifests(diff.args(["diff", "--iptables-backend", shown]));
+    let diff = node.with_manifests(diff.args(["diff", "--iptables-backend", shown.name()]));
     let diff = Ran::of(diff);
     let (out, err) = (&diff.stdout, &diff.stderr);
     assert_eq!(diff.code, Some(2), "{out}{err}");
@@ -101,14 +102,4 @@ fn both_backends_are_read(shown: &'static str, other: &'static str) {
     );
     let error = format!("IPv4 rules of a proxy in backend {other} are not compared");
     assert!(err.contains(&error), "{err}");
-}
-
-#[test]
-fn leftovers_in_nft_are_reported_with_the_rules_of_legacy() {
-    both_backends_are_read("legacy", "nft");
-}
-
-#[test]
-fn leftovers_in_legacy_are_reported_with_the_rules_of_nft() {
-    both_backends_are_read("nft", "legacy");
 }

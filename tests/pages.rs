@@ -20,6 +20,9 @@ const RUN: [&str; 3] = [
     "--conntrack-max-per-core=0",
 ];
 
+/// How a page begins.
+const OK: &str = "HTTP/1.1 200 OK\r\n";
+
 /// A daemon that follows manifests.
 pub(crate) struct Scene {
     process: Process,
@@ -94,7 +97,24 @@ impl Scene {
     }
 
     pub(crate) fn get(&self, path: &str) -> String {
-        self.say(Daemon::METRICS, &request("GET", path, ""))
+        self.get_at(Daemon::METRICS, path)
+    }
+
+    pub(crate) fn get_at(&self, port: SocketAddr, path: &str) -> String {
+        self.say(port, &request("GET", path, ""))
+    }
+
+    /// Returns the metrics, once there are any.
+    fn metrics(&self) -> Result<String, String> {
+        self.connect(Daemon::METRICS)
+            .map_err(|error| error.to_string())?;
+        Ok(self.get("/metrics"))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_alive(&self) {
+        let livez = self.get_at(Daemon::HEALTH, "/livez");
+        assert!(livez.starts_with(OK), "{livez}");
     }
 }
 
@@ -143,7 +163,7 @@ fn the_log_level_is_changed_while_running() {
     let scene = Scene::start(&["--profiling"], Daemon::METRICS);
     assert!(!scene.process.log().contains("DEBUG"));
     let put = scene.say(Daemon::METRICS, &request("PUT", "/debug/flags/v", "4"));
-    assert!(put.starts_with("HTTP/1.1 200 OK\r\n"), "{put}");
+    assert!(put.starts_with(OK), "{put}");
     assert_eq!(body(&put), "successfully set klog.logging.verbosity to 4\n");
     let more = scene.folder.path().join("manifests/more.yaml");
     fs::write(more, service("more")).unwrap();
@@ -161,10 +181,7 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
     let scene = Scene::through(script, "# Nothing to serve.\n", &[]);
     // A start needs files of its own for threads and for the programs of the first sync.
     eventually(PATIENCE, || {
-        scene
-            .connect(Daemon::METRICS)
-            .map_err(|error| error.to_string())?;
-        let metrics = scene.get("/metrics");
+        let metrics = scene.metrics()?;
         let ended = ["IPv4", "IPv6"].map(|family| {
             format!("kubeproxy_sync_proxy_rules_last_timestamp_seconds{{ip_family=\"{family}\"}}")
         });
@@ -173,8 +190,8 @@ fn a_flood_beyond_the_limit_of_open_files_is_outlived() {
     });
     let flood: Vec<_> = (0..300).map(|_| scene.connect(Daemon::HEALTH)).collect();
     eventually(PATIENCE, || {
-        let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
-        ensure(livez.starts_with("HTTP/1.1 200 OK\r\n"), || livez)
+        let livez = scene.get_at(Daemon::HEALTH, "/livez");
+        ensure(livez.starts_with(OK), || livez)
     });
     drop(flood);
     let log = scene.process.log();
@@ -199,10 +216,7 @@ fn pages_are_served_while_everything_else_waits() {
     let queued = r#"kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}"#;
     let ended = r#"kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}"#;
     eventually(PATIENCE, || {
-        scene
-            .connect(Daemon::METRICS)
-            .map_err(|error| error.to_string())?;
-        let metrics = scene.get("/metrics");
+        let metrics = scene.metrics()?;
         ensure(metrics.contains(queued), || metrics.clone())
     });
     for _ in 0..20 {
@@ -212,8 +226,7 @@ fn pages_are_served_while_everything_else_waits() {
             metrics.contains(queued) && !metrics.contains(ended),
             "{metrics}"
         );
-        let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
-        assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
+        scene.assert_alive();
     }
 }
 
@@ -223,10 +236,9 @@ fn pages_are_served_while_no_cluster_can_be_reached() {
     needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
     let scene = Scene::follow(folder, &["--master=http://127.0.0.1:1"], Daemon::HEALTH);
-    let livez = scene.say(Daemon::HEALTH, &request("GET", "/livez", ""));
-    assert!(livez.starts_with("HTTP/1.1 200 OK\r\n"), "{livez}");
+    scene.assert_alive();
     // Of the Node nothing is known, and nothing was promised.
-    let healthz = scene.say(Daemon::HEALTH, &request("GET", "/healthz", ""));
+    let healthz = scene.get_at(Daemon::HEALTH, "/healthz");
     assert!(healthz.starts_with("HTTP/1.1 503 "), "{healthz}");
     let failed = "rest_client_requests_total{code=\"<error>\",host=\"127.0.0.1:1\"";
     eventually(PATIENCE, || {
@@ -258,11 +270,11 @@ fn health_checks_are_answered_while_everything_else_waits() {
     let flags = ["-v=4", "--conntrack-max-per-core=0"];
     let scene = Scene::through(script, BALANCED, &flags);
     let port = SocketAddr::from(([127, 0, 0, 1], 32100));
-    let check = || scene.say(port, &request("GET", "/", ""));
+    let check = || scene.get_at(port, "/");
     eventually(PATIENCE, || {
         scene.connect(port).map_err(|error| error.to_string())?;
         let answer = check();
-        ensure(answer.starts_with("HTTP/1.1 200 OK\r\n"), || answer)
+        ensure(answer.starts_with(OK), || answer)
     });
     let services: Vec<_> = (0..2000)
         .map(|number| service(&format!("s{number}")))
@@ -271,17 +283,16 @@ fn health_checks_are_answered_while_everything_else_waits() {
     let new = scene.folder.path().join("more.yaml");
     fs::write(&new, services.join("---\n")).unwrap();
     fs::rename(&new, scene.folder.path().join("manifests/more.yaml")).unwrap();
-    let value_of = |metrics: &str, metric: &str| -> f64 {
-        let name = format!("kubeproxy_sync_proxy_rules_{metric} ");
-        let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(&name));
-        lines.next().map_or(0.0, |value| value.parse().unwrap())
+    let value_of = |metrics: &str, metric: &str| {
+        let series = format!("kubeproxy_sync_proxy_rules_{metric}");
+        http::value(metrics, &series).unwrap_or_default()
     };
     // Either a sync was requested and has not ended, or the thread waits to log between two syncs,
     // the last of which did not have all Services.
     let (mut asks_since, mut rules_before) = (0, 0.0);
     eventually(PATIENCE, || {
         let answer = check();
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.starts_with(OK), "{answer}");
         let metrics = scene.get("/metrics");
         let time = |what| {
             let metric = format!("last_{what}timestamp_seconds{{ip_family=\"IPv4\"}}");
@@ -340,8 +351,8 @@ fn a_flood_is_outlived() {
             "/livez"
         };
         let idle: Vec<_> = (0..300).map(|_| scene.connect(port).unwrap()).collect();
-        let answer = scene.say(port, &request("GET", path, ""));
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let answer = scene.get_at(port, path);
+        assert!(answer.starts_with(OK), "{answer}");
         drop(idle);
         let long = "x".repeat(1024 * 1024);
         let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nCookie: {long}\r\n\r\n");
@@ -349,8 +360,8 @@ fn a_flood_is_outlived() {
         assert!(!answer.contains("200 OK"), "{answer}");
         let answer = scene.say(port, &request("PUT", path, &long));
         assert!(!answer.contains("200 OK"), "{answer}");
-        let answer = scene.say(port, &request("GET", path, ""));
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let answer = scene.get_at(port, path);
+        assert!(answer.starts_with(OK), "{answer}");
     }
     scene.process.assert_running();
 }
@@ -389,16 +400,12 @@ fn requests_to_the_api_server_are_counted() {
     let mut lab = Lab::new(Backend::Nft);
     let _daemon = lab.start_daemon();
     wait_until_ok(&lab.node, "/healthz");
-    let scrape = |lab: &Lab| {
-        let (_, text) = http::get(&lab.node, Daemon::METRICS, "/metrics").unwrap();
-        text
-    };
-    let count = |text: &str, code: &str| -> u32 {
+    let scrape = |lab: &Lab| http::metrics(&lab.node, Daemon::METRICS);
+    let count = |text: &str, code: &str| {
         let start = format!(
             "rest_client_requests_total{{code=\"{code}\",host=\"10.200.0.1:6443\",method=\"GET\"}} "
         );
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix(&start));
-        lines.next().map_or(0, |count| count.parse().unwrap())
+        http::count(text, &start)
     };
     // One watch for each kind, at least. Pages are served before all of them are answered.
     eventually(PATIENCE, || {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::http;
 use crate::support::node::{Node, copy_extensions, with_restore};
+use crate::support::program::run_in;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
 
@@ -74,7 +75,7 @@ fn script(failure: Failure, calls: &std::path::Path) -> String {
 
 /// A metric of the IPv4 family, whose further labels are these.
 fn metric(node: &Node, name: &str, more: &str) -> u64 {
-    let (_, page) = http::get(&node.netns, Daemon::METRICS, "/metrics").unwrap_or_default();
+    let page = node.metrics();
     let line = page.lines().find(|line| {
         line.starts_with(&format!("{name}{{")) && line.contains("IPv4") && line.contains(more)
     });
@@ -88,19 +89,16 @@ fn in_quarantine(node: &Node) -> u64 {
 
 /// `deltaproxy services` says that changes of the fourth Service are not applied.
 fn services_names_it(node: &Node) {
-    let mut services = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    let services = services.arg("services").output().expect("run services");
-    let said = String::from_utf8_lossy(&services.stderr);
+    let said = run_in(&node.netns, &["services"]).stderr;
     let expected = "(IPv4): 1: default/s4; their changes";
     assert!(said.contains(expected), "{said}");
 }
 
 /// `deltaproxy status` says that the node is degraded, and why.
 fn status_names_it(node: &Node) {
-    let mut status = node.netns.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    let status = status.arg("status").output().expect("run status");
-    let text = String::from_utf8_lossy(&status.stdout);
-    assert_eq!(status.status.code(), Some(1), "{text}");
+    let status = run_in(&node.netns, &["status"]);
+    let text = &status.stdout;
+    assert_eq!(status.code, Some(1), "{text}");
     let expected = "finding  IPv4: 1 in quarantine: default/s4\n";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("\nIPv4 quarantine: default/s4: "), "{text}");

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
+use crate::support::program::run;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const README: &str = include_str!("../README.md");
@@ -48,19 +49,14 @@ fn pages() -> Vec<(String, String)> {
 }
 
 fn printed(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_deltaproxy"))
-        .args(args)
-        .current_dir(ROOT)
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap();
+    let ran = run(args);
     // The number of service ports, as a terminal shows it.
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = ran.stderr;
     assert!(
         said.is_empty() || said.contains(" service ports, "),
         "{args:?}: {said}"
     );
-    String::from_utf8(output.stdout).unwrap() + &said
+    ran.stdout + &said
 }
 
 /// Returns the blocks of a text without their indentation: lines of four blanks, and empty ones in

@@ -1,14 +1,12 @@
 //! `render` as its users meet it, and whether the kernel takes what it prints.
 
 use std::fs;
-use std::io::Write;
-use std::process::Stdio;
 
-use crate::support::daemon::{Backend, real_program};
+use crate::support::daemon::Backend;
 use crate::support::needs;
 use crate::support::netns::Netns;
 use crate::support::program::{self, Ran};
-use crate::support::rules::{Family, saved};
+use crate::support::rules::{Family, restore, saved, try_restore};
 use tempfile::TempDir;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/examples");
@@ -38,26 +36,6 @@ fn rendered(args: &[&str]) -> String {
     render(args).success()
 }
 
-/// Gives text to a restore program; the error is what it says.
-fn restore(netns: &Netns, backend: Backend, args: &[&str], text: &str) -> Result<(), String> {
-    let mut child = netns
-        .command(real_program(backend, "iptables-restore"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(text.as_bytes()).unwrap();
-    drop(stdin);
-    let output = child.wait_with_output().unwrap();
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
 #[test]
 fn assumed_load_balancer_ips_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,25 +61,25 @@ fn both_kernels_take_what_is_printed() {
     let change = ["--since", EXAMPLES, "--manifests", later];
     for backend in [Backend::Nft, Backend::Legacy] {
         let netns = Netns::new("render");
-        let noflush = ["-w", "--noflush"];
-        let test = ["-w", "--noflush", "--test"];
-        restore(&netns, backend, &test, &rendered(&before)).unwrap();
-        restore(&netns, backend, &noflush, &rendered(&before)).unwrap();
+        let (noflush, test) = (["--noflush"], ["--noflush", "--test"]);
+        restore(&netns, backend, Family::V4, &test, &rendered(&before));
+        restore(&netns, backend, Family::V4, &noflush, &rendered(&before));
         for more in [&[][..], &["--partial-restore=kep-3453"]] {
             let payload = rendered(&[&change[..], more].concat());
-            restore(&netns, backend, &test, &payload).unwrap();
+            restore(&netns, backend, Family::V4, &test, &payload);
         }
-        restore(&netns, backend, &noflush, &rendered(&change)).unwrap();
+        restore(&netns, backend, Family::V4, &noflush, &rendered(&change));
         let partial = chains(&saved(&netns, backend, Family::V4));
 
         let fresh = Netns::new("fresh");
         let all = rendered(&["--manifests", later]);
-        restore(&fresh, backend, &noflush, &all).unwrap();
+        restore(&fresh, backend, Family::V4, &noflush, &all);
         assert_eq!(partial, chains(&saved(&fresh, backend, Family::V4)));
 
         // What was cut down is refused, before it can do any harm.
         let part = rendered(&["admin", "--manifests", EXAMPLES]);
-        assert!(restore(&fresh, backend, &noflush, &part).is_err(), "{part}");
+        let restored = try_restore(&fresh, backend, Family::V4, &noflush, &part);
+        assert!(restored.is_err(), "{part}");
     }
 }
 

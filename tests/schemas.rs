@@ -5,19 +5,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-fn command(folder: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_deltaproxy"));
-    command
-        .args(args)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .env_remove("RUST_LOG");
-    command
-}
+use crate::support::program::{PROGRAM, Ran, command};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
@@ -139,8 +130,7 @@ pub(crate) fn assert_valid(name: &str, document: &str) {
 }
 
 fn printed(folder: &Path, args: &[&str]) -> String {
-    let output = command(folder, args).output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
+    Ran::of(command(PROGRAM, args).current_dir(folder)).stdout
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::support;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::process::Output;
 use std::time::{Duration, Instant, SystemTime};
 
 use deltaproxy::testing::host::nft_generation;
@@ -15,11 +14,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support::daemon::{Backend, Daemon, Program, backend_programs, real_program};
-use support::kube::binary;
-use support::lab::Lab;
+use support::lab::{CLUSTER_CIDR, Lab};
 use support::left_out::turns;
 use support::process::run;
-use support::rules::Family;
+use support::program::{Ran, run_in};
+use support::rules::{Family, plain};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{http, needs, objects, on_both_backends, tell};
 
@@ -34,8 +33,6 @@ const CHURN: Duration = Duration::from_secs(20);
 pub(crate) const PACE: Duration = Duration::from_millis(230);
 const IDLE: Duration = Duration::from_secs(5);
 const LATE: Duration = Duration::from_secs(60);
-
-pub(crate) const CIDR: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
 /// Ports of the shadow by default, and of one with other flags.
 pub(crate) const SHADOW: u16 = 10349;
@@ -55,17 +52,13 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
 
     // Before there is a kube-proxy.
     let before = footprint(&lab, backend);
-    let shadow = start_shadow(&lab, backend, SHADOW, CIDR);
+    let shadow = start_shadow(&lab, backend, SHADOW, CLUSTER_CIDR);
     wait_for(&lab, SHADOW, |v4| {
         v4["services"] == SERVICES + 1 && v4["readings"]["count"].as_u64() > Some(0)
     });
     assert_eq!(footprint(&lab, backend), before, "{}", shadow.log());
 
-    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
-    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
-    let flags = [&*kubeconfig, &hostname, CIDR];
-    let kube_proxy = Daemon::start_program(&kube_proxy, &lab.node, backend, &flags);
+    let kube_proxy = lab.start(&Program::kube_proxy(), &[]);
     wait_for(&lab, SHADOW, |v4| v4["differing_services"] == 0);
 
     agrees_with_kube_proxy(&lab, backend, &shadow, &services);
@@ -75,9 +68,7 @@ fn a_shadow_measures_and_names_what_a_kube_proxy_does(backend: Backend) {
         .filter(|line| line.contains("WARN") || line.contains("ERROR"));
     // That is the kubeconfig of the test.
     assert!(warnings.all(|line| line.contains("cert bypassed")), "{log}");
-    let report = report(&lab);
-    assert!(report.status.success(), "{report:?}");
-    let text = String::from_utf8(report.stdout).unwrap();
+    let text = report(&lab).success();
     assert!(
         text.contains(" 0 differences that affect packets\n"),
         "{text}"
@@ -106,12 +97,12 @@ fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
     let lab = Lab::new(Backend::Nft);
     let mut command = lab.node.command(real_program(Backend::Nft, "iptables"));
     run(command.args(["-w", "-t", "nat", "-N", "KUBE-SERVICES"]));
-    let shadow = start_shadow(&lab, Backend::Legacy, SHADOW, CIDR);
+    let shadow = start_shadow(&lab, Backend::Legacy, SHADOW, CLUSTER_CIDR);
     let v4 = wait_for(&lab, SHADOW, |v4| v4["other_backend"] == "nft");
     assert_eq!(v4["backend"], "legacy", "{v4}");
     let warning = "backend nft has rules of a proxy, and those of legacy are compared";
     shadow.wait_for_log(warning);
-    let text = String::from_utf8(report(&lab).stdout).unwrap();
+    let text = report(&lab).stdout;
     assert!(
         text.contains("if kube-proxy writes these, set --iptables-backend=nft\n"),
         "{text}"
@@ -123,7 +114,7 @@ fn a_shadow_names_the_other_backend_with_rules_of_a_proxy() {
 }
 
 /// Stops kube-proxy before a change, deletes a rule of another Service, and starts a shadow with
-/// another cluster CIDR: all at once, because each takes a minute.
+/// another cluster CLUSTER_CIDR: all at once, because each takes a minute.
 fn names_differences(
     lab: &Lab,
     backend: Backend,
@@ -164,7 +155,7 @@ fn names_differences(
         found("default/churn-3", "missing_chain").is_some(),
         "{late}"
     );
-    // Each has a chain that masquerades what is not from the cluster CIDR.
+    // Each has a chain that masquerades what is not from the cluster CLUSTER_CIDR.
     wait_for(lab, OTHER_SHADOW, |v4| {
         let differences = v4["differences"].as_array().unwrap().iter();
         let changed = differences.filter(|one| one["kind"] == "changed_chain");
@@ -180,12 +171,9 @@ fn names_differences(
         "{log}"
     );
     let report = report(lab);
-    assert_eq!(report.status.code(), Some(1), "{report:?}");
-    let text = String::from_utf8(report.stdout).unwrap();
-    assert!(
-        text.contains("IPv4 default/churn-7: changed_chain nat KUBE-SVC-"),
-        "{text}"
-    );
+    assert_eq!(report.code, Some(1), "{report:#?}");
+    let difference = "IPv4 default/churn-7: changed_chain nat KUBE-SVC-";
+    assert!(report.stdout.contains(difference), "{report:#?}");
 
     kill(process, Signal::SIGCONT).unwrap();
     let v4 = wait_for(lab, SHADOW, |v4| {
@@ -205,9 +193,8 @@ fn publishes_differences(lab: &Lab) {
 }
 
 /// Output of `shadow-report` on the node.
-fn report(lab: &Lab) -> Output {
-    let mut command = lab.node.command(env!("CARGO_BIN_EXE_deltaproxy"));
-    command.arg("shadow-report").output().unwrap()
+fn report(lab: &Lab) -> Ran {
+    run_in(&lab.node, &["shadow-report"])
 }
 
 /// Changes Services for a while, and compares the lag with kube-proxy's own metric.
@@ -279,11 +266,7 @@ fn programming(lab: &Lab) -> (f64, f64) {
     let (_, page) = http::get(&lab.node, Daemon::METRICS, "/metrics").unwrap();
     let value = |end: &str| {
         let name = format!("kubeproxy_network_programming_duration_seconds_{end}");
-        let mut lines = page.lines().filter(|line| line.starts_with(&name));
-        let line = lines.find(|line| line.contains("IPv4"));
-        line.map_or(0.0, |line| {
-            line.rsplit_once(' ').unwrap().1.parse().unwrap()
-        })
+        http::value(&page, &format!("{name}{{ip_family=\"IPv4\"}}")).unwrap_or_default()
     };
     (value("count"), value("sum"))
 }
@@ -311,15 +294,11 @@ pub(crate) fn slice(service: &Value, number: usize) -> Value {
 pub(crate) fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
     let rules = match backend {
         Backend::Nft => String::new(),
-        Backend::Legacy => [Family::V4, Family::V6]
-            .map(|family| lab.rules(family))
-            .concat(),
+        Backend::Legacy => Family::ALL.map(|family| lab.rules(family)).concat(),
     };
-    let rules: Vec<&str> = rules
-        .lines()
+    let rules: Vec<&str> = plain(&rules)
         // To read a table of legacy makes it, without rules, if the kernel has none yet.
         .filter(|line| line.starts_with("-A ") || line.starts_with(":KUBE-"))
-        .map(|line| line.split(" [").next().unwrap_or(line))
         .collect();
     let generation = lab.node.enter(|| nft_generation().unwrap());
     let setting = "sysctl -a -r 'route_localnet|nf_conntrack_(max|tcp|udp)'";
@@ -329,8 +308,7 @@ pub(crate) fn footprint(lab: &Lab, backend: Backend) -> (u32, String, String) {
 }
 
 pub(crate) fn start_shadow(lab: &Lab, backend: Backend, port: u16, cidr: &str) -> Daemon {
-    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
+    let [kubeconfig, hostname] = lab.control.flags();
     let addresses = [
         format!("--metrics-bind-address=127.0.0.1:{port}"),
         format!("--healthz-bind-address=127.0.0.1:{}", port + 7),

@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use shadow::{CIDR, SERVICES, SHADOW, family, footprint, slice, start_shadow, wait_for};
+use shadow::{SERVICES, SHADOW, family, footprint, slice, start_shadow, wait_for};
 use support::daemon::{Backend, Daemon, Program};
-use support::kube::binary;
-use support::lab::Lab;
+use support::lab::{CLUSTER_CIDR, Lab};
 use support::left_out::{Part, skips};
 use support::wait::{PATIENCE, ensure, eventually};
 use support::{on_both_backends, tell};
@@ -47,8 +46,8 @@ fn no_connection_fails_from_shadow_to_replacement_and_back(backend: Backend) {
     let seconds = std::env::var(SECONDS).map_or(60, |text| text.parse().unwrap());
     let phase = Duration::from_secs(seconds) / 3;
     let lab = swap::lab(backend);
-    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
-    let mut proxy = start(&lab, backend, &kube_proxy, FLAT);
+    let kube_proxy = Program::kube_proxy();
+    let mut proxy = start(&lab, &kube_proxy, FLAT);
     wait_for_marker(&lab, 0);
     let traffic = Traffic::start(&lab);
     traffic.wait_for(BEFORE);
@@ -58,7 +57,7 @@ fn no_connection_fails_from_shadow_to_replacement_and_back(backend: Backend) {
         threads.spawn(|| change_services(&lab, &is_over, &is_paused, &changes));
         let end = EndOnDrop(&is_over);
 
-        let mut shadow = start_shadow(&lab, backend, SHADOW, CIDR);
+        let mut shadow = start_shadow(&lab, backend, SHADOW, CLUSTER_CIDR);
         let pauses = writes_nothing(&lab, backend, &proxy, &changes, phase);
         // Under changes, kube-proxy hardly ever has applied all of them.
         is_paused.store(true, Ordering::Relaxed);
@@ -71,7 +70,7 @@ fn no_connection_fails_from_shadow_to_replacement_and_back(backend: Backend) {
         for (number, next) in [(1, &Program::Deltaproxy), (2, &kube_proxy)] {
             let started = Instant::now();
             proxy.terminate();
-            proxy = start(&lab, backend, next, FLAT);
+            proxy = start(&lab, next, FLAT);
             wait_for_marker(&lab, number);
             serves_metrics(&lab, next);
             traffic.wait_for(AFTER);

@@ -3,7 +3,7 @@
 
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::netns::Netns;
-use crate::support::program::{PROGRAM, Ran};
+use crate::support::program::{PROGRAM, Ran, run_in};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
 use serde_json::Value;
@@ -15,30 +15,14 @@ const SOURCE: &str = " in rules of node1 (";
 fn start(backend: Backend, metrics: &str) -> (Netns, Daemon) {
     let netns = Netns::new("status");
     netns.address("lo", "192.0.2.1/32");
-    let metrics = format!("--metrics-bind-address={metrics}");
-    let args = [
-        "--manifests=deploy/examples",
-        "--hostname-override=node1",
-        &metrics,
-    ];
-    let daemon = Daemon::start(&netns, backend, &args);
-    eventually(PATIENCE, || {
-        let log = daemon.log();
-        let synced =
-            ["IPv4", "IPv6"].map(|family| log.contains(&format!("synced family={family}")));
-        ensure(synced == [true, true], || log)
-    });
+    let daemon = Daemon::start_on_examples(&netns, backend, metrics);
     (netns, daemon)
-}
-
-fn run(netns: &Netns, args: &[&str]) -> Ran {
-    Ran::of(netns.command(PROGRAM).args(args))
 }
 
 /// Runs a command that reads rules with the programs of the backend.
 fn inspect(netns: &Netns, backend: Backend, args: &[&str]) -> Ran {
     let of_backend = ["--iptables-backend", backend.name()];
-    let output = run(netns, &[args, &of_backend].concat());
+    let output = run_in(netns, &[args, &of_backend].concat());
     assert!(output.is_success(), "{output:#?}");
     output
 }
@@ -107,7 +91,7 @@ on_both_backends!(Kernel, the_status_is_of_the_daemon);
 
 fn the_status_is_of_the_daemon(backend: Backend) {
     let (netns, mut daemon) = start(backend, "127.0.0.1:10249");
-    let output = run(&netns, &["status"]);
+    let output = run_in(&netns, &["status"]);
     let text = &output.stdout;
     assert_eq!(output.code, Some(0), "{text}{}", output.stderr);
     assert!(text.starts_with("node1: well\n"), "{text}");
@@ -118,12 +102,12 @@ fn the_status_is_of_the_daemon(backend: Backend) {
         "{text}"
     );
 
-    let json = run(&netns, &["status", "-o", "json"]);
+    let json = run_in(&netns, &["status", "-o", "json"]);
     let document: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(document["families"][0]["lastFull"]["reason"], "first");
 
     assert!(daemon.terminate().success());
-    let output = run(&netns, &["status"]);
+    let output = run_in(&netns, &["status"]);
     assert_eq!(output.code, Some(2), "{output:#?}");
     let error = &output.stderr;
     assert!(
@@ -146,9 +130,9 @@ fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
     std::fs::write(file.path(), config).unwrap();
     let file = format!("--config={}", file.path().display());
     for flag in ["--metrics-bind-address=0.0.0.0:9090", &file] {
-        let status = run(&netns, &["status", flag]);
+        let status = run_in(&netns, &["status", flag]);
         assert_eq!(status.code, Some(0), "{flag}: {}", status.stderr);
-        let services = run(&netns, &["services", flag]);
+        let services = run_in(&netns, &["services", flag]);
         assert!(services.stderr.contains(SOURCE), "{services:#?}");
     }
     // Nothing listens at the default port; there, the health server has no such pages.
@@ -156,7 +140,7 @@ fn another_port_is_found_by_its_flag_or_in_the_file(backend: Backend) {
         "--metrics-bind-address=127.0.0.1",
         "--metrics-bind-address=127.0.0.1:10256",
     ] {
-        let status = run(&netns, &["status", flag]);
+        let status = run_in(&netns, &["status", flag]);
         assert_eq!(status.code, Some(2), "{status:#?}");
         let services = inspect(&netns, backend, &["services", flag]);
         assert!(services.stdout.contains("storefront"));
@@ -173,7 +157,7 @@ fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
     let services = inspect(&netns, backend, &["services", flag]);
     assert!(services.stdout.contains("storefront"));
     assert!(!services.stderr.contains("rules of node1"), "{services:#?}");
-    let status = run(&netns, &["status", flag]);
+    let status = run_in(&netns, &["status", flag]);
     assert_eq!(status.code, Some(0), "{status:#?}");
     assert!(status.stdout.starts_with("node1: well\n"), "{status:#?}");
 }
@@ -183,7 +167,7 @@ fn a_port_that_is_not_of_loopback_has_no_rules(backend: Backend) {
 fn with_rules_in_the_other_backend_the_kernel_is_read() {
     needs!(Kernel);
     let (netns, _daemon) = start(Backend::Nft, "127.0.0.1:10249");
-    let services = || run(&netns, &["services"]).stderr;
+    let services = || run_in(&netns, &["services"]).stderr;
     assert!(services().contains(SOURCE), "{}", services());
     let mut legacy = netns.command("iptables-legacy");
     let added = legacy.args(["-t", "nat", "-N", "KUBE-SERVICES"]).status();
@@ -192,7 +176,7 @@ fn with_rules_in_the_other_backend_the_kernel_is_read() {
         let said = services();
         ensure(!said.contains(SOURCE), || said)
     });
-    let status = run(&netns, &["status"]);
+    let status = run_in(&netns, &["status"]);
     assert_eq!(status.code, Some(1));
     let said = &status.stdout;
     assert!(said.contains("has rules of a proxy as well"), "{said}");

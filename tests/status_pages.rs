@@ -24,22 +24,7 @@ const NODE: &str = "192.0.2.1:10249";
 pub(crate) fn start(backend: Backend) -> (Netns, Daemon) {
     let netns = Netns::new("status");
     netns.address("lo", "192.0.2.1/32");
-    let args = [
-        "--manifests=deploy/examples",
-        "--hostname-override=node1",
-        "--metrics-bind-address=0.0.0.0:10249",
-    ];
-    let daemon = Daemon::start(&netns, backend, &args);
-    eventually(PATIENCE, || {
-        let generations = ["0", "1"].map(|family| {
-            let status = status(&netns, LOOPBACK);
-            let path = format!("/families/{family}/generation");
-            status.pointer(&path).and_then(Value::as_u64).unwrap_or(0)
-        });
-        ensure(generations.iter().all(|count| *count > 0), || {
-            format!("syncs: {generations:?}")
-        })
-    });
+    let daemon = Daemon::start_on_examples(&netns, backend, "0.0.0.0:10249");
     (netns, daemon)
 }
 
@@ -50,10 +35,8 @@ pub(crate) fn get(netns: &Netns, server: &str, path: &str) -> (u16, String) {
 
 fn status(netns: &Netns, server: &str) -> Value {
     let server: SocketAddr = server.parse().unwrap();
-    let reply = http::get(netns, server, "/status");
-    reply.map_or(Value::Null, |(_, body)| {
-        serde_json::from_str(&body).unwrap()
-    })
+    let (_, body) = http::get(netns, server, "/status").unwrap();
+    serde_json::from_str(&body).unwrap()
 }
 
 /// Rules of the proxy in a chain.
@@ -234,7 +217,7 @@ fn a_service_is_found_with_its_endpoints_and_rules(backend: Backend) {
         let (_, text) = part.split_once('>').unwrap();
         text.split("</pre>").next().unwrap()
     });
-    for (text, family) in parts.zip([Family::V4, Family::V6]) {
+    for (text, family) in parts.zip(Family::ALL) {
         let kernel = RuleSet::parse(&saved(&netns, backend, family)).unwrap();
         let table = format!("*nat\n{text}COMMIT\n");
         let own = table.lines().filter(|line| {

@@ -12,10 +12,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::kube::binary;
 use crate::support::lab::{Lab, NODE_ADDRESSES};
 use crate::support::netns::{Netns, move_into};
-use crate::support::rules::Family;
+use crate::support::rules::{Family, plain};
 use crate::support::servers::{Reply, Transport, ask};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs, objects, on_both_backends, tell};
@@ -49,8 +48,8 @@ enum Exchange {
 
 fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
     let lab = lab(backend);
-    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
-    let mut proxy = start(&lab, backend, &kube_proxy, FLAT);
+    let kube_proxy = Program::kube_proxy();
+    let mut proxy = start(&lab, &kube_proxy, FLAT);
     wait_for_marker(&lab, 0);
     let before = rules(&lab);
     let deltaproxy = &Program::Deltaproxy;
@@ -69,10 +68,10 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
         match exchange {
             Exchange::EndFirst => {
                 proxy.terminate();
-                proxy = start(&lab, backend, next, dispatch);
+                proxy = start(&lab, next, dispatch);
             }
             Exchange::StartFirst => {
-                let both = start(&lab, backend, next, dispatch);
+                let both = start(&lab, next, dispatch);
                 wait_for_log(&both, next);
                 proxy.terminate();
                 proxy = both;
@@ -111,8 +110,8 @@ fn no_connection_fails_while_proxies_are_exchanged(backend: Backend) {
 fn no_connection_fails_from_mode_nftables() {
     needs!(Upstream);
     let lab = lab(Backend::Nft);
-    let kube_proxy = Program::KubeProxy(binary("kube-proxy").unwrap());
-    let mut proxy = start_with(&lab, Backend::Nft, &kube_proxy, &["--proxy-mode=nftables"]);
+    let kube_proxy = Program::kube_proxy();
+    let mut proxy = lab.start(&kube_proxy, &["-v=4", "--proxy-mode=nftables"]);
     let has_tables = |wanted: bool| {
         eventually(PATIENCE, || {
             let found = shown_tables(&lab);
@@ -129,7 +128,7 @@ fn no_connection_fails_from_mode_nftables() {
     let traffic = Traffic::start(&lab);
     traffic.wait_for(BEFORE);
     proxy.terminate();
-    proxy = start(&lab, Backend::Nft, &Program::Deltaproxy, FLAT);
+    proxy = start(&lab, &Program::Deltaproxy, FLAT);
     wait_for_marker(&lab, 0);
     has_tables(false);
     traffic.wait_for(AFTER);
@@ -154,7 +153,7 @@ const TREE: &str = "tree";
 /// external IPs, or have none. Those of the last proxy are still there when a marker appears: its
 /// rule is in the table `filter`, which is committed before `nat`.
 fn wait_for_trees(lab: &Lab, are_wanted: bool) {
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         eventually(PATIENCE, || {
             let rules = lab.rules(family);
             let found = [":KUBE-SVC-", ":KUBE-EXT-"].map(|start| {
@@ -192,11 +191,10 @@ pub(crate) fn serves_metrics(lab: &Lab, program: &Program) {
 
 /// Rules and chains of both families, sorted, without counters and those of the markers.
 fn rules(lab: &Lab) -> Vec<String> {
-    let saved = [Family::V4, Family::V6].map(|family| lab.rules(family));
-    let lines = saved.iter().flat_map(|text| text.lines());
-    let lines = lines.filter(|line| !line.starts_with('#') && !line.contains("default/marker-"));
-    let lines = lines.map(|line| line.split(" [").next().unwrap().to_owned());
-    let mut lines: Vec<String> = lines.collect();
+    let saved = Family::ALL.map(|family| lab.rules(family));
+    let lines = saved.iter().flat_map(|text| plain(text));
+    let lines = lines.filter(|line| !line.contains("default/marker-"));
+    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
     lines.sort();
     lines
 }
@@ -260,22 +258,13 @@ fn service(name: &str, protocol: &str, number: u16, node_port: u16) -> Value {
     )
 }
 
-pub(crate) fn start(lab: &Lab, backend: Backend, program: &Program, dispatch: &str) -> Daemon {
+pub(crate) fn start(lab: &Lab, program: &Program, dispatch: &str) -> Daemon {
     let dispatch = format!("--service-dispatch={dispatch}");
-    let more: &[&str] = if program.is_deltaproxy() {
-        &[&dispatch]
-    } else {
-        &[]
-    };
-    start_with(lab, backend, program, more)
-}
-
-fn start_with(lab: &Lab, backend: Backend, program: &Program, more: &[&str]) -> Daemon {
-    let kubeconfig = format!("--kubeconfig={}", lab.control.proxy_kubeconfig().display());
-    let hostname = format!("--hostname-override={}", objects::NODE);
-    let cidr = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
-    let flags = [&[&*kubeconfig, &hostname, cidr, "-v=4"], more].concat();
-    Daemon::start_program(program, &lab.node, backend, &flags)
+    let mut flags = vec!["-v=4"];
+    if program.is_deltaproxy() {
+        flags.push(&dispatch);
+    }
+    lab.start(program, &flags)
 }
 
 /// Adds a Service and waits until it is in the rules of both families.
@@ -286,7 +275,7 @@ pub(crate) fn wait_for_marker(lab: &Lab, number: usize) {
         json!({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}),
     );
     lab.control.api().apply(&service);
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         eventually(PATIENCE, || {
             let rules = lab.rules(family);
             let is_there = rules.contains(&format!("default/{marker}:http"));

@@ -4,7 +4,6 @@
 //! rule gets one before it that matches all and does nothing but count.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use deltaproxy::testing::inspect::explain::{ClientSelection, NodeRules, explain};
@@ -15,6 +14,7 @@ use crate::support::daemon::{Backend, real_program};
 use crate::support::netns::Netns;
 use crate::support::on_both_backends;
 use crate::support::process::run;
+use crate::support::rules::{Family, restore};
 
 /// Services with one endpoint each.
 const SERVICES: u8 = 40;
@@ -120,11 +120,7 @@ fn counted_by_kernel(backend: Backend, rules: &RuleSet, to: SocketAddr) -> usize
         }
         writeln!(text, "{line}").unwrap();
     }
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), text).unwrap();
-    run(netns
-        .command(real_program(backend, "iptables-restore"))
-        .arg(file.path()));
+    restore(&netns, backend, Family::V4, &[], &text);
     netns.enter(|| {
         let socket = UdpSocket::bind((NODE, 0)).unwrap();
         socket.send_to(b"first", to).unwrap();

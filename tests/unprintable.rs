@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::support::daemon::{Backend, Daemon, backend_programs, real_program};
 use crate::support::http;
 use crate::support::node::{
-    Node, SHOP, copy_extensions, wait_for_looks, with_counted_restore, write_script,
+    Node, SHOP, copy_extensions, replace_program, wait_for_looks, with_counted_restore,
 };
 use crate::support::process::run;
 use crate::support::rules::endpoint_chain;
@@ -256,18 +256,16 @@ fn programs(backend: Backend, calls: &Path) -> TempDir {
     for family in ["iptables", "ip6tables"] {
         for suffix in ["", "-save", "-restore"] {
             let name = format!("{family}{suffix}");
-            let path = bin.path().join(&name);
             let count = if name == "iptables-restore" {
                 format!("echo >>{}\n", calls.display())
             } else {
                 String::new()
             };
-            fs::remove_file(&path).expect("remove a link");
             let script = format!(
                 "{count}XTABLES_LIBDIR={} exec $REAL \"$@\"",
                 extensions.display()
             );
-            write_script(&path, &real_program(backend, &name), &script);
+            replace_program(&bin, backend, &name, &script);
         }
     }
     bin

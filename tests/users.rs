@@ -11,7 +11,7 @@ use crate::support::kube::ControlPlane;
 use crate::support::left_out::{Part, skips};
 use crate::support::netns::Netns;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{http, objects, on_both_backends, tell};
+use crate::support::{http, on_both_backends, tell};
 
 #[path = "../benches/users/user.rs"]
 mod user;
@@ -24,7 +24,7 @@ const SERVICES: usize = 400;
 
 /// Maximum bytes of partial payloads for each iteration, which is three changes of a Service with
 /// at most five endpoints: the chains of all Services would be a megabyte each time.
-const BYTES: f64 = 5_000.0;
+const BYTES: u64 = 5_000;
 
 on_both_backends!(Cluster, many_users_cost_no_more_than_their_changes);
 
@@ -35,8 +35,7 @@ fn many_users_cost_no_more_than_their_changes(backend: Backend) {
     let (control, _) = load::Load::in_new_cluster(SERVICES, 5);
     let node = Netns::new("users");
     control.attach(&node, 2);
-    let kubeconfig = format!("--kubeconfig={}", control.proxy_kubeconfig().display());
-    let name = format!("--hostname-override={}", objects::NODE);
+    let [kubeconfig, name] = control.flags();
     let daemon = Daemon::start(&node, backend, &[&kubeconfig, &name]);
     wait_until_ok(&node, "/healthz");
     let rules = || node.run(&format!("iptables-{}-save", backend.name()));
@@ -60,14 +59,9 @@ fn many_users_cost_no_more_than_their_changes(backend: Backend) {
         backend.name()
     ));
     // A sync takes at least one change, and each iteration has three, with two objects.
-    assert!(syncs >= 1.0 && syncs <= 4.0 * count(ITERATIONS), "{syncs}");
-    assert!(bytes <= BYTES * count(ITERATIONS), "{bytes}");
-    assert!(failures.abs() < 0.5, "{}", daemon.log());
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a small number")]
-fn count(number: usize) -> f64 {
-    number as f64
+    assert!(syncs >= 1 && syncs <= 4 * ITERATIONS as u64, "{syncs}");
+    assert!(bytes <= BYTES * ITERATIONS as u64, "{bytes}");
+    assert_eq!(failures, 0, "{}", daemon.log());
 }
 
 /// Lets all users work, and returns how many changes of endpoints they made.
@@ -85,16 +79,12 @@ fn work(control: &ControlPlane) -> usize {
 }
 
 /// Syncs, bytes of partial payloads, and failed restores.
-fn figures(node: &Netns) -> [f64; 3] {
-    let (_, page) = http::get(node, Daemon::METRICS, "/metrics").unwrap();
-    let sum = |start: &str| {
-        let values = page.lines().filter(|line| line.starts_with(start));
-        let values = values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap());
-        values.sum()
-    };
+fn figures(node: &Netns) -> [u64; 3] {
+    let page = http::metrics(node, Daemon::METRICS);
     [
-        sum("kubeproxy_sync_proxy_rules_duration_seconds_count{"),
-        sum("deltaproxy_restore_payload_bytes_sum{scope=\"partial\"}"),
-        sum("kubeproxy_sync_proxy_rules_iptables_restore_failures_total"),
+        "kubeproxy_sync_proxy_rules_duration_seconds_count{",
+        "deltaproxy_restore_payload_bytes_sum{scope=\"partial\"}",
+        "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
     ]
+    .map(|start| http::count(&page, start))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::compare::Rules;
-use super::node::{FAMILIES, Node};
+use super::node::Node;
 use super::support::daemon::Backend;
 use super::support::rules::Family;
 
@@ -140,11 +140,12 @@ pub fn end(node: &mut Node, fault: Fault) {
 
 /// Changes one thing in the rules of one family, and proves that it did.
 fn damage(node: &Node, fault: Fault, number: usize) -> String {
-    let family = FAMILIES[number % FAMILIES.len()];
+    let family = Family::ALL[number % Family::ALL.len()];
     let mut done = String::new();
     node.with_daemon_stopped(|| {
         let before = node.saved(family);
-        let Some((table, command)) = target(&before, fault, number / FAMILIES.len(), family) else {
+        let Some((table, command)) = target(&before, fault, number / Family::ALL.len(), family)
+        else {
             // A small cluster need not have such a rule.
             return;
         };

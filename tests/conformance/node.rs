@@ -1,9 +1,7 @@
 //! One node: a namespace, one of the two programs in it, and what its kernel holds.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
@@ -15,17 +13,14 @@ use nix::unistd::Pid;
 use super::releases::Release;
 use super::support::daemon::Backend;
 use super::support::daemon::{Daemon, Program, backend_programs, real_program};
-use super::support::kube::{self, ControlPlane};
+use super::support::kube::ControlPlane;
 use super::support::netns::Netns;
-use super::support::node::write_script;
+use super::support::node::replace_program;
 use super::support::process::{children, run};
-use super::support::rules::{Family, saved};
+use super::support::rules::{Family, restore, saved};
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::support::{http, objects};
 use super::variant::Variant;
-
-/// Both families, in the order they are compared.
-pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// Flags of both programs in every variant: a namespace may not raise the machine's conntrack
 /// limits, and a report wants to know what was done.
@@ -187,7 +182,7 @@ impl Node {
         ]);
         args.extend(self.variant.flags);
         let bin = backend_programs(self.variant.backend);
-        let mut visitor = Daemon::spawn(&upstream(), &self.netns, bin, &args);
+        let mut visitor = Daemon::spawn(&Program::kube_proxy(), &self.netns, bin, &args);
         thread::sleep(time);
         visitor.assert_running();
     }
@@ -269,25 +264,14 @@ impl Node {
 
     /// Empties all tables and deletes all chains, each table at once.
     pub fn flush(&self) {
-        for family in FAMILIES {
+        for family in Family::ALL {
             self.restore(family, &[], EMPTY);
         }
     }
 
     /// Gives a payload to the restore program, as another program would.
     pub fn restore(&self, family: Family, flags: &[&str], payload: &str) {
-        let program = match family {
-            Family::V4 => "iptables-restore",
-            Family::V6 => "ip6tables-restore",
-        };
-        let program = real_program(self.variant.backend, program);
-        let mut restore = self.netns.command(program);
-        let child = restore.arg("-w").args(flags).stdin(Stdio::piped()).spawn();
-        let mut child = child.expect("start a restore");
-        let mut stdin = child.stdin.take().expect("a pipe");
-        stdin.write_all(payload.as_bytes()).expect("write");
-        drop(stdin);
-        assert!(child.wait().expect("wait").success(), "{payload}");
+        restore(&self.netns, self.variant.backend, family, flags, payload);
     }
 
     /// Fails the test when the program has ended.
@@ -323,9 +307,7 @@ impl Node {
             let (_, body) = http::get(&self.netns, Daemon::METRICS, "/metrics")?;
             Ok(body)
         });
-        let counts = metrics.lines().filter(|line| line.starts_with(name));
-        let counts = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-        counts.sum()
+        http::count(&metrics, name)
     }
 }
 
@@ -334,20 +316,13 @@ fn spoilable_programs(backend: Backend, control: &TempDir) -> TempDir {
     let bin = backend_programs(backend);
     for family in ["iptables", "ip6tables"] {
         let name = format!("{family}-restore");
-        let path = bin.path().join(&name);
-        fs::remove_file(&path).expect("remove a link");
         let folder = control.path().display();
         let script = format!(
             "left=$(cat {folder}/{family} 2>/dev/null)\n\
              if [ -n \"$left\" ]; then printf %s \"${{left#x}}\" >{folder}/{family}; \
              . {folder}/script; fi\nexec $REAL \"$@\""
         );
-        write_script(&path, &real_program(backend, &name), &script);
+        replace_program(&bin, backend, &name, &script);
     }
     bin
-}
-
-/// The real kube-proxy that `tests/run.sh` builds.
-pub fn upstream() -> Program {
-    Program::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
 }

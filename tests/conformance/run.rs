@@ -5,11 +5,11 @@ use std::ops::AddAssign;
 use std::time::Instant;
 
 use super::features::{self, Sight};
-use super::node::FAMILIES;
 use super::random::History;
 use super::releases::{Appeared, Release};
 use super::service::NAMESPACES;
 use super::stage::{Effect, Op, Size, Stage};
+use super::support::rules::Family;
 use super::support::tell;
 use super::variant::{Variant, group};
 
@@ -100,7 +100,7 @@ pub fn run(plan: &Plan) -> Tally {
         tally.refused += effect.refused.len();
         tally.visible += usize::from(effect.has_changed_rules);
         tally.crossings += usize::from(effect.is_large != was_large);
-        tally.compared += plan.variants.len() * FAMILIES.len();
+        tally.compared += plan.variants.len() * Family::ALL.len();
         was_large = effect.is_large;
     }
     let names: Vec<_> = plan.variants.iter().map(|variant| variant.name).collect();
@@ -179,7 +179,7 @@ pub fn features(variants: &'static [Variant]) -> FeatureTally {
         );
     }
     complaints.extend(tally.appeared.check(&release).err());
-    tally.compared = tally.steps * variants.len() * FAMILIES.len();
+    tally.compared = tally.steps * variants.len() * Family::ALL.len();
     let (steps, version) = (tally.steps, &release.version);
     let appeared = &tally.appeared.0;
     tell(format_args!(

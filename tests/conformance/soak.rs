@@ -12,7 +12,7 @@ use super::random::History;
 use super::run::take;
 use super::service::NAMESPACES;
 use super::stage::{Op, Size, Stage};
-use super::support::process::children;
+use super::support::process::{children, memory};
 use super::support::tell;
 use super::support::wait::{PATIENCE, ensure, eventually};
 use super::variant::group;
@@ -156,11 +156,8 @@ fn usage(node: &Node) -> Usage {
             format!("children of {id}: {children:?}")
         })
     });
-    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a status");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.trim().split(' ').next());
     Usage {
-        kibibytes: number.and_then(|text| text.parse().ok()).expect("a number"),
+        kibibytes: memory(id, "VmRSS"),
         files: open_files(id),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::compare::Rules;
 use super::faults::{self, Fault};
 use super::marker::{self, Marker};
-use super::node::{FAMILIES, Node, upstream};
+use super::node::Node;
 use super::support::api::Api;
 use super::support::daemon::Program;
 use super::support::kube::ControlPlane;
@@ -122,7 +122,7 @@ impl Stage {
         let hosts = (10_u8..).step_by(2);
         for (variant, host) in variants.iter().zip(hosts) {
             let mut pair = [
-                Node::new(&self.control, upstream(), variant, host),
+                Node::new(&self.control, Program::kube_proxy(), variant, host),
                 Node::new(&self.control, Program::Deltaproxy, variant, host + 1),
             ];
             if self.has_faults {
@@ -236,7 +236,7 @@ impl Stage {
         self.marker = marker;
         self.control.api().apply_all(&self.marker.objects());
         for node in self.pairs.iter_mut().flatten() {
-            for family in FAMILIES {
+            for family in Family::ALL {
                 let signs = marker.signs(family);
                 eventually(PATIENCE, || node.shows(family, &signs));
             }
@@ -280,7 +280,7 @@ impl Stage {
                 let name = pair[1].variant().name;
                 let _ = writeln!(text, "variant `{name}`: route_localnet {upstream}, {ours}");
             }
-            for family in FAMILIES {
+            for family in Family::ALL {
                 let [upstream, ours] = [&pair[0], &pair[1]].map(|node| node.saved(family));
                 let [upstream, ours] = [self.rules(&upstream), self.rules(&ours)];
                 let differences = upstream.differences(&ours);
@@ -298,7 +298,7 @@ impl Stage {
 fn exchange(pair: &mut [Node; 2]) {
     let [first, second] = pair;
     first.exchange(Program::Deltaproxy);
-    second.exchange(upstream());
+    second.exchange(Program::kube_proxy());
     pair.swap(0, 1);
 }
 

@@ -14,7 +14,7 @@ use crate::support::node::with_restore;
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{needs, on_both_backends};
-use scene::{A, B, FAMILIES, NODE_PORT, SECOND, SHOP, Scene, Shop, Talk, addresses, cluster_ip};
+use scene::{A, B, NODE_PORT, PORT, SECOND, Scene, Talk, addresses, cluster_ip, shop};
 
 /// The scene with a daemon at work.
 fn begun(backend: Backend) -> (Scene, Daemon) {
@@ -25,7 +25,7 @@ fn begun(backend: Backend) -> (Scene, Daemon) {
 
 /// One client of the Service in each family, which is answered.
 fn clients(scene: &Scene) -> [Talk<'_>; 2] {
-    let talks = FAMILIES.map(|family| scene.talk(family, cluster_ip(family), 8080));
+    let talks = Family::ALL.map(|family| scene.talk(family, cluster_ip(family), 8080));
     are_answered(&talks, PATIENCE);
     talks
 }
@@ -39,9 +39,9 @@ fn are_answered(talks: &[Talk<'_>], within: Duration) {
 
 fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
     let (scene, _daemon) = begun(backend);
-    let talks = FAMILIES.map(|family| scene.talk_to_both(family, cluster_ip(family), 8080));
+    let talks = Family::ALL.map(|family| scene.talk_to_both(family, cluster_ip(family), 8080));
     // The same port without the Service, on the very pod that goes away as its endpoint.
-    let direct = FAMILIES.map(|family| {
+    let direct = Family::ALL.map(|family| {
         let talk = scene.talk(family, &pod_address(family, A).to_string(), 8080);
         talk.reaches("a");
         talk
@@ -51,11 +51,8 @@ fn clients_of_a_removed_endpoint_move_on(backend: Backend) {
         staying.chain(&direct).map(Talk::id).collect::<Vec<_>>()
     };
     let before = untouched();
-    let stale = FAMILIES.map(|family| scene.flows(family, A));
-    scene.change(Shop {
-        endpoints: &[B],
-        ..SHOP
-    });
+    let stale = Family::ALL.map(|family| scene.flows(family, A));
+    scene.change(&[B]);
     for [leaving, staying] in &talks {
         leaving.reaches("b");
         staying.reaches("b");
@@ -76,7 +73,7 @@ on_both_backends!(Kernel, clients_of_a_removed_endpoint_move_on);
 fn node_ports_are_those_of_this_machine() {
     needs!(Kernel);
     let (scene, _daemon) = begun(Backend::Nft);
-    let [here, there] = [0, 1].map(|at| FAMILIES.map(|family| (family, addresses(family)[at])));
+    let [here, there] = [0, 1].map(|at| Family::ALL.map(|family| (family, addresses(family)[at])));
     let talks = here.map(|(family, ip)| scene.talk_to_both(family, ip, NODE_PORT));
     let elsewhere = there.map(|(family, ip)| {
         let talk = scene.talk(family, ip, NODE_PORT);
@@ -85,10 +82,7 @@ fn node_ports_are_those_of_this_machine() {
         talk
     });
     let before = elsewhere.each_ref().map(Talk::id);
-    scene.change(Shop {
-        endpoints: &[A],
-        ..SHOP
-    });
+    scene.change(&[A]);
     for [staying, leaving] in &talks {
         leaving.reaches("a");
         staying.reaches("a");
@@ -117,10 +111,7 @@ fn node_ports_on_an_address_that_the_node_gained_are_swept() {
         eventually(PATIENCE, || talk.ask());
     }
     let talks = gained.map(|(family, ip, _)| scene.talk_to_both(family, ip, NODE_PORT));
-    scene.change(Shop {
-        endpoints: &[A],
-        ..SHOP
-    });
+    scene.change(&[A]);
     for [staying, leaving] in &talks {
         leaving.reaches("a");
         staying.reaches("a");
@@ -145,7 +136,7 @@ fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
             "{entry}"
         );
     }
-    scene.change(SHOP);
+    scene.change(&[A, B]);
     are_answered(&talks, SECOND);
 }
 
@@ -153,7 +144,7 @@ fn clients_of_a_deleted_service_lose_it_and_find_it_again() {
 fn a_port_that_changes_takes_its_clients_along() {
     needs!(Kernel);
     let (scene, _daemon) = begun(Backend::Nft);
-    let talks = FAMILIES.map(|family| {
+    let talks = Family::ALL.map(|family| {
         let ports = [8080, 8081];
         ports.map(|port| scene.talk(family, cluster_ip(family), port))
     });
@@ -161,7 +152,7 @@ fn a_port_that_changes_takes_its_clients_along() {
         eventually(PATIENCE, || old.ask());
         new.ask().unwrap_err();
     }
-    scene.node.write(&Shop { port: 8081, ..SHOP }.manifests());
+    scene.node.write(&shop(8081, &[A, B]));
     scene.node.wait_for_rule("--dport 8081");
     for [old, new] in &talks {
         old.reaches_nobody();
@@ -174,17 +165,14 @@ fn without_endpoints_clients_are_refused_at_once() {
     needs!(Kernel);
     let (scene, _daemon) = begun(Backend::Nft);
     let talks = clients(&scene);
-    scene.change(Shop {
-        endpoints: &[],
-        ..SHOP
-    });
+    scene.change(&[]);
     for talk in &talks {
         eventually(SECOND, || match talk.ask() {
             Err(why) if why.contains("refused") => Ok(()),
             other => Err(format!("{other:?}")),
         });
     }
-    scene.change(SHOP);
+    scene.change(&[A, B]);
     are_answered(&talks, SECOND);
 }
 
@@ -195,17 +183,11 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
     let broken = scene.node.manifests.path().join("broken");
     let script = format!("[ ! -e {} ] || exit 3\nexec $REAL \"$@\"", broken.display());
     let mut daemon = scene.node.start(with_restore(Backend::Nft, &script));
-    scene.wait_for_endpoints(SHOP.endpoints);
+    scene.wait_for_endpoints(&[A, B]);
     let [a, b] = scene.talk_to_both(Family::V4, cluster_ip(Family::V4), 8080);
     // A restore fails, and another one succeeds.
     fs::write(&broken, "").expect("write a file");
-    scene.node.write(
-        &Shop {
-            endpoints: &[B],
-            ..SHOP
-        }
-        .manifests(),
-    );
+    scene.node.write(&shop(PORT, &[B]));
     daemon.wait_for_log("restore failed");
     a.reaches("a");
     fs::remove_file(&broken).expect("remove a file");
@@ -220,13 +202,7 @@ fn nothing_is_lost_by_failed_restores_flushes_and_restarts() {
 
     // An endpoint goes away while no daemon runs.
     assert!(daemon.terminate().success());
-    scene.node.write(
-        &Shop {
-            endpoints: &[A],
-            ..SHOP
-        }
-        .manifests(),
-    );
+    scene.node.write(&shop(PORT, &[A]));
     b.reaches("b");
     let _daemon = scene.node.start(backend_programs(Backend::Nft));
     scene.wait_for_endpoints(&[A]);

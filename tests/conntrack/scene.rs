@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::support::daemon::{Backend, Daemon, backend_programs};
-use crate::support::lab::{Pod, pod, pod_address};
+use crate::support::lab::{Pod, outside, pod, pod_address};
 use crate::support::netns::Netns;
 use crate::support::node::Node;
 use crate::support::process::run;
@@ -12,30 +12,20 @@ use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 /// The two pods with servers.
 pub(crate) const A: u8 = 11;
 pub(crate) const B: u8 = 12;
 
-/// A Service for datagrams, as manifests have it. Its port is the pods' own, so that clients which
-/// talk to a pod without it differ only by the address.
-#[derive(Clone, Copy)]
-pub(crate) struct Shop {
-    pub(crate) port: u16,
-    pub(crate) endpoints: &'static [u8],
-}
-
-pub(crate) const SHOP: Shop = Shop {
-    port: 8080,
-    endpoints: &[A, B],
-};
+/// The port of the pods, and of the Service: clients which talk to a pod without it differ only by
+/// the address.
+pub(crate) const PORT: u16 = 8080;
 pub(crate) const NODE_PORT: u16 = 30053;
 
-impl Shop {
-    pub(crate) fn manifests(self) -> String {
-        let slices = FAMILIES.map(|family| self.slice(family));
-        format!(
-            "apiVersion: v1
+/// A Service for datagrams at this port, as manifests have it, with endpoints of both families.
+pub(crate) fn shop(port: u16, endpoints: &[u8]) -> String {
+    let slices = Family::ALL.map(|family| slice(family, endpoints));
+    format!(
+        "apiVersion: v1
 kind: Service
 metadata: {{name: shop}}
 spec:
@@ -43,33 +33,31 @@ spec:
   clusterIP: 10.96.0.10
   clusterIPs: [10.96.0.10, 'fd00:10:96::a']
   ipFamilies: [IPv4, IPv6]
-  ports: [{{name: dns, port: {}, protocol: UDP, nodePort: {NODE_PORT}}}]
+  ports: [{{name: dns, port: {port}, protocol: UDP, nodePort: {NODE_PORT}}}]
 {}",
-            self.port,
-            slices.concat()
-        )
-    }
+        slices.concat()
+    )
+}
 
-    pub(crate) fn slice(self, family: Family) -> String {
-        let name = match family {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
-        };
-        let endpoint = |host: &u8| format!("{{addresses: ['{}']}}", pod_address(family, *host));
-        let endpoints: Vec<_> = self.endpoints.iter().map(endpoint).collect();
-        format!(
-            "---
+fn slice(family: Family, endpoints: &[u8]) -> String {
+    let name = match family {
+        Family::V4 => "IPv4",
+        Family::V6 => "IPv6",
+    };
+    let endpoint = |host: &u8| format!("{{addresses: ['{}']}}", pod_address(family, *host));
+    let endpoints: Vec<_> = endpoints.iter().map(endpoint).collect();
+    format!(
+        "---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {{name: shop-{}, labels: {{kubernetes.io/service-name: shop}}}}
 addressType: {name}
-ports: [{{name: dns, port: 8080, protocol: UDP}}]
+ports: [{{name: dns, port: {PORT}, protocol: UDP}}]
 endpoints: [{}]
 ",
-            name.to_lowercase(),
-            endpoints.join(", ")
-        )
-    }
+        name.to_lowercase(),
+        endpoints.join(", ")
+    )
 }
 
 /// A node with two servers, a client, and a way out for what is no Service's.
@@ -84,17 +72,10 @@ impl Scene {
     pub(crate) fn new(backend: Backend) -> Self {
         let node = Node::new(backend);
         node.netns.forward();
-        let outside = Netns::new("outside");
-        node.netns.join("eth0", &outside, "eth0");
-        for (netns, host) in [(&node.netns, 2), (&outside, 1)] {
-            netns.address("eth0", &format!("10.200.0.{host}/16"));
-            netns.address("eth0", &format!("fd00:200::{host}/64"));
-        }
-        node.netns.ip("route add default via 10.200.0.1");
-        node.netns.ip("-6 route add default via fd00:200::1");
+        let outside = outside(&node.netns, 1);
         let servers = [pod(&node.netns, "a", A), pod(&node.netns, "b", B)];
         let client = pod(&node.netns, "client", 20);
-        node.write(&SHOP.manifests());
+        node.write(&shop(PORT, &[A, B]));
         Self {
             node,
             client,
@@ -113,22 +94,22 @@ impl Scene {
         let daemon = self
             .node
             .start_with(backend_programs(self.node.backend), &args);
-        self.wait_for_endpoints(SHOP.endpoints);
+        self.wait_for_endpoints(&[A, B]);
         daemon
     }
 
-    /// Writes the manifests, and waits until the rules are there.
+    /// Gives the Service these endpoints, and waits until the rules are there.
     #[track_caller]
-    pub(crate) fn change(&self, shop: Shop) {
-        self.node.write(&shop.manifests());
-        self.wait_for_endpoints(shop.endpoints);
+    pub(crate) fn change(&self, endpoints: &[u8]) {
+        self.node.write(&shop(PORT, endpoints));
+        self.wait_for_endpoints(endpoints);
     }
 
     /// Waits until the rules of both families name these endpoints and no others.
     #[track_caller]
     pub(crate) fn wait_for_endpoints(&self, endpoints: &[u8]) {
         eventually(PATIENCE, || {
-            FAMILIES.iter().try_for_each(|family| {
+            Family::ALL.iter().try_for_each(|family| {
                 let rules = saved(&self.node.netns, self.node.backend, *family);
                 let has = |host| {
                     let address = pod_address(*family, host);

@@ -6,21 +6,16 @@ use deltaproxy::testing::conntrack::{Filter, Flow};
 use deltaproxy::testing::host::{Conntrack, FlowTable};
 use deltaproxy::testing::net::IpFamily;
 
-use super::scene::{B, SHOP, Scene, Shop};
+use super::scene::{B, Scene};
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::netns::Netns;
-use crate::support::process::run;
+use crate::support::process::{memory, run};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs};
 
 /// The most memory that a process has had, in KiB.
 fn peak(daemon: &Daemon) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.id())).expect("a process");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let words = line.and_then(|line| line.split_whitespace().nth(1));
-    words
-        .and_then(|number| number.parse().ok())
-        .expect("a number")
+    memory(daemon.id(), "VmHWM")
 }
 
 /// So many flows, half of them by way of the Service, and half of these to an endpoint.
@@ -110,10 +105,7 @@ fn a_hundred_thousand_flows_take_no_memory() {
     };
     assert!(left() >= COUNT, "{}", left());
     let before = peak(&daemon);
-    scene.change(Shop {
-        endpoints: &[B],
-        ..SHOP
-    });
+    scene.change(&[B]);
     eventually(PATIENCE, || {
         let count = left();
         ensure(count < COUNT * 3 / 4 + 100, || {
@@ -130,10 +122,8 @@ fn a_hundred_thousand_flows_take_no_memory() {
     });
     // The kernel sums up loosely: the peak can be seen to fall by some pages.
     let grown = peak(&daemon).saturating_sub(before);
-    let page = http::get(&scene.node.netns, Daemon::METRICS, "/metrics").expect("metrics");
-    let name = "kubeproxy_conntrack_reconciler_sync_duration_seconds_sum{ip_family=\"IPv4\"} ";
-    let seconds = page.1.lines().find_map(|line| line.strip_prefix(name));
-    let seconds = seconds.expect("a duration");
+    let name = "kubeproxy_conntrack_reconciler_sync_duration_seconds_sum{ip_family=\"IPv4\"}";
+    let seconds = http::value(&scene.node.metrics(), name).expect("a duration");
     println!("conntrack: {COUNT} flows, {seconds} s, {grown} KiB more at the peak");
     assert!(grown < 2048, "{grown} KiB");
 }

@@ -240,10 +240,7 @@ pub const TABLE: &[Row] = &[
     row(
         "kubeconfig",
         "",
-        Test(
-            "end_to_end.rs",
-            "build_info_has_the_version_of_the_api_server",
-        ),
+        Test("drop_in.rs", "clusters_need_another_image_only"),
     ),
     row_beside(MANIFESTS, "lenient", "", Told(validation, "Lenient")),
     row("log-flush-frequency", "1s", Nothing),

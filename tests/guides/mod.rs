@@ -444,7 +444,7 @@ fn uninstall() {
     assert!(planned.contains("-X KUBE-SERVICES"), "{planned}");
     assert!(cluster.lab.rules(Family::V4).contains("default/web:http"));
     cluster.run(&commands[3]);
-    for family in [Family::V4, Family::V6] {
+    for family in Family::ALL {
         let rules = cluster.lab.rules(family);
         assert!(!rules.contains("KUBE-SERVICES"), "{rules}");
     }

@@ -4,8 +4,6 @@
 //! It needs root, and takes a hundred times as long as the properties.
 
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::RuleSet;
@@ -18,6 +16,7 @@ use crate::hostile::input::cases;
 use crate::support::daemon::Backend;
 use crate::support::netns::Netns;
 use crate::support::on_both_backends;
+use crate::support::rules::{Family, restore, saved};
 
 /// How many clusters are shown to each backend.
 const SAMPLES: u32 = 200;
@@ -26,34 +25,22 @@ const SAMPLES: u32 = 200;
 const RESTORED: u32 = 10;
 
 fn restore_reads_what_was_meant(backend: Backend) {
-    let backend = backend.name();
     let config = cases(SAMPLES);
     let samples = config.cases;
     let mut runner = TestRunner::new(config);
     let netns = Netns::new("hostile");
     for number in 0..samples {
         let cluster = cluster().new_tree(&mut runner).unwrap().current();
-        let family = [IpFamily::V4, IpFamily::V6][number as usize % 2];
-        let payload = payload(&cluster, family);
-        let prefix = match family {
-            IpFamily::V4 => "iptables",
-            IpFamily::V6 => "ip6tables",
-        };
-        let program = format!("{prefix}-{backend}-restore");
-        netns.enter(|| {
-            feed(&program, &["-w", "--noflush", "--test"], &payload);
-            if number % RESTORED < 2 {
-                feed(&program, &["-w", "--noflush"], &payload);
-                let save = format!("{prefix}-{backend}-save");
-                let saved = Command::new(save).output().unwrap();
-                holds(&String::from_utf8(saved.stdout).unwrap(), &payload);
-                feed(
-                    &program,
-                    &[],
-                    "*nat\nCOMMIT\n*filter\nCOMMIT\n*mangle\nCOMMIT\n",
-                );
-            }
-        });
+        let (ip_family, family) =
+            [(IpFamily::V4, Family::V4), (IpFamily::V6, Family::V6)][number as usize % 2];
+        let payload = payload(&cluster, ip_family);
+        let feed = |flags: &[&str], text: &str| restore(&netns, backend, family, flags, text);
+        feed(&["--noflush", "--test"], &payload);
+        if number % RESTORED < 2 {
+            feed(&["--noflush"], &payload);
+            holds(&saved(&netns, backend, family), &payload);
+            feed(&[], "*nat\nCOMMIT\n*filter\nCOMMIT\n*mangle\nCOMMIT\n");
+        }
     }
 }
 
@@ -65,24 +52,6 @@ fn payload(cluster: &Cluster, family: IpFamily) -> String {
     play.hears(cluster, Twin::Written);
     play.options.counters = BTreeSet::new();
     play.full().0
-}
-
-#[track_caller]
-fn feed(program: &str, args: &[&str], payload: &str) {
-    let mut command = Command::new(program);
-    let command = command
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    // A program that refuses a line does not read the rest.
-    let _ = child.stdin.take().unwrap().write_all(payload.as_bytes());
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{program} {args:?}: {said}\n{payload}"
-    );
 }
 
 /// The kernel has the chains and rules of the payload and no others.

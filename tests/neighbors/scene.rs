@@ -2,57 +2,49 @@
 
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
+
 use crate::support::daemon::{Backend, Daemon, backend_programs};
-use crate::support::lab::{Pod, pod};
+use crate::support::lab::{Pod, outside, pod};
 use crate::support::netns::Netns;
 use crate::support::node::Node;
+use crate::support::objects;
 use crate::support::servers::Server;
 
-/// Services: `web` with all kinds of frontends, `two` with two endpoints, `none` without any, `dns`
-/// of UDP, and `box` with the container.
-const SERVICES: &str = "\
-apiVersion: v1
-kind: Service
-metadata: {name: web}
-spec: {type: LoadBalancer, clusterIP: 10.96.0.10, ports: [{name: http, port: 80, nodePort: 30080}]}
-status: {loadBalancer: {ingress: [{ip: 203.0.113.10}]}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: two}
-spec: {clusterIP: 10.96.0.11, ports: [{name: http, port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: none}
-spec: {clusterIP: 10.96.0.12, ports: [{name: http, port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: dns}
-spec: {clusterIP: 10.96.0.13, ports: [{name: dns, port: 53, protocol: UDP}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: box}
-spec: {clusterIP: 10.96.0.14, ports: [{name: http, port: 80}]}
-";
-
-/// Addresses of endpoints by Service.
-const ENDPOINTS: &[(&str, &str, &[&str])] = &[
-    ("web", "{name: http, port: 8080}", &["10.4.0.11"]),
-    (
-        "two",
-        "{name: http, port: 8080}",
-        &["10.4.0.11", "10.4.0.12"],
-    ),
-    (
-        "dns",
-        "{name: dns, port: 8080, protocol: UDP}",
-        &["10.4.0.12"],
-    ),
-    ("box", "{name: http, port: 8080}", &["172.17.0.2"]),
-];
+/// Services with the addresses of their endpoints: `web` with all kinds of frontends, `two` with
+/// two endpoints, `none` without any, `dns` of UDP, and `box` with the container.
+fn manifests() -> String {
+    let udp = json!([{"name": "dns", "port": 53, "targetPort": 8080, "protocol": "UDP"}]);
+    let http = json!([{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080}]);
+    let services: [(&str, Value, &[&str]); 5] = [
+        (
+            "web",
+            json!({"type": "LoadBalancer", "clusterIP": "10.96.0.10", "ports": http}),
+            &["10.4.0.11"],
+        ),
+        (
+            "two",
+            json!({"clusterIP": "10.96.0.11"}),
+            &["10.4.0.11", "10.4.0.12"],
+        ),
+        ("none", json!({"clusterIP": "10.96.0.12"}), &[]),
+        (
+            "dns",
+            json!({"clusterIP": "10.96.0.13", "ports": udp}),
+            &["10.4.0.12"],
+        ),
+        ("box", json!({"clusterIP": "10.96.0.14"}), &[CONTAINER]),
+    ];
+    let objects = services.map(|(name, spec, endpoints)| {
+        let mut service = objects::service(name, spec);
+        if name == "web" {
+            service["status"] = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.10"}]}});
+        }
+        let slice = objects::slice(&service, endpoints);
+        [service, slice]
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": objects.concat()}).to_string()
+}
 
 /// Address of the host outside of the cluster.
 pub const OUTSIDE: &str = "10.200.0.100";
@@ -80,10 +72,7 @@ impl Scene {
             let key = format!("ipv4/conf/{device}/send_redirects");
             node.netns.sysctl(&key, "0");
         }
-        let outside = Netns::new("outside");
-        node.netns.join("eth0", &outside, "eth0");
-        node.netns.address("eth0", "10.200.0.2/16");
-        outside.address("eth0", &format!("{OUTSIDE}/16"));
+        let outside = outside(&node.netns, 100);
         for network in [
             "203.0.113.0/24",
             "10.96.0.0/16",
@@ -92,7 +81,6 @@ impl Scene {
         ] {
             outside.ip(&format!("route add {network} via 10.200.0.2"));
         }
-        node.netns.ip(&format!("route add default via {OUTSIDE}"));
         let servers = [pod(&node.netns, "a", 11), pod(&node.netns, "b", 12)];
         let client = pod(&node.netns, "client", 20);
         let container = Netns::new("container");
@@ -123,22 +111,4 @@ impl Scene {
         self.node.wait_for_full_restore("10.4.0.11:8080");
         daemon
     }
-}
-
-fn manifests() -> String {
-    let slices = ENDPOINTS.iter().map(|(service, port, addresses)| {
-        let endpoints = addresses.iter().map(|ip| format!("{{addresses: [{ip}]}}"));
-        let endpoints = endpoints.collect::<Vec<_>>().join(", ");
-        format!(
-            "---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: {service}-1, labels: {{kubernetes.io/service-name: {service}}}}}
-addressType: IPv4
-ports: [{port}]
-endpoints: [{endpoints}]
-"
-        )
-    });
-    SERVICES.to_owned() + &slices.collect::<String>()
 }

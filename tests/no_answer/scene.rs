@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::page::{Page, Sample};
 use crate::support::daemon::{Backend, Daemon, backend_programs};
-use crate::support::lab::{Pod, pod};
+use crate::support::lab::{Pod, outside, pod};
 use crate::support::netns::Netns;
 use crate::support::node::Node;
 use crate::support::servers::{Reply, tcp_request};
@@ -82,12 +82,8 @@ impl Scene {
     pub fn new() -> Self {
         let node = Node::new(Backend::Nft);
         node.netns.forward();
-        let outside = Netns::new("outside");
-        node.netns.join("eth0", &outside, "eth0");
-        node.netns.address("eth0", "10.200.0.2/16");
-        outside.address("eth0", &format!("{OUTSIDE}/16"));
+        let outside = outside(&node.netns, 100);
         outside.ip("route add 203.0.113.0/24 via 10.200.0.2");
-        node.netns.ip(&format!("route add default via {OUTSIDE}"));
         let servers = [pod(&node.netns, "a", 11), pod(&node.netns, "b", 12)];
         let client = pod(&node.netns, "client", 20);
         Self {

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use super::ask::{Outcome, Question, ask_all, questions};
-use super::cluster::{self, FAMILIES};
+use super::cluster;
 use super::scene::Scene;
 use super::table::Service;
 use super::words::{Met, Source, Variant, shown};
 use crate::support::lab::{POD_PORT, pod_address};
+use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 
 /// The Service of the tables that is asked, and what its rows begin with.
@@ -104,9 +105,9 @@ enum Presence {
 fn set_presence(scene: &Scene, service: &Service, server: char, presence: Presence) {
     let mut present = service.endpoints.clone();
     present.retain(|endpoint| presence == Presence::There || endpoint.server != server);
-    let slices = FAMILIES.map(|family| cluster::slice(service, family, &present));
+    let slices = Family::ALL.map(|family| cluster::slice(service, family, &present));
     scene.lab.control.api().apply_all(&slices);
-    for family in FAMILIES {
+    for family in Family::ALL {
         let address = pod_address(family, cluster::place(server).1);
         let endpoint = std::net::SocketAddr::new(address, POD_PORT);
         let comment = format!("default/{NAME}:http -> {endpoint}");

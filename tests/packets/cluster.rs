@@ -25,9 +25,6 @@ pub const LOCALHOST: &str = "127.0.0.9";
 const FIRST_NODE_PORT: u16 = 30000;
 const MOST_NODE_PORTS: usize = 86;
 
-/// Both families, in the order of lists in objects.
-pub const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
-
 /// Where a client finds the Service that is number `index`.
 pub fn address(target: Target, index: usize, family: Family) -> SocketAddr {
     let number = index + 1;
@@ -59,7 +56,7 @@ fn node_port(index: usize) -> u16 {
 }
 
 fn both(target: Target, index: usize) -> [String; 2] {
-    FAMILIES.map(|family| address(target, index, family).ip().to_string())
+    Family::ALL.map(|family| address(target, index, family).ip().to_string())
 }
 
 /// The Service object.
@@ -107,7 +104,7 @@ pub fn object(service: &Service, index: usize) -> Value {
 /// The EndpointSlices of a Service, one for each family.
 pub fn slices(service: &Service) -> Vec<Value> {
     let of = |family: Family| slice(service, family, &service.endpoints);
-    FAMILIES.map(of).into()
+    Family::ALL.map(of).into()
 }
 
 /// The EndpointSlice of one family with some of the endpoints.

@@ -13,7 +13,7 @@ use deltaproxy::testing::net::IpFamily;
 use deltaproxy::testing::rules::{RuleSet, Share};
 
 use super::ask::{Question, is_of_node};
-use super::cluster::{self, FAMILIES, UDP_POD_PORT};
+use super::cluster::{self, UDP_POD_PORT};
 use super::scene::Scene;
 use super::words::{Client, Met, Source, Word, shown};
 use crate::support::lab::pod_address;
@@ -25,7 +25,7 @@ const UNSURE: &str = "it is not sure about";
 
 /// A line for each question of which `explain` says something else than the table.
 pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<String> {
-    let rules = FAMILIES.map(|family| RuleSet::parse(&scene.lab.rules(family)).unwrap());
+    let rules = Family::ALL.map(|family| RuleSet::parse(&scene.lab.rules(family)).unwrap());
     let addresses = scene.lab.node.enter(|| local_addresses().unwrap());
     let [v4, v6] = &rules;
     let nodes = [(v4, IpFamily::V4), (v6, IpFamily::V6)];
@@ -53,7 +53,7 @@ pub fn complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<S
 /// A line for each question of which `services` says something else than the table: whether the
 /// address leads to an endpoint for clients outside and on the node.
 pub fn services_complaints(program: &str, scene: &Scene, questions: &[Question]) -> Vec<String> {
-    let catalogs = FAMILIES.map(|family| {
+    let catalogs = Family::ALL.map(|family| {
         let rules = RuleSet::parse(&scene.lab.rules(family)).unwrap();
         let mut catalog = Catalog::read(&rules);
         catalog.mark_unreachable(&rules, RulesetSource::Kernel);
@@ -172,7 +172,7 @@ fn said(
 fn as_seen(met: Met, source: IpAddr) -> Met {
     match met {
         Met::Server(name, Source::Masqueraded)
-            if FAMILIES
+            if Family::ALL
                 .map(|family| pod_address(family, 1))
                 .contains(&source)
                 || (name == "x" && is_of_node(source)) =>

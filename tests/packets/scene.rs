@@ -13,23 +13,18 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 
-use super::cluster::{self, FAMILIES, UDP_POD_PORT};
+use super::cluster::{self, UDP_POD_PORT};
 use super::table::{Damage, Row, RuleScope, Service};
 use super::words::{Client, Met, Target, Variant, Word};
 use crate::support::daemon::{Backend, Daemon, Program, real_program, wait_until_ok};
-use crate::support::kube;
-use crate::support::lab::{Lab, POD_PORT, Pod, pod, pod_address};
+use crate::support::lab::{CLUSTER_CIDR, Lab, POD_PORT, Pod, pod, pod_address};
 use crate::support::netns::Netns;
-use crate::support::objects;
 use crate::support::process::run;
-use crate::support::rules::{Family, endpoint_chain, service_chain};
+use crate::support::rules::{Family, endpoint_chain, restore, service_chain};
 use crate::support::servers::Server;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-
-const PODS: &str = "--cluster-cidr=10.4.0.0/14,fd00:10:4::/48";
 
 /// Of the nat table, which is the last that a restore commits: once it is there, all is.
 const NODE_PORTS_COMMENT: &str = "NOTE: this must be the last rule in this chain";
@@ -115,14 +110,14 @@ impl Scene {
             ('c', &self.remote),
         ];
         for (name, pod) in pods {
-            for family in FAMILIES {
+            for family in Family::ALL {
                 let address = pod_address(family, cluster::place(name).1);
                 let address = SocketAddr::new(address, UDP_POD_PORT);
                 let name = name.to_ascii_uppercase().to_string();
                 self.servers.push(Server::start(&pod.netns, &name, address));
             }
         }
-        for family in FAMILIES {
+        for family in Family::ALL {
             let address = cluster::server_address(cluster::HOST_SERVER, family);
             let address = SocketAddr::new(address, POD_PORT);
             let name = cluster::HOST_SERVER.to_string();
@@ -140,7 +135,7 @@ impl Scene {
             .zip(&self.services)
             .filter(|(_, service)| service.word("held").is_some());
         for (index, _) in held {
-            for family in FAMILIES {
+            for family in Family::ALL {
                 let address = cluster::address(Target::LoadBalancer, index, family);
                 self.lab.node.address("lo", &address.ip().to_string());
             }
@@ -196,13 +191,12 @@ impl Scene {
         if variant == Variant::ClosedNode {
             self.set_forward_policy("DROP");
         }
-        let kubeconfig = format!("--kubeconfig={}", self.lab.control.kubeconfig().display());
-        let hostname = format!("--hostname-override={}", objects::NODE);
+        let [kubeconfig, hostname] = self.lab.control.flags();
         let mut args = vec![kubeconfig.as_str(), &hostname];
         args.extend(flags(variant));
         let daemon = Daemon::start_in_zone(program, &self.lab.node, self.backend, &args);
         wait_until_ok(&self.lab.node, "/healthz");
-        for family in FAMILIES {
+        for family in Family::ALL {
             eventually(PATIENCE, || self.settled(family, variant));
         }
         if variant == Variant::Default {
@@ -214,7 +208,7 @@ impl Scene {
     /// Puts the rules of other programs in front of all others, a chain for each Service and hook.
     fn add_third_party_rules(&self) {
         for (index, service) in self.services.iter().enumerate() {
-            for family in FAMILIES {
+            for family in Family::ALL {
                 let rules = service.rules.iter();
                 let rules = rules.filter(|rule| rule.families.contains(&family));
                 let places: BTreeSet<(RuleScope, &str)> = rules
@@ -285,7 +279,7 @@ impl Scene {
     /// Damages the rules as the table of a Service says, and returns the rules before.
     pub fn damage(&self, service: &Service, damage: &Damage) -> SavedRules<'_> {
         let saved = SavedRules::of(self);
-        for family in FAMILIES {
+        for family in Family::ALL {
             for command in &damage.commands {
                 let words = self.command_words(service, command, family);
                 run(self.iptables(family).args(&words));
@@ -362,7 +356,7 @@ impl Scene {
     }
 
     fn set_forward_policy(&self, policy: &str) {
-        for family in FAMILIES {
+        for family in Family::ALL {
             run(self.iptables(family).args(["-P", "FORWARD", policy]));
         }
     }
@@ -370,7 +364,7 @@ impl Scene {
     /// Leaves nothing of the program before: rules, connections, settings.
     fn clear(&self) {
         self.set_forward_policy("ACCEPT");
-        for family in FAMILIES {
+        for family in Family::ALL {
             for table in ["filter", "nat", "mangle", "raw", "security"] {
                 for what in ["-F", "-X"] {
                     run(self.iptables(family).args(["-t", table, what]));
@@ -384,11 +378,7 @@ impl Scene {
     }
 
     fn iptables(&self, family: Family) -> Command {
-        let name = match family {
-            Family::V4 => "iptables",
-            Family::V6 => "ip6tables",
-        };
-        let program: PathBuf = real_program(self.backend, name);
+        let program = real_program(self.backend, family.program());
         self.lab.node.command(program)
     }
 }
@@ -402,21 +392,15 @@ pub struct SavedRules<'s> {
 
 impl<'s> SavedRules<'s> {
     fn of(scene: &'s Scene) -> Self {
-        let texts = FAMILIES.map(|family| scene.lab.rules(family));
+        let texts = Family::ALL.map(|family| scene.lab.rules(family));
         Self { scene, texts }
     }
 
     /// Puts the rules back in the place of all that are there.
     pub fn restore(self) {
-        for (family, text) in FAMILIES.into_iter().zip(&self.texts) {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), text).unwrap();
-            let name = match family {
-                Family::V4 => "iptables-restore",
-                Family::V6 => "ip6tables-restore",
-            };
-            let program = real_program(self.scene.backend, name);
-            run(self.scene.lab.node.command(program).arg(file.path()));
+        for (family, text) in Family::ALL.into_iter().zip(&self.texts) {
+            let scene = self.scene;
+            restore(&scene.lab.node, scene.backend, family, &[], text);
         }
     }
 }
@@ -432,21 +416,23 @@ const fn table_of(scope: RuleScope) -> &'static str {
 
 fn flags(variant: Variant) -> Vec<&'static str> {
     match variant {
-        Variant::Default | Variant::ClosedNode => vec![PODS],
+        Variant::Default | Variant::ClosedNode => vec![CLUSTER_CIDR],
         Variant::NoDetector => vec![],
-        Variant::MasqueradeAll => vec![PODS, "--masquerade-all"],
-        Variant::NoLocalhost => vec![PODS, "--iptables-localhost-nodeports=false"],
-        Variant::OneAddress => vec![PODS, "--nodeport-addresses=10.200.0.0/16,fd00:200::/64"],
-        Variant::Primary => vec![PODS, "--nodeport-addresses=primary"],
-        Variant::LocalhostOnly => vec![PODS, "--nodeport-addresses=127.0.0.0/8"],
+        Variant::MasqueradeAll => vec![CLUSTER_CIDR, "--masquerade-all"],
+        Variant::NoLocalhost => vec![CLUSTER_CIDR, "--iptables-localhost-nodeports=false"],
+        Variant::OneAddress => vec![
+            CLUSTER_CIDR,
+            "--nodeport-addresses=10.200.0.0/16,fd00:200::/64",
+        ],
+        Variant::Primary => vec![CLUSTER_CIDR, "--nodeport-addresses=primary"],
+        Variant::LocalhostOnly => vec![CLUSTER_CIDR, "--nodeport-addresses=127.0.0.0/8"],
     }
 }
 
 /// The programs that are compared, and what they are called.
 pub fn programs() -> [(&'static str, Program); 2] {
-    let upstream = kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
     [
-        ("kube-proxy", Program::KubeProxy(upstream)),
+        ("kube-proxy", Program::kube_proxy()),
         ("deltaproxy", Program::Deltaproxy),
     ]
 }

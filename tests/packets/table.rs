@@ -219,7 +219,7 @@ impl Header {
             variants: self.variants.clone(),
             target: Word::meant(words.next().unwrap_or_default()),
             transport: Transport::Tcp,
-            families: vec![Family::V4, Family::V6],
+            families: Family::ALL.to_vec(),
             cells: Vec::new(),
         };
         for word in words {
@@ -262,7 +262,7 @@ fn service(name: &str, words: &[&str]) -> Service {
 
 fn third_party_rule(scope: RuleScope, hook: &str, words: &[&str]) -> ThirdPartyRule {
     let (hook, families) = match hook.split_once('/') {
-        None => (hook, vec![Family::V4, Family::V6]),
+        None => (hook, Family::ALL.to_vec()),
         Some((hook, "v4")) => (hook, vec![Family::V4]),
         Some((hook, "v6")) => (hook, vec![Family::V6]),
         Some((_, other)) => panic!("`{other}` in `{hook}`"),
