@@ -1,12 +1,12 @@
-//! Reads catalogs from small rulesets in the format of `iptables-save`.
+//! Reads catalogs from small rulesets in the format of `iptables-save`. `tests/dumps.rs` reads
+//! whole ones, and `tests/explain` has the output of the command.
 
 mod gap;
 mod query;
 mod reach;
 mod shadow;
-mod unknown;
 
-use super::Catalog;
+use super::{Catalog, NamePattern, NoMatch, PortName};
 use crate::rules::RuleSet;
 
 const SAVED: &str = "\
@@ -50,77 +50,15 @@ COMMIT
 ";
 
 #[test]
-fn a_service_port_is_read_from_all_of_its_chains() {
-    let catalog = Catalog::read(&RuleSet::parse(SAVED).unwrap());
-    let (name, web) = catalog.ports.last_key_value().unwrap();
-    assert_eq!(name.to_string(), "shop/web:http/tcp");
-    assert_eq!(
-        (name.namespace(), name.service(), name.port()),
-        ("shop", "web", "http")
-    );
-    let frontends: Vec<_> = web
-        .frontends
-        .iter()
-        .map(|frontend| format!("{} {frontend} {:?}", frontend.kind, frontend.disposition))
-        .collect();
-    assert_eq!(
-        frontends,
-        [
-            "cluster IP 10.96.0.10:80 Served",
-            "load balancer 203.0.113.9:80 Dropped",
-            "node port *:30080 Served",
-            "health check *:32000 Served",
-        ]
-    );
-    let shown: Vec<_> = web
-        .endpoints
-        .iter()
-        .map(|endpoint| {
-            let share = |share: Option<crate::rules::Share>| {
-                share.map_or("-".to_owned(), |share| share.to_string())
-            };
-            let (cluster, local) = (share(endpoint.cluster), share(endpoint.local));
-            format!("{} {cluster} {local}", endpoint.address)
-        })
-        .collect();
-    assert_eq!(
-        shown,
-        [
-            "10.4.0.1:8080 1/3 -",
-            "10.4.0.2:8080 1/3 1",
-            "10.4.0.3:8080 1/3 -",
-        ]
-    );
-    assert_eq!(web.internal_policy, Some(super::Policy::Cluster));
-    assert_eq!(web.external_policy, Some(super::Policy::Local));
-    assert_eq!(web.affinity.unwrap().as_secs(), 60);
-    assert_eq!(web.source_ranges.len(), 1);
-    assert_eq!((web.chains.len(), web.rules), (7, 17));
-}
-
-#[test]
-fn rejected_frontends_and_stale_chains_are_read() {
-    let catalog = Catalog::read(&RuleSet::parse(SAVED).unwrap());
-    let (name, empty) = catalog.ports.first_key_value().unwrap();
-    assert_eq!(name.to_string(), "shop/empty/udp");
-    assert!(!empty.is_served());
-    let frontends = empty.frontends.iter();
-    let dispositions: Vec<_> = frontends.map(|one| (one.kind, one.disposition)).collect();
-    assert_eq!(
-        dispositions,
-        [
-            (
-                super::FrontendKind::ClusterIp,
-                super::FrontendDisposition::Rejected
-            ),
-            (
-                super::FrontendKind::NodePort,
-                super::FrontendDisposition::Dropped
-            ),
-        ]
-    );
-    assert_eq!(empty.external_policy, Some(super::Policy::Local));
-    assert_eq!(&*catalog.stale[0], "KUBE-SVC-STALESTALESTALES");
+fn without_the_nat_table_no_service_is_said_to_have_no_rules() {
+    let (_, filter) = SAVED.split_once("COMMIT\n").unwrap();
+    let catalog = Catalog::read(&RuleSet::parse(filter).unwrap());
+    assert_eq!(catalog.unknown.families_without_nat, 1);
+    let pattern: NamePattern = "shop/web".parse().unwrap();
+    let none = std::iter::empty::<(&PortName, Vec<u16>)>();
+    let error = NoMatch::of(&pattern, &none, catalog.unknown).unwrap();
+    let expected = "no Service `shop/web` has rules in the tables that were read\nhint: ";
+    assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 /// Comments of a dump may be replaced, so that nothing tells the owner of a chain.

@@ -1,7 +1,5 @@
 //! Patterns of names, the service ports that they match, and errors for those without a match.
 
-use std::cmp::Ordering;
-
 use crate::inspect::catalog::query;
 use crate::inspect::catalog::{NamePattern, NoMatch, PortName, PortQuery, UnknownRules};
 
@@ -160,18 +158,4 @@ fn an_unknown_namespace_comes_with_suggestions() {
         &many,
         Some("namespaces with rules: `u`, `v`, `w`, `x`, `y` and 1 more"),
     );
-}
-
-#[test]
-fn service_ports_are_sorted_by_namespace_service_and_port() {
-    let sorted = [
-        port("a/b", "tcp"),
-        port("a/b", "udp"),
-        port("a/b:http", "tcp"),
-        port("a/b-c", "tcp"),
-        port("a-b/a", "tcp"),
-        port("aa/a", "tcp"),
-    ];
-    assert!(sorted.is_sorted());
-    assert_ne!(port("a:b", "tcp").cmp(&port("a/b", "tcp")), Ordering::Equal);
 }

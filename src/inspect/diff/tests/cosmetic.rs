@@ -45,19 +45,3 @@ no service port differs; 1 stale chain; 1 chain
     );
     assert!(!compare(IpFamily::V4, &live, &desired).matters());
 }
-
-#[test]
-fn the_order_of_service_ports_in_dispatch_chains_is_no_difference() {
-    let more = |first: &str, second: &str| {
-        let rule = |name: &str| {
-            format!(
-                "-A KUBE-SERVICES -d 10.96.1.{}/32 -p tcp -m comment --comment \"shop/{name} has no endpoints\" -m tcp --dport 80 -j REJECT\n",
-                name.len()
-            )
-        };
-        let at = "-A KUBE-SERVICES -d 10.96.0.9/32";
-        with(&[(at, &format!("{}{}{at}", rule(first), rule(second)))])
-    };
-    let output = output(&more("a", "bc"), &more("bc", "a"));
-    assert_eq!(output, "no differences\n");
-}

@@ -135,45 +135,17 @@ fn the_owner_of_a_frontend_and_the_shadowed_one_are_named() {
     assert_contains(&explained(&saved, "10.96.0.1:443"), &["sessionAffinity"]);
 }
 
+/// The rule may be the jump, or the last one of a chain.
 #[test]
-fn rules_that_cannot_be_read_are_not_met() {
-    let cut = "-A KUBE-SERVICES -d 10.96.0.3/32 -p tcp -m comment --comment \"shop/cut clus\n";
-    let saved = SAVED.replace(
-        "-A KUBE-SERVICES -d 10.96.0.1/32",
-        &format!("{cut}-A KUBE-SERVICES -d 10.96.0.1/32"),
-    );
-    let text = explained(&saved, "10.96.0.3:80");
-    let title = "not a Service address in the rules that can be read";
-    assert_contains(
-        &text,
-        &[
-            title,
-            "unclear: depends on a rule that cannot be evaluated; if it does not match: not a Service",
-            "unclear: cannot evaluate these rules",
-        ],
-    );
-    let text = explained(&saved, "10.96.0.10:80");
-    let before = text.split("  unclear: cannot evaluate").next().unwrap();
-    assert!(!before.contains("shop/cut"), "{text}");
-    // The rule may be the jump, or the last one of a chain.
+fn nothing_is_missed_where_a_rule_cannot_be_read() {
     for (readable, cut) in [
-        (
-            "-A PREROUTING -j KUBE-SERVICES",
-            "-A PREROUTING -m comment --comment \"kub",
-        ),
-        (
-            "-A KUBE-SVC-API -j KUBE-SEP-API",
-            "-A KUBE-SVC-API -m comment --comment \"kub",
-        ),
+        ("-A PREROUTING -j KUBE-SERVICES", "-A PREROUTING"),
+        ("-A KUBE-SVC-API -j KUBE-SEP-API", "-A KUBE-SVC-API"),
     ] {
-        let text = explained(&SAVED.replace(readable, cut), "10.96.0.1:443");
-        assert_contains(
-            &text,
-            &[
-                "unclear: depends on a rule",
-                "unclear: cannot evaluate these rules",
-            ],
-        );
+        let cut = format!("{cut} -m comment --comment \"kub");
+        let text = explained(&SAVED.replace(readable, &cut), "10.96.0.1:443");
+        let unclear = "unclear: cannot evaluate these rules";
+        assert_contains(&text, &["unclear: depends on a rule", unclear]);
         assert!(!text.contains("no jump"), "{text}");
     }
 }

@@ -42,20 +42,6 @@ fn shares_of_equal_branches_are_added_up() {
 }
 
 #[test]
-fn a_conflict_is_marked_in_each_format() {
-    let shadowed = "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment \"shop/copy external IP\" \
-                    -m tcp --dport 80 -j KUBE-SVC-API\n-A KUBE-SERVICES -m addrtype";
-    let saved = SAVED.replace("-A KUBE-SERVICES -m addrtype", shadowed);
-    let conflict = "conflict: `shop/copy` has rules for it as external IP that no packet reaches: \
-                    Service `shop/web` comes first";
-    for draw in [tree, svg] {
-        assert_contains(&rendered(&saved, "10.96.0.10:80", draw), &[conflict]);
-        let other = rendered(&saved, "10.96.0.1:443", draw);
-        assert!(!other.contains("conflict"), "{other}");
-    }
-}
-
-#[test]
 fn a_picture_has_a_limited_width_and_colors_for_dark_pages() {
     let chain = |n| format!("a-chain-of-another-program-{n}");
     let mut saved = String::from("*filter\n:FORWARD ACCEPT [0:0]\n");

@@ -2,7 +2,6 @@
 
 mod broken;
 mod graph;
-mod node_address;
 mod replies;
 mod stale_flows;
 mod traversed;
@@ -222,6 +221,13 @@ fn only_names_can_be_limited_to_a_namespace() {
     let address = "an address has no namespace\nhint: leave --namespace out";
     assert_eq!(within("10.96.0.10:80"), address);
     assert_eq!(within(":30080"), address);
+}
+
+#[test]
+fn assumed_addresses_are_marked_in_json() {
+    let document = rendered(SAVED, ":30080", |all| super::json(all).to_string());
+    assert_contains(&document, &["\"addressAssumed\":true"]);
+    assert_eq!(document.matches("\"assumed\":true").count(), 3);
 }
 
 #[test]
