@@ -6,16 +6,7 @@ use super::*;
 
 #[track_caller]
 fn check(slices: &[(&str, u16, &[&str])], expected: usize) {
-    let endpoints: Vec<Vec<Endpoint>> = slices
-        .iter()
-        .map(|(_, _, texts)| texts.iter().map(|text| endpoint(text)).collect())
-        .collect();
-    let slices: Vec<_> = slices
-        .iter()
-        .zip(&endpoints)
-        .map(|((name, number, _), endpoints)| (*name, *number, endpoints.as_slice()))
-        .collect();
-    assert_eq!(local_ready(&state(&slices)), expected);
+    assert_eq!(local_ready(&state_of(slices)), expected);
 }
 
 #[test]
@@ -45,7 +36,7 @@ fn an_address_counts_once() {
 
 #[test]
 fn slices_without_ports_hold_nobody() {
-    let mut state = state(&[("s", 80, &[endpoint("10.0.0.1 ready here")])]);
+    let mut state = state_of(&[("s", 80, &["10.0.0.1 ready here"])]);
     assert_eq!(local_ready(&state), 1);
     Arc::make_mut(&mut state.slices[0].1).ports = Box::default();
     assert_eq!(local_ready(&state), 0);

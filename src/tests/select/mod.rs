@@ -90,6 +90,18 @@ fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
     }
 }
 
+/// The same, with endpoints in words.
+fn state_of(slices: &[(&str, u16, &[&str])]) -> ServiceState {
+    let endpoints = slices.iter().map(|(name, number, texts)| {
+        let endpoints: Vec<Endpoint> = texts.iter().map(|text| endpoint(text)).collect();
+        (*name, *number, endpoints)
+    });
+    let endpoints: Vec<_> = endpoints.collect();
+    let slices = endpoints.iter();
+    let slices = slices.map(|(name, number, endpoints)| (*name, *number, endpoints.as_slice()));
+    state(&slices.collect::<Vec<_>>())
+}
+
 /// All endpoints of a port, merged.
 fn merge<'a>(state: &'a ServiceState, port: &ServicePort) -> Vec<Candidate<'a>> {
     EndpointGroups::of(state).of_port(port).merge()

@@ -5,24 +5,16 @@
 
 use super::*;
 
+fn plain_service() -> Service {
+    let cluster = TrafficPolicy::Cluster;
+    service(cluster, cluster, Reach::Inside)
+}
+
 /// The merged list as `ip:port`, with a `!` where the endpoint that counts is not ready.
 #[track_caller]
 fn check(slices: &[(&str, u16, &[&str])], expected: &[&str]) {
-    let endpoints: Vec<Vec<Endpoint>> = slices
-        .iter()
-        .map(|(_, _, texts)| texts.iter().map(|text| endpoint(text)).collect())
-        .collect();
-    let slices: Vec<_> = slices
-        .iter()
-        .zip(&endpoints)
-        .map(|((name, number, _), endpoints)| (*name, *number, endpoints.as_slice()))
-        .collect();
-    let state = state(&slices);
-    let service = service(
-        TrafficPolicy::Cluster,
-        TrafficPolicy::Cluster,
-        Reach::Inside,
-    );
+    let state = state_of(slices);
+    let service = plain_service();
     let merged: Vec<_> = merge(&state, &service.ports[0])
         .iter()
         .map(|c| format!("{}{}", c.text, if c.endpoint.is_ready { "" } else { "!" }))
@@ -75,12 +67,8 @@ fn of_two_that_are_the_same_the_later_counts_unless_it_terminates() {
 
 #[test]
 fn ports_are_matched_by_name_and_protocol() {
-    let mut state = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
-    let service = service(
-        TrafficPolicy::Cluster,
-        TrafficPolicy::Cluster,
-        Reach::Inside,
-    );
+    let mut state = state_of(&[("s", 80, &["10.0.0.1 ready"])]);
+    let service = plain_service();
     let wanted = &service.ports[0];
     for (name, protocol, expected) in [
         ("p", Protocol::Tcp, 1),
@@ -100,7 +88,7 @@ fn ports_are_matched_by_name_and_protocol() {
 
 #[test]
 fn ports_are_found_wherever_a_slice_has_them() {
-    let mut state = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
+    let mut state = state_of(&[("s", 80, &["10.0.0.1 ready"])]);
     let slice_port = |n: u16| SlicePort {
         name: format!("p{n}").into(),
         protocol: Protocol::Tcp,
@@ -124,7 +112,7 @@ fn ports_are_found_wherever_a_slice_has_them() {
 
 #[test]
 fn slices_beyond_the_limit_are_not_used() {
-    let one = state(&[("s", 80, &[endpoint("10.0.0.1 ready")])]);
+    let one = state_of(&[("s", 80, &["10.0.0.1 ready"])]);
     let (_, slice) = &one.slices[0];
     let names = (0..MAX_SLICES + 2).map(|n| SliceName::new("ns", &format!("s{n:06}")));
     let mut many = ServiceState {
@@ -137,11 +125,7 @@ fn slices_beyond_the_limit_are_not_used() {
         endpoints: Box::new([endpoint("10.0.0.2 ready")]),
         ..Slice::clone(slice)
     });
-    let service = service(
-        TrafficPolicy::Cluster,
-        TrafficPolicy::Cluster,
-        Reach::Inside,
-    );
+    let service = plain_service();
     let groups = EndpointGroups::of(&many);
     let endpoints = groups.of_port(&service.ports[0]);
     assert_eq!(endpoints.count(), MAX_SLICES);
