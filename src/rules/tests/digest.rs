@@ -1,4 +1,5 @@
-//! Digests against parsed rules: those of equal rules are equal, and no others.
+//! Digests against parsed rules: those of equal rules are equal, and no others. The tests of rules
+//! compare the digests of spellings as well.
 
 use std::collections::BTreeMap;
 
@@ -76,33 +77,6 @@ fn a_changed_rule_has_another_digest() {
                 assert_eq!(is_same_digest, is_same, "{text}\n{changed}");
             }
         }
-    }
-}
-
-#[test]
-fn spellings_of_one_rule_have_one_digest() {
-    for (written, printed) in [
-        (
-            "-m comment --comment ns/svc:p -m tcp -p tcp -d 10.0.0.1 --dport 80 -j KUBE-SVC-A",
-            "-d 10.0.0.1/32 -p tcp -m comment --comment \"ns/svc:p\" -m tcp --dport 80 -j KUBE-SVC-A",
-        ),
-        ("-j REJECT", "-j REJECT --reject-with icmp-port-unreachable"),
-        (
-            "-m recent --name A --rcheck --seconds 10 --reap -j B",
-            "-m recent --rcheck --seconds 10 --reap --name A --mask 255.255.255.255 --rsource -j B",
-        ),
-        (
-            "-m statistic --mode random --probability 0.3333333333 -j A",
-            "-m statistic --mode random --probability 0.33333333349 -j A",
-        ),
-        (
-            "-j MARK --or-mark 0x4000",
-            "-j MARK --set-xmark 0x4000/0x4000",
-        ),
-        ("-s 0.0.0.0/0 -p all -i + -j A", "-j A"),
-        ("-p tcp --dport 80 -j A", "-p tcp -m tcp --dport 80 -j A"),
-    ] {
-        assert_eq!(digest_of(written), digest_of(printed), "{written}");
     }
 }
 

@@ -2,10 +2,9 @@
 //!
 //! Each line is a condition of a rule that drops in front of a policy that accepts.
 
-use std::net::IpAddr;
-
+use super::trace::{packet, traced_node};
 use crate::net::Protocol;
-use crate::rules::{BridgePort, Packet, RuleSet, TracedNode, Verdict, trace};
+use crate::rules::{BridgePort, Packet, RuleSet, Verdict, trace};
 
 /// Packet that a condition is tried on.
 #[derive(Clone, Copy)]
@@ -64,19 +63,11 @@ fn traced(trial: Trial, rules: &str) -> &'static str {
     all.apply(&text).unwrap();
     assert_eq!(all.unparsed_rules().count(), 0, "{rules}");
     let packet = Packet {
-        source: trial.source.parse().unwrap(),
-        destination: trial.destination.parse().unwrap(),
         protocol: trial.protocol,
-        port: 80.try_into().unwrap(),
-        in_interface: None,
         bridge_port: trial.bridge_port,
+        ..packet(trial.source, trial.destination, 80)
     };
-    let own = ["192.168.0.2", "fd00::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-    let traced_node = TracedNode {
-        addresses: own.into(),
-        ..TracedNode::default()
-    };
-    let outcomes = trace(&all, &packet, &traced_node);
+    let outcomes = trace(&all, &packet, &traced_node(&[]));
     let [outcome] = outcomes.as_slice() else {
         return "split";
     };

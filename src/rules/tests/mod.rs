@@ -1,6 +1,5 @@
 //! Tests of parsing, applying, comparing and tracing rules.
 
-mod diff;
 mod host;
 mod hostile;
 mod matches;

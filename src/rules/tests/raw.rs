@@ -14,6 +14,7 @@ COMMIT
 
 const POD: &str = "10.0.0.9";
 const NODE: &str = "192.168.0.2";
+const SERVICE: &str = "172.30.0.1";
 
 #[track_caller]
 fn check(source: &str, destination: &str, rules: &[&str], expected: &str) {
@@ -47,44 +48,53 @@ fn raw_and_security_drop_packets() {
         (NODE, "*security", "OUTPUT", DROPPED),
     ] {
         let drop = format!("-A {chain} -s {source} -j DROP");
-        check(source, "172.30.0.1", &[table, &drop], expected);
+        check(source, SERVICE, &[table, &drop], expected);
     }
-    // Before and after translation.
-    check(
-        POD,
-        "172.30.0.1",
-        &["*raw", "-A PREROUTING -d 172.30.0.1 -j DROP"],
-        DROPPED,
-    );
-    check(
-        POD,
-        "172.30.0.1",
-        &["*raw", "-A PREROUTING -d 10.0.0.1 -j DROP"],
-        ANSWERED,
-    );
-    check(
-        POD,
-        "172.30.0.1",
-        &["*security", "-A FORWARD -d 10.0.0.1 -j DROP"],
-        DROPPED,
-    );
-    check(
-        POD,
-        "172.30.0.1",
-        &["*security", "-A FORWARD -d 172.30.0.1 -j DROP"],
-        ANSWERED,
-    );
-    check(POD, "172.30.0.1", &["*raw", "-P PREROUTING DROP"], DROPPED);
-    // What the node sends to itself comes in again.
-    check(NODE, NODE, &["*raw", "-A PREROUTING -j DROP"], DROPPED);
-    check(NODE, NODE, &["*security", "-A INPUT -j DROP"], DROPPED);
-    let limit = "-A PREROUTING -m limit --limit 1/s -j DROP";
-    check(
-        POD,
-        "172.30.0.1",
-        &["*raw", limit],
-        "to 10.0.0.1:80, masqueraded (unclear)",
-    );
+    let unclear = "to 10.0.0.1:80, masqueraded (unclear)";
+    for (source, destination, table, rule, expected) in [
+        // Before and after translation.
+        (
+            POD,
+            SERVICE,
+            "*raw",
+            "-A PREROUTING -d 172.30.0.1 -j DROP",
+            DROPPED,
+        ),
+        (
+            POD,
+            SERVICE,
+            "*raw",
+            "-A PREROUTING -d 10.0.0.1 -j DROP",
+            ANSWERED,
+        ),
+        (
+            POD,
+            SERVICE,
+            "*security",
+            "-A FORWARD -d 10.0.0.1 -j DROP",
+            DROPPED,
+        ),
+        (
+            POD,
+            SERVICE,
+            "*security",
+            "-A FORWARD -d 172.30.0.1 -j DROP",
+            ANSWERED,
+        ),
+        (POD, SERVICE, "*raw", "-P PREROUTING DROP", DROPPED),
+        (
+            POD,
+            SERVICE,
+            "*raw",
+            "-A PREROUTING -m limit --limit 1/s -j DROP",
+            unclear,
+        ),
+        // What the node sends to itself comes in again.
+        (NODE, NODE, "*raw", "-A PREROUTING -j DROP", DROPPED),
+        (NODE, NODE, "*security", "-A INPUT -j DROP", DROPPED),
+    ] {
+        check(source, destination, &[table, rule], expected);
+    }
 }
 
 /// The order of the hooks decides which of two rules ends a packet.
@@ -96,53 +106,33 @@ fn raw_comes_first_and_security_last() {
              -s 10.0.0.9/32 -j NFQUEUE"
         )
     };
-    let queue = |chain: &str| format!("-A {chain} -s 10.0.0.9/32 -j NFQUEUE");
-    let drop = |chain: &str| format!("-A {chain} -s 10.0.0.9/32 -j DROP");
     for (first, second, chain) in [
         ("raw", "mangle", "PREROUTING"),
         ("mangle", "filter", "FORWARD"),
         ("filter", "security", "FORWARD"),
     ] {
-        let (first_table, second_table) = (format!("*{first}"), format!("*{second}"));
-        let rules = [
-            &*first_table,
-            &queue(chain),
-            "COMMIT",
-            &second_table,
-            &drop(chain),
-        ];
-        check(POD, "172.30.0.1", &rules, &unclear(first, chain));
-        let rules = [
-            &*first_table,
-            &drop(chain),
-            "COMMIT",
-            &second_table,
-            &queue(chain),
-        ];
-        check(POD, "172.30.0.1", &rules, DROPPED);
+        let [queue, drop] =
+            ["NFQUEUE", "DROP"].map(|target| format!("-A {chain} -s 10.0.0.9/32 -j {target}"));
+        let [begin, next] = [first, second].map(|table| format!("*{table}"));
+        let queued = [&*begin, &queue, "COMMIT", &next, &drop];
+        check(POD, SERVICE, &queued, &unclear(first, chain));
+        let dropped = [&*begin, &drop, "COMMIT", &next, &queue];
+        check(POD, SERVICE, &dropped, DROPPED);
     }
 }
 
 #[test]
 fn packets_that_are_not_tracked_are_not_translated() {
     for target in ["NOTRACK", "CT --notrack"] {
-        let notrack = format!("-A PREROUTING -d 172.30.0.1 -j {target}");
-        check(
-            POD,
-            "172.30.0.1",
-            &["*raw", &notrack],
-            "passed, source kept",
-        );
-        let notrack = format!("-A OUTPUT -d 172.30.0.1 -j {target}");
-        check(
-            NODE,
-            "172.30.0.1",
-            &["*raw", &notrack],
-            "passed, source kept",
-        );
         let lost = "to 10.0.0.1:80, masqueraded, reply not translated back";
-        let reply = format!("-A PREROUTING -s 10.0.0.1 -j {target}");
-        check(POD, "172.30.0.1", &["*raw", &reply], lost);
+        for (source, packets, expected) in [
+            (POD, "PREROUTING -d 172.30.0.1", "passed, source kept"),
+            (NODE, "OUTPUT -d 172.30.0.1", "passed, source kept"),
+            (POD, "PREROUTING -s 10.0.0.1", lost),
+        ] {
+            let rule = format!("-A {packets} -j {target}");
+            check(source, SERVICE, &["*raw", &rule], expected);
+        }
         // They were tracked when they left.
         let again = format!("-A PREROUTING -j {target}");
         let drop = "-A INPUT -m state --state NEW -j DROP";
@@ -162,7 +152,7 @@ fn packets_that_are_not_tracked_are_not_translated() {
                  -s 10.0.0.9/32 -j {target}"
             ),
         };
-        check(POD, "172.30.0.1", &["*raw", &rule], &expected);
+        check(POD, SERVICE, &["*raw", &rule], &expected);
     }
 }
 

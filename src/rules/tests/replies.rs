@@ -176,36 +176,19 @@ fn replies_to_masqueraded_packets_are_translated_back_after_mangle() {
         "1: to 10.0.0.1:8080, masqueraded",
         "1: to 10.0.0.1:8080, masqueraded, reply dropped",
     );
-    for (rules, expected) in [
+    for (table, rule, expected) in [
+        ("*mangle", "PREROUTING -s 10.0.0.1 -d 192.168.0.2", dropped),
+        ("*mangle", "PREROUTING -s 10.0.0.1 -d 10.0.0.9", answered),
         (
-            [
-                "*mangle",
-                "-A PREROUTING -s 10.0.0.1 -d 192.168.0.2 -j DROP",
-            ],
+            "*raw",
+            "PREROUTING -s 10.0.0.1 -m addrtype --dst-type LOCAL",
             dropped,
         ),
-        (
-            ["*mangle", "-A PREROUTING -s 10.0.0.1 -d 10.0.0.9 -j DROP"],
-            answered,
-        ),
-        (
-            [
-                "*raw",
-                "-A PREROUTING -s 10.0.0.1 -m addrtype --dst-type LOCAL -j DROP",
-            ],
-            dropped,
-        ),
-        (
-            ["*mangle", "-A FORWARD -s 10.0.0.1 -d 10.0.0.9 -j DROP"],
-            dropped,
-        ),
-        (
-            ["*filter", "-A FORWARD -s 10.0.0.1 -d 192.168.0.2 -j DROP"],
-            answered,
-        ),
-        (["*filter", "-A INPUT -j DROP"], answered),
+        ("*mangle", "FORWARD -s 10.0.0.1 -d 10.0.0.9", dropped),
+        ("*filter", "FORWARD -s 10.0.0.1 -d 192.168.0.2", answered),
+        ("*filter", "INPUT", answered),
     ] {
-        check(&nat, POD, &rules, expected);
+        check(&nat, POD, &[table, &format!("-A {rule} -j DROP")], expected);
     }
     let snat = nat.replace("MASQUERADE", "SNAT --to-source 192.0.2.1");
     let drop = "-A PREROUTING -s 10.0.0.1 -d 192.0.2.1 -j DROP";

@@ -2,16 +2,18 @@
 //!
 //! Every pair was seen as input and output of `iptables-nft` and `iptables-legacy` 1.8.9.
 
-use crate::rules::Rule;
+use crate::rules::{Rule, RulesDigest};
 
 fn rule(spec: &str) -> Rule {
     spec.parse().unwrap_or_else(|e| panic!("{spec}: {e}"))
 }
 
-/// Checks that `written` and `saved` are equal rules, and print as `canonical`.
+/// Checks that `written` and `saved` are equal rules with one digest, and print as `canonical`.
 #[track_caller]
 fn check(written: &str, saved: &str, canonical: &str) {
     assert_eq!(rule(written), rule(saved), "{written}");
+    let digest = |rule: &str| RulesDigest::of_lines(&format!("-A X {rule}\n"));
+    assert!(digest(written).is_same(digest(saved)), "{written}");
     assert_eq!(rule(written).to_string(), canonical);
     assert_eq!(rule(canonical), rule(written), "{canonical}");
 }

@@ -1,29 +1,15 @@
 //! Tests of targets that are kept as text: translations by rules of other programs.
 
-use std::net::IpAddr;
-
-use crate::net::Protocol;
-use crate::rules::{BridgePort, Packet, RuleSet, TracedNode, trace};
+use super::trace::{packet, traced_node};
+use crate::rules::{RuleSet, trace};
 
 /// Traces TCP to port 80 of a node with one address through rules of the nat table.
 #[track_caller]
 fn check(source: &str, destination: &str, rules: &str, expected: &str) {
     let mut all = RuleSet::default();
     all.apply(&format!("*nat\n{rules}\nCOMMIT\n")).unwrap();
-    let packet = Packet {
-        source: source.parse().unwrap(),
-        destination: destination.parse().unwrap(),
-        protocol: Protocol::Tcp,
-        port: 80.try_into().unwrap(),
-        in_interface: None,
-        bridge_port: BridgePort::None,
-    };
-    let own = ["192.168.0.2", "fd00::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
-    let traced_node = TracedNode {
-        addresses: own.into(),
-        ..TracedNode::default()
-    };
-    let [outcome] = trace(&all, &packet, &traced_node).try_into().unwrap();
+    let packet = packet(source, destination, 80);
+    let [outcome] = trace(&all, &packet, &traced_node(&[])).try_into().unwrap();
     assert!(outcome.undecided.is_empty(), "{rules}");
     assert_eq!(outcome.verdict.to_string(), expected, "{rules}");
 }

@@ -23,7 +23,9 @@ pub(super) fn packet(source: &str, destination: &str, port: u16) -> Packet {
 
 pub(super) fn traced_node(recent_lists: &[&str]) -> TracedNode {
     TracedNode {
-        addresses: ["192.168.0.2".parse().unwrap()].into(),
+        addresses: ["192.168.0.2", "fd00::2"]
+            .map(|ip| ip.parse().unwrap())
+            .into(),
         recent_lists: recent_lists.iter().map(|name| Box::from(*name)).collect(),
         host: None,
     }
@@ -247,24 +249,17 @@ fn undecided_rules_count_in_every_combination() {
 
 #[test]
 fn incoming_interfaces_are_matched() {
-    let drop = "*filter\n-I FORWARD -i cali+ -j DROP\nCOMMIT\n";
-    first(drop, Some("cali12"), &["1: dropped"]);
-    first(drop, Some("eth0"), &["1: passed, source kept"]);
-    first(
-        drop,
-        None,
-        &["1: passed, source kept, unless filter FORWARD: -i cali+ -j DROP"],
-    );
-    first(
-        "*filter\n-I FORWARD -i lo -j DROP\nCOMMIT\n",
-        None,
-        &["1: passed, source kept"],
-    );
-    first(
-        "*filter\n-I FORWARD ! -i lo -j DROP\nCOMMIT\n",
-        None,
-        &["1: dropped"],
-    );
+    let unclear = format!("{PASSED}, unless filter FORWARD: -i cali+ -j DROP");
+    for (interface, packet, expected) in [
+        ("-i cali+", Some("cali12"), "1: dropped"),
+        ("-i cali+", Some("eth0"), PASSED),
+        ("-i cali+", None, &unclear),
+        ("-i lo", None, PASSED),
+        ("! -i lo", None, "1: dropped"),
+    ] {
+        let drop = format!("*filter\n-I FORWARD {interface} -j DROP\nCOMMIT\n");
+        first(&drop, packet, &[expected]);
+    }
 }
 
 #[test]
