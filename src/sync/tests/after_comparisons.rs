@@ -1,6 +1,6 @@
 //! Payloads after an adoption or a verification, and comparisons after a payload.
 
-use super::compare::{compare, edit, node, rule, sorted};
+use super::compare::{chain_of, compare, edit, node, rule, sorted};
 use super::search::endpoint;
 use super::syncer::{service, syncer};
 use super::*;
@@ -35,12 +35,6 @@ async fn jumps_of_new_node_addresses_are_no_drift() {
     }
 }
 
-/// The chain of nat with a rule that contains all of these texts.
-fn chain(syncer: &Syncer<Fake>, texts: &[&str]) -> String {
-    let rule = rule(syncer, Table::Nat, texts);
-    rule.split(' ').next().unwrap().to_owned()
-}
-
 /// A verification finds a changed chain of a Service; before its repair the Service is deleted.
 #[tokio::test]
 async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
@@ -51,7 +45,7 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
         without.once(&[]).await;
         sorted(&without)
     };
-    let changed = chain(&syncer, &["-A KUBE-SVC-", "\"ns/3:p -> "]);
+    let changed = chain_of(&syncer, 3);
     edit(
         syncer.iptables(),
         Table::Nat,
@@ -70,7 +64,8 @@ async fn a_changed_chain_of_a_service_that_is_deleted_goes() {
 async fn a_stale_chain_that_is_desired_again_stays() {
     let mut syncer = node().await;
     let expected = sorted(&syncer);
-    let stale = chain(&syncer, &["-A KUBE-SEP-", "10.0.3.9:80"]);
+    let stale = rule(&syncer, Table::Nat, &["-A KUBE-SEP-", "10.0.3.9:80"]);
+    let stale = stale.split(' ').next().unwrap();
     syncer
         .tracker
         .apply(Change::Slice(SliceName::new("ns", "3"), None, None));
@@ -110,7 +105,7 @@ async fn a_stale_chain_that_a_third_party_rule_references_is_emptied_at_an_adopt
 
 /// Adds a third-party rule that references the chain of a Service; returns the name of that.
 fn reference(syncer: &Syncer<Fake>, number: u8) -> String {
-    let target = chain(syncer, &["-A KUBE-SVC-", &format!("\"ns/{number}:p -> ")]);
+    let target = chain_of(syncer, number);
     let rule = format!("-A CNI-1 -j {target}");
     edit(syncer.iptables(), Table::Nat, &[":CNI-1 - [0:0]", &rule]);
     target

@@ -8,7 +8,7 @@ use super::syncer::{service, synced};
 use super::tree_chains::TREE;
 use super::*;
 use crate::clock::instant;
-use crate::host::{ChangeSource, Fake, Fault, ForeignChange, Iptables, Poison};
+use crate::host::{Fake, Fault, ForeignChange, Iptables, Poison};
 use crate::model::ServiceName;
 use crate::render::TreeThresholds;
 use crate::rules::{RuleSet, Table};
@@ -51,6 +51,19 @@ pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> Exten
     Extent::touched(change, syncer.applied_options().unwrap(), applied)
 }
 
+/// The same, or that of a verification, which finds the change as well.
+pub(super) fn extent(
+    syncer: &Syncer<Fake>,
+    change: &ForeignChange,
+    is_verification: bool,
+) -> Extent {
+    if is_verification {
+        Extent::whole()
+    } else {
+        touched_by(syncer, change)
+    }
+}
+
 pub(super) async fn compare(syncer: &mut Syncer<Fake>, extent: &Extent) -> Drift {
     compare_contested(syncer, extent, &BTreeSet::new()).await
 }
@@ -86,88 +99,76 @@ pub(super) fn rule(syncer: &Syncer<Fake>, table: Table, texts: &[&str]) -> Strin
     line.unwrap().strip_prefix("-A ").unwrap().to_owned()
 }
 
-/// Damage, by table: commands, one a line, and the kind that is
-/// reported of it.
-fn damages(syncer: &Syncer<Fake>) -> Vec<(Table, String, DriftKind)> {
-    use DriftKind::{DispatchChain, FixedChain, Jump, ServiceChain};
-
-    let endpoint = chains(syncer, "KUBE-SEP-").remove(2);
-    let service = chains(syncer, "KUBE-SVC-").remove(2);
-    let of = |table, texts: &[&str]| rule(syncer, table, texts);
-    let dispatch = of(Table::Nat, &["-A KUBE-SERVICES -d", "-j KUBE-SVC"]);
-    let node_ports = of(Table::Nat, &["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]);
-    let jump = of(Table::Nat, &["-A PREROUTING", "-j KUBE-SERVICES"]);
-    let forward = of(Table::Filter, &["-A FORWARD", "-j KUBE-FORWARD"]);
-    let reordered = format!("-D {dispatch}\n-I {dispatch}\n-F {service}");
-    let in_nat = [
-        (format!("-F {endpoint}"), ServiceChain),
-        (format!("-D {service} 1"), ServiceChain),
-        (format!("-I {service} -j RETURN"), ServiceChain),
-        (format!("-A {service} -j ACCEPT"), ServiceChain),
-        (format!("-D {dispatch}"), DispatchChain),
-        (format!("-D {node_ports}"), DispatchChain),
-        (
-            "-A KUBE-SERVICES -s 10.9.9.9/32 -j ACCEPT".to_owned(),
-            DispatchChain,
-        ),
-        ("-I KUBE-SERVICES -j ACCEPT".to_owned(), DispatchChain),
-        ("-F KUBE-SERVICES".to_owned(), DispatchChain),
-        ("-F KUBE-MARK-MASQ".to_owned(), FixedChain),
-        ("-I KUBE-POSTROUTING -j ACCEPT".to_owned(), FixedChain),
-        (format!("-D {jump}"), Jump),
-        (reordered, ServiceChain),
-    ];
-    let in_filter = [
-        (format!("-D {forward}"), Jump),
-        ("-F KUBE-FORWARD".to_owned(), FixedChain),
-    ];
-    let of_table = |table| move |(commands, kind)| (table, commands, kind);
-    let in_nat = in_nat.into_iter().map(of_table(Table::Nat));
-    in_nat
-        .chain(in_filter.into_iter().map(of_table(Table::Filter)))
-        .collect()
-}
+/// Commands in a table, and the kind that is reported of the damage. The names are of chains and
+/// rules of one Service, and of rules that lead to it.
+const DAMAGES: &str = "\
+nat    | -F ENDPOINT                                 | ServiceChain
+nat    | -D SERVICE 1                                | ServiceChain
+nat    | -I SERVICE -j RETURN                        | ServiceChain
+nat    | -A SERVICE -j ACCEPT                        | ServiceChain
+nat    | -D DISPATCH                                 | DispatchChain
+nat    | -D NODE_PORTS                               | DispatchChain
+nat    | -A KUBE-SERVICES -s 10.9.9.9/32 -j ACCEPT   | DispatchChain
+nat    | -I KUBE-SERVICES -j ACCEPT                  | DispatchChain
+nat    | -F KUBE-SERVICES                            | DispatchChain
+nat    | -F KUBE-MARK-MASQ                           | FixedChain
+nat    | -I KUBE-POSTROUTING -j ACCEPT               | FixedChain
+nat    | -D JUMP                                     | Jump
+nat    | -D DISPATCH, -I DISPATCH, -F SERVICE        | ServiceChain
+filter | -D FORWARD_JUMP                             | Jump
+filter | -F KUBE-FORWARD                             | FixedChain
+";
 
 /// Both ways to notice it repair the same, by a partial restore.
 #[tokio::test]
 async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
     let mut syncer = node().await;
     let before = syncer.iptables().rules().to_save_text();
-    for (table, commands, kind) in damages(&syncer) {
-        let commands: Vec<&str> = commands.lines().collect();
+    let in_nat = |texts: &[&str]| rule(&syncer, Table::Nat, texts);
+    let forward = ["-A FORWARD", "-j KUBE-FORWARD"];
+    let names = [
+        ("ENDPOINT", chains(&syncer, "KUBE-SEP-").remove(2)),
+        ("SERVICE ", chains(&syncer, "KUBE-SVC-").remove(2) + " "),
+        ("DISPATCH", in_nat(&["-A KUBE-SERVICES -d", "-j KUBE-SVC"])),
+        (
+            "NODE_PORTS",
+            in_nat(&["-A KUBE-SERVICES", "-j KUBE-NODEPORTS"]),
+        ),
+        ("FORWARD_JUMP", rule(&syncer, Table::Filter, &forward)),
+        ("JUMP", in_nat(&["-A PREROUTING", "-j KUBE-SERVICES"])),
+    ];
+    for damage in DAMAGES.lines() {
+        let text = names
+            .iter()
+            .fold(damage.to_owned(), |text, (name, of)| text.replace(name, of));
+        let columns: Vec<&str> = text.split('|').map(str::trim).collect();
+        let table = Table::from_name(columns[0]).unwrap();
+        let commands: Vec<&str> = columns[1].split(", ").map(str::trim).collect();
         for is_verification in [false, true] {
             let change = edit(syncer.iptables(), table, &commands);
-            let extent = if is_verification {
-                Extent::whole()
-            } else {
-                touched_by(&syncer, &change)
-            };
+            let extent = extent(&syncer, &change, is_verification);
             let drift = compare(&mut syncer, &extent).await;
-            let kinds: Vec<DriftKind> = drift.counts.keys().map(|(_, kind)| *kind).collect();
-            if !is_verification {
-                assert!(kinds.contains(&kind), "{commands:?}: {drift:?}");
-            }
-            assert!(!drift.is_empty(), "{commands:?} {is_verification}");
+            let mut kinds = drift.counts.keys().map(|(_, kind)| format!("{kind:?}"));
+            let is_reported = kinds.any(|kind| kind == columns[2]);
+            assert!(is_reported || is_verification, "{damage}: {drift:?}");
+            assert!(!drift.is_empty(), "{damage} {is_verification}");
             let outcome = syncer.once(&[]).await;
             assert_eq!(
                 scopes(&outcome),
                 [Scope::Partial],
-                "{commands:?} {is_verification}"
+                "{damage} {is_verification}"
             );
             assert_eq!(outcome.result(), SyncResult::Applied);
             assert_eq!(
                 sorted(&syncer),
                 sorted_text(&before),
-                "{commands:?} {is_verification}"
+                "{damage} {is_verification}"
             );
             let again = compare(&mut syncer, &Extent::whole()).await;
-            assert!(
-                again.is_empty(),
-                "{commands:?} {is_verification}: {again:?}"
-            );
+            assert!(again.is_empty(), "{damage} {is_verification}: {again:?}");
             syncer.iptables().take_payloads();
             syncer.once(&[]).await;
-            assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{commands:?}");
+            assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{damage}");
         }
     }
 }
@@ -199,11 +200,7 @@ async fn a_deleted_dispatch_chain_is_written_again() {
             let commands = [format!("-D {jump}"), "-X KUBE-NODEPORTS".to_owned()];
             let commands = commands.each_ref().map(String::as_str);
             let change = edit(syncer.iptables(), table, &commands);
-            let extent = if is_verification {
-                Extent::whole()
-            } else {
-                touched_by(&syncer, &change)
-            };
+            let extent = extent(&syncer, &change, is_verification);
             let drift = compare(&mut syncer, &extent).await;
             assert_eq!(drift.chains.len(), 2, "{drift:?}");
             let outcome = syncer.once(&[]).await;
@@ -223,6 +220,13 @@ pub(super) fn scopes(outcome: &Outcome) -> Vec<Scope> {
     attempts.map(|attempt| attempt.scope).collect()
 }
 
+/// The chain of a Service with one endpoint.
+pub(super) fn chain_of(syncer: &Syncer<Fake>, number: u8) -> String {
+    let comment = format!("\"ns/{number}:p -> ");
+    let rule = rule(syncer, Table::Nat, &["-A KUBE-SVC-", &comment]);
+    rule.split(' ').next().unwrap().to_owned()
+}
+
 /// Rules with those of KUBE-SERVICES, which have no order among Services, sorted.
 pub(super) fn sorted(syncer: &Syncer<Fake>) -> Vec<String> {
     sorted_text(&syncer.iptables().rules().to_save_text())
@@ -240,30 +244,6 @@ fn sorted_text(save: &str) -> Vec<String> {
     free.sort();
     fixed.extend(free);
     fixed
-}
-
-#[tokio::test]
-async fn a_flushed_table_is_restored_whole() {
-    let mut syncer = node().await;
-    let before = sorted(&syncer);
-    let save = syncer.iptables().rules().to_save_text();
-    let nat = save.split("*nat").nth(1).unwrap();
-    let flushed: Vec<String> = nat
-        .lines()
-        .filter_map(|line| line.strip_prefix("-A ")?.split(' ').next())
-        .map(|chain| format!("-F {chain}"))
-        .collect();
-    let flushed: Vec<&str> = flushed.iter().map(String::as_str).collect();
-    edit(syncer.iptables(), Table::Nat, &flushed);
-    let change = ForeignChange::unknown(ChangeSource::LostEvents, [Table::Nat]);
-    let extent = touched_by(&syncer, &change);
-    assert!(extent.is_whole);
-    let drift = compare(&mut syncer, &extent).await;
-    let flushed = drift.counts.get(&(Table::Nat, DriftKind::FlushedTable));
-    assert_eq!(flushed, Some(&1));
-    let outcome = syncer.once(&[]).await;
-    assert_eq!(scopes(&outcome), [Scope::Full(FullReason::Flushed)]);
-    assert_eq!(sorted(&syncer), before);
 }
 
 /// The other chains of the same Service stay.
@@ -425,8 +405,7 @@ async fn a_verification_finds_the_damage_of_any_rule() {
 #[tokio::test]
 async fn a_second_damaged_chain_of_a_service_is_drift() {
     let mut syncer = node().await;
-    let jump = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
-    let of_service = jump.split(' ').next_back().unwrap().to_owned();
+    let of_service = chain_of(&syncer, 2);
     let jump = rule(
         &syncer,
         Table::Nat,
@@ -520,11 +499,7 @@ async fn sync_until_quiet(syncer: &mut Syncer<Fake>) {
 async fn a_damaged_chain_of_a_changing_service_is_drift() {
     let mut syncer = node().await;
     let name = ServiceName::new("ns", "2");
-    let of_service = |syncer: &Syncer<Fake>| {
-        let jump = rule(syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
-        jump.split(' ').next_back().unwrap().to_owned()
-    };
-    let chain = of_service(&syncer);
+    let chain = chain_of(&syncer, 2);
     syncer.tracker.apply(endpoint(2, 7));
     assert!(syncer.tracker.dirty().any(|dirty| *dirty == name));
     let flush = format!("-F {chain}");

@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::event_report::events;
 use super::report::ReportedMetrics;
 use super::*;
-use crate::events::{Event, Origin, recorder};
+use crate::events::Event;
 use crate::host::RunError;
 use crate::rules::Table;
 use crate::sync::kernel::{Compared, Drift};
@@ -16,13 +17,7 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// Notes of the events that such a comparison makes.
 fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
-    let mut reported = ReportedMetrics::new();
-    let (recorder, mut events) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "node1".to_owned(),
-    });
-    reported.reporters[0].recorder = recorder;
-    reported.reporters[0].compared(&Compared {
+    let compared = Compared {
         trigger: ComparisonTrigger::VerificationDue,
         is_verification: false,
         drift,
@@ -30,8 +25,9 @@ fn notes(drift: &Drift, wait: Duration) -> Vec<String> {
         failed_readings: 0,
         repair_delay: wait,
         delayed_chains: 1,
-    });
-    let notes = events.queued_events().into_iter().map(|event| match event {
+    };
+    let made = events(|reporter| reporter.compared(&compared));
+    let notes = made.into_iter().map(|event| match event {
         Event::RulesContested(note) => note,
         other => panic!("{other:?}"),
     });

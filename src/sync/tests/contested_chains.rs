@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::compare::{
     compare_contested, edit, flush_nat, node, node_with, rule, scopes, sorted, touched_by,
 };
+use super::tree_chains::TREE;
 use super::*;
 use crate::host::Fault;
 use crate::render::TreeThresholds;
@@ -61,8 +62,3 @@ async fn a_delayed_restore_after_a_flush_reads() {
     syncer.iptables().inject(Fault::Save);
     assert_eq!(syncer.once(&[]).await.result(), SyncResult::Failed);
 }
-
-const TREE: TreeThresholds = TreeThresholds {
-    nat: Some(2),
-    filter: None,
-};

@@ -70,21 +70,3 @@ fn a_change_that_affects_all_services_causes_a_full_sync() {
     let elsewhere = |o: &mut Options| o.topology.zone = Some("b".into());
     assert_eq!(with(elsewhere), Scope::Full(FullReason::ZoneChanged));
 }
-
-#[test]
-fn scopes_and_reasons_have_names() {
-    let reasons = [
-        (FullReason::First, "first"),
-        (FullReason::Failed, "restore_failed"),
-        (FullReason::Flushed, "flushed"),
-        (FullReason::ZoneChanged, "zone_changed"),
-        (FullReason::NodeChanged, "node_changed"),
-        (FullReason::Periodic, "periodic"),
-    ];
-    assert_eq!(reasons.map(|(reason, _)| reason), FullReason::ALL);
-    for (reason, name) in reasons {
-        assert_eq!(reason.as_str(), name);
-        assert_eq!(Scope::Full(reason).as_str(), "full");
-    }
-    assert_eq!(Scope::Partial.as_str(), "partial");
-}

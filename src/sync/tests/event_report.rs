@@ -15,7 +15,7 @@ use crate::sync::problems::{ServiceProblem, ServiceProblems};
 use crate::tracker::Tracker;
 
 /// Events that the reporter of IPv4 makes of some reports.
-fn events(report: impl FnOnce(&Reporter)) -> Vec<Event> {
+pub(super) fn events(report: impl FnOnce(&Reporter)) -> Vec<Event> {
     let mut reported = ReportedMetrics::new();
     let (recorder, mut events) = recorder(Origin {
         node_name: "node1".to_owned(),
@@ -27,7 +27,8 @@ fn events(report: impl FnOnce(&Reporter)) -> Vec<Event> {
     events.queued_events()
 }
 
-fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) {
+/// Reports the end of a sync, after so many that failed in a row.
+pub(super) fn finish(reporter: &Reporter, outcome: &Outcome, failed_syncs: u32) {
     let tracker = Tracker::new(std::time::UNIX_EPOCH);
     let retry = (failed_syncs, Duration::from_secs(1));
     reporter.finished(outcome, &tracker, instant(), retry);

@@ -3,25 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::compare::{edit, scopes};
 use super::syncer::{service, synced};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault};
-use crate::rules::{RuleSet, Table};
+use crate::rules::Table;
 use crate::sync::drift_detection::{GuardedChainMonitor, TABLES};
 use crate::sync::kernel::GuardedChainFindings;
-use crate::sync::outcome::Outcome;
 
 const PERIOD: Duration = Duration::from_secs(30);
-
-/// Edits the kernel's rules, as an administrator might.
-fn edit(kernel: &Fake, table: Table, command: &str) {
-    let mut rules: RuleSet = kernel.rules();
-    rules
-        .apply(&format!("*{table}\n{command}\nCOMMIT\n"))
-        .unwrap();
-    kernel.set_rules(rules);
-}
 
 struct CheckedKernel {
     syncer: Syncer<Fake>,
@@ -81,7 +72,7 @@ async fn an_unprintable_rule_is_not_a_flush_and_is_reported_once() {
         (Table::Filter, "-F FORWARD"),
     ] {
         let before = checked.kernel().rules();
-        edit(checked.kernel(), table, command);
+        edit(checked.kernel(), table, &[command]);
         let found = checked.check().await;
         assert!(found.gone.is_none() && found.is_incomplete(), "{command}");
         checked.kernel().set_rules(before);
@@ -118,7 +109,7 @@ async fn third_party_rules_in_a_fixed_chain_cost_that_chain_and_no_full_restore(
         (Table::Filter, "-I KUBE-FIREWALL -s 10.9.9.9/32 -j RETURN"),
         (Table::Nat, "-I KUBE-POSTROUTING -s 10.9.9.9/32 -j ACCEPT"),
     ] {
-        edit(checked.kernel(), table, command);
+        edit(checked.kernel(), table, &[command]);
         let findings = checked.check().await;
         let [edited] = findings.due_rewrites[..] else {
             panic!("{command}: {findings:?}");
@@ -153,7 +144,7 @@ async fn a_failed_check_does_not_reset_the_wait_between_rewrites() {
     let mut checked = CheckedKernel::new().await;
     let before = checked.kernel().rules();
     let command = "-A KUBE-FORWARD -j ACCEPT";
-    edit(checked.kernel(), Table::Filter, command);
+    edit(checked.kernel(), Table::Filter, &[command]);
     let [first] = checked.check().await.due_rewrites[..] else {
         panic!("not found");
     };
@@ -163,7 +154,7 @@ async fn a_failed_check_does_not_reset_the_wait_between_rewrites() {
         checked.kernel().inject(Fault::List);
     }
     assert_eq!(checked.check().await.due_rewrites, []);
-    edit(checked.kernel(), Table::Filter, command);
+    edit(checked.kernel(), Table::Filter, &[command]);
     let [second] = checked.check().await.due_rewrites[..] else {
         panic!("not found");
     };
@@ -194,12 +185,4 @@ async fn an_unprintable_fixed_chain_is_rewritten() {
         due += checked.check().await.due_rewrites.len();
     }
     assert!((5..=8).contains(&due), "{due} in an hour");
-}
-
-fn scopes(outcome: &Outcome) -> Vec<Scope> {
-    outcome
-        .attempts
-        .iter()
-        .map(|attempt| attempt.scope)
-        .collect()
 }

@@ -29,11 +29,6 @@ fn finished(pacer: &mut Pacer, started: Instant, ended: Instant, result: SyncRes
 }
 
 #[test]
-fn nothing_is_due_before_the_first_request() {
-    assert_eq!(pacer(Gap::Budget(None)).next_due(), None);
-}
-
-#[test]
 fn the_first_request_after_idle_time_is_due_at_once_and_a_burst_is_batched() {
     let t = instant();
     let mut pacer = pacer(Gap::Fixed(S));

@@ -1,13 +1,13 @@
 //! Reports of Services that make restores fail.
 
+use super::event_report::{events, finish};
 use super::report::{ReportedMetrics, attempt, failure_of, outcome};
 use super::*;
 use crate::clock::instant;
-use crate::events::{Event, Origin, recorder};
+use crate::events::Event;
 use crate::model::ServiceName;
 use crate::render::RuleCounts;
 use crate::sync::outcome::Failure;
-use crate::tracker::Tracker;
 
 fn killed() -> Result<(), Failure> {
     let stderr = String::new();
@@ -44,22 +44,11 @@ fn isolated() -> Outcome {
 
 #[test]
 fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
-    let mut reported = ReportedMetrics::new();
-    let (recorder, mut events) = recorder(Origin {
-        node_name: "node1".to_owned(),
-        host_name: "node1".to_owned(),
-    });
-    reported.reporters[0].recorder = recorder;
-    let tracker = Tracker::new(std::time::UNIX_EPOCH);
+    let reported = ReportedMetrics::new();
     let of_family = &reported.reporters[0];
     of_family.queued(instant());
     of_family.began();
-    of_family.finished(
-        &isolated(),
-        &tracker,
-        instant(),
-        (0, std::time::Duration::ZERO),
-    );
+    finish(of_family, &isolated(), 0);
 
     let quarantined = reported.series_of("deltaproxy_", "quarantine");
     let expected = [
@@ -91,22 +80,20 @@ fn a_sync_with_quarantined_services_is_healthy_and_names_them() {
     let quarantined = |reporter: &Reporter| reporter.status().quarantined.len();
     assert_eq!(quarantined(&reported.reporters[0]), 2);
 
-    let told = events.queued_events();
-    let [Event::ServiceQuarantined(name, note), _] = told.as_slice() else {
-        panic!("{told:?}");
+    // Nothing is left of it once they are released.
+    let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
+    finish(&reported.reporters[0], &released, 0);
+    assert_eq!(quarantined(&reported.reporters[0]), 0);
+}
+
+#[test]
+fn each_quarantined_service_makes_an_event() {
+    let made = events(|reporter| finish(reporter, &isolated(), 0));
+    let [Event::ServiceQuarantined(name, note), _] = made.as_slice() else {
+        panic!("{made:?}");
     };
     assert_eq!(name.as_str(), "shop/a");
     let words = "node node1: IPv4 rules of the Service make iptables-restore fail; its last applied \
                  rules stay, its changes are skipped: killed by signal 9";
     assert_eq!(note, words);
-
-    // Nothing is left of it once they are released.
-    let released = outcome(vec![attempt(Scope::Partial, RuleCounts::default(), Ok(()))]);
-    reported.reporters[0].finished(
-        &released,
-        &tracker,
-        instant(),
-        (0, std::time::Duration::ZERO),
-    );
-    assert_eq!(quarantined(&reported.reporters[0]), 0);
 }

@@ -1,7 +1,7 @@
 //! Services that name one external IP several times, as the API allows: each has a rule of its own,
 //! as with kube-proxy, and the rules are equal.
 
-use super::compare::{compare, edit, node_with, rule, scopes, touched_by};
+use super::compare::{compare, edit, extent, node_with, rule, scopes, touched_by};
 use super::frontends::with;
 use super::search::endpoint;
 use super::tree_chains::TREE;
@@ -62,11 +62,7 @@ async fn a_missing_one_of_equal_rules_returns() {
         let delete = format!("-D {repeated}");
         let change = edit(syncer.iptables(), Table::Nat, &[&delete]);
         assert_eq!(count(&syncer), 1);
-        let extent = if is_verification {
-            Extent::whole()
-        } else {
-            touched_by(&syncer, &change)
-        };
+        let extent = extent(&syncer, &change, is_verification);
         assert!(!compare(&mut syncer, &extent).await.is_empty());
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);
@@ -84,11 +80,7 @@ async fn another_order_around_equal_rules_is_drift() {
         let commands = [format!("-D {between}"), format!("-I {between}")];
         let commands = commands.each_ref().map(|one| &**one);
         let change = edit(syncer.iptables(), Table::Nat, &commands);
-        let extent = if is_verification {
-            Extent::whole()
-        } else {
-            touched_by(&syncer, &change)
-        };
+        let extent = extent(&syncer, &change, is_verification);
         assert!(!compare(&mut syncer, &extent).await.is_empty());
     }
 }

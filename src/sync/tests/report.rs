@@ -148,31 +148,6 @@ fn restore_failed() -> Result<(), Failure> {
 
 const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };
 
-#[test]
-fn a_failed_partial_restore_and_the_full_one_are_counted_separately() {
-    let reported = ReportedMetrics::new();
-    let outcome = outcome(vec![
-        attempt(Scope::Partial, RuleCounts::default(), restore_failed()),
-        attempt(Scope::Full(FullReason::Failed), WRITTEN, Ok(())),
-    ]);
-    reported.finish(&outcome);
-    assert_eq!(
-        reported.series("_seconds_count"),
-        [
-            "full_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
-            "partial_proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 1",
-            "proxy_rules_duration_seconds_count{ip_family=\"IPv4\"} 2",
-        ]
-    );
-    assert_eq!(
-        reported.series("_failures_total"),
-        [
-            "proxy_rules_iptables_partial_restore_failures_total{ip_family=\"IPv4\"} 1",
-            "proxy_rules_iptables_restore_failures_total{ip_family=\"IPv4\"} 1",
-        ]
-    );
-}
-
 fn unreadable() -> Failure {
     Failure::Read(RunError::Spawn {
         program: "iptables-save".to_owned(),

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use super::compare::scopes;
 use super::syncer::{service, syncer};
 use super::*;
 use crate::clock::instant;
@@ -174,26 +175,6 @@ async fn changes_of_all_other_services_are_applied() {
         let payloads = syncer.iptables().take_payloads().len();
         assert_eq!(payloads, search.restores + 2);
         assert!(search.restores <= most, "{how:?} {numbers:?}: {search:?}");
-    }
-}
-
-#[tokio::test]
-async fn later_changes_of_others_cost_one_restore_each() {
-    for how in WAYS {
-        let mut syncer = poisoned(how, &[4]).await;
-        for number in [1, 2, 3] {
-            syncer.iptables().take_payloads();
-            syncer.tracker.apply(endpoint(number, 7));
-            let outcome = sync_untried(&mut syncer).await;
-            assert_eq!(outcome.result(), SyncResult::Applied, "{outcome:?}");
-            assert!(outcome.search.is_none());
-            let payloads = syncer.iptables().take_payloads();
-            let [payload] = &payloads[..] else {
-                panic!("{how:?}: {payloads:?}");
-            };
-            assert!(payload.contains(&format!("10.0.{number}.7:80")));
-            assert!(!payload.contains("ns/4"), "{payload}");
-        }
     }
 }
 
@@ -453,15 +434,8 @@ async fn a_service_in_quarantine_is_rendered_with_new_options() {
     syncer.config.render_settings.local_mode = LocalMode::Fixed(local);
     syncer.iptables().inject(Fault::Save);
     let outcome = sync_applied(&mut syncer).await;
-    let scopes: Vec<_> = outcome
-        .attempts
-        .iter()
-        .map(|attempt| attempt.scope)
-        .collect();
-    assert_eq!(
-        scopes,
-        [Scope::Full(FullReason::NodeChanged), Scope::Partial]
-    );
+    let expected = [Scope::Full(FullReason::NodeChanged), Scope::Partial];
+    assert_eq!(scopes(&outcome), expected);
     assert_eq!(outcome.overridden, [name(4)]);
     assert_eq!(syncer.verify().await, "");
 }
