@@ -470,7 +470,3 @@ fn includes_loopback(network: &IpNet) -> bool {
     let loopback = IpAddr::from(Ipv4Addr::new(127, 0, 0, 0));
     network.network().is_loopback() || network.contains(&loopback)
 }
-
-#[cfg(test)]
-#[path = "tests/options.rs"]
-mod tests;

@@ -1,10 +1,12 @@
 //! Objects with defaults for what a test does not set.
 
+#[cfg(test)]
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Endpoint, NodeHint};
 #[cfg(test)]
-use super::{Service, ServicePort, TrafficPolicy};
+use super::{Service, ServiceName, ServicePort, ServiceState, Services, TrafficPolicy};
 
 impl Endpoint {
     /// Returns a ready endpoint of another node, without hints.
@@ -36,5 +38,17 @@ impl Service {
             health_check_node_port: None,
             ports,
         }
+    }
+}
+
+/// Every Service that there is.
+#[cfg(test)]
+impl Services for BTreeMap<ServiceName, ServiceState> {
+    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
+        Box::new(self.iter())
+    }
+
+    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
+        Self::get(self, name)
     }
 }

@@ -486,7 +486,3 @@ const fn blocking_rule(disposition: Disposition) -> Option<(PortComment, &'stati
         Disposition::Reject => Some((PortComment::NoEndpoints, "REJECT")),
     }
 }
-
-#[cfg(test)]
-#[path = "tests/chains.rs"]
-mod tests;

@@ -1,7 +1,5 @@
 //! Payloads for nft with nat in blocks: what packets meet between two blocks.
 
-use std::collections::BTreeMap;
-
 use super::live::{KnownServices, payload};
 use super::{http_service, one_endpoint};
 use crate::model::ServiceName;
@@ -26,7 +24,7 @@ fn services(count: u8, subnet: u8) -> KnownServices {
         let cluster_ip = [10, 96, 0, number].into();
         (name, http_service(cluster_ip, slice))
     };
-    KnownServices((0..count).map(service).collect::<BTreeMap<_, _>>())
+    (0..count).map(service).collect()
 }
 
 fn full(rules: &RuleSet, services: &KnownServices, backend: Backend) -> String {
@@ -37,11 +35,22 @@ fn full(rules: &RuleSet, services: &KnownServices, backend: Backend) -> String {
         let of_table = save.split_once(&begin).map_or("", |(_, rest)| rest);
         live.read_table(table, of_table.split("COMMIT").next().unwrap());
     }
-    let options = Options {
+    payload(services, &options(backend), &live)
+}
+
+fn options(backend: Backend) -> Options {
+    Options {
         backend,
         ..Options::defaults(IpFamily::V4)
-    };
-    payload(services, &options, &live)
+    }
+}
+
+/// The rules of a kernel that was empty, restored at once.
+fn restored(services: &KnownServices) -> String {
+    let mut rules = RuleSet::default();
+    let text = full(&rules, services, Backend::Legacy);
+    rules.apply(&text).unwrap();
+    rules.to_save_text()
 }
 
 /// Returns the Services that clients reach, and checks that each has all of its endpoints.
@@ -96,22 +105,16 @@ fn every_service_is_reached_whole_between_two_blocks() {
     // More stale chains than a block has; those of endpoints, to which others jump, come first.
     let text = full(&rules, &fewer, Backend::Nft);
     assert_eq!(restore(&mut rules, &text).1, [150, 100]);
-    let mut expected = RuleSet::default();
-    let text = full(&expected, &fewer, Backend::Legacy);
-    expected.apply(&text).unwrap();
-    assert_eq!(rules.to_save_text(), expected.to_save_text());
+    assert_eq!(rules.to_save_text(), restored(&fewer));
 }
 
 #[test]
 fn every_service_is_reached_whole_between_two_blocks_of_a_partial_payload() {
-    let options = Options {
-        backend: Backend::Nft,
-        ..Options::defaults(IpFamily::V4)
-    };
+    let options = options(Backend::Nft);
     let mut rules = RuleSet::default();
     let text = full(&rules, &services(0, 1), Backend::Nft);
     restore(&mut rules, &text);
-    let (mut applied, names) = (AppliedState::default(), services(60, 1).0);
+    let (mut applied, names) = (AppliedState::default(), services(60, 1));
     for (now, expected) in [
         (services(60, 1), vec![0, 60]),
         (services(60, 2), vec![60]),
@@ -125,25 +128,19 @@ fn every_service_is_reached_whole_between_two_blocks_of_a_partial_payload() {
         assert!(blocks > 5, "{blocks}");
         assert_eq!(reached, expected);
     }
-    let mut fresh = RuleSet::default();
-    let text = full(&fresh, &services(20, 2), Backend::Legacy);
-    fresh.apply(&text).unwrap();
-    assert_eq!(rules.to_save_text(), fresh.to_save_text());
+    assert_eq!(rules.to_save_text(), restored(&services(20, 2)));
 }
 
 /// The first block was applied, the next one failed: a later payload writes both, and the chains
 /// that only the failed one knew are deleted.
 #[test]
 fn a_partial_payload_that_fails_in_a_block_is_made_up_for() {
-    let options = Options {
-        backend: Backend::Nft,
-        ..Options::defaults(IpFamily::V4)
-    };
+    let options = options(Backend::Nft);
     let shape = PartialRestore::ChangedChains;
     let mut rules = RuleSet::default();
     let text = full(&rules, &services(0, 1), Backend::Nft);
     restore(&mut rules, &text);
-    let (mut applied, names) = (AppliedState::default(), services(60, 1).0);
+    let (mut applied, names) = (AppliedState::default(), services(60, 1));
     let render = |applied: &mut AppliedState, now: &KnownServices| {
         let payload = partial_payload(applied, now, names.keys(), &options, shape);
         (String::from_utf8(payload.text).unwrap(), payload.rendered)
@@ -159,9 +156,6 @@ fn a_partial_payload_that_fails_in_a_block_is_made_up_for() {
         let (text, rendered) = render(&mut applied, &services(60, 3));
         restore(&mut rules, &text);
         applied.written(rendered);
-        let mut fresh = RuleSet::default();
-        let text = full(&fresh, &services(60, 3), Backend::Legacy);
-        fresh.apply(&text).unwrap();
-        assert_eq!(rules.to_save_text(), fresh.to_save_text());
+        assert_eq!(rules.to_save_text(), restored(&services(60, 3)));
     }
 }

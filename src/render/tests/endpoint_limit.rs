@@ -1,6 +1,5 @@
 //! Services with as many endpoints as the API stores, and with more.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::live::KnownServices;
@@ -110,7 +109,7 @@ fn endpoints_in_two_slices_count_once_for_the_comments_of_a_partial_restore() {
         assert_eq!(comments.len(), 6, "{text}");
         comments == [true; 6]
     };
-    let services = KnownServices(BTreeMap::from([(cart.clone(), twice)]));
+    let services = KnownServices::from([(cart.clone(), twice)]);
     for (threshold, expected) in [(2, false), (3, true), (5, true), (6, true)] {
         let mut applied = AppliedState::default();
         let found = has_comments(&services, &mut applied, threshold);

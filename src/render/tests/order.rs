@@ -1,6 +1,5 @@
 //! Order of the Service chains in a full payload.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::live::{KnownServices, payload};
@@ -18,7 +17,7 @@ fn services() -> KnownServices {
         let slice = one_endpoint(&name, "http");
         (name, http_service(cluster_ip, slice))
     };
-    KnownServices((0..20).map(service).collect::<BTreeMap<_, _>>())
+    (0..20).map(service).collect()
 }
 
 /// Returns the Service chains of a payload in the order in which they are declared, and in that of

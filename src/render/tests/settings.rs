@@ -50,6 +50,14 @@ fn default_settings(family: IpFamily) -> RenderSettings {
     }
 }
 
+/// Settings with these items of `--nodeport-addresses`.
+fn within(family: IpFamily, items: Vec<NodePortAddressItem>) -> RenderSettings {
+    RenderSettings {
+        node_port_addresses: items,
+        ..default_settings(family)
+    }
+}
+
 fn node(addresses: &[&str], pod_cidrs: &[&str]) -> Node {
     Node {
         topology: Topology::default(),
@@ -70,34 +78,25 @@ const NODE_ADDRESSES: [&str; 6] = [
 
 /// Addresses of NodePorts, and whether localhost is one of them.
 #[track_caller]
-fn node_ports(family: IpFamily, within: &[&str], expected: &str, on_localhost: bool) {
-    let render_settings = RenderSettings {
-        node_port_addresses: networks(within),
-        ..default_settings(family)
-    };
+fn node_ports(family: IpFamily, items: &[&str], expected: &str, on_localhost: bool) {
+    let render_settings = within(family, networks(items));
     let options = render_settings.options(None, &ips(&NODE_ADDRESSES));
-    assert_eq!(options.has_localhost_node_ports, on_localhost, "{within:?}");
-    assert_eq!(shown(options.node_port_addresses), expected, "{within:?}");
+    assert_eq!(options.has_localhost_node_ports, on_localhost, "{items:?}");
+    assert_eq!(shown(options.node_port_addresses), expected, "{items:?}");
 }
 
 #[test]
 fn node_ports_answer_within_networks_of_the_family() {
     use IpFamily::{V4, V6};
+    let [both, loopback] = [
+        ["192.168.0.0/24", "10.0.0.0/8"],
+        ["127.0.0.1/32", "10.0.0.0/8"],
+    ];
     node_ports(V4, &["192.168.0.0/24"], "192.168.0.2", false);
-    node_ports(
-        V4,
-        &["192.168.0.0/24", "10.0.0.0/8"],
-        "10.20.0.1 192.168.0.2",
-        false,
-    );
+    node_ports(V4, &both, "10.20.0.1 192.168.0.2", false);
     node_ports(V4, &["172.16.0.0/12"], "", false);
     node_ports(V4, &["127.0.0.0/8"], "127.0.0.1", true);
-    node_ports(
-        V4,
-        &["127.0.0.1/32", "10.0.0.0/8"],
-        "10.20.0.1 127.0.0.1",
-        true,
-    );
+    node_ports(V4, &loopback, "10.20.0.1 127.0.0.1", true);
     node_ports(V4, &["0.0.0.0/0"], "all", true);
     node_ports(V4, &["192.168.0.0/24", "0.0.0.0/0"], "all", true);
     node_ports(V4, &["fd00::/8"], "all", true);
@@ -112,9 +111,8 @@ fn node_ports_answer_within_networks_of_the_family() {
 fn primary_is_the_first_address_of_the_family() {
     let check = |family, node: Option<&Node>, bound: Option<&str>, machine: &[&str], expected| {
         let render_settings = RenderSettings {
-            node_port_addresses: vec![NodePortAddressItem::Primary],
             bind_address: bound.map(|ip| ips(&[ip])[0]),
-            ..default_settings(family)
+            ..within(family, vec![NodePortAddressItem::Primary])
         };
         let options = render_settings.options(node, &ips(machine));
         assert_eq!(shown(options.node_port_addresses), expected);
@@ -141,10 +139,7 @@ fn keywords_and_networks_are_combined_for_each_family() {
     use NodePortAddressItem::Primary;
 
     let check = |family, items: &[NodePortAddressItem], node: &Node, expected: &str| {
-        let render_settings = RenderSettings {
-            node_port_addresses: items.to_vec(),
-            ..default_settings(family)
-        };
+        let render_settings = within(family, items.to_vec());
         let options = render_settings.options(Some(node), &ips(&NODE_ADDRESSES));
         let found = shown(options.node_port_addresses);
         assert_eq!(found, expected, "{family} {items:?}");
@@ -171,13 +166,7 @@ fn keywords_and_networks_are_combined_for_each_family() {
 
 #[test]
 fn node_addresses_are_needed_unless_all_are_selected() {
-    let needs = |items: Vec<NodePortAddressItem>| {
-        let render_settings = RenderSettings {
-            node_port_addresses: items,
-            ..default_settings(IpFamily::V4)
-        };
-        render_settings.needs_node_addresses()
-    };
+    let needs = |items| within(IpFamily::V4, items).needs_node_addresses();
     assert!(!needs(Vec::new()));
     assert!(!needs(networks(&["0.0.0.0/0", "::/0"])));
     // No item is of the family.
@@ -189,11 +178,8 @@ fn node_addresses_are_needed_unless_all_are_selected() {
 /// `route_localnet` is set only with the rule that drops martian packets.
 #[test]
 fn node_ports_on_localhost_need_the_martian_packet_rule() {
-    let check = |node_port_addresses: Vec<NodePortAddressItem>, expected: bool| {
-        let render_settings = RenderSettings {
-            node_port_addresses,
-            ..default_settings(IpFamily::V4)
-        };
+    let check = |items: Vec<NodePortAddressItem>, expected: bool| {
+        let render_settings = within(IpFamily::V4, items);
         assert_eq!(render_settings.needs_route_localnet(), expected);
         let node = node(&["192.168.0.2"], &[]);
         let options = render_settings.options(Some(&node), &ips(&NODE_ADDRESSES));

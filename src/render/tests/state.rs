@@ -1,7 +1,5 @@
 //! What the record notes after restores that succeeded or failed.
 
-use std::collections::BTreeMap;
-
 use super::live::KnownServices;
 use crate::net::IpFamily;
 use crate::render::{
@@ -11,10 +9,7 @@ use crate::rules::Table;
 
 #[test]
 fn a_damaged_chain_is_written_until_a_restore_has_succeeded() {
-    let (services, options) = (
-        KnownServices(BTreeMap::new()),
-        Options::defaults(IpFamily::V4),
-    );
+    let (services, options) = (KnownServices::new(), Options::defaults(IpFamily::V4));
     let mut applied = AppliedState::default();
     let render = |applied: &mut AppliedState| {
         let names = std::iter::empty();

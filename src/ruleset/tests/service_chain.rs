@@ -1,41 +1,7 @@
-//! Tests of `service_chain`.
+//! Tests of `service_chain`. Scenarios have the names that kube-proxy gives to chains.
 
 use super::super::shared_chains::NODE_PORTS_COMMENT;
 use super::*;
-use crate::model::ServiceName;
-use crate::net::Protocol;
-
-#[track_caller]
-fn check(service: &str, port: &str, endpoint: &str, expected: &str) {
-    let service = ServiceName::new("ns1", service);
-    let name = ServicePortName {
-        service: &service,
-        port,
-        protocol: Protocol::Tcp,
-    };
-    let hasher = ChainHasher::new(name);
-    let chain = if endpoint.is_empty() {
-        ServiceChain {
-            kind: ChainKind::Cluster,
-            hash: hasher.service_port(),
-        }
-    } else {
-        ServiceChain {
-            kind: ChainKind::Endpoint,
-            hash: hasher.endpoint(endpoint.as_bytes()),
-        }
-    };
-    assert_eq!(chain.name(), expected);
-}
-
-#[test]
-fn chain_names_equal_those_of_kube_proxy() {
-    check("svc1", "p80", "", "KUBE-SVC-XPGD46QRK7WJZT7O");
-    check("svc1", "p80", "10.180.0.1:80", "KUBE-SEP-SXIVWICOYRO3J4NJ");
-    check("six", "p", "", "KUBE-SVC-XMIJJXQQGQIVBXKY");
-    check("six", "p", "[fd00:10::5]:80", "KUBE-SEP-YYHMXQEUHSHOQURZ");
-    check("none", "", "", "KUBE-SVC-YPTPHO2BTFASFY3W");
-}
 
 #[test]
 fn names_are_written_and_sorted_as_they_are_shown() {

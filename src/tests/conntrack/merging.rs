@@ -4,10 +4,6 @@ use super::*;
 
 const GONE: &str = "10.96.0.10:53 10.4.0.1:5353 goes";
 
-fn with(endpoints: &'static [&'static str]) -> Shop {
-    Shop { endpoints, ..SHOP }
-}
-
 #[test]
 fn the_newer_word_counts() {
     let mut pending = change(Some(SHOP), Some(with(&["10.4.0.2"])));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::{
-    Endpoint, ExternalIps, NodeHint, Service, ServiceName, ServicePort, ServiceState, Services,
-    Slice, SliceName, SlicePort,
+    Endpoint, ExternalIps, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
+    SliceName, SlicePort,
 };
 use crate::net::{IpFamily, Protocol, parse_ip};
 use crate::render::Options;
@@ -41,19 +41,13 @@ const SHOP: Shop = Shop {
     target: 5353,
 };
 
-/// Every Service there is.
-#[derive(Default)]
-struct World(BTreeMap<ServiceName, ServiceState>);
-
-impl Services for World {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        Box::new(self.0.iter())
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        self.0.get(name)
-    }
+/// The same with other endpoints.
+fn with(endpoints: &'static [&'static str]) -> Shop {
+    Shop { endpoints, ..SHOP }
 }
+
+/// Every Service there is.
+type World = BTreeMap<ServiceName, ServiceState>;
 
 fn name(name: &str) -> ServiceName {
     ServiceName::new("ns", name)
@@ -62,7 +56,7 @@ fn name(name: &str) -> ServiceName {
 /// Of two that ask for the same destination, the first by name has it.
 fn world(shops: &[(&str, Shop)]) -> World {
     let states = shops.iter().map(|(of, shop)| (name(of), shop.state()));
-    let mut states: BTreeMap<_, _> = states.collect();
+    let mut states: World = states.collect();
     let mut taken = BTreeSet::new();
     for state in states.values_mut() {
         let service = state.service.as_ref().unwrap();
@@ -72,7 +66,7 @@ fn world(shops: &[(&str, Shop)]) -> World {
             }
         }
     }
-    World(states)
+    states
 }
 
 fn options() -> Options {
@@ -88,7 +82,7 @@ fn change(before: Option<Shop>, now: Option<Shop>) -> StaleCandidates {
 
 /// Every Service of either, with its state in the first.
 fn changes(before: &World, now: &World) -> Vec<(ServiceName, ServiceState)> {
-    let names: BTreeSet<_> = before.0.keys().chain(now.0.keys()).collect();
+    let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let state = |name| before.get(name).cloned().unwrap_or_default();
     let changes = names.into_iter().map(|name| (name.clone(), state(name)));
     changes.collect()

@@ -7,18 +7,16 @@ const CLUSTER_IP: &str = "172.30.0.1";
 
 /// A Service with a cluster IP, load balancer addresses and external IPs.
 fn with(of: &str, ips: [&[&str]; 3]) -> Change {
-    let Change::Service(name, Some(mut service)) = service(of, 80) else {
-        unreachable!("it is there");
-    };
     let [cluster, balancer, external] = ips.map(|ips| {
         ips.iter()
             .map(|ip| parse_ip(ip).unwrap())
             .collect::<Box<[_]>>()
     });
-    service.cluster_ip = cluster[0];
-    service.load_balancer_ips = balancer;
-    service.external_ips = external;
-    Change::Service(name, Some(service))
+    edited(of, |service| {
+        service.cluster_ip = cluster[0];
+        service.load_balancer_ips = balancer;
+        service.external_ips = external;
+    })
 }
 
 fn frontend(ip: &str) -> Frontend {
@@ -109,14 +107,16 @@ fn an_address_twice_in_one_service_is_its_own() {
 
 #[test]
 fn of_two_ports_of_a_service_with_one_number_the_first_has_it() {
-    let Change::Service(of, Some(mut twice)) = service("a", 80) else {
-        unreachable!("it is there");
-    };
-    let mut second = twice.ports[0].clone();
-    second.name = "q".into();
-    twice.ports = Box::new([twice.ports[0].clone(), second]);
-    let tracker = applied([Change::Service(of.clone(), Some(twice))]);
-    let state = tracker.get(&of).unwrap();
+    let twice = edited("a", |service| {
+        let first = service.ports[0].clone();
+        let second = ServicePort {
+            name: "q".into(),
+            ..first.clone()
+        };
+        service.ports = Box::new([first, second]);
+    });
+    let tracker = applied([twice]);
+    let state = tracker.get(&name("a")).unwrap();
     let frontend = frontend("172.30.0.97");
     assert!(state.has(0, frontend) && !state.has(1, frontend));
 }

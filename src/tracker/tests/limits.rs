@@ -23,17 +23,15 @@ fn sized(called: &str, of: &str, endpoints: usize) -> Change {
 
 /// A Service with so many ports.
 fn with_ports(of: &str, ports: u16) -> Change {
-    let Change::Service(name, Some(mut service)) = service(of, 80) else {
-        unreachable!("it is there");
-    };
-    let first = &service.ports[0];
-    let ports = (1..=ports).map(|number| ServicePort {
-        name: format!("p{number:05}").into(),
-        port: port(number),
-        ..first.clone()
-    });
-    service.ports = ports.collect();
-    Change::Service(name, Some(service))
+    edited(of, |service| {
+        let first = &service.ports[0];
+        let ports = (1..=ports).map(|number| ServicePort {
+            name: format!("p{number:05}").into(),
+            port: port(number),
+            ..first.clone()
+        });
+        service.ports = ports.collect();
+    })
 }
 
 fn not_full(tracker: &Tracker) -> Vec<(&str, Allowance)> {

@@ -39,6 +39,15 @@ fn service(of: &str, number: u16) -> Change {
     Change::Service(name(of), Some(Box::new(service)))
 }
 
+/// The same, changed.
+fn edited(of: &str, edit: impl FnOnce(&mut Service)) -> Change {
+    let Change::Service(name, Some(mut changed)) = service(of, 80) else {
+        unreachable!("it is there");
+    };
+    edit(&mut changed);
+    Change::Service(name, Some(changed))
+}
+
 fn no_service(of: &str) -> Change {
     Change::Service(name(of), None)
 }
