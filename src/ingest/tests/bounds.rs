@@ -24,14 +24,6 @@ fn ports(count: u32) -> Vec<Value> {
     (0..count).map(port).collect()
 }
 
-#[test]
-fn ten_thousand_ports_are_served() {
-    let spec = json!({ "clusterIP": "10.96.0.7", "ports": ports(10_000) });
-    let (service, diagnostics) = ingest(&spec);
-    assert_noted(&diagnostics, &[]);
-    assert_eq!(service.ports.len(), 10_000);
-}
-
 /// Indexes of ports have 16 bits.
 #[test]
 fn as_many_ports_are_served_as_have_an_index() {

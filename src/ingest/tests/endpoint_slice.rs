@@ -14,8 +14,8 @@ use crate::ingest::{EndpointSliceObject, IngestedSlice, Interner, endpoint_slice
 use crate::model::{Endpoint, NodeHint};
 use crate::net::IpFamily;
 
-/// A slice of `shop/cart` on node `here`, with these fields on top of plain ones.
-fn ingest(fields: Value) -> IngestedSlice {
+/// A slice of `shop/cart`, with these fields on top of plain ones.
+fn object(fields: Value) -> EndpointSliceObject {
     let mut object = json!({
         "metadata": {
             "namespace": "shop",
@@ -29,8 +29,12 @@ fn ingest(fields: Value) -> IngestedSlice {
     for (key, value) in fields.as_object().unwrap() {
         object[key] = value.clone();
     }
-    let object: EndpointSliceObject = parse(object);
-    endpoint_slice(&object, "here", &mut Interner::default())
+    parse(object)
+}
+
+/// The same on node `here`.
+fn ingest(fields: Value) -> IngestedSlice {
+    endpoint_slice(&object(fields), "here", &mut Interner::default())
 }
 
 fn shown(endpoint: &Endpoint) -> String {
@@ -97,17 +101,9 @@ fn local_endpoints_are_those_of_our_node() {
 
 #[test]
 fn nothing_is_local_to_a_nameless_node() {
-    let object: EndpointSliceObject = parse(json!({
-        "metadata": {
-            "namespace": "shop",
-            "name": "cart-x1",
-            "labels": { "kubernetes.io/service-name": "cart" },
-        },
-        "addressType": "IPv4",
-        "endpoints": [
-            { "addresses": ["10.1.0.1"], "nodeName": "", "hints": { "forNodes": [{}] } },
-        ],
-    }));
+    let endpoint =
+        json!({ "addresses": ["10.1.0.1"], "nodeName": "", "hints": { "forNodes": [{}] } });
+    let object = object(json!({ "endpoints": [endpoint] }));
     let slice = endpoint_slice(&object, "", &mut Interner::default()).slice;
     assert_eq!(
         shown(&slice.unwrap().endpoints[0]),
@@ -149,6 +145,7 @@ fn only_the_first_address_counts() {
             { "addresses": [] },
             { "addresses": ["pod.example", "10.1.0.2"] },
             { "addresses": ["fd00::1"] },
+            { "addresses": ["127.0.0.1"] },
             { "addresses": ["10.1.0.3"] },
         ] }),
         &["10.1.0.3 ready serving"],
@@ -156,6 +153,7 @@ fn only_the_first_address_counts() {
             "endpoints[0].addresses: is empty; the endpoint is skipped",
             "endpoints[1].addresses[0]: `pod.example` is not a valid IPv4 address; the endpoint is skipped",
             "endpoints[2].addresses[0]: `fd00::1` is not a valid IPv4 address; the endpoint is skipped",
+            "endpoints[3].addresses[0]: `127.0.0.1` is unspecified, loopback or link-local; the endpoint is skipped",
         ],
     );
     check_noted(
@@ -278,19 +276,9 @@ fn trigger_time_is_read_to_the_nanosecond() {
 
 #[test]
 fn zones_and_port_names_are_shared_between_slices() {
-    let object: EndpointSliceObject = parse(json!({
-        "metadata": {
-            "namespace": "shop",
-            "name": "cart-x1",
-            "labels": { "kubernetes.io/service-name": "cart" },
-        },
-        "addressType": "IPv4",
-        "endpoints": [{
-            "addresses": ["10.1.0.1"],
-            "hints": { "forZones": [{ "name": "a" }] },
-        }],
-        "ports": [{ "name": "web", "port": 80 }],
-    }));
+    let endpoint = json!({ "addresses": ["10.1.0.1"], "hints": { "forZones": [{ "name": "a" }] } });
+    let ports = json!([{ "name": "web", "port": 80 }]);
+    let object = object(json!({ "endpoints": [endpoint], "ports": ports }));
     let mut interner = Interner::default();
     let mut slice = || {
         endpoint_slice(&object, "here", &mut interner)

@@ -10,10 +10,7 @@
 mod bounds;
 mod encodings;
 mod endpoint_slice;
-mod entitled;
 mod node;
-mod objects;
-mod protobuf;
 mod service;
 
 use serde::de::DeserializeOwned;

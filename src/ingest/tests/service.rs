@@ -160,6 +160,24 @@ fn external_ips_go_to_their_family_for_any_type() {
     );
 }
 
+/// The API server rejects them: traffic to them would end on the node itself.
+#[test]
+fn external_ips_that_are_not_routed_are_skipped() {
+    let special = [
+        "127.0.0.1",
+        "0.0.0.0",
+        "169.254.169.254",
+        "::ffff:127.0.0.1",
+    ];
+    let (services, diagnostics) = ingest(cart(json!({ "externalIPs": special })));
+    assert_eq!(shown(&services), "10.96.0.7 :80/tcp | -");
+    assert_eq!(diagnostics.len(), special.len());
+    assert_eq!(
+        diagnostics[0].problem,
+        "`127.0.0.1` is unspecified, loopback or link-local; it is skipped"
+    );
+}
+
 #[test]
 fn load_balancer_addresses_depend_on_their_mode() {
     let mut object = cart(json!({ "type": "ClusterIP" }));
@@ -219,6 +237,30 @@ fn source_ranges_restrict_only_their_family() {
             "spec.loadBalancerSourceRanges[1]: `10.0.0.1` is not a valid network; it is skipped",
         ],
     );
+}
+
+/// Otherwise a mistake in the only range would open the load balancer to everybody.
+#[test]
+fn a_restriction_that_cannot_be_read_admits_nobody() {
+    let bad =
+        "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped";
+    let dropped = "spec.loadBalancerSourceRanges: invalid ranges leave an IP family without a \
+                   source range; its load balancer addresses are skipped";
+    for (ranges, is_open, noted) in [
+        (json!([]), true, &[][..]),
+        (json!([" "]), true, &[]),
+        (json!(["10.0.0.0/33", "10.0.0.0/8"]), true, &[bad]),
+        (json!(["10.0.0.0/33"]), false, &[bad, dropped]),
+        (json!(["10.0.0.0/33", "fd00::/8"]), false, &[bad, dropped]),
+        (json!(["fd00::/8"]), true, &[]),
+    ] {
+        let mut object = cart(json!({ "loadBalancerSourceRanges": ranges }));
+        object["status"] = json!({ "loadBalancer": { "ingress": [{ "ip": "1.2.3.4" }] } });
+        let (services, diagnostics) = ingest(object);
+        assert_noted(&diagnostics, noted);
+        let has_address = !services.v4.unwrap().load_balancer_ips.is_empty();
+        assert_eq!(has_address, is_open, "{ranges}");
+    }
 }
 
 #[test]
