@@ -51,7 +51,7 @@ mod retry;
 #[cfg(feature = "tools")]
 mod review;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod transport;
 mod watch;
 

@@ -1,16 +1,11 @@
 //! Values that Services of manifests lack: what an API server or a controller would set.
 
-use std::collections::BTreeSet;
-use std::fs;
-
+use super::manifests::{self, directory, options};
 use crate::ingest::ServiceObject;
 use crate::watch::manifests::{
     AssumedValueKind, ManifestOptions, Manifests, Validation, assumption_lines, load, load_compared,
 };
-
-fn options() -> ManifestOptions {
-    ManifestOptions::new("here".into())
-}
+use std::collections::BTreeSet;
 
 /// Settings of a preview, which assumes load balancer IPs.
 fn preview() -> ManifestOptions {
@@ -21,20 +16,18 @@ fn preview() -> ManifestOptions {
 }
 
 fn service(name: &str, spec: &str) -> String {
-    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n---\n")
+    manifests::service(name, spec) + "---\n"
 }
 
 fn load_text(text: &str, options: &ManifestOptions) -> Manifests {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("a.yaml"), text).unwrap();
+    let directory = directory(&[("a.yaml", text)]);
     load(directory.path(), options, Validation::Lenient).unwrap()
 }
 
 /// Reads manifests as one side of a comparison.
 fn load_side(text: &str) -> Manifests {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory(&[("a.yaml", text)]);
     let path = directory.path().join("a.yaml");
-    fs::write(&path, text).unwrap();
     load_compared(&path, &preview(), Validation::Lenient)
         .unwrap()
         .0

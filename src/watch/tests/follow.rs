@@ -124,26 +124,6 @@ async fn changes_of_files_are_followed() {
 }
 
 #[tokio::test]
-async fn invalid_files_keep_their_last_valid_content() {
-    let directory = directory(&[("a.yaml", &service("a", ""))]);
-    let path = directory.path();
-    let mut followed = Followed::start(path);
-    followed.expect(&["default/a"]).await;
-    write(path, "a.yaml", "kind: Service\nspec: [1\n");
-    write(path, "b.yaml", &service("b", ""));
-    followed.expect(&["default/a", "default/b"]).await;
-    write(path, "a.yaml", "");
-    write(path, "c.yaml", &service("c", ""));
-    followed
-        .expect(&["default/a", "default/b", "default/c"])
-        .await;
-    write(path, "a.yaml", &service("z", ""));
-    followed
-        .expect(&["default/b", "default/c", "default/z"])
-        .await;
-}
-
-#[tokio::test]
 async fn a_file_that_was_never_valid_costs_only_itself() {
     let directory = directory(&[("b.yaml", "spec: [1\n")]);
     let path = directory.path();

@@ -3,53 +3,26 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::{StreamExt, stream};
-use http::{Request, Response};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::Frame;
-use kube::Client;
-use kube::client::Body;
 use tokio::time::{Instant, timeout_at};
-use tower::BoxError;
 
+use super::super::api::tests::scripted::{Piece, Reply, client};
 use super::super::api::{ApiClient, Encoding, RateLimit};
 use super::super::{Ingester, change_channels, cluster};
 use crate::telemetry::Metrics;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Body that begins with this text and never ends, or that is the text.
-fn body(pieces: Vec<&'static str>, end: BodyEnd) -> UnsyncBoxBody<Bytes, BoxError> {
-    let pieces = pieces.into_iter().map(|text| Ok(Frame::data(text.into())));
-    let pieces = stream::iter(pieces);
-    match end {
-        BodyEnd::Orderly => StreamBody::new(pieces).boxed_unsync(),
-        BodyEnd::Never => StreamBody::new(pieces.chain(stream::pending())).boxed_unsync(),
-    }
-}
-
-#[derive(Clone, Copy)]
-enum BodyEnd {
-    Orderly,
-    Never,
-}
-
 /// Server with these responses to `/version`, one after the other. It accepts every watch.
 fn server(versions: &'static [&'static str], asked: &Arc<Mutex<usize>>) -> ApiClient {
     let asked = Arc::clone(asked);
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let answer = if request.uri().path() == "/version" {
-            let mut asked = asked.lock().unwrap();
-            *asked += 1;
-            body(vec![versions[*asked - 1]], BodyEnd::Orderly)
-        } else {
-            body(Vec::new(), BodyEnd::Never)
-        };
-        std::future::ready(Ok::<_, BoxError>(Response::new(answer)))
+    let client = client(move |request| {
+        if request.path != "/version" {
+            return Reply::Answer(200, vec![Piece::Hang]);
+        }
+        let mut asked = asked.lock().unwrap();
+        *asked += 1;
+        Reply::Answer(200, vec![Piece::Text(versions[*asked - 1].to_owned())])
     });
-    let client = Client::new(service, "default");
     ApiClient::new(client, "test", Encoding::Json, RateLimit::default())
 }
 

@@ -1,30 +1,18 @@
 //! Manifests with fields that cannot be used, and files that cannot be used.
 
-use std::fs;
 use std::path::Path;
 
-use tempfile::TempDir;
-
-use crate::watch::manifests::{ManifestOptions, Manifests, Validation, load};
+use super::manifests::{directory, options};
+use crate::watch::manifests::{Manifests, Validation, load};
 
 const WEB: &str = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  ports:\n  \
                    - port: 80\n";
-
-fn directory(files: &[(&str, &str)]) -> TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        let path = directory.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-    directory
-}
 
 /// As commands read manifests without `--lenient`.
 const STRICT: Validation = Validation::Strict;
 
 fn load_as(directory: &Path, validation: Validation) -> Manifests {
-    load(directory, &ManifestOptions::new("here".into()), validation).unwrap()
+    load(directory, &options(), validation).unwrap()
 }
 
 /// Errors as `FILE:LINE: REASON`.
@@ -244,8 +232,7 @@ fn a_file_that_cannot_be_used_costs_only_itself() {
     }
     // Without any other, nothing is known.
     let files = directory(&[("a.yaml", "spec: ["), ("b.yaml", "- 1")]);
-    let options = ManifestOptions::new("here".into());
-    let errors = load(files.path(), &options, STRICT).unwrap_err();
+    let errors = load(files.path(), &options(), STRICT).unwrap_err();
     assert_eq!(errors.0.len(), 2);
 }
 

@@ -9,13 +9,9 @@ fn retries_until_the_server_is_up() {
     check(
         vec![Reply::Refuse, Reply::Refuse, open(&[end_of_list("5")])],
         &[
-            "? watch",
-            "failed unconnected",
-            "? watch",
-            "failed unconnected",
-            "? watch",
-            "listing",
-            "listed",
+            "watch: failed unconnected",
+            "watch: failed unconnected",
+            "watch: listing, listed",
         ],
     );
 }
@@ -77,15 +73,10 @@ fn a_busy_server_gets_the_same_request_after_a_delay() {
             open(&[end_of_list("5")]),
         ],
         &[
-            "? watch",
-            "failed 429",
-            "? watch",
-            "failed 503",
-            "? watch",
-            "failed 403",
-            "? watch",
-            "listing",
-            "listed",
+            "watch: failed 429",
+            "watch: failed 503",
+            "watch: failed 403",
+            "watch: listing, listed",
         ],
     );
 }
@@ -101,16 +92,11 @@ fn a_streaming_list_that_fails_three_times_is_replaced_by_pages() {
             open(&[]),
         ],
         &[
-            "? watch",
-            "failed 504",
-            "? watch",
-            "failed 504",
-            "? watch",
-            "failed 504",
-            "? list limit=1000",
-            "listing",
-            "listed",
-            "? watch after=7",
+            "watch: failed 504",
+            "watch: failed 504",
+            "watch: failed 504",
+            "list limit=1000: listing, listed",
+            "watch after=7",
         ],
     );
 }
@@ -125,12 +111,9 @@ fn a_server_that_sends_nothing_times_out_after_a_minute() {
             open(&[]),
         ],
         &[
-            "? watch",
-            "listing",
-            "listed",
-            "? watch after=6",
-            "failed timed out",
-            "? watch after=6",
+            "watch: listing, listed",
+            "watch after=6: failed timed out",
+            "watch after=6",
         ],
     );
 }

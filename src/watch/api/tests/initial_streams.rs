@@ -14,13 +14,9 @@ fn leads_to_pages(stream: Reply, time: Duration) {
         time,
         vec![stream, page("7", "", &[service("a", "3")])],
         &[
-            "? watch",
-            "listing",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "listed",
-            "? watch after=7",
+            "watch: listing",
+            "list limit=1000: listing, set a, listed",
+            "watch after=7",
         ],
     );
 }
@@ -38,7 +34,7 @@ fn a_bookmark_ends_the_list_of_its_own_kind() {
         open(&[end_of(services)]),
         wire::streams(&[wire::end_of_kind(services, "9")]),
     ] {
-        check(vec![reply], &["? watch", "listing", "listed"]);
+        check(vec![reply], &["watch: listing, listed"]);
     }
 }
 
@@ -78,29 +74,24 @@ fn pages_that_fail_lead_back_to_a_stream() {
             open(&[end_of_list("9")]),
         ],
         &[
-            "? watch",
-            "listing",
-            "? list limit=1000",
-            "failed 500",
-            "? list limit=1000",
-            "failed 403",
-            "? list limit=1000",
-            "failed protocol error",
-            "? watch",
-            "listing",
-            "listed",
+            "watch: listing",
+            "list limit=1000: failed 500",
+            "list limit=1000: failed 403",
+            "list limit=1000: failed protocol error",
+            "watch: listing, listed",
         ],
     );
 }
 
-/// Requests, and the time at which the list was complete.
+/// Requests, and after which one the list was complete.
 fn requests(time: Duration, script: Vec<Reply>) -> Vec<String> {
     let transcript = paused().block_on(follow_for(time, script));
     let is_step = |line: &String| line.starts_with('?') || line == "listed";
-    transcript.into_iter().filter(is_step).collect()
+    let steps: Vec<_> = transcript.into_iter().filter(is_step).collect();
+    exchanges(&steps)
 }
 
-const PAGES: [&str; 4] = ["? watch", "? list limit=1000", "listed", "? watch after=7"];
+const PAGES: [&str; 3] = ["watch", "list limit=1000: listed", "watch after=7"];
 
 #[test]
 fn a_stream_that_adds_objects_for_ever_leads_to_pages() {
@@ -114,8 +105,19 @@ fn a_stream_that_adds_objects_for_ever_leads_to_pages() {
         page("7", "", &[service("a", "3")]),
         open(&[]),
     ];
-    assert_eq!(requests(second * 298, script.clone()), ["? watch"]);
+    assert_eq!(requests(second * 298, script.clone()), ["watch"]);
     assert_eq!(requests(second * 302, script), PAGES);
+}
+
+/// As of a server that knows no streamed lists, and sends all objects as if they were new.
+#[test]
+fn a_stream_that_adds_objects_and_then_nothing_leads_to_pages() {
+    let script = vec![
+        open(&[event("ADDED", &service("a", "3"))]),
+        page("7", "", &[service("a", "3")]),
+        open(&[]),
+    ];
+    assert_eq!(requests(Duration::from_secs(11), script), PAGES);
 }
 
 #[test]

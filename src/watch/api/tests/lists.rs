@@ -15,7 +15,7 @@ fn streams_the_initial_state_and_goes_on_on_the_same_connection() {
             end_of_list("5"),
             event("MODIFIED", &service("a", "6")),
         ])],
-        &["? watch", "listing", "set a", "set b", "listed", "set a"],
+        &["watch: listing, set a, set b, listed, set a"],
     );
 }
 
@@ -31,17 +31,11 @@ fn falls_back_to_pages_where_streaming_is_refused() {
                 open(&[event("ADDED", &service("d", "8"))]),
             ],
             &[
-                "? watch",
-                "? list limit=1000",
-                "listing",
-                "set a",
-                "? list limit=1000 continue=t%3D1",
-                "set b",
-                "? list limit=1000 continue=t2",
-                "set c",
-                "listed",
-                "? watch after=7",
-                "set d",
+                "watch",
+                "list limit=1000: listing, set a",
+                "list limit=1000 continue=t%3D1: set b",
+                "list limit=1000 continue=t2: set c, listed",
+                "watch after=7: set d",
             ],
         );
     }
@@ -58,17 +52,11 @@ fn lists_again_if_a_continue_token_expires() {
             open(&[]),
         ],
         &[
-            "? watch",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "? list limit=1000 continue=t",
-            "failed expired",
-            "? list limit=1000",
-            "listing",
-            "set b",
-            "listed",
-            "? watch after=9",
+            "watch",
+            "list limit=1000: listing, set a",
+            "list limit=1000 continue=t: failed expired",
+            "list limit=1000: listing, set b, listed",
+            "watch after=9",
         ],
     );
 }
@@ -91,15 +79,9 @@ fn an_undecodable_object_of_a_list_is_reported_and_skipped() {
             open(&[]),
         ],
         &[
-            "? watch",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "undecodable ns/b",
-            "set c",
-            "undecodable ",
-            "listed",
-            "? watch after=7",
+            "watch",
+            "list limit=1000: listing, set a, undecodable ns/b, set c, undecodable , listed",
+            "watch after=7",
         ],
     );
 }
@@ -131,14 +113,10 @@ fn invalid_utf8_in_json_is_ignored() {
             open(&[]),
         ],
         &[
-            "? watch",
-            "? list limit=1000",
-            "listing",
-            "set a",
-            "listed",
-            "? watch after=4",
-            "set a",
-            "? watch after=5",
+            "watch",
+            "list limit=1000: listing, set a, listed",
+            "watch after=4: set a",
+            "watch after=5",
         ],
     );
 }
@@ -170,15 +148,9 @@ fn invalid_surrogates_in_unused_fields_are_ignored() {
             open(&lines),
         ],
         &[
-            "? watch",
-            "? list limit=1000",
-            "listing",
-            "set field",
-            "undecodable ns/used",
-            "listed",
-            "? watch after=3",
-            "set field",
-            "undecodable ns/used",
+            "watch",
+            "list limit=1000: listing, set field, undecodable ns/used, listed",
+            "watch after=3: set field, undecodable ns/used",
         ],
     );
 }
@@ -191,13 +163,7 @@ fn a_list_of_null_is_empty() {
             ends(&[r#"{"metadata":{"resourceVersion":"4"},"items":null}"#.to_owned()]),
             open(&[]),
         ],
-        &[
-            "? watch",
-            "? list limit=1000",
-            "listing",
-            "listed",
-            "? watch after=4",
-        ],
+        &["watch", "list limit=1000: listing, listed", "watch after=4"],
     );
 }
 
@@ -270,14 +236,9 @@ fn odd_metadata_and_twins_are_a_list() {
         check(
             vec![status(400, "Invalid"), body(remaining), open(&[])],
             &[
-                "? watch",
-                "? list limit=1000",
-                "listing",
-                "set a",
-                "set a",
-                "set a",
-                "listed",
-                "? watch after=7",
+                "watch",
+                "list limit=1000: listing, set a, set a, set a, listed",
+                "watch after=7",
             ],
         );
     }
@@ -291,11 +252,9 @@ fn a_list_without_a_version_to_watch_from_is_an_error() {
             Duration::from_secs(2),
             vec![status(400, "Invalid"), page(version, "", &[])],
             &[
-                "? watch",
-                "? list limit=1000",
-                "listing",
-                "failed protocol error",
-                "? list limit=1000",
+                "watch",
+                "list limit=1000: listing, failed protocol error",
+                "list limit=1000",
             ],
         );
     }

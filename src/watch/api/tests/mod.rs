@@ -16,6 +16,6 @@ mod raw_http;
 mod retry;
 mod script;
 #[path = "../../../../tests/support/scripted.rs"]
-mod scripted;
+pub(in crate::watch) mod scripted;
 mod watches;
 mod wire;

@@ -1,6 +1,6 @@
 //! Scripts for the scripted server, and the transcript of requests, observations and events.
 //!
-//! Each test is only the script and the transcript.
+//! Each test is only the script and, for each request, what came of its answer.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -186,7 +186,15 @@ pub(super) async fn follow_with(
     transcript.clone()
 }
 
-/// Checks the transcript of half a minute: long enough for a few retries, too short for a timeout.
+/// Groups a transcript by requests: `watch after=5: listing, set a, listed`.
+pub(super) fn exchanges(transcript: &[String]) -> Vec<String> {
+    let text = transcript.join(", ");
+    let requests = text.split("? ").skip(1);
+    let with_answer = requests.map(|one| one.trim_end_matches(", ").replacen(", ", ": ", 1));
+    with_answer.collect()
+}
+
+/// Checks the exchanges of half a minute: long enough for a few retries, too short for a timeout.
 #[track_caller]
 pub(super) fn check(script: Vec<Reply>, expected: &[&str]) {
     check_for(Duration::from_secs(30), script, expected);
@@ -194,7 +202,8 @@ pub(super) fn check(script: Vec<Reply>, expected: &[&str]) {
 
 #[track_caller]
 pub(super) fn check_for(time: Duration, script: Vec<Reply>, expected: &[&str]) {
-    assert_eq!(paused().block_on(follow_for(time, script)), expected);
+    let transcript = paused().block_on(follow_for(time, script));
+    assert_eq!(exchanges(&transcript), expected);
 }
 
 /// A runtime in virtual time.
