@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::support::played::kubeconfig_text;
 use crate::support::program::PROGRAM;
 use crate::support::volume::Volume;
 
@@ -185,9 +186,7 @@ fn a_file_in_a_busy_folder_is_seen_to_change() {
 fn a_file_whose_source_is_not_there_ends_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    let nowhere = "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-                   clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
-                   contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n";
+    let nowhere = kubeconfig_text("c", "server: 'http://127.0.0.1:1'", "");
     fs::write(at("there"), nowhere).unwrap();
     let text = |name: &str| {
         let path = at(name);

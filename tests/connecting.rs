@@ -1,33 +1,17 @@
 //! Errors of an API server that gives no list, as the commands print them.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::process::Command;
 
 use crate::support::certificate::self_signed;
 use crate::support::needs;
 use crate::support::netns::Netns;
+use crate::support::played::{closed, kubeconfig_flag, listen, response};
 use crate::support::process::Process;
 use crate::support::program::{PROGRAM, Ran, run};
 use crate::support::wait::{PATIENCE, ensure, eventually};
-
-/// A kubeconfig for a server, with more fields of its cluster and its user.
-fn kubeconfig(folder: &Path, server: &str, cluster: &str, user: &str) -> String {
-    let path = folder.join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
-clusters: [{{name: c, cluster: {{server: '{server}'{cluster}}}}}]
-users: [{{name: u, user: {{{user}}}}}]
-"
-    );
-    fs::write(&path, text).unwrap();
-    format!("--kubeconfig={}", path.display())
-}
 
 /// Runs `services`, which must fail, and returns its stderr.
 fn failure(command: &mut Command, kubeconfig: &str) -> String {
@@ -44,7 +28,7 @@ fn a_failed_credential_plugin_shows_its_stderr() {
             "exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, \
              command: {command}, args: {args}}}"
         );
-        let flag = kubeconfig(folder.path(), "http://127.0.0.1:1", "", &user);
+        let flag = kubeconfig_flag(folder.path(), "server: 'http://127.0.0.1:1'", &user);
         failure(&mut Command::new(PROGRAM), &flag)
     };
     let said = exec(
@@ -79,10 +63,10 @@ fn a_certificate_of_another_authority_is_not_a_server_that_is_down() {
     command.arg("-key").arg(folder.path().join("server.key"));
     let _server = Process::start("openssl", &mut command, &folder.path().join("log"));
     let cluster = format!(
-        ", certificate-authority: '{}'",
+        "server: 'https://127.0.0.1:6443', certificate-authority: '{}'",
         folder.path().join("other.pem").display()
     );
-    let flag = kubeconfig(folder.path(), "https://127.0.0.1:6443", &cluster, "");
+    let flag = kubeconfig_flag(folder.path(), &cluster, "");
     eventually(PATIENCE, || {
         let said = failure(&mut netns.command(PROGRAM), &flag);
         // Until the server listens, the connection is refused.
@@ -94,28 +78,12 @@ fn a_certificate_of_another_authority_is_not_a_server_that_is_down() {
     });
 }
 
-/// Answers requests with one status, whatever is asked.
-fn server(status: &'static str, body: &'static str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // Ends with the test.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut line = String::new();
-            let mut request = BufReader::new(stream.try_clone().unwrap());
-            while request.read_line(&mut line).unwrap_or(0) > 2 {
-                line.clear();
-            }
-            // A client with the first answer does not wait for the others.
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-                body.len()
-            );
-        }
-    });
-    address
+/// Answers connections with these bytes, whatever is sent.
+fn talker(answer: impl AsRef<[u8]> + Send + Sync + 'static) -> SocketAddr {
+    listen(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        stream.write_all(answer.as_ref())
+    })
 }
 
 /// Checks the error of every command that lists the objects of a cluster.
@@ -137,9 +105,7 @@ fn unlisted(flag: &str, expected: &str) {
 
 #[test]
 fn a_server_that_gives_no_list_is_named() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = closed.local_addr().unwrap();
-    drop(closed);
+    let address = closed();
     unlisted(
         &format!("--master=http://{address}"),
         &format!(
@@ -158,10 +124,9 @@ fn a_server_that_gives_no_list_is_named() {
             "allow the user to list Services, EndpointSlices and Nodes",
         ),
     ] {
-        let address = server(
-            status,
-            r#"{"kind": "Status", "apiVersion": "v1", "message": "no", "reason": "Because"}"#,
-        );
+        let body =
+            r#"{"kind": "Status", "apiVersion": "v1", "message": "no", "reason": "Because"}"#;
+        let address = talker(response(status, body));
         let code = &status[..3];
         unlisted(
             &format!("--master=http://{address}"),
@@ -181,7 +146,7 @@ fn a_server_that_gives_no_list_is_named() {
             ", got `v1 PodList`",
         ),
     ] {
-        let address = server("200 OK", body);
+        let address = talker(response("200 OK", body));
         let output = run(&["services", &format!("--master=http://{address}")]);
         let said = &output.stderr;
         assert!(!output.is_success(), "{body}");
@@ -195,21 +160,6 @@ fn a_server_that_gives_no_list_is_named() {
         "--kubeconfig=nosuch",
         "error: cannot read kubeconfig `nosuch`: No such file or directory (os error 2)\n",
     );
-}
-
-/// Answers connections with these bytes, whatever is sent.
-fn talker(answer: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    // Ends with the test.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let _ = stream.read(&mut [0; 4096]);
-            let _ = stream.write_all(answer);
-        }
-    });
-    address
 }
 
 #[test]

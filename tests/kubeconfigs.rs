@@ -4,22 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_deltaproxy");
+use crate::support::played::kubeconfig_text;
+use crate::support::program::PROGRAM;
 
 /// Writes a kubeconfig whose cluster, user and context have this name. Nothing listens at its
 /// server, so that errors name it.
 fn kubeconfig(path: &Path, name: &str, port: u16) -> PathBuf {
-    let text = format!(
-        "apiVersion: v1
-kind: Config
-current-context: {name}
-contexts: [{{name: {name}, context: {{cluster: {name}, user: {name}}}}}]
-clusters: [{{name: {name}, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]
-users: [{{name: {name}, user: {{}}}}]
-"
-    );
+    let server = format!("server: 'http://127.0.0.1:{port}'");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    fs::write(path, kubeconfig_text(name, &server, "")).unwrap();
     path.to_owned()
 }
 

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,18 +18,18 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use crate::support::certificate::{Usage, self_signed, signed};
+use crate::support::played::{certificate_and_key, empty_list, kubeconfig};
 
 /// Time that a list may take on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn certificate(folder: &Path, name: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()
+    certificate_and_key(folder, name).0
 }
 
 /// Server that accepts certificates of the authority `ca` in the handshake.
@@ -40,10 +39,10 @@ fn acceptor(folder: &Path) -> TlsAcceptor {
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
         .build()
         .unwrap();
-    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
+    let (certificate, key) = certificate_and_key(folder, "server");
     let mut config = ServerConfig::builder()
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![certificate(folder, "server")], key)
+        .with_single_cert(vec![certificate], key)
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
     TlsAcceptor::from(Arc::new(config))
@@ -69,14 +68,7 @@ async fn serve(
     presented.lock().unwrap().push(peer.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
         let is_expired = expired.lock().unwrap().contains(&peer);
-        let (group, kind) = match request.uri().path() {
-            "/api/v1/services" => ("v1", "Service"),
-            "/api/v1/nodes" => ("v1", "Node"),
-            _ => ("discovery.k8s.io/v1", "EndpointSlice"),
-        };
-        let body = format!(
-            r#"{{"kind":"{kind}List","apiVersion":"{group}","metadata":{{"resourceVersion":"1"}},"items":[]}}"#
-        );
+        let body = empty_list(request.uri().path());
         let mut response = Response::new(Full::new(Bytes::from(body)));
         if is_expired {
             *response.status_mut() = http::StatusCode::UNAUTHORIZED;
@@ -85,21 +77,6 @@ async fn serve(
     });
     let builder = http2::Builder::new(TokioExecutor::new());
     let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
-}
-
-fn kubeconfig(folder: &Path, address: SocketAddr) -> ApiOptions {
-    let file = folder.join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{name: c, cluster: {{server: 'https://{address}', insecure-skip-tls-verify: true}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-         users: [{{name: u, user: {{client-certificate: client.pem, client-key: client.key}}}}]\n"
-    );
-    fs::write(&file, text).unwrap();
-    ApiOptions {
-        kubeconfigs: vec![file],
-        ..ApiOptions::default()
-    }
 }
 
 /// Makes the client's files those of a certificate.
@@ -157,7 +134,12 @@ async fn new_connections_present_the_rotated_client_certificate() {
     let last = || presented.lock().unwrap().last().cloned().unwrap();
 
     rotate_to(folder, "one");
-    let options = kubeconfig(folder, address);
+    let cluster = format!("server: 'https://{address}', insecure-skip-tls-verify: true");
+    let user = "client-certificate: client.pem, client-key: client.key";
+    let options = ApiOptions {
+        kubeconfigs: vec![kubeconfig(folder, &cluster, user)],
+        ..ApiOptions::default()
+    };
     let client = build_client(&options, &ProxyEnvironment::default())
         .await
         .unwrap();

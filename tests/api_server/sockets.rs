@@ -1,8 +1,5 @@
 //! A peer on a real socket, with TLS, that breaks off in the middle of an event.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,15 +9,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::support::certificate::self_signed;
+use crate::support::played::{certificate_and_key, kubeconfig};
 
 use super::cluster::{Cluster, Kind, Written, reply, service, slice};
 use super::node::{follow_until, listed};
@@ -43,15 +38,6 @@ enum End {
     Closed,
     /// The socket is reset.
     Reset,
-}
-
-/// A certificate and its key, or `None` where no program makes them.
-fn certificate(folder: &Path) -> Option<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
-    self_signed(folder, "server").then(|| {
-        let cert = CertificateDer::from_pem_file(folder.join("server.pem")).unwrap();
-        let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).unwrap();
-        (cert, key)
-    })
 }
 
 /// A server whose first stream of each kind ends within an event.
@@ -124,30 +110,16 @@ impl Server {
     }
 }
 
-fn kubeconfig(folder: &TempDir, address: SocketAddr) -> ApiOptions {
-    let file = folder.path().join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
-         clusters: [{{name: c, cluster: {{server: 'https://{address}', insecure-skip-tls-verify: true}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
-         users: [{{name: u, user: {{token: secret}}}}]\n"
-    );
-    fs::write(&file, text).unwrap();
-    ApiOptions {
-        kubeconfigs: vec![file],
-        ..ApiOptions::default()
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn breaks_off(http: Http, end: End) {
     let folder = tempfile::tempdir().unwrap();
-    let Some((cert, key)) = certificate(folder.path()) else {
+    if !self_signed(folder.path(), "server") {
         return;
-    };
+    }
+    let (certificate, key) = certificate_and_key(folder.path(), "server");
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
-        .with_single_cert(vec![cert], key)
+        .with_single_cert(vec![certificate], key)
         .unwrap();
     if http == Http::Two {
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -173,7 +145,11 @@ async fn breaks_off(http: Http, end: End) {
             tokio::spawn(serving);
         }
     };
-    let options = kubeconfig(&folder, address);
+    let cluster = format!("server: 'https://{address}', insecure-skip-tls-verify: true");
+    let options = ApiOptions {
+        kubeconfigs: vec![kubeconfig(folder.path(), &cluster, "token: secret")],
+        ..ApiOptions::default()
+    };
     let client = build_client(&options, &ProxyEnvironment::default())
         .await
         .unwrap();

@@ -30,6 +30,7 @@ pub mod netns;
 pub mod node;
 pub mod objects;
 pub mod payloads;
+pub mod played;
 pub mod process;
 pub mod program;
 pub mod reply;
