@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 use super::cluster::{Cluster, Kind, Written, expired, reply, service, slice, status};
-use super::node::{followed, listed, restored};
+use super::node::{followed, listed};
 use super::scripted::{Asked, Piece, Reply};
 use super::{MINUTE, WRITTEN};
 use crate::support::left_out::{Part, is_left_out};
@@ -212,97 +212,4 @@ fn a_server_that_went_back_in_time_is_listed_again() {
         });
         found.ends_as(&expected, &refusal);
     }
-}
-
-/// An event that was sent before comes again, and then what is true now.
-#[test]
-fn older_versions_of_an_object_do_not_stay() {
-    for written in WRITTEN {
-        let mut after = Cluster::small();
-        after.set(Kind::Service, service("a", 80));
-        after.set(Kind::Slice, slice("a", 2));
-        let old = after.clone();
-        after.set(Kind::Service, service("a", 81));
-        let all = after.changes(Kind::Service, 0, written);
-        let messages = [
-            after.initial(Kind::Service, written),
-            old.changes(Kind::Service, 0, written),
-            all,
-        ];
-        let expected = listed(&after);
-        let answer = streams(Kind::Service, after, written, messages.concat());
-        followed(MINUTE, answer).ends_as(&expected, written);
-    }
-}
-
-/// An answer that is not a list tears nothing down: the Service that never changes stays.
-#[test]
-fn rules_outlast_an_answer_that_is_not_a_list() {
-    let cluster = changed();
-    let expected = listed(&cluster);
-    let version = r#""metadata":{"resourceVersion":"9"}"#;
-    let bodies = [
-        format!("{{{version}}}"),
-        format!("{{\"kind\":\"PodList\",\"apiVersion\":\"v1\",{version},\"items\":[]}}"),
-        format!("{{\"kind\":\"Status\",\"apiVersion\":\"v1\",{version},\"status\":\"Success\"}}"),
-        format!("{{\"kind\":\"ServiceList\",\"apiVersion\":\"v2\",{version},\"items\":[]}}"),
-        "<html></html>".to_owned(),
-        String::new(),
-    ];
-    for body in bodies {
-        let (cluster, mut requests, not_a_list) = (cluster.clone(), 0, body.clone());
-        let found = restored(MINUTE * 5, move |asked| {
-            requests += 1;
-            match asked.value("resourceVersion") {
-                // The first lists are as they should be, and all that follows for a while is not.
-                None if requests <= 3 => {
-                    let initial = cluster.initial(Kind::of(asked), Written::Json).concat();
-                    reply(Written::Json, vec![Piece::Bytes(initial), Piece::Break])
-                }
-                Some(_) if requests < 20 => expired(),
-                None if requests < 20 && asked.is_watch() => status(400, "Invalid"),
-                None if requests < 20 => Reply::Answer(200, vec![Piece::Text(not_a_list.clone())]),
-                _ => cluster.answer(asked, Written::Json),
-            }
-        });
-        found.ends_as(&expected, body);
-    }
-}
-
-/// Servers that know no streams of lists, and say so or not, that know no pages, or no protobuf.
-#[test]
-fn servers_of_older_releases_are_followed() {
-    let cluster = changed();
-    let expected = listed(&cluster);
-    let refuses = |code| {
-        let cluster = cluster.clone();
-        move |asked: &Asked| {
-            if Refused::Streams.is(asked) {
-                return status(code, "Invalid");
-            }
-            cluster.answer(asked, Written::Json)
-        }
-    };
-    followed(MINUTE, refuses(400)).ends_as(&expected, "");
-    followed(MINUTE, refuses(422)).ends_as(&expected, "");
-    let ignores = {
-        let cluster = cluster.clone();
-        move |asked: &Asked| {
-            if !Refused::Streams.is(asked) {
-                return cluster.answer(asked, Written::Json);
-            }
-            // All objects are added, as if they were new, and no mark follows.
-            let kind = Kind::of(asked);
-            let added = cluster.changes(kind, 0, Written::Json).concat();
-            reply(Written::Json, vec![Piece::Bytes(added), Piece::Hang])
-        }
-    };
-    followed(MINUTE, ignores).ends_as(&expected, "");
-    let json_alone = move |asked: &Asked| {
-        if asked.takes_protobuf() {
-            return status(406, "NotAcceptable");
-        }
-        cluster.answer(asked, Written::Json)
-    };
-    followed(MINUTE, json_alone).ends_as(&expected, "");
 }

@@ -85,10 +85,6 @@ impl Asked {
     pub(crate) fn is_watch(&self) -> bool {
         self.value("watch").is_some()
     }
-
-    pub(crate) fn takes_protobuf(&self) -> bool {
-        self.accept.contains("protobuf")
-    }
 }
 
 /// A client of a server that answers like this. There is no socket: time may be virtual.
