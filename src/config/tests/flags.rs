@@ -119,25 +119,6 @@ fn numbers_are_those_of_go() {
 }
 
 #[test]
-fn values_of_other_types_are_refused() {
-    for bad in [
-        "--oom-score-adj=1.5",
-        "--kube-api-qps=fast",
-        "--profiling=yes",
-        "--vmodule=a",
-        "--vmodule=a=b",
-        "--log-text-info-buffer-size=1Qi",
-        "--healthz-port=70000",
-        "--feature-gates=AllAlpha=maybe",
-        "--init-only=2",
-    ] {
-        let flag = bad.split('=').next().unwrap();
-        let error = configured(bad).map(|_| ()).expect_err(bad);
-        assert!(error.contains(flag), "{bad}: {error}");
-    }
-}
-
-#[test]
 fn deprecated_ports_complete_addresses_without_a_port() {
     let both = |metrics: &str, healthz: &str| (metrics.to_owned(), healthz.to_owned());
     let defaults = both("127.0.0.1:10249", "0.0.0.0:10256");

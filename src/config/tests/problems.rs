@@ -11,49 +11,70 @@ fn file(fields: &str, problem: &str) {
     assert_eq!(error, format!("`c.yaml`: {problem}"));
 }
 
-/// The flags are rejected with this text.
+/// Each line is a file, which is rejected with the text of the indented lines below it.
 #[track_caller]
-fn flags(flags: &str, problem: &str) {
-    let error = configured(flags).map(|_| ()).expect_err(flags);
-    assert_eq!(error, problem);
+fn files(table: &str) {
+    for (fields, problem) in cases(table) {
+        file(fields, &problem);
+    }
+}
+
+/// Each line is a command line, which is rejected with the text of the indented lines below it.
+#[track_caller]
+fn flags(table: &str) {
+    for (flags, problem) in cases(table) {
+        let error = configured(flags).map(|_| ()).expect_err(flags);
+        assert_eq!(error, problem);
+    }
+}
+
+fn cases(table: &str) -> Vec<(&str, String)> {
+    let mut cases: Vec<(&str, String)> = Vec::new();
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        match (line.strip_prefix("    "), cases.last_mut()) {
+            (Some(text), Some((_, problem))) => {
+                if !problem.is_empty() {
+                    problem.push('\n');
+                }
+                problem.push_str(text);
+            }
+            _ => cases.push((line, String::new())),
+        }
+    }
+    cases
 }
 
 #[test]
 fn modes() {
-    let hint = "is not supported\nhint: use `iptables`, or keep kube-proxy on this node";
-    file("mode: ipvs", &format!("mode: proxy mode `ipvs` {hint}"));
+    files(
+        "
+mode: IPTables
+    mode: unknown proxy mode `IPTables`; did you mean `iptables`?
+mode: userspace
+    mode: unknown proxy mode `userspace`: must be iptables
+mode: ipvs
+    mode: proxy mode `ipvs` is not supported
+    hint: use `iptables`, or keep kube-proxy on this node
+detectLocalMode: nodecidr
+    detectLocalMode: unknown mode `nodecidr`; did you mean `NodeCIDR`?
+detectLocalMode: BridgeInterface
+    detectLocalMode: BridgeInterface requires detectLocal.bridgeInterface
+detectLocalMode: InterfaceNamePrefix
+    detectLocalMode: InterfaceNamePrefix requires detectLocal.interfaceNamePrefix
+deltaproxy: {serviceDispatch: bush}
+    deltaproxy.serviceDispatch: unknown arrangement `bush`: must be flat, tree or auto
+",
+    );
     flags(
-        "--proxy-mode=nftables",
-        &format!("--proxy-mode: proxy mode `nftables` {hint}"),
-    );
-    file(
-        "mode: IPTables",
-        "mode: unknown proxy mode `IPTables`; did you mean `iptables`?",
-    );
-    file(
-        "mode: userspace",
-        "mode: unknown proxy mode `userspace`: must be iptables",
-    );
-    file(
-        "detectLocalMode: nodecidr",
-        "detectLocalMode: unknown mode `nodecidr`; did you mean `NodeCIDR`?",
-    );
-    let known = "ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix";
-    let mode = format!("--detect-local-mode: unknown mode `Foo`: must be {known}");
-    flags(
-        "--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo",
-        &format!(
-            "--proxy-mode: proxy mode `ipvs` {hint}\n\
-             --cluster-cidr: `10.4.0.0/40` is not a valid CIDR (example: 10.244.0.0/16)\n{mode}"
-        ),
-    );
-    file(
-        "detectLocalMode: BridgeInterface",
-        "detectLocalMode: BridgeInterface requires detectLocal.bridgeInterface",
-    );
-    file(
-        "detectLocalMode: InterfaceNamePrefix",
-        "detectLocalMode: InterfaceNamePrefix requires detectLocal.interfaceNamePrefix",
+        "
+--proxy-mode=nftables
+    --proxy-mode: proxy mode `nftables` is not supported
+    hint: use `iptables`, or keep kube-proxy on this node
+--detect-local-mode=BridgeInterface --pod-bridge-interface=sixteen-letters-
+    --pod-bridge-interface: \"sixteen-letters-\" is not a valid interface name (at most 15 bytes)
+--detect-local-mode=BridgeInterface --pod-bridge-interface=a\"b
+    --pod-bridge-interface: \"a\\\"b\" is not a valid interface name (at most 15 bytes)
+",
     );
     // Settings of other modes are ignored.
     loaded("detectLocalMode: NodeCIDR\nclusterCIDR: nonsense");
@@ -61,173 +82,188 @@ fn modes() {
 
 #[test]
 fn numbers() {
-    file(
-        "oomScoreAdj: -1001",
-        "oomScoreAdj: must be from -1000 to 1000, got -1001",
+    files(
+        "
+oomScoreAdj: -1001
+    oomScoreAdj: must be from -1000 to 1000, got -1001
+iptables: {masqueradeBit: 32}
+    iptables.masqueradeBit: must be from 0 to 31, got 32
+conntrack: {maxPerCore: -1}
+    conntrack.maxPerCore: must be 0 or more, got -1
+clientConnection: {burst: -1}
+    clientConnection.burst: must be 0 or more, got -1
+logging: {verbosity: 2147483648}
+    logging.verbosity: must be at most 2147483647, got 2147483648
+",
     );
     flags(
-        "--oom-score-adj=1001",
-        "--oom-score-adj: must be from -1000 to 1000, got 1001",
-    );
-    let bit = "iptables: {masqueradeBit: 32}";
-    file(bit, "iptables.masqueradeBit: must be from 0 to 31, got 32");
-    flags(
-        "--iptables-masquerade-bit -1",
-        "--iptables-masquerade-bit: must be from 0 to 31, got -1",
-    );
-    file(
-        "conntrack: {maxPerCore: -1}",
-        "conntrack.maxPerCore: must be 0 or more, got -1",
-    );
-    flags(
-        "--conntrack-min=-2",
-        "--conntrack-min: must be 0 or more, got -2",
-    );
-    file(
-        "clientConnection: {burst: -1}",
-        "clientConnection.burst: must be 0 or more, got -1",
-    );
-    file(
-        "logging: {verbosity: 2147483648}",
-        "logging.verbosity: must be at most 2147483647, got 2147483648",
+        "
+--oom-score-adj=1001
+    --oom-score-adj: must be from -1000 to 1000, got 1001
+--iptables-masquerade-bit -1
+    --iptables-masquerade-bit: must be from 0 to 31, got -1
+--conntrack-min=-2
+    --conntrack-min: must be 0 or more, got -2
+--sync-cpu-budget=0
+    --sync-cpu-budget: must be from 1 to 100, got 0
+--v=-1
+    --v: must be from 0 to 4294967295, got -1
+",
     );
 }
 
 #[test]
 fn times() {
-    file(
-        "iptables: {syncPeriod: -1s}",
-        "iptables.syncPeriod: must be greater than 0, got -1s",
-    );
-    file(
-        "configSyncPeriod: -1s",
-        "configSyncPeriod: must be greater than 0, got -1s",
+    files(
+        "
+iptables: {syncPeriod: -1s}
+    iptables.syncPeriod: must be greater than 0, got -1s
+configSyncPeriod: -1s
+    configSyncPeriod: must be greater than 0, got -1s
+iptables: {minSyncPeriod: -1s}
+    iptables.minSyncPeriod: must be 0 or more, got -1s
+iptables: {minSyncPeriod: 40s}
+    iptables.minSyncPeriod: must be at most the sync period, 30s; got 40s
+logging: {flushFrequency: -1}
+    logging.flushFrequency: must be greater than 0, got -1ns
+conntrack: {tcpEstablishedTimeout: -1m}
+    conntrack.tcpEstablishedTimeout: must be 0 or more, got -1m0s
+conntrack: {tcpCloseWaitTimeout: -1m}
+    conntrack.tcpCloseWaitTimeout: must be 0 or more, got -1m0s
+conntrack: {udpTimeout: -1m}
+    conntrack.udpTimeout: must be 0 or more, got -1m0s
+conntrack: {udpStreamTimeout: -1m}
+    conntrack.udpStreamTimeout: must be 0 or more, got -1m0s
+",
     );
     flags(
-        "--config-sync-period=0",
-        "--config-sync-period: must be greater than 0, got 0s",
-    );
-    file(
-        "iptables: {minSyncPeriod: -1s}",
-        "iptables.minSyncPeriod: must be 0 or more, got -1s",
-    );
-    file(
-        "iptables: {minSyncPeriod: 40s}",
-        "iptables.minSyncPeriod: must be at most the sync period, 30s; got 40s",
-    );
-    for (field, flag) in [
-        ("tcpEstablishedTimeout", "conntrack-tcp-timeout-established"),
-        ("tcpCloseWaitTimeout", "conntrack-tcp-timeout-close-wait"),
-        ("udpTimeout", "conntrack-udp-timeout"),
-        ("udpStreamTimeout", "conntrack-udp-timeout-stream"),
-    ] {
-        let problem = format!("conntrack.{field}: must be 0 or more, got -1m0s");
-        file(&format!("conntrack: {{{field}: -1m}}"), &problem);
-        flags(
-            &format!("--{flag}=-1m"),
-            &format!("--{flag}: must be 0 or more, got -1m0s"),
-        );
-    }
-    file(
-        "logging: {flushFrequency: -1}",
-        "logging.flushFrequency: must be greater than 0, got -1ns",
+        "
+--config-sync-period=0
+    --config-sync-period: must be greater than 0, got 0s
+--iptables-sync-period=0
+    --iptables-sync-period: must be greater than 0, got 0s
+--iptables-sync-period=500ms --iptables-min-sync-period=1s
+    --iptables-min-sync-period: must be at most the sync period, 500ms; got 1s
+--conntrack-udp-timeout=-1m
+    --conntrack-udp-timeout: must be 0 or more, got -1m0s
+",
     );
 }
 
 #[test]
 fn networks_and_addresses() {
-    file(
-        "clusterCIDR: 10.0.0.0/8,11.0.0.0/8",
-        "clusterCIDR: must be one CIDR, or one of each family; got `10.0.0.0/8,11.0.0.0/8`",
+    files(
+        "
+clusterCIDR: 10.0.0.0/8,11.0.0.0/8
+    clusterCIDR: must be one CIDR, or one of each family; got `10.0.0.0/8,11.0.0.0/8`
+clusterCIDR: 10.0.0.0
+    clusterCIDR: `10.0.0.0` is not a valid CIDR (example: 10.244.0.0/16)
+nodePortAddresses: ['']
+    nodePortAddresses: `` is not a valid CIDR or keyword (keywords: primary, localhost, all; example: 10.0.0.0/8)
+nodePortAddresses: [localhost, 10.0.0.0/8, localhost]
+    nodePortAddresses: duplicate keyword `localhost`
+bindAddress: '[::]'
+    bindAddress: `[::]` is not a valid IP address
+metricsBindAddress: here:1
+    metricsBindAddress: `here:1` is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)
+healthzBindAddress: 1.2.3.4:0
+    healthzBindAddress: `1.2.3.4:0` is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)
+healthzBindAddress: ':1'
+    healthzBindAddress: `:1` is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)
+",
     );
-    let error = "is not a valid CIDR (example: 10.244.0.0/16)";
-    file(
-        "clusterCIDR: 10.0.0.0",
-        &format!("clusterCIDR: `10.0.0.0` {error}"),
-    );
-    file(
-        "nodePortAddresses: ['']",
-        "nodePortAddresses: `` is not a valid CIDR or keyword (keywords: primary, localhost, all; \
-         example: 10.0.0.0/8)",
-    );
-    file(
-        "nodePortAddresses: [localhost, 10.0.0.0/8, localhost]",
-        "nodePortAddresses: duplicate keyword `localhost`",
-    );
-    file(
-        "bindAddress: '[::]'",
-        "bindAddress: `[::]` is not a valid IP address",
-    );
-    let error = "is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)";
-    file(
-        "metricsBindAddress: here:1",
-        &format!("metricsBindAddress: `here:1` {error}"),
-    );
-    file(
-        "healthzBindAddress: 1.2.3.4:0",
-        &format!("healthzBindAddress: `1.2.3.4:0` {error}"),
-    );
-    file(
-        "healthzBindAddress: ':1'",
-        &format!("healthzBindAddress: `:1` {error}"),
+    flags(
+        "
+--cluster-cidr=10.0.0.0/8,fd00::/8,11.0.0.0/8
+    --cluster-cidr: must be one CIDR, or one of each family; got `10.0.0.0/8,fd00::/8,11.0.0.0/8`
+--cluster-cidr=fd00::/129
+    --cluster-cidr: `fd00::/129` is not a valid CIDR (example: 10.244.0.0/16)
+--cluster-cidr=10.0.0.0/8,
+    --cluster-cidr: `` is not a valid CIDR (example: 10.244.0.0/16)
+--nodeport-addresses=all,PRIMARY
+    --nodeport-addresses: `PRIMARY` is not a valid CIDR or keyword (keywords: primary, localhost, all; example: 10.0.0.0/8)
+--bind-address=node-1
+    --bind-address: `node-1` is not a valid IP address
+--healthz-bind-address=127.0.0.1:66000
+    --healthz-bind-address: `127.0.0.1:66000` is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)
+--metrics-bind-address-override=here
+    --metrics-bind-address-override: `here` is not a valid address (examples: 127.0.0.1:1234, [::1]:1234, off)
+",
     );
 }
 
 #[test]
 fn logging() {
-    file(
-        "logging: {format: xml}",
-        "logging.format: unknown log format `xml`: must be text or json",
+    files(
+        "
+logging: {format: xml}
+    logging.format: unknown log format `xml`: must be text or json
+logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}
+    logging.vmodule: requires log format `text`
+logging: {vmodule: [{filePattern: ''}]}
+    logging.vmodule: `` is not a valid file name pattern
+logging: {vmodule: [{filePattern: 'a=b'}]}
+    logging.vmodule: `a=b` is not a valid file name pattern
+logging: {vmodule: [{filePattern: 'a,b'}]}
+    logging.vmodule: `a,b` is not a valid file name pattern
+logging: {options: {json: {infoBufferSize: 1Mi}}}
+    logging.options.json.infoBufferSize: requires feature gate LoggingAlphaOptions
+",
     );
-    file(
-        "logging: {format: json, vmodule: [{filePattern: a, verbosity: 1}]}",
-        "logging.vmodule: requires log format `text`",
-    );
-    for pattern in ["", "a=b", "a,b"] {
-        file(
-            &format!("logging: {{vmodule: [{{filePattern: '{pattern}'}}]}}"),
-            &format!("logging.vmodule: `{pattern}` is not a valid file name pattern"),
-        );
-    }
-    let gated = "requires feature gate LoggingAlphaOptions";
     flags(
-        "--log-text-split-stream",
-        &format!("--log-text-split-stream: {gated}"),
-    );
-    let buffer = "logging: {options: {json: {infoBufferSize: 1Mi}}}";
-    file(
-        buffer,
-        &format!("logging.options.json.infoBufferSize: {gated}"),
-    );
-    loaded(&format!("{buffer}\nfeatureGates: {{AllAlpha: true}}"));
-    // kube-proxy accepts these in a file, where they have no effect.
-    loaded("logging: {options: {text: {splitStream: true}, json: {splitStream: true}}}");
-    let json = "--logging-format: `json` requires feature gate LoggingBetaOptions";
-    flags("--logging-format=json --feature-gates=AllBeta=false", json);
-    flags(
-        "--logging-format=json --feature-gates=LoggingBetaOptions=false",
-        json,
+        "
+--log-text-split-stream
+    --log-text-split-stream: requires feature gate LoggingAlphaOptions
+--logging-format=json --feature-gates=AllBeta=false
+    --logging-format: `json` requires feature gate LoggingBetaOptions
+--logging-format=json --feature-gates=LoggingBetaOptions=false
+    --logging-format: `json` requires feature gate LoggingBetaOptions
+",
     );
     let both = "--feature-gates=AllBeta=false,LoggingBetaOptions=true";
     assert!(configured(&format!("--logging-format=json {both}")).is_ok());
     assert!(configured("--feature-gates=AllBeta=false").is_ok());
+    // kube-proxy accepts these in a file, where they have no effect.
+    loaded("logging: {options: {text: {splitStream: true}, json: {splitStream: true}}}");
+    let buffer = "logging: {options: {json: {infoBufferSize: 1Mi}}}";
+    loaded(&format!("{buffer}\nfeatureGates: {{AllAlpha: true}}"));
     let off = "featureGates: {AllAlpha: true, LoggingAlphaOptions: false}";
     file(
         &format!("{buffer}\n{off}"),
-        &format!("logging.options.json.infoBufferSize: {gated}"),
+        "logging.options.json.infoBufferSize: requires feature gate LoggingAlphaOptions",
     );
 }
 
 #[test]
 fn the_rest() {
-    file(
-        "showHiddenMetricsForVersion: '1.34'",
-        "showHiddenMetricsForVersion: must be the previous version, 1.36; got `1.34`",
+    files(
+        "
+showHiddenMetricsForVersion: '1.34'
+    showHiddenMetricsForVersion: must be the previous version, 1.36; got `1.34`
+hostnameOverride: ' '
+    hostnameOverride: node name must not be empty
+",
     );
-    file(
-        "hostnameOverride: ' '",
-        "hostnameOverride: node name must not be empty",
+    flags(
+        "
+--feature-gates=AllAlpha
+    --feature-gates: `AllAlpha` is not a valid gate (example: Name=true)
+--feature-gates=PreferSameTrafficDistribution=false
+    --feature-gates: feature gate `PreferSameTrafficDistribution` must be true, got false
+    hint: remove the gate
+--feature-gates=GitRepoVolumeDriver=true
+    --feature-gates: feature gate `GitRepoVolumeDriver` must be false, got true
+    hint: remove the gate
+--manifests=a --manifests=b
+    --manifests: must be given once, got a and b
+    hint: put the files into one folder
+",
     );
+    for source in ["--kubeconfig=k", "--master=https://m"] {
+        let both = format!("--manifests=m {source}");
+        let error = configured(&both).map(|_| ()).expect_err(source);
+        assert!(error.contains("are mutually exclusive"), "{error}");
+    }
     let error = with_text("--hostname-override=_", HEADER).map(|config| config.rules.node_name);
     assert_eq!(error.as_deref(), Ok("_"));
 }
@@ -235,55 +271,52 @@ fn the_rest() {
 #[test]
 fn values_that_cannot_be_parsed() {
     flags(
-        "--conntrack-min=abc",
-        "--conntrack-min: `abc` is not a valid integer",
-    );
-    flags(
-        "--config-sync-period=5",
-        "--config-sync-period: `5` is not a valid duration (examples: 30s, 500ms, 1h30m)",
-    );
-    flags(
-        "--cleanup=maybe",
-        "--cleanup: `maybe` is not a valid boolean (true or false)",
-    );
-    flags("--v=x", "--v: `x` is not a valid integer");
-    // Not hidden by a text that has the letter anyway.
-    flags("--v=e", "--v: `e` is not a valid integer");
-    flags(
-        "--kube-api-qps=f",
-        "--kube-api-qps: `f` is not a valid number",
-    );
-    flags("--v=-1", "--v: must be from 0 to 4294967295, got -1");
-    flags(
-        "--sync-cpu-budget=0",
-        "--sync-cpu-budget: must be from 1 to 100, got 0",
-    );
-    flags("--state-dir=", "--state-dir: must not be empty");
-    flags(
-        "--kube-api-qps=nan",
-        "--kube-api-qps: `nan` is not a valid number",
-    );
-}
-
-/// The last one would win, and the objects of all others would be missing.
-#[test]
-fn several_manifests_are_rejected() {
-    flags(
-        "--manifests=a --manifests=b",
-        "--manifests: must be given once, got a and b\n\
-         hint: put the files into one folder",
+        "
+--conntrack-min=abc
+    --conntrack-min: `abc` is not a valid integer
+--oom-score-adj=1.5
+    --oom-score-adj: `1.5` is not a valid integer
+--config-sync-period=5
+    --config-sync-period: `5` is not a valid duration (examples: 30s, 500ms, 1h30m)
+--cleanup=maybe
+    --cleanup: `maybe` is not a valid boolean (true or false)
+--masquerade-all=yes
+    --masquerade-all: `yes` is not a valid boolean (true or false)
+--v=x
+    --v: `x` is not a valid integer
+--v=e
+    --v: `e` is not a valid integer
+--kube-api-qps=f
+    --kube-api-qps: `f` is not a valid number
+--kube-api-qps=nan
+    --kube-api-qps: `nan` is not a valid number
+--state-dir=
+    --state-dir: must not be empty
+--vmodule=a
+    --vmodule: `a` is not a valid entry (example: pattern=2)
+--vmodule=a=b
+    --vmodule: `b` is not a valid verbosity
+--healthz-port=70000
+    --healthz-port: 70000 is not a valid port (0-65535)
+--feature-gates=AllAlpha=maybe
+    --feature-gates: `maybe` is not a valid boolean (true or false)
+",
     );
 }
 
+/// Those of values and of what they mean.
 #[test]
-fn problems_of_values_and_of_their_meaning_are_reported_together() {
+fn problems_of_several_flags_are_reported_together() {
     flags(
-        "--cluster-cidr=bad --detect-local-mode=foo --conntrack-min=abc --verify-interval=x",
-        "--verify-interval: `x` is not a valid duration (examples: 30s, 500ms, 1h30m)\n\
-         --conntrack-min: `abc` is not a valid integer\n\
-         --cluster-cidr: `bad` is not a valid CIDR (example: 10.244.0.0/16)\n\
-         --detect-local-mode: unknown mode `foo`: must be ClusterCIDR, NodeCIDR, \
-         BridgeInterface or InterfaceNamePrefix",
+        "
+--cluster-cidr=10.4.0.0/40 --proxy-mode=ipvs --detect-local-mode=Foo --conntrack-min=abc --verify-interval=x
+    --verify-interval: `x` is not a valid duration (examples: 30s, 500ms, 1h30m)
+    --conntrack-min: `abc` is not a valid integer
+    --proxy-mode: proxy mode `ipvs` is not supported
+    hint: use `iptables`, or keep kube-proxy on this node
+    --cluster-cidr: `10.4.0.0/40` is not a valid CIDR (example: 10.244.0.0/16)
+    --detect-local-mode: unknown mode `Foo`: must be ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix
+",
     );
 }
 
@@ -311,37 +344,19 @@ fn all_problems_are_reported_at_once() {
                   configSyncPeriod: -1s\n";
     let error = with_file("--manifests=m", fields).unwrap_err();
     let problems = error.lines().filter(|line| !line.starts_with("hint: "));
-    let places: Vec<&str> = problems
+    let mut sorted: Vec<&str> = problems
         .map(|line| {
             let line = line.strip_prefix("`c.yaml`: ").unwrap_or(line);
             line.split(": ").next().unwrap_or_default()
         })
         .collect();
-    let mut sorted = places.clone();
     sorted.sort_unstable();
     assert_eq!(
-        sorted,
-        [
-            "bindAddress",
-            "clientConnection.burst",
-            "clusterCIDR",
-            "configSyncPeriod",
-            "conntrack.maxPerCore",
-            "conntrack.min",
-            "conntrack.udpTimeout",
-            "featureGates",
-            "featureGates",
-            "healthzBindAddress",
-            "hostnameOverride",
-            "iptables.masqueradeBit",
-            "iptables.minSyncPeriod",
-            "iptables.syncPeriod",
-            "logging.format",
-            "metricsBindAddress",
-            "mode",
-            "nodePortAddresses",
-            "oomScoreAdj",
-            "showHiddenMetricsForVersion",
-        ]
+        sorted.join(" "),
+        "bindAddress clientConnection.burst clusterCIDR configSyncPeriod conntrack.maxPerCore \
+         conntrack.min conntrack.udpTimeout featureGates featureGates healthzBindAddress \
+         hostnameOverride iptables.masqueradeBit iptables.minSyncPeriod iptables.syncPeriod \
+         logging.format metricsBindAddress mode nodePortAddresses oomScoreAdj \
+         showHiddenMetricsForVersion"
     );
 }

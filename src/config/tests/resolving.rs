@@ -1,4 +1,4 @@
-//! Resolved configuration of flags, and errors for invalid ones.
+//! Resolved configuration of flags.
 //!
 //! Upstream: pkg/proxy/apis/config/validation/validation.go,
 //! `cmd/kube-proxy/app/options_test.go` (v1.37)
@@ -15,13 +15,6 @@ use crate::watch::manifests::Validation;
 
 fn good(flags: &str) -> Config {
     configured(flags).unwrap_or_else(|error| panic!("{flags}: {error}"))
-}
-
-/// Checks that the flags are rejected with a text that contains `part`.
-#[track_caller]
-fn bad(flags: &str, part: &str) {
-    let shown = configured(flags).map(|_| ()).expect_err(flags);
-    assert!(shown.contains(part), "{flags}: {shown}");
 }
 
 #[test]
@@ -64,15 +57,6 @@ fn bools_are_written_as_go_writes_them() {
         .rules
         .render_settings;
     assert!(!settings.v4.fixed.has_localhost_node_ports);
-    bad("--masquerade-all=maybe", "masquerade-all");
-    bad("--masquerade-all true", "true");
-}
-
-#[test]
-fn the_masquerade_bit_is_one_of_32() {
-    let bit = |flags| good(flags).rules.render_settings.v6.fixed.masquerade.bit;
-    assert_eq!(bit("--iptables-masquerade-bit=0"), 0);
-    assert_eq!(bit("--iptables-masquerade-bit=31"), 31);
 }
 
 #[test]
@@ -92,14 +76,6 @@ fn networks_come_alone_or_one_of_each_family() {
         mode("--cluster-cidr=fd00::/8,10.0.0.0/8"),
         cidrs(&["fd00::/8", "10.0.0.0/8"])
     );
-    bad("--cluster-cidr=fd00::/16,fd01::/16", "one of each family");
-    bad("--cluster-cidr=fd00::/129", "is not a valid CIDR");
-    bad(
-        "--cluster-cidr=10.0.0.0/8,fd00::/8,11.0.0.0/8",
-        "one of each family",
-    );
-    bad("--cluster-cidr=10.0.0.0/33", "is not a valid CIDR");
-    bad("--cluster-cidr=10.0.0.0/8,", "is not a valid CIDR");
 }
 
 #[test]
@@ -114,12 +90,6 @@ fn detection_modes_require_their_flags() {
         mode("--detect-local-mode=InterfaceNamePrefix --pod-interface-name-prefix=veth"),
         LocalMode::Fixed(LocalDetector::InterfacePrefix("veth".into()))
     );
-    let bridge = "--detect-local-mode=BridgeInterface --pod-bridge-interface";
-    bad(
-        &format!("{bridge}=sixteen-letters-"),
-        "is not a valid interface name",
-    );
-    bad(&format!("{bridge}=a\"b"), "is not a valid interface name");
 }
 
 #[test]
@@ -151,10 +121,6 @@ fn nodeport_addresses_are_networks_and_keywords() {
         source("--nodeport-addresses=fd00::/8,localhost,primary,all,fd00::/8"),
         mixed.concat()
     );
-    for invalid in ["10.0.0.1", "PRIMARY", "localhosts", "*"] {
-        let problem = format!("`{invalid}` is not a valid CIDR or keyword (keywords: primary");
-        bad(&format!("--nodeport-addresses=all,{invalid}"), &problem);
-    }
 }
 
 #[test]
@@ -173,10 +139,6 @@ fn addresses_may_lack_their_port() {
     );
     let (metrics, _) = served("--metrics-bind-address=[::1]:9999");
     assert_eq!(metrics, "[::1]:9999");
-    bad(
-        "--healthz-bind-address=127.0.0.1:66000",
-        "is not a valid address",
-    );
 }
 
 #[test]
@@ -194,10 +156,6 @@ fn unspecified_bind_addresses_are_none() {
     assert_eq!(
         bound("--bind-address=192.168.0.7").as_deref(),
         Some("192.168.0.7")
-    );
-    bad(
-        "--bind-address=node-1",
-        "bind-address: `node-1` is not a valid IP address",
     );
     assert_eq!(bound("--bind-address="), None);
 }
@@ -221,14 +179,6 @@ fn periods_fit_together() {
     assert_eq!(
         good("--iptables-sync-period=1m").sync_period,
         Duration::from_secs(60)
-    );
-    bad(
-        "--iptables-sync-period=500ms --iptables-min-sync-period=1s",
-        "must be at most",
-    );
-    bad(
-        "--iptables-sync-period=0",
-        "--iptables-sync-period: must be greater than 0, got 0s",
     );
 }
 
@@ -298,8 +248,6 @@ fn objects_come_from_a_cluster_or_from_files() {
     assert_eq!(path.to_string_lossy(), "m");
     // The daemon assumes no load balancer IPs.
     assert!(!assumes_load_balancer_ips);
-    bad("--manifests=m --kubeconfig=k", "are mutually exclusive");
-    bad("--manifests=m --master=https://m", "are mutually exclusive");
 }
 
 #[test]
@@ -327,15 +275,6 @@ fn objects_are_encoded_as_kube_proxy_would_have_them() {
         assert_eq!(noted(&config), [""; 0], "{fields}");
         assert_eq!(encoding(config), expected, "{fields}");
     }
-}
-
-#[test]
-fn unknown_flags_are_rejected() {
-    bad("--no-such-flag", "no-such-flag");
-    bad("extra", "extra");
-    bad("--partial-restore=some", "partial-restore");
-    bad("--iptables-backend=ebtables", "iptables-backend");
-    bad("--log-style=loud", "log-style");
 }
 
 /// The field is deltaproxy's own: the flag applies with a file as well, and overrides it.
@@ -369,10 +308,6 @@ fn service_dispatch_comes_from_the_flag_or_the_file() {
         thresholds("--service-dispatch=tree", Some("auto")),
         TreeThresholds::TREE
     );
-    let unknown = with_file("", "deltaproxy: {serviceDispatch: bush}\n").unwrap_err();
-    let problem =
-        "deltaproxy.serviceDispatch: unknown arrangement `bush`: must be flat, tree or auto";
-    assert!(unknown.contains(problem), "{unknown}");
     // kube-proxy reads the file that is written without a warning.
     let written = |flags| configured(flags).unwrap().configuration.to_yaml();
     assert!(!written("--service-dispatch=auto").contains("deltaproxy"));

@@ -5,7 +5,6 @@ use crate::config::settings;
 use crate::host::BackendChoice;
 use crate::inspect::explain::ClientKind;
 use crate::net::IpFamily;
-use crate::render::PartialRestore;
 use crate::telemetry::KUBE_PROXY_VERSION;
 
 #[test]
@@ -116,30 +115,6 @@ fn words_of_iptables_backend_stand_for_their_choices() {
             other => panic!("{other:?}"),
         }
     }
-}
-
-#[test]
-fn words_of_partial_restore_stand_for_their_choices() {
-    for (word, expected) in [
-        ("changed-chains", PartialRestore::ChangedChains),
-        ("kep-3453", PartialRestore::Kep3453),
-    ] {
-        let config = configured(&format!("--partial-restore={word}"));
-        assert_eq!(config.unwrap().partial_restore, expected);
-    }
-}
-
-#[test]
-fn words_of_log_style_stand_for_their_choices() {
-    for (word, expected) in [
-        ("auto", LogStyle::Auto),
-        ("klog", LogStyle::Klog),
-        ("native", LogStyle::Native),
-    ] {
-        let config = configured(&format!("--log-style={word}"));
-        assert_eq!(config.unwrap().log_style, expected);
-    }
-    assert_eq!(configured("").unwrap().log_style, LogStyle::Auto);
 }
 
 #[test]
