@@ -1,7 +1,6 @@
 //! Health as load balancers and probes see it, and Events for operators, next to a real
 //! kube-proxy: both programs watch one API server, each in a namespace of its own.
 
-mod counts;
 mod events;
 mod failing;
 mod scene;
