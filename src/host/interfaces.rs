@@ -21,7 +21,7 @@ pub(crate) struct InterfaceAddress {
 
 /// Returns every address of every interface, sorted; also of loopback and of interfaces that are
 /// down.
-pub(crate) fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut addresses: Vec<_> = nix::ifaddrs::getifaddrs()?
         .filter_map(|found| {
             let address = found.address?;

@@ -11,8 +11,6 @@ mod sysctl;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use interfaces::interface_addresses;
 pub use interfaces::local_addresses;
 pub(crate) use interfaces::{AddressWatch, IPVS_INTERFACE, IPVS_REMEDY, has_interface};
 pub use iptables::{

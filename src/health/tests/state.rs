@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use super::{HealthState, NodeState};
 use crate::net::IpFamily::{self, V4, V6};
 
+#[derive(Clone, Copy)]
 enum Event {
     Queued(IpFamily),
     Began(IpFamily),
@@ -12,6 +13,7 @@ enum Event {
     Failed(IpFamily),
     GivenUp(IpFamily),
 }
+
 use Event::{Began, Failed, GivenUp, Queued, Succeeded};
 
 /// Whether both families are healthy at a second, after what happened at seconds before.
@@ -33,6 +35,13 @@ fn check(events: &[(u64, Event)], at: u64, healthy: bool) {
     assert_eq!(report.healthy, healthy, "at {at}: {report:?}");
 }
 
+/// Checks that both are healthy until this second, in which one is not any more.
+#[track_caller]
+fn healthy_until(events: &[(u64, Event)], end: u64) {
+    check(events, end - 1, true);
+    check(events, end, false);
+}
+
 trait NowForTests {
     fn now_for_tests() -> Self;
 }
@@ -47,122 +56,71 @@ impl NowForTests for Instant {
     }
 }
 
+/// A sync that was asked for at 0 and ended at 2.
+const SYNCED: [(u64, Event); 3] = [(0, Queued(V4)), (1, Began(V4)), (2, Succeeded(V4))];
+
 #[test]
 fn idle_is_healthy() {
     check(&[], 10_000, true);
-    let idle = [(0, Queued(V4)), (1, Began(V4)), (2, Succeeded(V4))];
-    check(&idle, 10_000, true);
+    check(&SYNCED, 10_000, true);
 }
 
 /// As IPv6 is, if it was tried before it was known that this machine can do IPv4.
 #[test]
 fn a_family_that_is_given_up_does_not_count() {
-    let both = || vec![(0, Queued(V6)), (5, Queued(V4)), (6, Began(V4))];
-    let done = |mut events: Vec<_>| {
-        events.push((7, Succeeded(V4)));
-        events
-    };
-    check(&done(both()), 60, false);
-    let mut without = both();
-    without.push((5, GivenUp(V6)));
-    check(&done(without), 10_000, true);
+    let both = [(0, Queued(V6)), (5, Queued(V4)), (6, Began(V4))];
+    healthy_until(&[&both[..], &[(7, Succeeded(V4))]].concat(), 60);
+    let without = [&both[..], &[(7, GivenUp(V6)), (7, Succeeded(V4))]];
+    check(&without.concat(), 10_000, true);
 }
 
 #[test]
 fn patience_is_twice_the_period() {
-    let queued = || {
-        [
-            (0, Queued(V4)),
-            (1, Began(V4)),
-            (2, Succeeded(V4)),
-            (100, Queued(V4)),
-            (130, Queued(V4)),
-        ]
-    };
-    check(&queued(), 159, true);
-    check(&queued(), 160, false);
+    let again = [(100, Queued(V4)), (130, Queued(V4))];
+    healthy_until(&[&SYNCED[..], &again].concat(), 160);
 }
 
 #[test]
 fn a_running_sync_is_not_done() {
-    let events = || [(0, Queued(V4)), (1, Began(V4))];
-    check(&events(), 59, true);
-    check(&events(), 60, false);
+    healthy_until(&[(0, Queued(V4)), (1, Began(V4))], 60);
 }
 
 #[test]
 fn a_success_settles_only_what_it_took() {
-    let events = || {
-        [
-            (0, Queued(V4)),
-            (1, Began(V4)),
-            (5, Queued(V4)),
-            (50, Succeeded(V4)),
-        ]
-    };
-    check(&events(), 64, true);
-    check(&events(), 65, false);
+    let taken = [(0, Queued(V4)), (1, Began(V4))];
+    let later = [(5, Queued(V4)), (50, Succeeded(V4))];
+    healthy_until(&[taken, later].concat(), 65);
 }
 
 #[test]
 fn a_failure_keeps_the_oldest_request() {
-    let events = || {
-        [
-            (0, Queued(V4)),
-            (1, Began(V4)),
-            (5, Queued(V4)),
-            (50, Failed(V4)),
-            (51, Began(V4)),
-        ]
-    };
-    check(&events(), 59, true);
-    check(&events(), 60, false);
+    let taken = [(0, Queued(V4)), (1, Began(V4))];
+    let later = [(5, Queued(V4)), (50, Failed(V4)), (51, Began(V4))];
+    healthy_until(&[&taken[..], &later].concat(), 60);
 }
 
 #[test]
 fn a_failure_nobody_asked_for_counts_from_then() {
-    let events = || {
-        [
-            (0, Queued(V4)),
-            (0, Began(V4)),
-            (1, Succeeded(V4)),
-            (500, Began(V4)),
-            (510, Failed(V4)),
-            (520, Began(V4)),
-            (525, Failed(V4)),
-        ]
-    };
-    check(&events(), 569, true);
-    check(&events(), 570, false);
+    let one = [(500, Began(V4)), (510, Failed(V4))];
+    let two = [(520, Began(V4)), (525, Failed(V4))];
+    healthy_until(&[&SYNCED[..], &one, &two].concat(), 570);
 }
 
 #[test]
 fn a_first_sync_that_never_succeeds_is_not_healthy_for_ever() {
-    let events = || [(0, Queued(V4)), (1, Began(V4)), (2, Failed(V4))];
-    check(&events(), 59, true);
-    check(&events(), 60, false);
+    healthy_until(&[(0, Queued(V4)), (1, Began(V4)), (2, Failed(V4))], 60);
     // Nor is one that never began.
-    check(&[(0, Queued(V4))], 60, false);
+    healthy_until(&[(0, Queued(V4))], 60);
 }
 
 #[test]
 fn an_unreported_end_settles_nothing() {
-    let events = || [(0, Queued(V4)), (1, Began(V4)), (30, Began(V4))];
-    check(&events(), 60, false);
+    healthy_until(&[(0, Queued(V4)), (1, Began(V4)), (30, Began(V4))], 60);
 }
 
 #[test]
 fn one_family_is_enough_to_be_unhealthy() {
-    let events = || {
-        [
-            (0, Queued(V6)),
-            (1, Queued(V4)),
-            (2, Began(V4)),
-            (3, Succeeded(V4)),
-        ]
-    };
-    check(&events(), 59, true);
-    check(&events(), 60, false);
+    healthy_until(&[&[(0, Queued(V6))], &SYNCED[..]].concat(), 60);
     let recovered = [(0, Queued(V6)), (90, Began(V6)), (95, Succeeded(V6))];
     check(&recovered, 96, true);
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::host::netlink::nfacct::exists;
 use crate::host::{
     AddressWatch, BackendChoice, Binaries, ChangeSource, CounterError, DryRun, Exec, ExecOptions,
-    ForeignChange, Iptables, RestoreError, counted_packets, excerpt, interface_addresses,
+    ForeignChange, Iptables, RestoreError, counted_packets, excerpt,
 };
 use crate::net::IpFamily;
 use crate::rules::{Backend, ChainSet, Table, Text};
@@ -154,17 +154,6 @@ fn a_jump_after_an_unprintable_rule_is_found() {
 fn run(program: &str, args: &[&str]) {
     let status = std::process::Command::new(program).args(args).status();
     assert!(status.unwrap().success(), "{args:?}");
-}
-
-#[test]
-fn a_fresh_namespace_has_few_addresses() {
-    in_namespace(|_| {
-        let all = interface_addresses().unwrap();
-        assert!(
-            all.iter().all(|address| address.ip.is_loopback()),
-            "{all:?}"
-        );
-    });
 }
 
 #[test]

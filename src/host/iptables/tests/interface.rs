@@ -1,7 +1,6 @@
 //! Classification of what the real binaries print about invalid payloads (1.8.9, both backends and
 //! families; older forms from their sources), and the extent of merged changes.
 
-use super::super::process::Input;
 use super::*;
 
 #[track_caller]
@@ -138,38 +137,6 @@ fn an_error_without_a_line_is_a_failure() {
     );
     check(1, "", "failed 1");
     check(1, "line of thought\nin line 3 of a poem", "failed 1");
-}
-
-#[test]
-fn the_end_of_the_program_decides_the_variant() {
-    let finished = |exit, is_truncated| Finished {
-        exit,
-        stdout: Vec::new(),
-        stderr: "oops\n".to_owned(),
-        input: Input {
-            bytes: 7,
-            is_truncated,
-        },
-        lock_wait: Duration::ZERO,
-        process: None,
-    };
-    let shown = |exit, is_truncated| match restore_result(finished(exit, is_truncated)) {
-        Ok(restored) => format!("{} bytes", restored.payload_bytes),
-        Err(error) => error.to_string(),
-    };
-    assert_eq!(shown(ProgramExit::Exited(0), false), "7 bytes");
-    assert_eq!(
-        shown(ProgramExit::Exited(0), true),
-        "`iptables-restore` exited with status 0: exited without reading all of its input; oops"
-    );
-    assert_eq!(
-        shown(ProgramExit::Signaled(9), true),
-        "`iptables-restore` was killed by signal 9: oops"
-    );
-    assert_eq!(
-        shown(ProgramExit::TimedOut(Duration::from_secs(3)), false),
-        "`iptables-restore` timed out after 3s and was killed: oops"
-    );
 }
 
 #[test]

@@ -1,25 +1,7 @@
 //! Bytes of nfacct requests and replies.
 
 use super::*;
-
-/// Returns a message as the kernel encodes it.
-fn message(kind: u16, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(16 + body.len()).unwrap();
-    let mut bytes = length.to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.resize(16, 0);
-    bytes.extend(body);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(4 + value.len()).unwrap();
-    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
+use crate::host::tests::conntrack_bytes::{attribute, message, status};
 
 fn counter(packets: u64) -> Vec<u8> {
     let body = [
@@ -28,17 +10,13 @@ fn counter(packets: u64) -> Vec<u8> {
         attribute(2, &packets.to_be_bytes()),
         attribute(3, &77_u64.to_be_bytes()),
     ];
-    message(0x700, &body.concat())
-}
-
-fn status(code: i32) -> Vec<u8> {
-    message(2, &[code.to_ne_bytes().to_vec(), vec![0; 20]].concat())
+    message(0x700, 0, &body.concat())
 }
 
 #[test]
 fn nfacct_requests_are_encoded_for_the_kernel() {
     let bytes = Request::Create.encode("shop").unwrap();
-    let mut expected = message(0x700, &[vec![0; 4], attribute(1, b"shop\0")].concat());
+    let mut expected = message(0x700, 0, &[vec![0; 4], attribute(1, b"shop\0")].concat());
     expected[6..8].copy_from_slice(&0x405_u16.to_ne_bytes());
     assert_eq!(bytes, expected);
 
@@ -67,17 +45,17 @@ fn nfacct_replies_are_read() {
     assert_eq!(read_reply(&status(-2)), rejected);
     // Messages of other types are skipped.
     assert_eq!(
-        read_reply(&[message(1, &[]), status(-2)].concat()),
+        read_reply(&[message(1, 0, &[]), status(-2)].concat()),
         rejected
     );
     assert_eq!(
-        read_reply(&[message(0x100, &[9; 5]), counter(3)].concat()),
+        read_reply(&[message(0x100, 0, &[9; 5]), counter(3)].concat()),
         Some(CounterReply::Packets(3))
     );
     // The type may have a flag for the encoding of the value.
     let marked = [vec![0; 4], attribute(0x4002, &5_u64.to_be_bytes())].concat();
     assert_eq!(
-        read_reply(&message(0x700, &marked)),
+        read_reply(&message(0x700, 0, &marked)),
         Some(CounterReply::Packets(5))
     );
 }
@@ -107,7 +85,7 @@ fn truncated_replies_are_not_read() {
 #[test]
 fn invalid_lengths_end_the_parsing() {
     for length in [0_u32, 3, 15, u32::MAX] {
-        let mut bytes = message(1, &[]);
+        let mut bytes = message(1, 0, &[]);
         bytes[..4].copy_from_slice(&length.to_ne_bytes());
         bytes.extend(status(0));
         assert_eq!(read_reply(&bytes), None, "{length}");
@@ -117,6 +95,6 @@ fn invalid_lengths_end_the_parsing() {
         body.extend(attribute(1, b"shop\0"));
         body[4..6].copy_from_slice(&length.to_ne_bytes());
         body.extend(attribute(2, &[0; 8]));
-        assert_eq!(read_reply(&message(0x700, &body)), None, "{length}");
+        assert_eq!(read_reply(&message(0x700, 0, &body)), None, "{length}");
     }
 }
