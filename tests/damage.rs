@@ -227,7 +227,11 @@ impl Scene {
         eventually(PATIENCE, || {
             let reports = self.lines(from, message);
             let is_named = reports.iter().any(|line| line.contains(&damage.named));
-            ensure(is_named && self.metric(VERIFIED) == 1, || {
+            // The metric follows the first line about the damage.
+            let is_repaired = matches!(damage.repair, Repair::Full)
+                || !self.lines(from, "repair complete").is_empty();
+            let is_verified = self.metric(VERIFIED) == 1;
+            ensure(is_named && is_repaired && is_verified, || {
                 format!("{damage:?}: {}", &self.daemon.log()[from..])
             })
         });
