@@ -195,17 +195,3 @@ fn text_that_resembles_a_number_is_text() {
         check(text, expected);
     }
 }
-
-#[test]
-fn words_are_booleans_and_null() {
-    for (text, expected) in [
-        ("yes", Value::Bool(true)),
-        ("Off", Value::Bool(false)),
-        ("n", Value::Bool(false)),
-        ("~", Value::Null),
-        ("", Value::Null),
-        ("nope", Value::from("nope")),
-    ] {
-        check(text, expected);
-    }
-}

@@ -8,7 +8,6 @@ use super::event_report::events;
 use super::report::ReportedMetrics;
 use super::*;
 use crate::events::Event;
-use crate::host::RunError;
 use crate::rules::Table;
 use crate::sync::kernel::{Compared, Drift};
 
@@ -76,10 +75,7 @@ fn a_failed_reading_is_a_warning_at_first_and_then_at_each_doubling() {
     let log = log.with_writer(move || writer.clone()).finish();
     let reported = ReportedMetrics::new();
     let drift = Drift::default();
-    let failure = RunError::Spawn {
-        program: "iptables-save".to_owned(),
-        cause: io::ErrorKind::NotFound.into(),
-    };
+    let failure = missing_program();
     tracing::subscriber::with_default(log, || {
         for failed_readings in 1..=20 {
             reported.reporters[0].compared(&Compared {

@@ -6,6 +6,7 @@ use crate::render::LiveChains;
 use crate::rules::Table;
 use crate::sync::kernel::{Extent, Reading};
 use crate::sync::schedule::{RepairKey, RunTimes};
+use crate::sync::tests::missing_program;
 
 const MINUTES: Duration = Duration::from_secs(300);
 
@@ -47,10 +48,7 @@ fn a_repair_in_two_steps_is_reported_once() {
 #[test]
 fn failed_readings_are_counted_until_all_rules_are_read() {
     let mut detection = DriftDetection::new(Some(MINUTES), None, instant());
-    let failure = RunError::Spawn {
-        program: "iptables-save".to_owned(),
-        cause: std::io::ErrorKind::NotFound.into(),
-    };
+    let failure = missing_program();
     let (named, whole) = (false, true);
     let mut count =
         |is_verification, failure| detection.count_failed_readings(is_verification, failure);
@@ -83,10 +81,7 @@ fn a_reading_that_ended_early_compares_no_whole_tables() {
 fn rereads_come_at_growing_intervals() {
     let now = instant();
     let mut detection = DriftDetection::new(Some(MINUTES), None, now);
-    let failure = RunError::Spawn {
-        program: "iptables-save".to_owned(),
-        cause: std::io::ErrorKind::NotFound.into(),
-    };
+    let failure = missing_program();
     let delays = (0..8).map(|_| {
         detection.count_failed_readings(true, Some(&failure));
         detection.postpone(&Extent::whole(), now);

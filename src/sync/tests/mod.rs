@@ -21,10 +21,19 @@ mod tree_chains;
 use std::net::IpAddr;
 
 use super::*;
+use crate::host::RunError;
 use crate::net::{IpFamily, IpNet, parse_ip};
 use crate::render::{
     LocalDetector, LocalMode, NodePortAddressItem, NodePortAddresses, Options, RenderSettings,
 };
+
+/// The failure of a program that does not exist.
+pub(super) fn missing_program() -> RunError {
+    RunError::Spawn {
+        program: "iptables-save".to_owned(),
+        cause: std::io::ErrorKind::NotFound.into(),
+    }
+}
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| parse_ip(text).unwrap()).collect()

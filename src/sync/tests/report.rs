@@ -10,7 +10,7 @@ use super::*;
 use crate::clock::instant;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
-use crate::host::{ProgramExit, RestoreError, RunError};
+use crate::host::{ProgramExit, RestoreError};
 use crate::model::{Change, ServiceName, ServiceState, Slice, SliceName};
 use crate::render::{LocalDetector, PayloadStats, RuleCounts, ServiceTotals};
 use crate::status::FamilyLog;
@@ -149,10 +149,7 @@ fn restore_failed() -> Result<(), Failure> {
 const WRITTEN: RuleCounts = RuleCounts { filter: 3, nat: 7 };
 
 fn unreadable() -> Failure {
-    Failure::Read(RunError::Spawn {
-        program: "iptables-save".to_owned(),
-        cause: std::io::ErrorKind::NotFound.into(),
-    })
+    Failure::Read(missing_program())
 }
 
 #[test]
@@ -424,11 +421,7 @@ fn payload_bytes_are_counted_when_a_program_was_started() {
 #[test]
 fn a_failed_read_is_not_counted_as_a_failed_restore() {
     let reported = ReportedMetrics::new();
-    let unreadable = Failure::Read(RunError::Spawn {
-        program: "iptables-save".to_owned(),
-        cause: std::io::ErrorKind::NotFound.into(),
-    });
-    let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable));
+    let failed = attempt(Scope::Adoption, RuleCounts::default(), Err(unreadable()));
     reported.finish(&outcome(vec![failed]));
     assert_eq!(reported.series("_failures_total"), [""; 0]);
 }

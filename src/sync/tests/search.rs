@@ -314,26 +314,6 @@ async fn a_service_that_fails_in_every_form_is_left_out() {
     }
 }
 
-/// At the start, with the rules of an earlier process or without any.
-#[tokio::test]
-async fn a_start_with_a_service_that_fails_programs_all_others() {
-    for how in WAYS {
-        let earlier = synced().await.iptables().rules();
-        for (kernel, most) in [(RuleSet::default(), 3), (earlier, 11)] {
-            let mut syncer = cluster(changes(&[4]));
-            syncer.iptables().set_rules(kernel);
-            syncer.iptables().set_poisons(&[(POISON, how)]);
-            let outcome = sync_applied(&mut syncer).await;
-            assert_eq!(outcome.overridden, [name(4)]);
-            let search = outcome.search.unwrap();
-            assert!(search.restores <= most.max(13), "{how:?}: {search:?}");
-            let removed = Change::Slice(SliceName::new("ns", "4"), None, None);
-            let expected = [others(&[4]), vec![removed]].concat();
-            assert_rules(&syncer, &rules_of(expected).await);
-        }
-    }
-}
-
 #[tokio::test]
 async fn many_failing_services_do_not_keep_others_back() {
     let mut syncer = synced().await;

@@ -93,19 +93,3 @@ shop/web:http/tcp changes (IPv4)
 ",
     );
 }
-
-#[test]
-fn differences_without_another_effect_show_their_rules() {
-    check(
-        &[("-s 10.4.0.2/32 ", "-s 10.4.0.3/32 ")],
-        "\
-shop/web:http/tcp changes (IPv4)
-  rules differ; frontends and endpoints are the same
-  nat KUBE-SEP-TWO -1 +1
-    - -s 10.4.0.2/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
-    + -s 10.4.0.3/32 -m comment --comment \"shop/web:http\" -j KUBE-MARK-MASQ
-
-1 service port differs, 1 affects packets: 1 changed, 0 added, 0 removed; 1 chain
-",
-    );
-}
