@@ -39,7 +39,7 @@ pub struct Args {
     /// For how long the idle CPU is measured; 0: not at all
     #[arg(long, default_value = "100s", value_parser = duration)]
     pub idle: Duration,
-    /// What cargo passes to every bench
+    /// Flag that cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,
 }

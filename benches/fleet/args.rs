@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(
         long = "program",
         value_delimiter = ',',
-        default_value = "nobody,kube-proxy,deltaproxy"
+        default_value = "none,kube-proxy,deltaproxy"
     )]
     pub programs: Vec<Subject>,
     /// Endpoint changes per second
@@ -32,7 +32,7 @@ pub struct Args {
     /// How long changes are made (as `30s`); then twice as long none
     #[arg(long, default_value = "30s", value_parser = duration)]
     pub phase: Duration,
-    /// What cargo passes to every bench
+    /// Flag that cargo passes to every bench
     #[arg(long, hide = true)]
     bench: bool,
 }

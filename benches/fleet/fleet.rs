@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const HEALTH_PORTS: u16 = 11_000;
 const METRICS_PORTS: u16 = 21_000;
 /// Restores cost the machine, not the server, and each start a process: none for each change. The
-/// stand-ins forget what they are told, so nobody must look.
+/// stand-ins keep no rules, so the rules must not be checked.
 const SELDOM: [&str; 2] = [
     "--iptables-min-sync-period=10s",
     "--iptables-sync-period=1h",

@@ -6,11 +6,11 @@ use clap::ValueEnum;
 
 use crate::support::kube::binary;
 
-/// Who watches the API server.
+/// Program that watches the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Subject {
-    /// Nobody: what the server does for itself, and for whoever makes the changes
-    Nobody,
+    /// No watcher: the server's own work, and that for the changes
+    None,
     /// kube-proxy in its iptables mode
     KubeProxy,
     /// deltaproxy
@@ -21,7 +21,7 @@ impl Subject {
     /// As in tables.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nobody",
+            Self::None => "none",
             Self::KubeProxy => "kube-proxy",
             Self::Deltaproxy => "deltaproxy",
         }
@@ -32,7 +32,7 @@ impl Subject {
         // The machine's conntrack limits are not a namespace's to raise.
         let limits = "--conntrack-max-per-core=0".into();
         match self {
-            Self::Nobody => None,
+            Self::None => None,
             Self::KubeProxy => {
                 let path = binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
                 Some(vec![path.into(), "--proxy-mode=iptables".into(), limits])

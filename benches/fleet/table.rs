@@ -1,5 +1,5 @@
 //! The figures as Markdown: what each phase took, and in parentheses what of it falls to one
-//! watcher, over and above what the server does for nobody.
+//! watcher, over and above the work of the server without watchers.
 
 use std::fmt::Write as _;
 
@@ -129,23 +129,23 @@ pub fn text(machine: &Machine, runs: &[Run]) -> String {
         )
         .unwrap();
     }
-    let nobody = runs.iter().find(|run| run.program == Subject::Nobody);
+    let baseline = runs.iter().find(|run| run.program == Subject::None);
     let names: Vec<_> = runs.iter().map(|run| run.program.name()).collect();
     writeln!(text, "|  | {} |", names.join(" | ")).unwrap();
     writeln!(text, "|---|{}", "---:|".repeat(names.len())).unwrap();
     for row in &ROWS {
-        let cells: Vec<_> = runs.iter().map(|run| cell(row, run, nobody)).collect();
+        let cells: Vec<_> = runs.iter().map(|run| cell(row, run, baseline)).collect();
         writeln!(text, "| {} | {} |", row.name, cells.join(" | ")).unwrap();
     }
     text
 }
 
-fn cell(row: &Row, run: &Run, nobody: Option<&Run>) -> String {
+fn cell(row: &Row, run: &Run, baseline: Option<&Run>) -> String {
     let value = (row.of)(run);
     let all = (row.write)(value);
     match row.part {
         Some((write, divisor)) if run.watchers > 0 => {
-            let own = nobody.map_or(0.0, row.of);
+            let own = baseline.map_or(0.0, row.of);
             let part = (value - own) / (run.watchers as f64 * divisor(run));
             format!("{all} ({})", write(part))
         }

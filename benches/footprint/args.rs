@@ -50,7 +50,7 @@ impl Args {
         self.or_default(&self.rates, &[1, 10, 100], 10)
     }
 
-    /// What was asked for, else the sizes, or the one of a churn.
+    /// Returns the given values; by default `sizes`, or `churn` for a lasting churn.
     fn or_default<T: Copy>(&self, given: &[T], sizes: &[T], churn: T) -> Vec<T> {
         match self.churn_for {
             _ if !given.is_empty() => given.to_vec(),

@@ -27,11 +27,11 @@ pub enum Subject {
     KubeProxyNftables,
     /// deltaproxy with the same flags
     Deltaproxy,
-    /// The same with kube-proxy's fixed second between two syncs
+    /// deltaproxy with kube-proxy's fixed second between two syncs
     #[value(name = "deltaproxy-1s")]
     #[serde(rename = "deltaproxy-1s")]
     Deltaproxy1s,
-    /// The same without any pause between two syncs
+    /// deltaproxy without any pause between two syncs
     #[value(name = "deltaproxy-0s")]
     #[serde(rename = "deltaproxy-0s")]
     Deltaproxy0s,
@@ -159,7 +159,7 @@ impl Running<'_> {
         http::metrics(&self.node.netns, Daemon::METRICS)
     }
 
-    /// The same, read.
+    /// Scrapes the metrics.
     pub fn sample(&self) -> Sample {
         Sample::of(&self.page())
     }

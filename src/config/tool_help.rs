@@ -260,7 +260,7 @@ On a node, with the flags of its kube-proxy or deltaproxy:
 With its configuration file, which names the kubeconfig; in the Pod if
 the file is from kubeadm:
   deltaproxy diff --config /var/lib/kube-proxy/config.conf
-A node, from any host; the first line says when its rules were verified:
+A node, from any host; `live:` says when its rules were verified:
   deltaproxy diff --node node-a --cluster-cidr 10.244.0.0/16
 A dump of a node against a cluster, from any host:
   deltaproxy diff --from-save iptables.txt --from-save ip6tables.txt \\

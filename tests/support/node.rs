@@ -91,7 +91,7 @@ impl Node {
         saved(&self.netns, self.backend, Family::V4)
     }
 
-    /// The same without what differs without meaning anything.
+    /// The IPv4 rules without times and counters.
     pub fn rules_alone(&self) -> Vec<String> {
         rules::plain(&self.rules()).map(str::to_owned).collect()
     }

@@ -11,7 +11,7 @@ use super::daemon::{Backend, real_program};
 use super::netns::Netns;
 use super::wait::ensure;
 
-/// Whose rules they are.
+/// IP family of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Those of `iptables`.
@@ -56,7 +56,7 @@ pub fn restore(netns: &Netns, backend: Backend, family: Family, flags: &[&str], 
     restored.unwrap_or_else(|said| panic!("{said}\n{payload}"));
 }
 
-/// The same; the error is what the program says.
+/// Restores a payload as [`restore`] does; the error is the output of the program.
 pub fn try_restore(
     netns: &Netns,
     backend: Backend,

@@ -233,11 +233,7 @@ fn resolve(
     tracker: &Tracker,
     host: &RuleSnapshot,
 ) -> anyhow::Result<Options> {
-    let is_elsewhere = matches!(
-        host.origin,
-        RuleOrigin::Saved(_) | RuleOrigin::Exec { .. } | RuleOrigin::OtherDaemon(_)
-    );
-    if !is_elsewhere {
+    if !host.origin.is_of_another_host() {
         return snapshot::options(config, family, tracker);
     }
     let node = tracker.node();

@@ -103,6 +103,14 @@ impl RuleOrigin {
         matches!(self, Self::Live(_) | Self::Daemon(_))
     }
 
+    /// Reports whether the rules are those of a host whose addresses cannot be read here.
+    pub(in crate::cli) const fn is_of_another_host(&self) -> bool {
+        matches!(
+            self,
+            Self::Saved(_) | Self::Exec { .. } | Self::OtherDaemon(_)
+        )
+    }
+
     /// Returns a sentence on the rules that a source lacks.
     pub(in crate::cli) fn note(&self) -> Option<&'static str> {
         match self {

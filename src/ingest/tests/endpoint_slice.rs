@@ -32,7 +32,7 @@ fn object(fields: Value) -> EndpointSliceObject {
     parse(object)
 }
 
-/// The same on node `here`.
+/// Ingests a slice with these fields on node `here`.
 fn ingest(fields: Value) -> IngestedSlice {
     endpoint_slice(&object(fields), "here", &mut Interner::default())
 }

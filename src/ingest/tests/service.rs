@@ -241,7 +241,7 @@ fn source_ranges_restrict_only_their_family() {
 
 /// Otherwise a mistake in the only range would open the load balancer to everybody.
 #[test]
-fn a_restriction_that_cannot_be_read_admits_nobody() {
+fn a_source_range_that_cannot_be_parsed_admits_no_client() {
     let bad =
         "spec.loadBalancerSourceRanges[0]: `10.0.0.0/33` is not a valid network; it is skipped";
     let dropped = "spec.loadBalancerSourceRanges: invalid ranges leave an IP family without a \

@@ -51,7 +51,7 @@ pub(super) fn touched_by(syncer: &Syncer<Fake>, change: &ForeignChange) -> Exten
     Extent::touched(change, syncer.applied_options().unwrap(), applied)
 }
 
-/// The same, or that of a verification, which finds the change as well.
+/// The extent of the check that a change triggers, or of a verification, which finds it as well.
 pub(super) fn extent(
     syncer: &Syncer<Fake>,
     change: &ForeignChange,

@@ -41,7 +41,7 @@ const SHOP: Shop = Shop {
     target: 5353,
 };
 
-/// The same with other endpoints.
+/// `SHOP` with these endpoints.
 fn with(endpoints: &'static [&'static str]) -> Shop {
     Shop { endpoints, ..SHOP }
 }

@@ -90,7 +90,7 @@ fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
     }
 }
 
-/// The same, with endpoints in words.
+/// The state of a Service whose slices have endpoints in words.
 fn state_of(slices: &[(&str, u16, &[&str])]) -> ServiceState {
     let endpoints = slices.iter().map(|(name, number, texts)| {
         let endpoints: Vec<Endpoint> = texts.iter().map(|text| endpoint(text)).collect();

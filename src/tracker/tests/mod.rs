@@ -39,7 +39,7 @@ fn service(of: &str, number: u16) -> Change {
     Change::Service(name(of), Some(Box::new(service)))
 }
 
-/// The same, changed.
+/// A change of a Service on port 80 that was edited.
 fn edited(of: &str, edit: impl FnOnce(&mut Service)) -> Change {
     let Change::Service(name, Some(mut changed)) = service(of, 80) else {
         unreachable!("it is there");

@@ -56,5 +56,5 @@ fn conditions_under_policy_local() -> Feature {
             "gone here, ready elsewhere",
             [one(json!({"ready": false, "serving": false}))],
         )
-        .seen("terminating here, nobody elsewhere", [alone(ending())])
+        .seen("terminating here, no other", [alone(ending())])
 }
