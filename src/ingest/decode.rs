@@ -1,11 +1,17 @@
-//! Decodes a tree of JSON as a type, and finds the fields in it that the type does not have.
+//! Decodes a tree of JSON as a type. Finds the fields in it that the type does not have, and the
+//! path of a value that it rejects.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::fmt;
+use std::iter::Enumerate;
+use std::slice;
 
-use serde::de::value::{MapDeserializer, SeqDeserializer};
-use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
-use serde_json::{Error, Value};
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Error, Value, map};
 
 /// Field that a type does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,20 +38,32 @@ pub(crate) fn decode<T: DeserializeOwned>(
     tree: &Value,
 ) -> Result<(T, Vec<UnknownField>), WrongType> {
     let unknown = RefCell::default();
+    let decoded = decode_tree(tree, Some(&unknown))?;
+    Ok((decoded, unknown.into_inner()))
+}
+
+/// Decodes a tree as `T`, which has a part of the fields.
+pub(crate) fn decode_used<T: DeserializeOwned>(tree: &Value) -> Result<T, WrongType> {
+    decode_tree(tree, None)
+}
+
+fn decode_tree<T: DeserializeOwned>(
+    tree: &Value,
+    unknown: Option<&RefCell<Vec<UnknownField>>>,
+) -> Result<T, WrongType> {
+    let rejected = RefCell::default();
     let node = TreeNode {
         value: tree,
-        path: String::new(),
-        unknown: &unknown,
+        place: Place::Root,
+        findings: Findings {
+            unknown,
+            rejected: &rejected,
+        },
     };
-    let decoded = serde_path_to_error::deserialize(node).map_err(|error| {
-        let path = error.path().to_string();
-        WrongType {
-            // `.` for the tree itself.
-            path: if path == "." { String::new() } else { path },
-            error: shortened(&error.inner().to_string(), MAX_ERROR_CHARS).into_owned(),
-        }
-    })?;
-    Ok((decoded, unknown.into_inner()))
+    T::deserialize(node).map_err(|error| WrongType {
+        path: rejected.into_inner().unwrap_or_default(),
+        error: shortened(&error.to_string(), MAX_ERROR_CHARS).into_owned(),
+    })
 }
 
 /// Maximum characters of an error, which quotes a value.
@@ -54,49 +72,129 @@ const MAX_ERROR_CHARS: usize = 200;
 /// Maximum characters of a value that an error quotes.
 pub(crate) const MAX_QUOTED_CHARS: usize = 80;
 
+/// Findings on the nodes of a tree.
+#[derive(Clone, Copy)]
+struct Findings<'p> {
+    /// `None`: they are not looked for.
+    unknown: Option<&'p RefCell<Vec<UnknownField>>>,
+    /// Path of the innermost node that was rejected.
+    rejected: &'p RefCell<Option<String>>,
+}
+
 /// Node of a tree.
-struct TreeNode<'a> {
+struct TreeNode<'a, 'p> {
     value: &'a Value,
-    path: String,
-    unknown: &'a RefCell<Vec<UnknownField>>,
+    place: Place<'p>,
+    findings: Findings<'p>,
 }
 
-impl<'a> TreeNode<'a> {
-    /// Returns the path of a field of this node.
-    fn path_of(&self, name: &str) -> String {
-        match self.path.as_str() {
-            "" => name.to_owned(),
-            path => format!("{path}.{name}"),
+/// Place of a node in its parent. A path is put together only for a finding.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    Root,
+    Field(&'p Place<'p>, &'p str),
+    Item(&'p Place<'p>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }
+}
 
-    fn nested(&self, value: &'a Value, path: String) -> Self {
-        Self {
+impl<'de> TreeNode<'de, '_> {
+    /// Decodes a node inside of this one. An error is of the innermost node that returns it.
+    fn decode_inner<T: DeserializeSeed<'de>>(
+        &self,
+        seed: T,
+        value: &'de Value,
+        place: Place<'_>,
+    ) -> Result<T::Value, Error> {
+        let findings = self.findings;
+        let inner = TreeNode {
             value,
-            path,
-            unknown: self.unknown,
-        }
+            place,
+            findings,
+        };
+        seed.deserialize(inner).inspect_err(|_| {
+            let mut rejected = findings.rejected.borrow_mut();
+            rejected.get_or_insert_with(|| place.to_string());
+        })
     }
 }
 
-impl<'de> Deserializer<'de> for TreeNode<'de> {
+/// Fields of a node.
+struct Fields<'de, 'p> {
+    node: TreeNode<'de, 'p>,
+    entries: map::Iter<'de>,
+    /// Field whose name was read last.
+    field: Option<(&'de str, &'de Value)>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        self.field = self
+            .entries
+            .next()
+            .map(|(name, value)| (name.as_str(), value));
+        let name = self
+            .field
+            .map(|(name, _)| BorrowedStrDeserializer::new(name));
+        name.map(|name| seed.deserialize(name)).transpose()
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let (name, value) = self.field.unwrap_or(("", &Value::Null));
+        let place = Place::Field(&self.node.place, name);
+        self.node.decode_inner(seed, value, place)
+    }
+}
+
+/// Items of a node.
+struct Items<'de, 'p> {
+    node: TreeNode<'de, 'p>,
+    items: Enumerate<slice::Iter<'de, Value>>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Error> {
+        let Some((index, value)) = self.items.next() else {
+            return Ok(None);
+        };
+        let place = Place::Item(&self.node.place, index);
+        self.node.decode_inner(seed, value, place).map(Some)
+    }
+}
+
+impl<'de> Deserializer<'de> for TreeNode<'de, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
-            Value::Object(entries) => {
-                let entries = entries
-                    .iter()
-                    .map(|(name, value)| (name.as_str(), self.nested(value, self.path_of(name))));
-                visitor.visit_map(MapDeserializer::new(entries))
-            }
-            Value::Array(items) => {
-                let items = items
-                    .iter()
-                    .enumerate()
-                    .map(|(index, value)| self.nested(value, format!("{}[{index}]", self.path)));
-                visitor.visit_seq(SeqDeserializer::new(items))
-            }
+            Value::Object(fields) => visitor.visit_map(Fields {
+                node: self,
+                entries: fields.iter(),
+                field: None,
+            }),
+            Value::Array(items) => visitor.visit_seq(Items {
+                node: self,
+                items: items.iter().enumerate(),
+            }),
             scalar => scalar.deserialize_any(visitor),
         }
     }
@@ -119,14 +217,16 @@ impl<'de> Deserializer<'de> for TreeNode<'de> {
             let value = shortened(&value, MAX_QUOTED_CHARS);
             return Err(Error::custom(format!("must be an object, got {value}")));
         };
-        let names = entries.keys().map(String::as_str);
-        let unknown = names.filter(|name| !fields.contains(name));
-        let unknown = unknown.map(|name| UnknownField {
-            path: self.path_of(name),
-            name: name.to_owned(),
-            nearest: nearest(name, fields.iter().copied()),
-        });
-        self.unknown.borrow_mut().extend(unknown);
+        if let Some(found) = self.findings.unknown {
+            let names = entries.keys().map(String::as_str);
+            let unknown = names.filter(|name| !fields.contains(name));
+            let unknown = unknown.map(|name| UnknownField {
+                path: Place::Field(&self.place, name).to_string(),
+                name: name.to_owned(),
+                nearest: nearest(name, fields.iter().copied()),
+            });
+            found.borrow_mut().extend(unknown);
+        }
         self.deserialize_any(visitor)
     }
 
@@ -141,14 +241,6 @@ impl<'de> Deserializer<'de> for TreeNode<'de> {
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map enum identifier ignored_any
-    }
-}
-
-impl<'de> IntoDeserializer<'de, Error> for TreeNode<'de> {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
     }
 }
 

@@ -17,7 +17,9 @@ mod service;
 mod tests;
 pub(crate) mod yaml;
 
-pub(crate) use decode::{MAX_QUOTED_CHARS, UnknownField, WrongType, decode, nearest, shortened};
+pub(crate) use decode::{
+    MAX_QUOTED_CHARS, UnknownField, WrongType, decode, decode_used, nearest, shortened,
+};
 #[cfg(test)]
 pub(crate) use endpoint_slice::IngestedSlice;
 pub(crate) use endpoint_slice::SERVICE_NAME_LABEL;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::files::ManifestError;
@@ -16,7 +16,7 @@ use super::validation::{
 };
 use crate::ingest::yaml::{self, DocumentText, SyntaxError};
 use crate::ingest::{
-    EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject, WrongType, decode,
+    EndpointSliceObject, Metadata, NodeObject, ObjectName, ServiceObject, WrongType, decode_used,
     shortened,
 };
 use crate::model::Kind;
@@ -291,12 +291,6 @@ impl FileContent {
         }
         Ok(())
     }
-}
-
-/// Decodes the fields that the proxy reads.
-fn decode_used<T: DeserializeOwned>(object: &Value) -> Result<T, WrongType> {
-    // Only errors need the path, and recording it takes time.
-    T::deserialize(object).or_else(|_| decode(object).map(|(decoded, _)| decoded))
 }
 
 /// Sets the namespace `default` if the object has none.
