@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::filter::{EnvFilter, ParseError};
+use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer, debug_fn};
 use tracing_subscriber::fmt::{self, FmtContext, MakeWriter};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -71,22 +71,17 @@ pub(crate) enum LogError {
 /// Handle that changes the log level while the process runs.
 #[derive(Debug, Clone)]
 pub(crate) struct LogLevel {
-    handle: reload::Handle<EnvFilter, Registry>,
-    /// Value of `RUST_LOG`, which parses.
-    filter: Option<String>,
+    handle: reload::Handle<Targets, Registry>,
+    /// Levels that `RUST_LOG` sets.
+    set_by_filter: Targets,
 }
 
 impl LogLevel {
     /// Sets the level that `-v` with this number stands for. Modules that only `RUST_LOG` names
     /// keep their level. Returns false if the log is closed.
     pub(crate) fn set(&self, verbosity: u8) -> bool {
-        let level = directives(verbosity);
-        let filter = match &self.filter {
-            // Of two directives for the same module, the last one counts.
-            Some(filter) => EnvFilter::new(format!("{filter},{level}")),
-            None => EnvFilter::new(level),
-        };
-        self.handle.reload(filter).is_ok()
+        let targets = with_levels(self.set_by_filter.clone(), verbosity);
+        self.handle.reload(targets).is_ok()
     }
 }
 
@@ -105,21 +100,23 @@ fn subscriber<W>(
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let filter = match &options.filter {
-        Some(filter) => EnvFilter::try_new(filter).map_err(|source| LogError::Filter {
-            filter: filter.clone(),
-            source,
-        })?,
-        None => EnvFilter::new(directives(options.verbosity)),
+    let set_by_filter = options.filter.as_deref().map(str::parse).transpose();
+    let set_by_filter: Option<Targets> = set_by_filter.map_err(|source| LogError::Filter {
+        filter: options.filter.clone().unwrap_or_default(),
+        source,
+    })?;
+    let targets = match &set_by_filter {
+        Some(targets) => targets.clone(),
+        None => with_levels(Targets::new(), options.verbosity),
     };
-    let (filter, handle) = reload::Layer::new(filter);
+    let (filter, handle) = reload::Layer::new(targets);
     let subscriber =
         tracing_subscriber::registry()
             .with(filter)
             .with(layer(options.format, color, writer));
     let level = LogLevel {
         handle,
-        filter: options.filter.clone(),
+        set_by_filter: set_by_filter.unwrap_or_default(),
     };
     Ok((subscriber, level))
 }
@@ -214,17 +211,44 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Returns the filter of a `-v` number. kube-proxy logs its steady work from 2 on, each object
-/// from 5 on and each request from 8 on. The text of partial restores has a target of its own,
-/// from 4 on: 2 is what many clusters run with.
-fn directives(verbosity: u8) -> &'static str {
-    match verbosity {
-        0 | 1 => "warn,deltaproxy=info",
-        2 | 3 => "info,deltaproxy=debug,deltaproxy::payload=info",
-        4 => "info,deltaproxy=debug",
-        5..=7 => "debug,h2=info,hyper=info,hyper_util=info,rustls=info,deltaproxy=trace",
-        8.. => "trace,h2=debug,hyper=debug,rustls=debug,kube=debug",
-    }
+/// Adds the levels that a `-v` number stands for; of two for the same module, the last one counts.
+/// kube-proxy logs its steady work from 2 on, each object from 5 on and each request from 8 on. The
+/// text of partial restores has a target of its own, from 4 on: 2 is what many clusters run with.
+fn with_levels(targets: Targets, verbosity: u8) -> Targets {
+    const OWN: &str = "deltaproxy";
+    let (default, modules): (_, &[(&str, LevelFilter)]) = match verbosity {
+        0 | 1 => (LevelFilter::WARN, &[(OWN, LevelFilter::INFO)]),
+        2 | 3 => (
+            LevelFilter::INFO,
+            &[
+                (OWN, LevelFilter::DEBUG),
+                ("deltaproxy::payload", LevelFilter::INFO),
+            ],
+        ),
+        4 => (LevelFilter::INFO, &[(OWN, LevelFilter::DEBUG)]),
+        5..=7 => (
+            LevelFilter::DEBUG,
+            &[
+                ("h2", LevelFilter::INFO),
+                ("hyper", LevelFilter::INFO),
+                ("hyper_util", LevelFilter::INFO),
+                ("rustls", LevelFilter::INFO),
+                (OWN, LevelFilter::TRACE),
+            ],
+        ),
+        8.. => (
+            LevelFilter::TRACE,
+            &[
+                ("h2", LevelFilter::DEBUG),
+                ("hyper", LevelFilter::DEBUG),
+                ("rustls", LevelFilter::DEBUG),
+                ("kube", LevelFilter::DEBUG),
+            ],
+        ),
+    };
+    targets
+        .with_default(default)
+        .with_targets(modules.iter().copied())
 }
 
 /// Format of commands that end soon: neither the time nor the module helps their readers. Each
