@@ -3,8 +3,9 @@
 //! The kernel has or had these rules: a rule that cannot be parsed is kept as text, and a payload
 //! that is read as a dump may delete chains that only the kernel had.
 
-use std::collections::BTreeMap;
 use std::fmt;
+
+use hashbrown::HashMap;
 
 use super::error::LineError;
 use super::grammar::{Rule, is_altered, without_counters};
@@ -49,7 +50,8 @@ pub struct Chain {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chains {
-    pub(super) by_name: BTreeMap<Box<str>, Chain>,
+    /// A node has a hundred thousand, and each is looked up several times.
+    pub(super) by_name: HashMap<Box<str>, Chain>,
 }
 
 impl Chains {
@@ -69,14 +71,22 @@ impl Chains {
         self.by_name.values().map(|chain| chain.rules.len()).sum()
     }
 
+    /// Returns all chains, sorted by name.
+    pub(super) fn sorted(&self) -> Vec<(&str, &Chain)> {
+        let chains = self.by_name.iter();
+        let mut chains: Vec<_> = chains.map(|(name, chain)| (&**name, chain)).collect();
+        chains.sort_unstable_by_key(|(name, _)| *name);
+        chains
+    }
+
     /// Replaces each jump to a selected chain by the rules of that chain, and removes the chain.
     pub(super) fn inline(&mut self, is_selected: &dyn Fn(&str) -> bool) {
         let leads_on = |rule: &Rule| rule.target_chain().is_some_and(is_selected);
         let from: Vec<Box<str>> = self
-            .by_name
-            .iter()
+            .sorted()
+            .into_iter()
             .filter(|(name, chain)| !is_selected(name) && chain.rules.iter().any(leads_on))
-            .map(|(name, _)| name.clone())
+            .map(|(name, _)| name.into())
             .collect();
         for name in from {
             let Some(chain) = self.by_name.get_mut(&name) else {

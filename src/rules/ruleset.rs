@@ -96,6 +96,12 @@ impl RuleSet {
     /// Returns all chains of a table, sorted by name.
     pub fn chains(&self, table: Table) -> impl Iterator<Item = (&str, &Chain)> {
         let chains = self.tables.get(&table.into()).into_iter();
+        chains.flat_map(Chains::sorted)
+    }
+
+    /// Returns all chains of a table, in any order: sorting them takes longer than most uses.
+    pub(crate) fn unsorted_chains(&self, table: Table) -> impl Iterator<Item = (&str, &Chain)> {
+        let chains = self.tables.get(&table.into()).into_iter();
         chains
             .flat_map(|chains| &chains.by_name)
             .map(|(name, chain)| (name.as_ref(), chain))
@@ -103,21 +109,28 @@ impl RuleSet {
 
     /// Reports whether a rule of the table jumps or goes to the chain.
     pub fn is_referenced(&self, table: Table, chain: &str) -> bool {
-        let mut rules = self.chains(table).flat_map(|(_, chain)| &chain.rules);
+        let mut rules = self
+            .unsorted_chains(table)
+            .flat_map(|(_, chain)| &chain.rules);
         rules.any(|rule| rule.target_chain() == Some(chain))
     }
 
-    /// Returns the rules of the proxy's tables that could not be parsed, with their chains.
+    /// Returns the rules of the proxy's tables that could not be parsed, with their chains, sorted
+    /// by these.
     pub fn unparsed_rules(&self) -> impl Iterator<Item = (Table, &str, &Rule)> {
-        let chains = Table::ALL.into_iter().flat_map(|table| {
-            self.chains(table)
-                .map(move |(name, chain)| (table, name, chain))
-        });
-        chains
-            .flat_map(|(table, name, chain)| {
-                chain.rules.iter().map(move |rule| (table, name, rule))
-            })
-            .filter(|(_, _, rule)| rule.is_unparsed())
+        let of_table = |table| {
+            let chains = self.unsorted_chains(table);
+            let rules = chains.flat_map(|(name, chain)| {
+                let unparsed = chain.rules.iter().filter(|rule| rule.is_unparsed());
+                unparsed.map(move |rule| (name, rule))
+            });
+            let mut rules: Vec<_> = rules.collect();
+            // Rules of one chain stay in their order.
+            rules.sort_by_key(|(name, _)| *name);
+            let rules = rules.into_iter();
+            rules.map(move |(name, rule)| (table, name, rule))
+        };
+        Table::ALL.into_iter().flat_map(of_table)
     }
 
     /// Returns the unknown tables of the parsed text, with their numbers of rules.

@@ -10,14 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use super::Catalog;
 use super::query::PortName;
 use super::view::{
     FrontendConflict, FrontendDisposition, FrontendKind, FrontendView, LoserRules, TrafficOrigin,
 };
-use crate::rules::{Chain, Match, Rule, RuleSet, Table, Target};
+use crate::rules::{Match, Rule, RuleSet, Table, Target};
 use crate::ruleset::{
     ChainKind, DispatchChain, IPVS_CHAINS, KUBE_MARK_DROP, KUBE_MARK_MASQ, KUBE_NODEPORTS,
     KUBE_POSTROUTING, KUBE_SERVICES, is_proxy_chain, is_service_chain, tree_of,
@@ -45,7 +45,7 @@ pub(super) fn has_path(rules: &RuleSet, from: &str, to: &str) -> bool {
 
 /// Reports whether packets of an origin that enter `chain` of the nat table can reach a DNAT rule.
 /// Without recursion: third-party chains may be nested ten thousand deep.
-pub(super) fn leads_to_endpoint(nat: &NatChains<'_>, chain: &str, origin: TrafficOrigin) -> bool {
+pub(super) fn leads_to_endpoint(rules: &RuleSet, chain: &str, origin: TrafficOrigin) -> bool {
     let mut waiting = vec![chain];
     let mut seen = BTreeSet::from([chain]);
     while let Some(name) = waiting.pop() {
@@ -53,7 +53,7 @@ pub(super) fn leads_to_endpoint(nat: &NatChains<'_>, chain: &str, origin: Traffi
             ChainKind::of(name),
             Some(ChainKind::External | ChainKind::RetiredExternal)
         );
-        for rule in nat.rules_of(name) {
+        for rule in rules.rules_of(Table::Nat, name) {
             if is_external && is_for_others(rule, origin) {
                 continue;
             }
@@ -140,31 +140,9 @@ pub(super) fn dispatch_rules(rules: &RuleSet, chain: DispatchChain) -> Vec<&Rule
     found
 }
 
-/// Chains of the nat table by name: those of a service port are looked up a dozen times.
-pub(super) struct NatChains<'r>(HashMap<&'r str, &'r Chain>);
-
-impl<'r> NatChains<'r> {
-    pub(super) fn of(rules: &'r RuleSet) -> Self {
-        Self(rules.chains(Table::Nat).collect())
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&'r Chain> {
-        self.0.get(name).copied()
-    }
-
-    /// Returns the rules of a chain; none if it does not exist.
-    pub(super) fn rules_of(&self, name: &str) -> &'r [Rule] {
-        self.get(name).map_or(&[], |chain| &chain.rules)
-    }
-}
-
 /// Returns the service chains that no service port has and no other chain leads to. A rule that
 /// cannot be read may lead to any of them, and a rule without a name in its comment leads to some.
-pub(super) fn stale_chains(
-    catalog: &Catalog,
-    rules: &RuleSet,
-    nat: &NatChains<'_>,
-) -> Vec<Box<str>> {
+pub(super) fn stale_chains(catalog: &Catalog, rules: &RuleSet) -> Vec<Box<str>> {
     let mut unreadable = rules.unparsed_rules();
     if catalog.unknown.unreadable > 0 && unreadable.any(|(table, ..)| table == Table::Nat) {
         return Vec::new();
@@ -173,23 +151,25 @@ pub(super) fn stale_chains(
     let owned: HashSet<&str> = views
         .flat_map(|view| view.chains.iter().map(|name| &**name))
         .collect();
-    let reached = reached_chains(rules, nat);
-    let names = rules.chains(Table::Nat).map(|(name, _)| name);
+    let reached = reached_chains(rules);
+    let names = rules.unsorted_chains(Table::Nat).map(|(name, _)| name);
     let stale = names.filter(|name| is_service_chain(name) && !owned.contains(name));
     let stale = stale.filter(|name| !reached.contains(name));
-    stale.map(Box::from).collect()
+    let mut stale: Vec<Box<str>> = stale.map(Box::from).collect();
+    stale.sort_unstable();
+    stale
 }
 
 /// Returns the chains of the nat table that are reached from chains of no service port.
-fn reached_chains<'r>(rules: &'r RuleSet, nat: &NatChains<'r>) -> HashSet<&'r str> {
+fn reached_chains(rules: &RuleSet) -> HashSet<&str> {
     let mut reached = HashSet::new();
-    let others = rules.chains(Table::Nat);
+    let others = rules.unsorted_chains(Table::Nat);
     let mut next: Vec<&str> = others
         .map(|(name, _)| name)
         .filter(|name| !is_service_chain(name))
         .collect();
     while let Some(name) = next.pop() {
-        let targets = nat.rules_of(name).iter();
+        let targets = rules.rules_of(Table::Nat, name).iter();
         let targets = targets.filter_map(Rule::target_chain);
         next.extend(targets.filter(|target| reached.insert(*target)));
     }
@@ -533,7 +513,7 @@ impl ProxyMode {
         tables
             .any(|table| {
                 rules
-                    .chains(table)
+                    .unsorted_chains(table)
                     .any(|(name, _)| is_proxy_chain(table, name))
             })
             .then_some(Self::Iptables)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Catalog;
 use super::query::{PortName, UnknownRules};
-use super::reach::{NatChains, Owners, dispatch_rules, leads_to_endpoint, stale_chains};
+use super::reach::{Owners, dispatch_rules, leads_to_endpoint, stale_chains};
 use super::view::{
     EndpointView, FrontendDisposition, FrontendKind, FrontendView, Policy, PortView, TrafficOrigin,
 };
@@ -33,12 +33,11 @@ impl Catalog {
         catalog.read_virtual_ips(rules, &mut owners);
         catalog.read_node_ports(rules, &mut owners);
         catalog.read_filter_chains(rules, &mut owners);
-        let nat = NatChains::of(rules);
         let mut views: Vec<&mut PortView> = catalog.ports.values_mut().collect();
-        read_all_chains(&mut views, &nat);
+        read_all_chains(&mut views, rules);
         catalog.shadowed = owners.into_shadowed();
         catalog.mark_shadowed();
-        catalog.stale = stale_chains(&catalog, rules, &nat);
+        catalog.stale = stale_chains(&catalog, rules);
         catalog
     }
 
@@ -204,10 +203,10 @@ fn disposition_of(rule: &Rule) -> Option<FrontendDisposition> {
 const MIN_OF_THREAD: usize = 512;
 
 /// Reads the chains of service ports, on all cores if they are many.
-fn read_all_chains(views: &mut [&mut PortView], nat: &NatChains<'_>) {
+fn read_all_chains(views: &mut [&mut PortView], rules: &RuleSet) {
     let read = |views: &mut [&mut PortView]| {
         for view in views {
-            read_chains(view, nat);
+            read_chains(view, rules);
             view.frontends.sort_unstable();
             view.frontends.dedup();
         }
@@ -224,12 +223,12 @@ fn read_all_chains(views: &mut [&mut PortView], nat: &NatChains<'_>) {
 }
 
 /// Follows the jumps from the frontends.
-fn read_chains(view: &mut PortView, nat: &NatChains<'_>) {
+fn read_chains(view: &mut PortView, rules: &RuleSet) {
     let frontends = view.frontends.iter();
     let first = frontends.filter_map(|frontend| frontend.chain.clone());
     let mut waiting: BTreeSet<Box<str>> = first.collect();
     while let Some(name) = waiting.pop_first() {
-        let Some(chain) = nat.get(&name) else {
+        let Some(chain) = rules.chain(Table::Nat, &name) else {
             continue;
         };
         view.rules += chain.rules.len();
@@ -241,7 +240,7 @@ fn read_chains(view: &mut PortView, nat: &NatChains<'_>) {
         waiting.extend(unseen.map(Box::from));
         view.chains.insert(name);
     }
-    read_empty_local_chains(view, nat);
+    read_empty_local_chains(view, rules);
     for frontend in &mut view.frontends {
         let Some(chain) = frontend.chain.as_deref() else {
             continue;
@@ -252,22 +251,25 @@ fn read_chains(view: &mut PortView, nat: &NatChains<'_>) {
             let is_blocked = origin == TrafficOrigin::Outside && !is_served;
             (
                 origin,
-                !is_blocked && !leads_to_endpoint(nat, chain, origin),
+                !is_blocked && !leads_to_endpoint(rules, chain, origin),
             )
         });
         for (origin, _) in cut_off.into_iter().filter(|(_, is_cut_off)| *is_cut_off) {
             frontend.cut_off(origin);
         }
     }
-    read_policies(view, nat);
-    read_endpoints(view, nat);
-    read_source_ranges(view, nat);
+    read_policies(view, rules);
+    read_endpoints(view, rules);
+    read_source_ranges(view, rules);
 }
 
 /// Until 1.23 a `KUBE-XLB-*` chain without a local endpoint dropped external traffic itself.
-fn read_empty_local_chains(view: &mut PortView, nat: &NatChains<'_>) {
+fn read_empty_local_chains(view: &mut PortView, rules: &RuleSet) {
     let drops_all = |name: &str| {
-        let mut targets = nat.rules_of(name).iter().filter_map(Rule::target_chain);
+        let mut targets = rules
+            .rules_of(Table::Nat, name)
+            .iter()
+            .filter_map(Rule::target_chain);
         is_kind(name, ChainKind::RetiredExternal) && !targets.any(is_endpoint_chain)
     };
     if view.chains.iter().any(|name| drops_all(name)) {
@@ -283,7 +285,7 @@ fn read_empty_local_chains(view: &mut PortView, nat: &NatChains<'_>) {
     }
 }
 
-fn read_policies(view: &mut PortView, nat: &NatChains<'_>) {
+fn read_policies(view: &mut PortView, rules: &RuleSet) {
     for frontend in &view.frontends {
         // Only policy Local drops.
         let is_dropped = frontend.disposition == FrontendDisposition::Dropped;
@@ -298,7 +300,7 @@ fn read_policies(view: &mut PortView, nat: &NatChains<'_>) {
                 view.internal_policy = view.internal_policy.or(dropped);
             }
             (_, Some(chain)) => {
-                let policy = external_policy(chain, nat).or(dropped);
+                let policy = external_policy(chain, rules).or(dropped);
                 view.external_policy = policy.or(view.external_policy);
             }
             (_, None) => view.external_policy = view.external_policy.or(dropped),
@@ -308,7 +310,7 @@ fn read_policies(view: &mut PortView, nat: &NatChains<'_>) {
 
 /// Returns the policy of external traffic that is sent to a chain. Only under policy Local does
 /// such a chain have a rule of its own for clients of this node.
-fn external_policy(name: &str, nat: &NatChains<'_>) -> Option<Policy> {
+fn external_policy(name: &str, rules: &RuleSet) -> Option<Policy> {
     let mut name = name;
     // A firewall chain leads to an external chain, and that to a policy chain. A dump that was
     // edited by hand may have jumps in a circle.
@@ -316,7 +318,7 @@ fn external_policy(name: &str, nat: &NatChains<'_>) -> Option<Policy> {
         if !is_before_policy(name) {
             break;
         }
-        let chain = nat.get(name)?;
+        let chain = rules.chain(Table::Nat, name)?;
         let routes_local_clients = |rule: &Rule| {
             let comment = rule.comment().and_then(PortComment::parse);
             comment.is_some_and(|(comment, _)| comment == PortComment::RouteNode)
@@ -340,11 +342,11 @@ fn is_before_policy(name: &str) -> bool {
     is_kind(name, ChainKind::External) || is_kind(name, ChainKind::SourceRanges)
 }
 
-fn read_source_ranges(view: &mut PortView, nat: &NatChains<'_>) {
+fn read_source_ranges(view: &mut PortView, rules: &RuleSet) {
     let chains = view.chains.iter();
     for name in chains.filter(|name| is_kind(name, ChainKind::SourceRanges)) {
-        let sources = nat
-            .rules_of(name)
+        let sources = rules
+            .rules_of(Table::Nat, name)
             .iter()
             .filter_map(|rule| rule.source.as_ref());
         view.source_ranges
@@ -352,11 +354,11 @@ fn read_source_ranges(view: &mut PortView, nat: &NatChains<'_>) {
     }
 }
 
-pub(super) fn read_endpoints(view: &mut PortView, nat: &NatChains<'_>) {
+pub(super) fn read_endpoints(view: &mut PortView, rules: &RuleSet) {
     let mut endpoints: Vec<EndpointView> = Vec::new();
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     for name in view.chains.iter().filter(|name| !is_endpoint_chain(name)) {
-        let Some(chain) = nat.get(name) else {
+        let Some(chain) = rules.chain(Table::Nat, name) else {
             continue;
         };
         view.affinity = view
@@ -364,7 +366,7 @@ pub(super) fn read_endpoints(view: &mut PortView, nat: &NatChains<'_>) {
             .or(chain.rules.iter().find_map(affinity_timeout));
         let policy = Policy::of_chain(name);
         for (target, share) in shares(chain) {
-            let Some(address) = dnat_address(nat, target) else {
+            let Some(address) = dnat_address(rules, target) else {
                 continue;
             };
             let position = *positions.entry(target).or_insert_with(|| {
@@ -427,8 +429,8 @@ fn affinity_timeout(rule: &Rule) -> Option<Duration> {
     })
 }
 
-fn dnat_address(nat: &NatChains<'_>, chain: &str) -> Option<SocketAddr> {
-    let chain = nat.get(chain)?;
+fn dnat_address(rules: &RuleSet, chain: &str) -> Option<SocketAddr> {
+    let chain = rules.chain(Table::Nat, chain)?;
     chain.rules.iter().find_map(|rule| match &rule.target {
         Some(Target::Dnat { address, port }) => {
             Some(SocketAddr::new(*address, port.unwrap_or_default()))

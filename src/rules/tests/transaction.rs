@@ -151,13 +151,14 @@ impl fmt::Display for RuleSet {
 
 fn write_table(f: &mut fmt::Formatter<'_>, table: TracedTable, chains: &Chains) -> fmt::Result {
     writeln!(f, "*{table}")?;
-    for (name, chain) in &chains.by_name {
+    let chains = chains.sorted();
+    for (name, chain) in &chains {
         match chain.policy {
             Some(policy) => writeln!(f, ":{name} {policy} [0:0]")?,
             None => writeln!(f, ":{name} - [0:0]")?,
         }
     }
-    for (name, chain) in &chains.by_name {
+    for (name, chain) in &chains {
         for rule in &chain.rules {
             writeln!(f, "{}", format!("-A {name} {rule}").trim_end())?;
         }
@@ -211,12 +212,9 @@ impl Transaction {
         for (name, _) in deleted {
             self.base.by_name.remove(&name);
         }
-        // Sorted and merged: a listing has tens of thousands of chains.
         let kept = kept.into_iter();
-        let mut kept = kept
-            .filter_map(|(name, chain)| Some((name, chain?)))
-            .collect();
-        self.base.by_name.append(&mut kept);
+        let kept = kept.filter_map(|(name, chain)| Some((name, chain?)));
+        self.base.by_name.extend(kept);
         self.base
     }
 
