@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Prints what differs for deltaproxy between two releases of Kubernetes, from their sources.
 #
-#   ./tests/next-minor.sh [--without-ours] OLD NEW | --newest     1.36.3 1.37.2
+#   ./tests/next-minor.sh OLD NEW | --newest     1.36.3 1.37.2
 #
-# Each change is followed by the `Upstream:` lines of ours that name it, unless --without-ours is
-# given. --newest compares the release of tests/support/kube with the newest one. The modules of both
-# are fetched into Go's module cache.
+# Each change is followed by the `Upstream:` lines of ours that name it. --newest compares the release
+# of tests/support/kube with the newest one. The modules of both are fetched into Go's module cache.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -24,7 +23,6 @@ newest() {
         grep -E '^v[0-9.]+$' | sort -V | tail -n 1
 }
 
-ours=$root
 cd "$root/tests/support/next_minor"
 case "${1-} $#" in
     "--newest 1")
@@ -35,10 +33,6 @@ case "${1-} $#" in
             echo "Kubernetes $1 is the newest release, and is followed."
             exit
         fi
-        ;;
-    "--without-ours 3")
-        ours=
-        shift
         ;;
     *" 2") ;;
     *) usage ;;
@@ -54,4 +48,4 @@ done
 program=$(mktemp)
 trap 'rm -f "$program"' EXIT
 go build -o "$program" .
-"$program" "$ours" "$@"
+"$program" "$root" "$@"

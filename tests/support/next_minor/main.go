@@ -70,10 +70,7 @@ func main() {
 	}
 	opening.Wait()
 	old, new := releases[0], releases[1]
-	ours := &references{}
-	if root != "" {
-		ours = readReferences(root, old, new)
-	}
+	ours := readReferences(root, old, new)
 	fmt.Fprintf(out, "# kube-proxy %s and %s\n", old.version, new.version)
 	printLinked(old, new)
 	printGates(old, new)
@@ -88,9 +85,7 @@ func main() {
 	printFiles(old, new, ours)
 	printInits(old, new)
 	printTests(old, new, ours)
-	if root != "" {
-		ours.printStale(old, new)
-	}
+	ours.printStale(old, new)
 	out.Flush()
 }
 
