@@ -1,5 +1,5 @@
 // Reads each manifest beside it as kubectl does, and writes `judged.json`: the objects of each file,
-// or `null` if kubectl rejects it. In a module that requires k8s.io/apimachinery v0.36.3:
+// one a line, or `null` if kubectl rejects it. In a module that requires k8s.io/apimachinery v0.36.3:
 // `go run judge.go DIRECTORY`.
 //
 //go:build ignore
@@ -10,9 +10,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -37,25 +39,38 @@ func objects(text []byte) []json.RawMessage {
 	}
 }
 
+// written returns the objects in JSON, one a line.
+func written(objects []json.RawMessage) string {
+	if objects == nil {
+		return "null"
+	}
+	var lines []string
+	for _, object := range objects {
+		line, err := json.Marshal(object)
+		if err != nil {
+			panic(err)
+		}
+		lines = append(lines, "  "+string(line))
+	}
+	return "[\n" + strings.Join(lines, ",\n") + "\n ]"
+}
+
 func main() {
 	files, err := filepath.Glob(filepath.Join(os.Args[1], "*.yaml"))
 	if err != nil {
 		panic(err)
 	}
-	judged := map[string][]json.RawMessage{}
+	var entries []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			panic(err)
 		}
 		os.Stderr.WriteString(filepath.Base(file) + "\n")
-		judged[filepath.Base(file)] = objects(text)
+		entries = append(entries, fmt.Sprintf(" %q: %s", filepath.Base(file), written(objects(text))))
 	}
-	out, err := json.MarshalIndent(judged, "", " ")
-	if err != nil {
-		panic(err)
-	}
-	if err := os.WriteFile(filepath.Join(os.Args[1], "judged.json"), append(out, '\n'), 0o644); err != nil {
+	out := "{\n" + strings.Join(entries, ",\n") + "\n}\n"
+	if err := os.WriteFile(filepath.Join(os.Args[1], "judged.json"), []byte(out), 0o644); err != nil {
 		panic(err)
 	}
 }

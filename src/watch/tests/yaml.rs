@@ -51,6 +51,26 @@ fn every_file_is_read_as_kubectl_reads_it() {
     }
 }
 
+/// As of licenses and generators, at any column.
+#[test]
+fn many_comments_are_read() {
+    let comments = |indentation: &str| {
+        let lines = (0..1_000).map(|number| format!("{indentation}# {number}\n"));
+        lines.collect::<String>()
+    };
+    let service = |left: &str, deep: &str| {
+        format!(
+            "{left}apiVersion: v1\nkind: Service\nmetadata:\n{deep}  name: web\nspec:\n{left}\
+             {deep}  ports:\n{deep}  - port: 80\n{left}  - port: 81\n{deep}    name: b\n"
+        )
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let [with, without] = ["with.yaml", "without.yaml"].map(|name| directory.path().join(name));
+    fs::write(&with, service(&comments(""), &comments("    "))).unwrap();
+    fs::write(&without, service("", "")).unwrap();
+    assert_eq!(services(&read(&with)), services(&read(&without)));
+}
+
 #[test]
 fn large_files_are_read() {
     let mut text = String::from("apiVersion: v1\nkind: List\nitems:\n");
