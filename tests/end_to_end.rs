@@ -1,17 +1,15 @@
-//! The daemon against a real API server and a real kernel, judged by the rules that are there and
-//! by the packets that arrive.
+//! The daemon against a real API server and a real kernel, judged by the rules that are there.
+//! [`packets`](crate::packets) has what becomes of packets.
 //!
 //! `PROXY_UNDER_TEST=<kube-proxy> cargo test --test all end_to_end` runs the same tests on
 //! upstream.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::support::daemon::{Backend, Daemon, Program, wait_until_ok};
-use crate::support::lab::{Lab, NODE_ADDRESSES, POD_PORT, pod_address};
-use crate::support::netns::Netns;
+use crate::support::lab::{Lab, POD_PORT};
 use crate::support::rules::{Family, endpoint_chain, plain, service_chain};
-use crate::support::servers::{Reply, tcp_request, udp_request};
+use crate::support::servers::tcp_request;
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs, objects, on_both_backends};
 use serde_json::{Value, json};
@@ -35,6 +33,10 @@ fn rules_follow_the_cluster(backend: Backend) {
     wait_until_ok(&lab.node, "/healthz");
     lab.wait_for_rules(Family::V4, &lines(&web_rules(Family::V4)));
     lab.wait_for_rules(Family::V6, &lines(&web_rules(Family::V6)));
+    for cluster_ip in ["10.96.1.1:80", "[fd00:10:96::11]:80"] {
+        let reply = tcp_request(&lab.client.netns, cluster_ip.parse().unwrap());
+        assert_eq!(reply.server(), Ok("a"), "{cluster_ip}");
+    }
 
     endpoints_come_and_go(&lab, &web);
     a_service_changes(&lab, &web);
@@ -172,129 +174,6 @@ fn rules_outlive_an_outage_of_the_api_server_and_follow_again() {
     daemon.assert_running();
 }
 
-on_both_backends!(Cluster, carries_packets);
-
-fn carries_packets(backend: Backend) {
-    let lab = Lab::new(backend);
-    let (web, dns) = (web(), dns());
-    let both = [
-        ["10.4.0.11", "10.4.0.12"],
-        ["fd00:10:4::11", "fd00:10:4::12"],
-    ];
-    let mut objects = vec![web.clone(), dns.clone(), empty()];
-    for service in [&web, &dns] {
-        objects.extend(
-            both.iter()
-                .map(|addresses| objects::slice(service, addresses)),
-        );
-    }
-    lab.control.api().apply_all(&objects);
-    let _daemon = lab.start_daemon();
-    every_way_in_works(&lab);
-    sources_are_kept_or_hidden(&lab);
-    nobody_home_is_refused_at_once(&lab);
-
-    // One endpoint leaves: all traffic goes to the other.
-    for service in [&web, &dns] {
-        for addresses in both {
-            lab.control
-                .api()
-                .apply(&objects::slice(service, &addresses[1..]));
-        }
-    }
-    for gone in ["10.4.0.11:", "[fd00:10:4::11]:"] {
-        let family = if gone.starts_with('[') {
-            Family::V6
-        } else {
-            Family::V4
-        };
-        lab.wait_until_gone(family, gone);
-    }
-    for to in ways_in().into_iter().map(|(to, _)| to) {
-        for _ in 0..8 {
-            assert_eq!(tcp_request(&lab.client.netns, to).server(), Ok("b"), "{to}");
-        }
-    }
-}
-
-/// Addresses of `web`, and whether they are meant for clients outside.
-fn ways_in() -> Vec<(SocketAddr, bool)> {
-    [
-        ("10.96.1.1:80".to_owned(), false),
-        ("[fd00:10:96::11]:80".to_owned(), false),
-        (format!("{}:30080", NODE_ADDRESSES[0]), true),
-        (format!("[{}]:30080", NODE_ADDRESSES[1]), true),
-        ("203.0.113.10:80".to_owned(), true),
-        ("[2001:db8:cafe::10]:80".to_owned(), true),
-    ]
-    .into_iter()
-    .map(|(address, outside)| (address.parse().unwrap(), outside))
-    .collect()
-}
-
-fn every_way_in_works(lab: &Lab) {
-    for (to, from_outside) in ways_in() {
-        let mut clients = vec![&lab.client.netns, &lab.node, &lab.servers[0].netns];
-        if from_outside {
-            clients.push(&lab.outside);
-        }
-        for client in clients {
-            reaches_both(client, || tcp_request(client, to));
-        }
-    }
-    for to in ["10.96.1.53:53", "[fd00:10:96::53]:53"] {
-        let to = to.parse().unwrap();
-        reaches_both(&lab.client.netns, || udp_request(&lab.client.netns, to));
-    }
-}
-
-/// Asks until both servers have answered.
-#[track_caller]
-fn reaches_both(client: &Netns, ask: impl Fn() -> Reply) {
-    let mut seen = BTreeSet::new();
-    eventually(PATIENCE, || {
-        seen.insert(ask().server()?.to_owned());
-        ensure(seen.len() == 2, || {
-            format!("{} met only {seen:?}", client.name())
-        })
-    });
-}
-
-/// A pod's address reaches the server; outside and node-port traffic is masqueraded.
-fn sources_are_kept_or_hidden(lab: &Lab) {
-    for family in Family::ALL {
-        let pod = pod_address(family, 20);
-        let ways: Vec<_> = ways_in()
-            .into_iter()
-            .filter(|(to, _)| to.is_ipv4() == pod.is_ipv4())
-            .collect();
-        assert_eq!(tcp_request(&lab.client.netns, ways[0].0).peer(), pod);
-        for (to, _) in &ways[1..] {
-            // The node's address towards the pods.
-            assert_ne!(tcp_request(&lab.client.netns, *to).peer(), pod, "{to}");
-            let outside = tcp_request(&lab.outside, *to).peer();
-            assert_eq!(outside, pod_address(family, 1), "{to}");
-        }
-    }
-}
-
-fn nobody_home_is_refused_at_once(lab: &Lab) {
-    for to in ["10.96.1.9:80", "[fd00:10:96::9]:80"] {
-        assert_eq!(
-            tcp_request(&lab.client.netns, to.parse().unwrap()),
-            Reply::Refused,
-            "{to}"
-        );
-        assert_eq!(
-            tcp_request(&lab.node, to.parse().unwrap()),
-            Reply::Refused,
-            "{to}"
-        );
-    }
-    let node_port: SocketAddr = format!("{}:30099", NODE_ADDRESSES[0]).parse().unwrap();
-    assert_eq!(tcp_request(&lab.outside, node_port), Reply::Refused);
-}
-
 /// `KubeVersionMismatch` compares it with the metric of the API server.
 #[test]
 fn build_info_has_the_version_of_the_api_server() {
@@ -332,33 +211,6 @@ pub(crate) fn web() -> Value {
         ],
     });
     objects::service("web", spec)
-}
-
-/// Dual stack, UDP.
-fn dns() -> Value {
-    let spec = json!({
-        "clusterIP": "10.96.1.53",
-        "clusterIPs": ["10.96.1.53", "fd00:10:96::53"],
-        "ipFamilyPolicy": "RequireDualStack",
-        "ipFamilies": ["IPv4", "IPv6"],
-        "ports": [{"name": "dns", "protocol": "UDP", "port": 53, "targetPort": POD_PORT}],
-    });
-    objects::service("dns", spec)
-}
-
-/// A service that nothing stands behind.
-fn empty() -> Value {
-    let spec = json!({
-        "type": "NodePort",
-        "clusterIP": "10.96.1.9",
-        "clusterIPs": ["10.96.1.9", "fd00:10:96::9"],
-        "ipFamilyPolicy": "RequireDualStack",
-        "ipFamilies": ["IPv4", "IPv6"],
-        "ports": [
-            {"name": "http", "protocol": "TCP", "port": 80, "targetPort": POD_PORT, "nodePort": 30099},
-        ],
-    });
-    objects::service("empty", spec)
 }
 
 /// Rules of `web` with its one endpoint, as the save programs print them.

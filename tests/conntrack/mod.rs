@@ -1,7 +1,6 @@
 //! UDP clients that keep their port, on a real kernel: they reach the right endpoint
 //! a second after the rules changed, and other clients lose nothing.
 
-mod cluster;
 pub(crate) mod scene;
 mod table;
 
