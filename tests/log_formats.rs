@@ -8,9 +8,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::needs;
 use crate::support::node::{Node, with_restore};
 use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{http, needs};
 
 const MANIFESTS: &str = "\
 apiVersion: v1
@@ -103,23 +103,14 @@ fn failing_run(program: PathBuf, flags: &[&str]) -> String {
     fs::write(at("c.yaml"), "mode: ipvs\nmode: [").unwrap();
     wait_for("is invalid", &daemon);
     eventually(PATIENCE, || {
-        let failed = metric(
-            &node,
+        let failed = http::count(
+            &node.metrics(),
             "kubeproxy_sync_proxy_rules_iptables_restore_failures_total",
         );
         ensure(failed >= 8, || format!("{failed} failures"))
     });
     daemon.terminate();
     daemon.log()
-}
-
-fn metric(node: &Node, name: &str) -> u64 {
-    let page = crate::support::http::get(&node.netns, Daemon::METRICS, "/metrics");
-    let (_, page) = page.unwrap_or_default();
-    let lines = page.lines().filter(|line| line.starts_with(name));
-    lines
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
-        .sum()
 }
 
 #[test]
@@ -149,15 +140,9 @@ fn a_parser_of_klog_reads_every_line() {
 fn every_line_is_json_if_that_is_the_format() {
     needs!(Kernel);
     let folder = tempfile::tempdir().unwrap();
-    for (name, message, style) in [
-        ("kube-proxy", "msg", "auto"),
-        ("deltaproxy", "message", "auto"),
-    ] {
-        let style = format!("--log-style={style}");
-        let log = failing_run(
-            called(folder.path(), name),
-            &["--logging-format=json", &style],
-        );
+    for (name, message) in [("kube-proxy", "msg"), ("deltaproxy", "message")] {
+        let flags = ["--logging-format=json", "--log-style=auto"];
+        let log = failing_run(called(folder.path(), name), &flags);
         for line in log.lines() {
             let record: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
             assert!(record[message].is_string(), "{line}");

@@ -28,11 +28,6 @@ const FLAGS: [&str; 3] = [
     "--hostname-override=node1",
 ];
 
-fn value(netns: &Netns, setting: &str) -> String {
-    let path = format!("/proc/sys/net/{setting}");
-    netns.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
-}
-
 /// As the overlay `least-privilege` has it: nothing can be written but the lock, and nothing be
 /// done but with two capabilities.
 const CONFINE: &str = "\
@@ -81,10 +76,10 @@ fn a_daemon_needs_few_privileges_once_all_is_set_up(backend: Backend) {
     assert!(first.is_success(), "{first:#?}");
     let first = first.stderr;
     for (setting, expected) in TIMEOUTS {
-        assert_eq!(value(&node.netns, setting), expected);
+        assert_eq!(node.netns.setting(setting), expected);
         assert!(first.contains(&format!("set net/{setting}: ")), "{first}");
     }
-    assert_eq!(value(&node.netns, "ipv4/conf/all/route_localnet"), "1");
+    assert_eq!(node.netns.setting("ipv4/conf/all/route_localnet"), "1");
     assert_guarded_only(&node);
     let again = init().stderr;
     assert!(!again.contains("set net/"), "{again}");
@@ -136,10 +131,10 @@ fn localhost_is_opened_behind_its_guard(backend: Backend) {
     eventually(PATIENCE, || {
         ensure(begun.exists(), || "no restore yet".to_owned())
     });
-    assert_eq!(value(&node.netns, setting), "0", "{}", daemon.log());
+    assert_eq!(node.netns.setting(setting), "0", "{}", daemon.log());
     std::fs::write(&over, "").expect("write a file");
     eventually(PATIENCE, || {
-        let now = value(&node.netns, setting);
+        let now = node.netns.setting(setting);
         ensure(now == "1", || daemon.log())
     });
     let rules = node.rules();
@@ -175,7 +170,7 @@ fn an_init_container_adds_what_the_guard_lacks() {
             let rules = node.rules();
             let guard = rules.find("block incoming localnet connections");
             assert_eq!(guard.is_some(), is_wanted, "{rules}");
-            assert_eq!(value(&node.netns, setting) == "1", is_wanted, "{flag}");
+            assert_eq!(node.netns.setting(setting) == "1", is_wanted, "{flag}");
             assert!(guard < rules.find("0x8000"), "{rules}");
             let jumps = rules.matches("-j KUBE-FIREWALL").count();
             assert_eq!(jumps, if is_wanted { 2 } else { 1 }, "{rules}");
@@ -190,7 +185,7 @@ on_both_backends!(Kernel, a_daemon_needs_few_privileges_once_all_is_set_up);
 fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     needs!(Kernel);
     let netns = Netns::new("limits");
-    let most: u64 = value(&netns, "netfilter/nf_conntrack_max").parse().unwrap();
+    let most: u64 = netns.setting("netfilter/nf_conntrack_max").parse().unwrap();
     let init = |min: u64| {
         let mut command = netns.command(PROGRAM);
         command.args(["run", "--init-only", "--conntrack-max-per-core=1"]);
@@ -212,7 +207,7 @@ fn a_limit_that_cannot_be_set_is_fatal_and_named() {
     for enough in [most, most / 2] {
         init(enough).success();
         assert_eq!(
-            value(&netns, "netfilter/nf_conntrack_max"),
+            netns.setting("netfilter/nf_conntrack_max"),
             most.to_string()
         );
     }
@@ -279,7 +274,7 @@ fn a_daemon_without_a_source_sets_nothing() {
         let errors = text.lines().filter(|line| !line.starts_with("hint: "));
         assert_eq!(errors.count(), 1, "{flag}: {text}");
         for (setting, set) in TIMEOUTS {
-            assert_ne!(value(&netns, setting), set, "{flag}: {setting}");
+            assert_ne!(netns.setting(setting), set, "{flag}: {setting}");
         }
     }
 }
@@ -329,7 +324,9 @@ fn rules_follow_what_was_set() {
     let flags = ["--conntrack-tcp-be-liberal", "--conntrack-udp-timeout=90s"];
     let _liberal = node.start_with(backend_programs(node.backend), &flags);
     for (setting, expected) in [("tcp_be_liberal", "1"), ("udp_timeout", "90")] {
-        let held = value(&node.netns, &format!("netfilter/nf_conntrack_{setting}"));
+        let held = node
+            .netns
+            .setting(&format!("netfilter/nf_conntrack_{setting}"));
         assert_eq!(held, expected, "{setting}");
     }
     eventually(PATIENCE, || {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::netns::Netns;
 use crate::support::node::{Node, SHOP, with_restore};
-use crate::support::rules::{Family, saved};
+use crate::support::rules::{Family, own_rules, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs, on_both_backends};
-use deltaproxy::testing::rules::{Rule, RuleSet, Table};
+use deltaproxy::testing::rules::{RuleSet, Table};
 use serde_json::Value;
 
 /// Address of the metrics port for clients on the node.
@@ -39,15 +39,6 @@ fn status(netns: &Netns, server: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-/// Rules of the proxy in a chain.
-fn ours(rules: &[Rule]) -> Vec<&Rule> {
-    let is_ours = |rule: &&Rule| {
-        let target = rule.target_chain();
-        target.is_none_or(|target| target.starts_with("KUBE-"))
-    };
-    rules.iter().filter(is_ours).collect()
-}
-
 on_both_backends!(Kernel, the_rules_are_those_in_the_kernel);
 
 fn the_rules_are_those_in_the_kernel(backend: Backend) {
@@ -71,7 +62,11 @@ fn the_rules_are_those_in_the_kernel(backend: Backend) {
                 let found = kernel
                     .chain(table, name)
                     .unwrap_or_else(|| panic!("{table} {name}"));
-                assert_eq!(ours(&chain.rules), ours(&found.rules), "{table} {name}");
+                assert_eq!(
+                    own_rules(&chain.rules),
+                    own_rules(&found.rules),
+                    "{table} {name}"
+                );
                 chains += 1;
             }
             for (name, _) in kernel.chains(table) {
@@ -229,7 +224,7 @@ fn a_service_is_found_with_its_endpoints_and_rules(backend: Backend) {
         let own = written.chains(Table::Nat);
         for (name, chain) in own.filter(|(name, _)| name.starts_with("KUBE-")) {
             let found = kernel.chain(Table::Nat, name).unwrap();
-            assert_eq!(ours(&chain.rules), ours(&found.rules), "{name}");
+            assert_eq!(own_rules(&chain.rules), own_rules(&found.rules), "{name}");
             chains += 1;
         }
         assert!(chains >= 4, "{text}");

@@ -15,12 +15,6 @@ use crate::support::{http, needs};
 /// No namespace may set the machine's own limits.
 const UNLIMITED: &str = "--conntrack-max-per-core=0";
 
-/// A setting below `/proc/sys/net`.
-pub fn setting(netns: &Netns, name: &str) -> String {
-    let path = format!("/proc/sys/net/{name}");
-    netns.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
-}
-
 /// Sets a machine up, and does no more.
 #[track_caller]
 pub fn init(netns: &Netns, flags: &[&str]) -> String {
@@ -114,7 +108,7 @@ pub fn serves_no_html(row: &Row, _: &Path) {
 /// `--dry-run`: no rule, no setting, and no thread that deletes connection tracking entries.
 pub fn touches_nothing(row: &Row, _: &Path) {
     needs!(Kernel);
-    let set = |node: &Node| setting(&node.netns, "ipv4/conf/all/route_localnet");
+    let set = |node: &Node| node.netns.setting("ipv4/conf/all/route_localnet");
     let threads = |daemon: &Daemon| {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
         let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));

@@ -137,7 +137,7 @@ fn the_kernel_is_set() {
             let held = |flags: &[&str]| {
                 let netns = Netns::new("flags");
                 machine::init(&netns, flags);
-                machine::setting(&netns, name)
+                netns.setting(name)
             };
             assert_eq!(held(&[typed]), value, "{typed}");
             assert_ne!(held(&[]), value, "without {typed}");

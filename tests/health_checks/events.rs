@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scene::{PORT, Scene, balanced, loopback, upstream};
+use super::scene::{PORT, Scene, balanced, loopback};
 use crate::support::api::Api;
 use crate::support::daemon::{Backend, Daemon, Program};
 use crate::support::process::run;
@@ -45,7 +45,7 @@ fn operators_are_told_what_kube_proxy_tells() {
     scene.api().apply(&balanced(PORT));
     let mut told = Vec::new();
     let mut known = Vec::new();
-    for program in [upstream(), Program::Deltaproxy] {
+    for program in [Program::kube_proxy(), Program::Deltaproxy] {
         let node = scene.machine();
         let address = SocketAddr::from(([0, 0, 0, 0], PORT));
         let blocker = node.netns.enter(|| TcpListener::bind(address).unwrap());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::api::Api;
 use crate::support::daemon::{Backend, Daemon, Program, backend_programs, wait_until_ok};
-use crate::support::kube::{self, ControlPlane};
+use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
 use crate::support::reply::alike;
 use crate::support::rules::Family;
@@ -32,10 +32,6 @@ pub struct Scene {
     control: ControlPlane,
 }
 
-pub fn upstream() -> Program {
-    Program::KubeProxy(kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}")))
-}
-
 impl Scene {
     pub fn new() -> Self {
         let control = ControlPlane::start();
@@ -49,7 +45,7 @@ impl Scene {
     /// Both programs, kube-proxy first, with these flags.
     pub fn both(flags: &[&str]) -> Self {
         let mut scene = Self::new();
-        scene.start(&upstream(), flags);
+        scene.start(&Program::kube_proxy(), flags);
         scene.start(&Program::Deltaproxy, flags);
         scene
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::api::Api;
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::kube::{self, ControlPlane};
+use crate::support::kube::ControlPlane;
 use crate::support::netns::Netns;
 use crate::support::node::with_restore;
 use crate::support::wait::{PATIENCE, ensure, eventually};
@@ -56,8 +56,7 @@ pub fn control_plane(first: &[Value]) -> ControlPlane {
 impl Scene {
     pub fn new(first: &[Value], flags: &[&str]) -> Self {
         let control = control_plane(first);
-        let upstream = kube::binary("kube-proxy").unwrap_or_else(|why| panic!("{why}"));
-        let theirs = Machine::new(&control, &Program::KubeProxy(upstream), 2, flags);
+        let theirs = Machine::new(&control, &Program::kube_proxy(), 2, flags);
         let ours = Machine::new(&control, &Program::Deltaproxy, 3, flags);
         Self {
             theirs,

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::support::rules::tree_chains;
+use crate::support::rules::{own_rules, tree_chains};
 
 use deltaproxy::testing::host::{Fake, Fault, RestoreError};
 use deltaproxy::testing::model::{Services, Topology, TrafficPolicy};
@@ -131,7 +131,11 @@ impl Play {
         for table in Table::ALL {
             for (name, chain) in written.chains(table) {
                 let found = kernel.chain(table, name).expect(name);
-                assert_eq!(ours(&chain.rules), ours(&found.rules), "{table} {name}");
+                assert_eq!(
+                    own_rules(&chain.rules),
+                    own_rules(&found.rules),
+                    "{table} {name}"
+                );
             }
         }
         for (name, _) in kernel.chains(Table::Nat) {
@@ -282,15 +286,6 @@ impl Play {
     fn rules(&self) -> RuleSet {
         self.kernel().rules()
     }
-}
-
-/// The rules of a chain without jumps to third-party chains.
-fn ours(rules: &[Rule]) -> Vec<&Rule> {
-    let is_ours = |rule: &&Rule| {
-        let target = rule.target_chain();
-        target.is_none_or(|target| target.starts_with("KUBE-"))
-    };
-    rules.iter().filter(is_ours).collect()
 }
 
 /// Changes by another program in our chains: rules removed, doubled, moved, changed, and left over.

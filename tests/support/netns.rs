@@ -139,6 +139,12 @@ impl Netns {
         self.enter(|| fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}")));
     }
 
+    /// Returns the value of a setting below `/proc/sys/net`.
+    pub fn setting(&self, name: &str) -> String {
+        let path = format!("/proc/sys/net/{name}");
+        self.enter(|| std::fs::read_to_string(path).unwrap().trim().to_owned())
+    }
+
     /// The processes inside.
     pub fn pids(&self) -> Vec<Pid> {
         pids(&self.name)

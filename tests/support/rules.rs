@@ -4,7 +4,7 @@
 use std::io::{Seek, Write};
 
 use data_encoding::BASE32;
-use deltaproxy::testing::rules::{RuleSet, Table};
+use deltaproxy::testing::rules::{Rule, RuleSet, Table};
 use sha2::{Digest, Sha256};
 
 use super::daemon::{Backend, real_program};
@@ -96,6 +96,15 @@ fn hash(parts: &[&str]) -> String {
         hasher.update(part.as_bytes());
     }
     BASE32.encode(&hasher.finalize())[..16].to_owned()
+}
+
+/// The rules of a chain without jumps to third-party chains.
+pub fn own_rules(rules: &[Rule]) -> Vec<&Rule> {
+    let is_own = |rule: &&Rule| {
+        let target = rule.target_chain();
+        target.is_none_or(|target| target.starts_with("KUBE-"))
+    };
+    rules.iter().filter(is_own).collect()
 }
 
 /// The number of tree chains: no other chain of a proxy has a slash in its name.
