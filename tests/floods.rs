@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::support::daemon::Backend;
 use crate::support::http;
-use crate::support::needs;
 use crate::support::node::{Node, SHOP, with_restore};
 use crate::support::process::memory;
 use crate::support::wait::{PATIENCE, ensure, eventually};
+use crate::support::{needs, objects};
 
 /// As many slices as in the measurement that found 136 MB.
 const SLICES: u64 = 400;
@@ -36,7 +36,7 @@ fn manifest(version: u64) -> String {
         })
     };
     let items: Vec<Value> = (0..SLICES).map(slice).collect();
-    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+    objects::manifest(&items)
 }
 
 fn endpoint_changes(node: &Node) -> u64 {

@@ -1,46 +1,32 @@
 //! Services because of which real restores fail, and all others, on a real kernel.
 
-use std::fmt::Write as _;
-
 use crate::support::daemon::{Backend, Daemon};
 use crate::support::http;
 use crate::support::node::{Node, copy_extensions, with_restore};
 use crate::support::program::run_in;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{needs, on_both_backends};
+use crate::support::{needs, objects, on_both_backends};
+use serde_json::{Value, json};
 
 /// An endpoint that only the Service at fault has.
 const POISON: &str = "10.4.66.66";
 /// Services of the cluster, `s1` to `s6`.
 const COUNT: u8 = 6;
 
-/// Services whose only endpoint ends in this, each.
-fn services(last: impl Fn(u8) -> String) -> String {
-    let mut text = String::new();
-    for number in 1..=COUNT {
-        let endpoint = last(number);
-        writeln!(
-            text,
-            "---\n\
-             apiVersion: v1\nkind: Service\nmetadata: {{name: s{number}}}\n\
-             spec: {{clusterIP: 10.96.0.{number}, ports: [{{name: http, port: 80}}]}}\n\
-             ---\n\
-             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
-             metadata: {{name: s{number}-1, labels: {{kubernetes.io/service-name: s{number}}}}}\n\
-             addressType: IPv4\nports: [{{name: http, port: 8080}}]\n\
-             endpoints: [{{addresses: [{endpoint}]}}]"
-        )
-        .expect("writing to a string");
-    }
-    text
+/// Services with an endpoint of their own each, and the fourth with this one.
+fn services(endpoint: &str, others_end_in: u8) -> Vec<Value> {
+    let objects = (1..=COUNT).flat_map(|number| {
+        let ip = format!("10.96.0.{number}");
+        let service = objects::service(&format!("s{number}"), json!({"clusterIP": ip}));
+        let own = format!("10.4.{number}.{others_end_in}");
+        let slice = objects::slice(&service, &[if number == 4 { endpoint } else { &own }]);
+        [service, slice]
+    });
+    objects.collect()
 }
 
-/// Each Service has an endpoint of its own, and the fourth this one.
 fn fourth_has(endpoint: &str, others_end_in: u8) -> String {
-    services(|number| match number {
-        4 => endpoint.to_owned(),
-        number => format!("10.4.{number}.{others_end_in}"),
-    })
+    objects::manifest(&services(endpoint, others_end_in))
 }
 
 /// How a restore of a table with the endpoint fails.
@@ -207,46 +193,32 @@ on_both_backends!(Kernel, a_start_with_a_service_at_fault_programs_all_others);
 const REJECTED: u8 = 60;
 
 /// Services for SCTP, each with an endpoint.
-fn for_sctp() -> String {
-    let mut text = String::new();
-    for number in 1..=REJECTED {
-        writeln!(
-            text,
-            "---\n\
-             apiVersion: v1\nkind: Service\nmetadata: {{name: e{number}, namespace: tenant}}\n\
-             spec: {{clusterIP: 10.97.0.{number}, ports: [{{name: p, protocol: SCTP, port: 80}}]}}\n\
-             ---\n\
-             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
-             metadata: {{name: e{number}-1, namespace: tenant, labels: \
-             {{kubernetes.io/service-name: e{number}}}}}\n\
-             addressType: IPv4\nports: [{{name: p, protocol: SCTP, port: 8080}}]\n\
-             endpoints: [{{addresses: [10.5.0.{number}]}}]"
-        )
-        .expect("writing to a string");
+fn for_sctp() -> Vec<Value> {
+    let objects = (1..=REJECTED).flat_map(|number| {
+        let port = json!({"name": "p", "protocol": "SCTP", "port": 80, "targetPort": 8080});
+        let spec = json!({"clusterIP": format!("10.97.0.{number}"), "ports": [port]});
+        let service = objects::service(&format!("e{number}"), spec);
+        let slice = objects::slice(&service, &[&format!("10.5.0.{number}")]);
+        [service, slice]
+    });
+    let mut objects: Vec<Value> = objects.collect();
+    for object in &mut objects {
+        object["metadata"]["namespace"] = "tenant".into();
     }
-    text
+    objects
 }
 
 /// A Service with so many endpoints that rules for endpoints have no comments.
-fn large() -> String {
-    let mut text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: large}\n\
-         spec: {clusterIP: 10.96.1.1, ports: [{name: http, port: 80}]}\n"
-        .to_owned();
-    for slice in 0..10 {
-        let address = |number| format!("{{addresses: [10.6.{slice}.{number}]}}");
-        let endpoints: Vec<_> = (1..=100).map(address).collect();
-        writeln!(
-            text,
-            "---\n\
-             apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\n\
-             metadata: {{name: large-{slice}, labels: {{kubernetes.io/service-name: large}}}}\n\
-             addressType: IPv4\nports: [{{name: http, port: 8080}}]\n\
-             endpoints: [{}]",
-            endpoints.join(", ")
-        )
-        .expect("writing to a string");
-    }
-    text
+fn large() -> Vec<Value> {
+    let service = objects::service("large", json!({"clusterIP": "10.96.1.1"}));
+    let slices = (0..10).map(|number| {
+        let addresses: Vec<String> = (1..=100).map(|n| format!("10.6.{number}.{n}")).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        let mut slice = objects::slice(&service, &addresses);
+        slice["metadata"]["name"] = format!("large-{number}").into();
+        slice
+    });
+    slices.chain([service.clone()]).collect()
 }
 
 /// The extension for SCTP is missing, as where a node image leaves it out.
@@ -258,13 +230,13 @@ fn many_rejected_services_do_not_delay_others(backend: Backend) {
         "XTABLES_LIBDIR={} exec $REAL \"$@\"",
         extensions.path().display()
     );
-    let others = |last| large() + &fourth_has("10.4.4.1", last);
-    node.write(&others(1));
+    let others = |last| [large(), services("10.4.4.1", last)].concat();
+    node.write(&objects::manifest(&others(1)));
     let daemon = node.start(with_restore(backend, &script));
     node.wait_for_rule("--to-destination 10.4.6.1:8080");
 
     for last in 2..=6 {
-        node.write(&(for_sctp() + &others(last)));
+        node.write(&objects::manifest(&[for_sctp(), others(last)].concat()));
         node.wait_for_rule(&format!("--to-destination 10.4.6.{last}:8080"));
     }
     node.iptables(&["-t", "nat", "-F", "KUBE-SERVICES"]);

@@ -7,9 +7,11 @@ use crate::support::daemon::{Backend, Daemon, backend_programs};
 use crate::support::lab::{Pod, outside, pod, pod_address};
 use crate::support::netns::Netns;
 use crate::support::node::Node;
+use crate::support::objects;
 use crate::support::process::run;
 use crate::support::rules::{Family, saved};
 use crate::support::wait::{PATIENCE, ensure, eventually};
+use serde_json::json;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// The two pods with servers.
@@ -21,43 +23,29 @@ pub(crate) const B: u8 = 12;
 pub(crate) const PORT: u16 = 8080;
 pub(crate) const NODE_PORT: u16 = 30053;
 
-/// A Service for datagrams at this port, as manifests have it, with endpoints of both families.
+/// A Service for datagrams at this port, with endpoints of both families.
 pub(crate) fn shop(port: u16, endpoints: &[u8]) -> String {
-    let slices = Family::ALL.map(|family| slice(family, endpoints));
-    format!(
-        "apiVersion: v1
-kind: Service
-metadata: {{name: shop}}
-spec:
-  type: NodePort
-  clusterIP: 10.96.0.10
-  clusterIPs: [10.96.0.10, 'fd00:10:96::a']
-  ipFamilies: [IPv4, IPv6]
-  ports: [{{name: dns, port: {port}, protocol: UDP, nodePort: {NODE_PORT}}}]
-{}",
-        slices.concat()
-    )
-}
-
-fn slice(family: Family, endpoints: &[u8]) -> String {
-    let name = match family {
-        Family::V4 => "IPv4",
-        Family::V6 => "IPv6",
-    };
-    let endpoint = |host: &u8| format!("{{addresses: ['{}']}}", pod_address(family, *host));
-    let endpoints: Vec<_> = endpoints.iter().map(endpoint).collect();
-    format!(
-        "---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: shop-{}, labels: {{kubernetes.io/service-name: shop}}}}
-addressType: {name}
-ports: [{{name: dns, port: {PORT}, protocol: UDP}}]
-endpoints: [{}]
-",
-        name.to_lowercase(),
-        endpoints.join(", ")
-    )
+    let service = objects::service(
+        "shop",
+        json!({
+            "type": "NodePort",
+            "clusterIP": "10.96.0.10", "clusterIPs": ["10.96.0.10", "fd00:10:96::a"],
+            "ipFamilies": ["IPv4", "IPv6"],
+            "ports": [{
+                "name": "dns", "port": port, "targetPort": PORT, "protocol": "UDP",
+                "nodePort": NODE_PORT,
+            }],
+        }),
+    );
+    let slices = Family::ALL.map(|family| {
+        let addresses = endpoints.iter().map(|host| pod_address(family, *host));
+        let addresses: Vec<String> = addresses.map(|ip| ip.to_string()).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        objects::slice(&service, &addresses)
+    });
+    // Without endpoints, both are the same.
+    let different = if endpoints.is_empty() { 1 } else { 2 };
+    objects::manifest(&[&[service], &slices[..different]].concat())
 }
 
 /// A node with two servers, a client, and a way out for what is no Service's.

@@ -7,33 +7,20 @@ use crate::support::daemon::Backend;
 use crate::support::node::{Node, with_restore};
 use crate::support::rules::Family;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{http, needs};
+use crate::support::{http, needs, objects};
+use serde_json::json;
 
 /// A load balancer with these endpoints on this node.
 fn balanced(endpoints: &[&str]) -> String {
-    let endpoint = |ip: &&str| format!("{{nodeName: node1, addresses: [{ip}]}}");
-    let endpoints: Vec<String> = endpoints.iter().map(endpoint).collect();
-    let endpoints = endpoints.join(", ");
-    format!(
-        "\
-apiVersion: v1
-kind: Service
-metadata: {{name: lb}}
-spec:
-  type: LoadBalancer
-  externalTrafficPolicy: Local
-  healthCheckNodePort: {PORT}
-  clusterIP: 10.96.0.10
-  ports: [{{name: http, port: 80}}]
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {{name: lb-1, labels: {{kubernetes.io/service-name: lb}}}}
-addressType: IPv4
-ports: [{{name: http, port: 8080}}]
-endpoints: [{endpoints}]
-"
-    )
+    let service = objects::service(
+        "lb",
+        json!({
+            "type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": PORT,
+            "clusterIP": "10.96.0.10",
+        }),
+    );
+    let slice = objects::slice(&service, endpoints);
+    objects::manifest(&[service, slice])
 }
 
 /// Waits for a status, a number of endpoints, and whether the process is said to be healthy.

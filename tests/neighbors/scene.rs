@@ -43,7 +43,7 @@ fn manifests() -> String {
         let slice = objects::slice(&service, endpoints);
         [service, slice]
     });
-    json!({"apiVersion": "v1", "kind": "List", "items": objects.concat()}).to_string()
+    objects::manifest(&objects.concat())
 }
 
 /// Address of the host outside of the cluster.

@@ -74,3 +74,8 @@ pub fn slice(service: &Value, addresses: &[&str]) -> Value {
         "ports": [{"name": port["name"], "protocol": port["protocol"], "port": port["targetPort"]}],
     })
 }
+
+/// Objects as the text of one manifest.
+pub fn manifest(objects: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
+}
