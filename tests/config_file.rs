@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::support::node::SHOP;
 use crate::support::played::kubeconfig_text;
 use crate::support::program::PROGRAM;
 use crate::support::volume::Volume;
@@ -22,21 +23,6 @@ apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 metricsBindAddress: 'off'
 healthzBindAddress: 'off'
-";
-
-/// One Service with one endpoint.
-const MANIFESTS: &str = "\
-apiVersion: v1
-kind: Service
-metadata: {name: shop}
-spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
-addressType: IPv4
-ports: [{port: 8080}]
-endpoints: [{addresses: [10.4.0.11]}]
 ";
 
 /// Lines of a pipe.
@@ -78,7 +64,7 @@ impl DryRun {
     fn start(config: &Path, flags: &[&str]) -> Self {
         let manifests = config.with_extension("manifests");
         fs::create_dir(&manifests).unwrap();
-        fs::write(manifests.join("shop.yaml"), MANIFESTS).unwrap();
+        fs::write(manifests.join("shop.yaml"), SHOP).unwrap();
         let manifests = ["--manifests", manifests.to_str().unwrap()];
         let mut dry_run = Self::spawn(config, &[&manifests, flags].concat());
         wait_for(&mut dry_run.payloads, &["default/shop"]);
@@ -149,7 +135,7 @@ fn a_file_that_becomes_a_pipe_holds_nothing_up() {
     let unreadable = "cannot read the configuration file";
     dry_run.logs(&[unreadable, "is not a regular file"]);
     let manifest = config.with_extension("manifests").join("shop.yaml");
-    fs::write(&manifest, MANIFESTS.replace("8080", "8081")).unwrap();
+    fs::write(&manifest, SHOP.replace("8080", "8081")).unwrap();
     wait_for(&mut dry_run.payloads, &[":8081"]);
     fs::remove_file(&config).unwrap();
     fs::write(&config, format!("{HEADER}oomScoreAdj: 0\n")).unwrap();
@@ -223,7 +209,7 @@ fn a_file_that_says_the_same_or_nothing_ends_nobody() {
     for port in ["8081", "8082"] {
         let manifests = config.with_extension("manifests");
         let new = folder.path().join("new.yaml");
-        fs::write(&new, MANIFESTS.replace("8080", port)).unwrap();
+        fs::write(&new, SHOP.replace("8080", port)).unwrap();
         fs::rename(new, manifests.join("shop.yaml")).unwrap();
         wait_for(&mut dry_run.payloads, &[&format!("10.4.0.11:{port}")]);
     }

@@ -8,16 +8,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::daemon::{Backend, Daemon, Program};
-use crate::support::node::{Node, with_restore};
+use crate::support::node::{Node, SHOP, with_restore};
 use crate::support::wait::{PATIENCE, ensure, eventually};
 use crate::support::{http, needs};
-
-const MANIFESTS: &str = "\
-apiVersion: v1
-kind: Service
-metadata: {name: shop}
-spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
-";
 
 /// A program of this name.
 fn called(folder: &Path, name: &str) -> PathBuf {
@@ -74,7 +67,7 @@ fn failing_run(program: PathBuf, flags: &[&str]) -> String {
     let node = Node::new(Backend::Nft);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    fs::write(at("shop.yaml"), MANIFESTS).unwrap();
+    fs::write(at("shop.yaml"), SHOP).unwrap();
     let config = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n\
                   conntrack: {maxPerCore: 0}\niptables: {syncPeriod: 1s}\nlogging: {verbosity: 4}\n";
     fs::write(at("c.yaml"), config).unwrap();

@@ -17,7 +17,8 @@ use crate::support::node::{
 use crate::support::process::run;
 use crate::support::rules::endpoint_chain;
 use crate::support::wait::{PATIENCE, ensure, eventually};
-use crate::support::{needs, on_both_backends};
+use crate::support::{needs, objects, on_both_backends};
+use serde_json::{Value, json};
 
 /// Has an endpoint on this node, so that its health check is good.
 const BALANCED: &str = "\
@@ -333,11 +334,18 @@ fn many_services_beside_such_a_rule_take_no_full_restore() {
             daemon.log()
         })
     });
-    let numbers = 1..=250;
-    let many: String = numbers
-        .map(|number| BALANCED_ONCE.replace("NUMBER", &number.to_string()))
-        .collect();
-    node.write(&(SHOP.to_owned() + &many));
+    let many = (1..=250).flat_map(|number| {
+        let spec = json!({"clusterIP": format!("10.96.9.{number}")});
+        let service = objects::service(&format!("many-{number}"), spec);
+        let slice = objects::slice(&service, &[&format!("10.4.9.{number}")]);
+        [service, slice]
+    });
+    let many: Vec<Value> = many.collect();
+    fs::write(
+        node.manifests.path().join("many.json"),
+        objects::manifest(&many),
+    )
+    .unwrap();
     eventually(PATIENCE, || {
         let listed = listed(&node, "nat");
         ensure(listed.contains("10.4.9.250"), || daemon.log())
@@ -345,18 +353,3 @@ fn many_services_beside_such_a_rule_take_no_full_restore() {
     let log = daemon.log();
     assert!(!log.contains("restore failed"), "{log}");
 }
-
-const BALANCED_ONCE: &str = "\
----
-apiVersion: v1
-kind: Service
-metadata: {name: many-NUMBER}
-spec: {clusterIP: 10.96.9.NUMBER, ports: [{port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: many-NUMBER-1, labels: {kubernetes.io/service-name: many-NUMBER}}
-addressType: IPv4
-ports: [{port: 80}]
-endpoints: [{addresses: [10.4.9.NUMBER]}]
-";
