@@ -2,8 +2,7 @@
 //!
 //! No answer waits for a sync.
 
-mod check;
-mod check_servers;
+mod node_port_checks;
 mod pages;
 mod state;
 mod watchdog;
@@ -12,8 +11,7 @@ mod watchdog;
 #[path = "tests/recorded.rs"]
 mod recorded;
 
-pub(crate) use check::{CheckAddresses, CheckChanges};
-pub(crate) use check_servers::{CheckServerContext, CheckServers};
+pub(crate) use node_port_checks::{CheckAddresses, CheckChanges, CheckServerContext, CheckServers};
 pub(crate) use pages::{Health, HealthPages};
 #[cfg(test)]
 pub(crate) use state::{FamilyReport, HealthReport};

@@ -1,6 +1,6 @@
 //! The page against the recorded reply of kube-proxy v1.37.2.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use tokio::net::TcpListener;

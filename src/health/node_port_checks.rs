@@ -1,6 +1,7 @@
-//! Servers of the health check node ports of one family.
+//! Health check node ports that Services ask for: their changes by a sync, their pages, whose bytes
+//! are an interface to load balancers, and the servers of one family.
 //!
-//! They run on a thread of their own: the thread of syncs may be busy for seconds at tens of
+//! The servers run on a thread of their own: the thread of syncs may be busy for seconds at tens of
 //! thousands of Services, and load balancers take a node out of service whose answers are later
 //! than a second or two. A port that is already in use delays no sync, and is retried without one.
 //!
@@ -12,7 +13,8 @@
 //!
 //! # Source
 //!
-//! Upstream: pkg/proxy/healthcheck/service_health.go, `SyncServices` (v1.37)
+//! Upstream: pkg/proxy/servicechangetracker.go, `HealthCheckNodePorts`;
+//! pkg/proxy/healthcheck/service_health.go, `SyncServices`, `hcHandler` (v1.37)
 //!
 //! Differs from upstream: kube-proxy retries a port in use only at the next sync, which may be an
 //! hour later, with an Event each time; closes all addresses of a port if one fails; and keeps the
@@ -22,10 +24,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{io, thread};
 
 use futures::future::OptionFuture;
+use http::StatusCode;
+use http::header::HeaderValue;
+use serde_json::Value;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -34,12 +40,129 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
-use super::check::{Check, CheckAddresses, CheckChanges, CheckPage};
 use super::pages::Health;
+use crate::clock;
 use crate::events::{Event, Recorder};
-use crate::model::ServiceName;
+use crate::model::{ServiceName, ServiceState, Services};
 use crate::net::{DoublingDelay, IpFamily, Port};
-use crate::telemetry::{ConnectionLimit, ListenError, listen_in_family, serve_within};
+use crate::select::local_ready;
+use crate::telemetry::{
+    ConnectionLimit, ListenError, Reply, listen_in_family, reply, serve_within,
+};
+
+/// Health check node port of a Service, with its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Check {
+    /// `spec.healthCheckNodePort`.
+    pub port: Port,
+    /// Ready endpoints on this node.
+    pub endpoints: usize,
+}
+
+impl Check {
+    /// Returns the check of a Service; `None` if it has none.
+    pub(crate) fn of(state: &ServiceState) -> Option<Self> {
+        let port = state.health_check()?;
+        let endpoints = local_ready(state);
+        Some(Self { port, endpoints })
+    }
+}
+
+/// Addresses that answer the health checks of one family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CheckAddresses {
+    /// Every address of the family.
+    All,
+    /// These addresses of the node, in any order.
+    Only(Vec<IpAddr>),
+}
+
+/// Changes of the checks of one family by a successful sync.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckChanges {
+    pub addresses: CheckAddresses,
+    /// Checks that are new or changed; `None`: deleted.
+    pub changed: Vec<(ServiceName, Option<Check>)>,
+}
+
+impl CheckChanges {
+    /// Compares the Services that a sync applied with their state before.
+    pub(crate) fn new(
+        addresses: CheckAddresses,
+        before: &[(ServiceName, ServiceState)],
+        now: &impl Services,
+    ) -> Self {
+        let changed = before.iter().filter_map(|(name, before)| {
+            let check = now.get(name).and_then(Check::of);
+            (check != Check::of(before)).then(|| (name.clone(), check))
+        });
+        Self {
+            addresses,
+            changed: changed.collect(),
+        }
+    }
+}
+
+/// Header that tells load balancers the weight of this node.
+const WEIGHT: &str = "x-load-balancing-endpoint-weight";
+
+/// Content of the page of one Service. Clones share it.
+#[derive(Debug, Clone)]
+struct CheckPage {
+    service: ServiceName,
+    endpoints: Arc<AtomicUsize>,
+    health: Health,
+}
+
+impl CheckPage {
+    fn new(service: ServiceName, health: Health) -> Self {
+        Self {
+            service,
+            endpoints: Arc::default(),
+            health,
+        }
+    }
+
+    fn set_endpoints(&self, endpoints: usize) {
+        self.endpoints.store(endpoints, Ordering::Relaxed);
+    }
+
+    fn answer(&self) -> Reply {
+        self.answer_at(clock::instant())
+    }
+
+    /// Returns the answer. The deletion of this Node does not count: `/healthz` reports it.
+    fn answer_at(&self, now: std::time::Instant) -> Reply {
+        let endpoints = self.endpoints.load(Ordering::Relaxed);
+        let healthy = self.health.report(now).healthy;
+        let status = if healthy && endpoints > 0 {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        let body = body(&self.service, endpoints, healthy);
+        let mut reply = reply(status, "application/json", body);
+        reply
+            .headers_mut()
+            .insert(WEIGHT, HeaderValue::from(endpoints));
+        reply
+    }
+}
+
+/// Returns JSON, indented by tabs, without a line break at the end.
+fn body(service: &ServiceName, endpoints: usize, healthy: bool) -> String {
+    let [namespace, name] = [service.namespace(), service.name()].map(Value::from);
+    format!(
+        "{{\n\
+         \t\"service\": {{\n\
+         \t\t\"namespace\": {namespace},\n\
+         \t\t\"name\": {name}\n\
+         \t}},\n\
+         \t\"localEndpoints\": {endpoints},\n\
+         \t\"serviceProxyHealthy\": {healthy}\n\
+         }}"
+    )
+}
 
 /// Parts that the servers of both families share.
 #[derive(Debug, Clone)]
@@ -276,14 +399,14 @@ const RETRY_DELAY: DoublingDelay = DoublingDelay::of_retries(Duration::from_secs
 /// to others. If another program listens on the port at one of these, or the Service had a single
 /// address first, each has a server of its own.
 #[derive(Debug)]
-pub(super) struct OpenCheck {
-    pub(super) port: Port,
-    pub(super) page: CheckPage,
-    pub(super) servers: BTreeMap<IpAddr, AbortOnDropHandle<()>>,
+struct OpenCheck {
+    port: Port,
+    page: CheckPage,
+    servers: BTreeMap<IpAddr, AbortOnDropHandle<()>>,
 }
 
 impl OpenCheck {
-    pub(super) const fn new(port: Port, page: CheckPage) -> Self {
+    const fn new(port: Port, page: CheckPage) -> Self {
         Self {
             port,
             page,
@@ -293,7 +416,7 @@ impl OpenCheck {
 
     /// Takes the servers that have to be closed: those of removed addresses, and that of all
     /// addresses if none is left.
-    pub(super) fn take_servers(
+    fn take_servers(
         &mut self,
         removed: &[IpAddr],
         addresses: &BTreeSet<IpAddr>,
@@ -306,7 +429,7 @@ impl OpenCheck {
     }
 
     /// Opens the addresses that have no server; returns the first failure.
-    pub(super) fn open_missing(
+    fn open_missing(
         &mut self,
         addresses: &watch::Sender<BTreeSet<IpAddr>>,
         shared: &CheckServerContext,
@@ -380,14 +503,14 @@ impl OpenCheck {
 
 /// Port that could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ListenRetry {
+struct ListenRetry {
     failures: u32,
-    pub due: Instant,
+    due: Instant,
 }
 
 impl ListenRetry {
     /// Notes a failure. An attempt before it was due does not make the delay longer.
-    pub(super) fn failed(&mut self, now: Instant) {
+    fn failed(&mut self, now: Instant) {
         if now >= self.due {
             self.failures += 1;
             self.due = now + RETRY_DELAY.after(self.failures);
@@ -396,9 +519,17 @@ impl ListenRetry {
 }
 
 #[cfg(test)]
+#[path = "tests/check.rs"]
+mod change_tests;
+
+#[cfg(test)]
+#[path = "tests/check_page.rs"]
+mod page_tests;
+
+#[cfg(test)]
 #[path = "tests/check_servers.rs"]
-mod tests;
+mod server_tests;
 
 #[cfg(test)]
 #[path = "tests/check_listen.rs"]
-mod check_listen_tests;
+mod listen_tests;
