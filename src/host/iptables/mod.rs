@@ -1,7 +1,6 @@
 //! Reads and writes the rules in the kernel with the iptables binaries, and notices changes by
 //! other programs.
 
-mod backend;
 mod binaries;
 mod exec;
 #[cfg(feature = "testing")]
@@ -15,14 +14,13 @@ mod process;
 mod table_size;
 mod table_watch;
 
-pub use backend::BackendChoice;
-pub(crate) use backend::{
+#[cfg(test)]
+pub(crate) use binaries::Version;
+pub use binaries::{BackendChoice, Binaries};
+pub(crate) use binaries::{
     OtherBackendSigns, all_binaries, has_table, kubelet_backend, other_backend,
     other_backend_signs, other_rules,
 };
-pub use binaries::Binaries;
-#[cfg(test)]
-pub(crate) use binaries::Version;
 pub(crate) use exec::DryRun;
 pub use exec::{Exec, ExecOptions};
 #[cfg(test)]
@@ -39,7 +37,7 @@ pub(crate) use payload::FailedPayloads;
 pub use process::ProgramExit;
 #[cfg(test)]
 pub(super) use {
-    backend::BinarySearch,
+    binaries::BinarySearch,
     interface::{restore_result, unprintable},
     process::{Finished, Input},
 };

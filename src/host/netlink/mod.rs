@@ -2,7 +2,6 @@
 //! sets.
 
 mod conntrack;
-mod conntrack_message;
 #[cfg(feature = "tools")]
 mod ip_set;
 #[cfg(feature = "tools")]
@@ -14,7 +13,7 @@ pub(super) mod socket;
 pub(crate) use conntrack::FlowError;
 pub use conntrack::{Conntrack, FlowTable};
 #[cfg(test)]
-pub(super) use conntrack_message::{ConntrackReply, Deletions, dump_request, replies};
+pub(super) use conntrack::{ConntrackReply, Deletions, dump_request, replies};
 #[cfg(feature = "tools")]
 pub(crate) use lookup::KernelLookup;
 pub(crate) use nfacct::counted_packets;
