@@ -1,6 +1,5 @@
 //! Logs, metrics and the HTTP server for metrics, health and health check node ports.
 
-mod klog;
 mod log;
 mod metrics;
 mod metrics_pages;

@@ -3,7 +3,6 @@
 //! Names are an interface: metrics of kube-proxy keep its name, labels and buckets, so that
 //! dashboards go on working; all others begin with `deltaproxy_`. HELP texts are deltaproxy's own.
 
-mod build;
 mod connections;
 mod factory;
 mod health;
@@ -15,15 +14,13 @@ mod watch;
 
 use prometheus::{Registry, Result};
 
-pub(super) use build::KUBE_PROXY_MINOR_VERSION;
-pub(crate) use build::KUBE_PROXY_VERSION;
-pub(crate) use build::{KubernetesBuild, KubernetesVersion};
 pub(crate) use connections::{ConnectionMetrics, ConnectionReading};
 pub(crate) use health::{
     ConfigFileState, ConfigMetrics, HealthMetrics, HistoryMetrics, ManifestMetrics, UnknownSettings,
 };
 use process::ReadCount;
-pub(super) use process::{START, register_start};
+pub(super) use process::{KUBE_PROXY_MINOR_VERSION, START, register_start};
+pub(crate) use process::{KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion};
 pub(crate) use restores::SyncKind;
 pub(crate) use shadow::{ShadowMetrics, ShadowProxy};
 pub(crate) use sync::{LocalPolicy, SyncMetrics};
