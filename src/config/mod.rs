@@ -6,7 +6,7 @@
 //!   command line ─► flags ─┐
 //!                          ├─► KubeProxyConfiguration ─► resolve ─► Config and notes, or
 //!   file ──────────────────┘                               │        all problems
-//!                                validate, observability
+//!                                validate
 //! ```
 //!
 //! `settings` is the one list of flags and fields; flags of clap, help, defaults and `/flagz` come
@@ -21,7 +21,6 @@ mod help;
 #[cfg(feature = "tools")]
 mod history_flags;
 mod kube_proxy;
-mod observability;
 mod problems;
 mod render_config;
 mod resolve;
@@ -48,7 +47,6 @@ pub(crate) use help::{CommandHelp, INVALID_FLAGS};
 #[cfg(feature = "tools")]
 pub(crate) use history_flags::{BundleArgs, HistoryArgs};
 pub(crate) use kube_proxy::ConfigFile;
-pub(crate) use observability::{BindFailure, LoggingFormat, Serving};
 pub(crate) use problems::ConfigNote;
 pub use problems::Unusable;
 pub(crate) use render_config::RenderConfig;
@@ -67,7 +65,7 @@ pub(crate) use tool_flags::{
 };
 #[cfg(feature = "tools")]
 pub(crate) use tool_help::{ENVIRONMENT, FILES, help_of};
-pub(crate) use validate::NodeSettings;
+pub(crate) use validate::{BindFailure, LoggingFormat, NodeSettings, Serving};
 
 /// Interval of full syncs without any other reason.
 ///

@@ -19,11 +19,10 @@ use super::kube_proxy::{
     self, ConfigFile, IgnoredFields, KubeProxyConfiguration, OFF, differing, quoted,
 };
 use super::kube_proxy::{HEALTHZ_PORT, METRICS_PORT, complete_address};
-use super::observability::{self, LoggingFormat, Serving};
 use super::problems::{ConfigNote, ConfigProblems, MOST_LISTED, Unusable, shortened};
 use super::render_config::{RenderConfig, render_config};
 use super::settings::{self, FlagValues, LogStyle, PARTIAL_RESTORES, Setting};
-use super::validate::{self, NodeSettings};
+use super::validate::{self, LoggingFormat, NodeSettings, Serving};
 use super::{FULL_SYNC_PERIOD, feature_gates};
 use crate::ingest::yaml::RepeatedKey;
 use crate::render::PartialRestore;
@@ -273,8 +272,8 @@ fn check(
     let periods = validate::periods(&configuration, problems);
     let verify_interval = duration(args, "verify-interval", problems);
     let has_status_page = args.flags.get("status-page").unwrap_or(true);
-    let serving = observability::serving(&configuration, has_status_page, problems);
-    let logging = observability::logging(&configuration, problems);
+    let serving = validate::serving(&configuration, has_status_page, problems);
+    let logging = validate::logging(&configuration, problems);
     let node = validate::node(&configuration, problems);
     validate::hidden_metrics(&configuration, problems);
     let (sync_period, gap) = periods?;

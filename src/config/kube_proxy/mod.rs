@@ -7,14 +7,14 @@
 //!
 //! Upstream: staging/src/k8s.io/kube-proxy/config/v1alpha1/types.go (v1.37)
 
-mod fields;
+mod file;
 mod sections;
-mod text;
 
-pub(super) use fields::{
-    HEALTHZ_PORT, METRICS_PORT, OFF, change, complete_address, differing, field, field_mut, quoted,
+pub(crate) use file::ConfigFile;
+pub(super) use file::{
+    HEALTHZ_PORT, IgnoredFields, METRICS_PORT, OFF, Unreadable, change, complete_address,
+    differing, field, field_mut, quoted, read,
 };
-pub(super) use sections::{ClientConnection, DEFAULT_SERVICE_DISPATCH, KubeProxyConfiguration};
-pub(super) use sections::{FormatOptions, VModule};
-pub(crate) use text::ConfigFile;
-pub(super) use text::{IgnoredFields, Unreadable, read};
+pub(super) use sections::{
+    ClientConnection, DEFAULT_SERVICE_DISPATCH, FormatOptions, KubeProxyConfiguration, VModule,
+};

@@ -9,17 +9,16 @@
 mod setting;
 mod table;
 mod values;
-mod words;
 
 #[cfg(test)]
 pub(super) use setting::SettingKind;
 pub(super) use setting::{Setting, SettingSection, with_flags};
-pub(super) use table::{FILE, ONE_SHOT, PROGRAM, RULES, SOURCE};
-pub(super) use values::FlagValues;
-pub(crate) use words::LogStyle;
-pub(super) use words::{
-    BACKENDS, FlagWord, LOG_STYLES, PARTIAL_RESTORES, SERVICE_DISPATCHES, choice, choices,
+pub(crate) use table::LogStyle;
+pub(super) use table::{
+    BACKENDS, FILE, FlagWord, LOG_STYLES, ONE_SHOT, PARTIAL_RESTORES, PROGRAM, RULES,
+    SERVICE_DISPATCHES, SOURCE, choice, choices,
 };
+pub(super) use values::FlagValues;
 
 use table::{NODE, OBSERVABILITY, SYNC, WITHOUT_EFFECT};
 

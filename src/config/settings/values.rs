@@ -8,9 +8,8 @@ use clap::parser::ValueSource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::setting::SettingKind;
-use super::setting::{Setting, SettingSection};
-use super::words::{FlagWord, choice};
+use super::setting::{Setting, SettingKind, SettingSection};
+use super::table::{FlagWord, choice};
 use crate::config::kube_proxy::{
     KubeProxyConfiguration, change, complete_address, field, field_mut,
 };
