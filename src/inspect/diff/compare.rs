@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::edit::{paired, without_cosmetics};
 use super::effects::effects;
-use super::review::{ChainReview, NotSelected, PortChange, PortReview, Review};
+use super::review::{
+    ChainReview, NotSelected, PortChange, PortReview, Review, paired, without_cosmetics,
+};
 use crate::inspect::catalog::{Catalog, PortName};
 use crate::net::IpFamily;
 use crate::rules::{Rule, RuleSet, Table};

@@ -5,8 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::edit::{Edit, without_cosmetics};
-use super::review::{ChainReview, Effect, EndpointChange, MasqueradedClients, Presence, Traffic};
+use super::review::{
+    ChainReview, Edit, Effect, EndpointChange, MasqueradedClients, Presence, Traffic,
+    without_cosmetics,
+};
 use crate::inspect::catalog::{EndpointView, FrontendKind, FrontendView, Policy, PortView};
 use crate::rules::{Match, Rule, Share};
 use crate::ruleset::KUBE_MARK_MASQ;

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-use super::edit::Edit;
 use super::review::{
-    ChainReview, Effect, ManifestFacts, MasqueradedClients, PortReview, Presence, Review, Summary,
+    ChainReview, Edit, Effect, ManifestFacts, MasqueradedClients, PortReview, Presence, Review,
+    Summary,
 };
 use crate::inspect::API_VERSION;
 use crate::inspect::catalog::{Policy, PortName};

@@ -18,10 +18,8 @@
 //!   chains that no jump leads to.
 
 mod compare;
-mod edit;
 mod effects;
 mod json;
-mod node_settings;
 mod review;
 mod text;
 mod unified;
@@ -31,7 +29,6 @@ mod tests;
 
 pub use compare::compare;
 pub use json::json;
-pub(crate) use node_settings::{HostSettings, InvalidPacketHandling};
 pub(crate) use review::PortSelection;
 pub use review::{ManifestFacts, PortChange, Review};
 pub use text::text;

@@ -11,10 +11,9 @@ use std::time::Duration;
 use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 
-use super::edit::Edit;
 use super::review::{
-    ChainReview, Effect, EndpointChange, ManifestFacts, MasqueradedClients, PortChange, PortReview,
-    Presence, Review, Summary, plural,
+    ChainReview, Edit, Effect, EndpointChange, ManifestFacts, MasqueradedClients, PortChange,
+    PortReview, Presence, Review, Summary, plural,
 };
 use crate::inspect::catalog::{FrontendDisposition, FrontendView, Policy};
 use crate::net::IpFamily;

@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
 use super::compare::{dispatch_rules, has_rules_after_node_ports};
-use super::edit::{Edit, edits, paired};
-use super::review::PortSelection;
+use super::review::{Edit, PortSelection, edits, paired};
 use super::text::{green, red};
 use crate::rules::{Rule, RuleSet, Table};
 use crate::ruleset::ChainRole;

@@ -25,7 +25,6 @@ mod outcome;
 mod path;
 mod phrases;
 mod text;
-mod trace;
 
 #[cfg(test)]
 mod tests;

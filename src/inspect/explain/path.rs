@@ -1,8 +1,8 @@
 //! The path of one client's packets: the rules that they traverse, how they end, and why they are
 //! dropped, rejected or masqueraded.
 //!
-//! Built by [`trace`](super::trace); every output format is rendered from it. The tracer knows no
-//! Services; here chains and comments of kube-proxy get their meaning.
+//! Built by [`trace`](super::explanation::trace); every output format is rendered from it. The
+//! tracer knows no Services; here chains and comments of kube-proxy get their meaning.
 //!
 //! # Source
 //!

@@ -4,7 +4,6 @@
 mod cosmetic;
 mod effects;
 mod fixed;
-mod host_settings;
 mod masquerade;
 mod policy;
 mod releases;
