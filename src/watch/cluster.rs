@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::api::{ApiClient, Observer, ReflectorEvent, Selector, list_and_watch, server_version};
-use super::ingester::{Ingester, SourceEvent};
+use super::changes::{Ingester, SourceEvent};
 use crate::ingest::{EndpointSliceObject, NodeObject, ServiceObject};
 use crate::model::Kind;
 use crate::net::Locked;

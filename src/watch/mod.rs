@@ -7,14 +7,12 @@
 
 pub(crate) mod api;
 pub(crate) mod bounded;
-mod change_channel;
+mod changes;
 pub(crate) mod cluster;
 pub(crate) mod file_events;
-mod ingester;
 pub(crate) mod manifests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use change_channel::{ChangeReceiver, ChangeSenders};
-pub use change_channel::{ChangeReceivers, change_channels};
-pub use ingester::{Ingester, SourceEvent};
+pub(crate) use changes::{ChangeReceiver, ChangeSenders};
+pub use changes::{ChangeReceivers, Ingester, SourceEvent, change_channels};

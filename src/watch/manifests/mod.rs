@@ -29,7 +29,6 @@
 //! nothing in the directories has changed for a second, after ten seconds at most: a program that
 //! pauses longer while it writes a file in place should rename it instead.
 
-mod endpoints;
 mod files;
 mod fill_in;
 mod follow;
