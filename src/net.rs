@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use ipnet::IpNet;
+pub(crate) use ipnet::ip_mask_to_prefix;
 
 /// Parses an address: leading zeros are decimal, `::ffff:a.b.c.d` is IPv4. Returns `None` if the
 /// text is not a valid address.

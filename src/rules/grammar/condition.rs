@@ -5,9 +5,10 @@
 //! their texts.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
+use crate::net::{IpNet, ip_mask_to_prefix};
 use crate::rules::error::LineError;
 
 /// Value of a comparison, and whether `!` inverts the comparison.
@@ -80,27 +81,14 @@ impl PortRange {
     /// Returns the normal form; `None` for all ports, which is no condition at all. The nft
     /// backend prints "not up to 1024" as "from 1025", so that is the normal form.
     pub(super) const fn normal(self, negated: bool) -> Option<Negatable<Self>> {
-        let value = match (negated, self.first, self.last) {
+        let (negated, first, last) = match (negated, self.first, self.last) {
             (false, 0, u16::MAX) => return None,
-            (true, 0, last) if last < u16::MAX => Self {
-                first: last + 1,
-                last: u16::MAX,
-            },
-            (true, first, u16::MAX) if first > 0 => Self {
-                first: 0,
-                last: first - 1,
-            },
-            _ => {
-                return Some(Negatable {
-                    negated,
-                    value: self,
-                });
-            }
+            (true, 0, last) if last < u16::MAX => (false, last + 1, u16::MAX),
+            (true, first, u16::MAX) if first > 0 => (false, 0, first - 1),
+            as_written => as_written,
         };
-        Some(Negatable {
-            negated: false,
-            value,
-        })
+        let value = Self { first, last };
+        Some(Negatable { negated, value })
     }
 }
 
@@ -319,18 +307,8 @@ impl Network {
     }
 
     /// Returns the prefix length; `None` for a mask with holes.
-    fn prefix(self) -> Option<u32> {
-        let (ones, zeros, bits) = match self.mask {
-            IpAddr::V4(mask) => {
-                let mask = mask.to_bits();
-                (mask.leading_ones(), mask.trailing_zeros(), 32)
-            }
-            IpAddr::V6(mask) => {
-                let mask = mask.to_bits();
-                (mask.leading_ones(), mask.trailing_zeros(), 128)
-            }
-        };
-        (ones + zeros == bits).then_some(ones)
+    fn prefix(self) -> Option<u8> {
+        ip_mask_to_prefix(self.mask).ok()
     }
 }
 
@@ -349,27 +327,14 @@ impl FromStr for Network {
 fn read(address: &str, mask: Option<&str>) -> Option<Network> {
     let ip: IpAddr = address.parse().ok()?;
     let mask = match mask {
-        None => prefix_mask(ip, if ip.is_ipv4() { 32 } else { 128 })?,
-        Some(text) => match text.parse::<u32>() {
-            Ok(length) => prefix_mask(ip, length)?,
+        None => IpNet::from(ip).netmask(),
+        Some(text) => match text.parse() {
+            Ok(length) => IpNet::new(ip, length).ok()?.netmask(),
             Err(_) => text.parse().ok()?,
         },
     };
     let address = masked(ip, mask)?;
     Some(Network { address, mask })
-}
-
-fn prefix_mask(ip: IpAddr, length: u32) -> Option<IpAddr> {
-    Some(match ip {
-        IpAddr::V4(_) => {
-            let zeros = 32_u32.checked_sub(length)?;
-            Ipv4Addr::from_bits(u32::MAX.checked_shl(zeros).unwrap_or(0)).into()
-        }
-        IpAddr::V6(_) => {
-            let zeros = 128_u32.checked_sub(length)?;
-            Ipv6Addr::from_bits(u128::MAX.checked_shl(zeros).unwrap_or(0)).into()
-        }
-    })
 }
 
 fn masked(ip: IpAddr, mask: IpAddr) -> Option<IpAddr> {

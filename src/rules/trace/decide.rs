@@ -498,7 +498,10 @@ pub(super) fn effect(target: &Extension, hook: Hook, packet: &PacketState<'_>) -
         connection_mark: packet.connection_mark,
     };
     let supported = match &*target.name {
-        name if WITHOUT_EFFECT.contains(&name) => Some(unchanged),
+        // The packet continues unchanged, as far as it is modeled here.
+        "AUDIT" | "CHECKSUM" | "CLASSIFY" | "CONNSECMARK" | "DSCP" | "ECN" | "HL" | "IDLETIMER"
+        | "LED" | "LOG" | "NFLOG" | "RATEEST" | "SECMARK" | "SET" | "TCPMSS" | "TCPOPTSTRIP"
+        | "TEE" | "TOS" | "TRACE" | "TTL" | "ULOG" => Some(unchanged),
         "CONNMARK" if packet.tracking != Tracking::Tracked => Some(unchanged),
         "CONNMARK" => connection_mark(&options, packet),
         // Without effect on packets that were tracked before they came in again.
@@ -506,7 +509,10 @@ pub(super) fn effect(target: &Extension, hook: Hook, packet: &PacketState<'_>) -
         _ if target.exempts_from_tracking() => Some(TargetEffect::NoTracking),
         "CT" => {
             let mut names = options.iter().map(|option| &*option.name);
-            let is_harmless = |name: &str| CT_WITHOUT_EFFECT.contains(&name);
+            // These change neither tracking nor translation. A zone may hide the connection from
+            // its replies.
+            let is_harmless =
+                |name| ["--ctevents", "--expevents", "--helper", "--timeout"].contains(&name);
             names.all(is_harmless).then_some(unchanged)
         }
         "DNAT" => destination(&options, packet),
@@ -536,10 +542,6 @@ pub(super) fn masquerade_address(packet: &PacketState<'_>) -> PacketAddress {
         _ => PacketAddress::Node,
     }
 }
-
-/// Options of `CT` that change neither tracking nor translation. A zone may hide the connection
-/// from its replies.
-const CT_WITHOUT_EFFECT: &[&str] = &["--ctevents", "--expevents", "--helper", "--timeout"];
 
 fn value<'o>(options: &'o [ExtensionOption], name: &str) -> Option<&'o str> {
     let option = options.iter().find(|option| &*option.name == name)?;
@@ -631,28 +633,3 @@ fn redirected(
     };
     Some(TargetEffect::NewDestination { address, port })
 }
-
-/// Targets after which the packet continues unchanged, as far as it is modeled here.
-const WITHOUT_EFFECT: &[&str] = &[
-    "AUDIT",
-    "CHECKSUM",
-    "CLASSIFY",
-    "CONNSECMARK",
-    "DSCP",
-    "ECN",
-    "HL",
-    "IDLETIMER",
-    "LED",
-    "LOG",
-    "NFLOG",
-    "RATEEST",
-    "SECMARK",
-    "SET",
-    "TCPMSS",
-    "TCPOPTSTRIP",
-    "TEE",
-    "TOS",
-    "TRACE",
-    "TTL",
-    "ULOG",
-];
