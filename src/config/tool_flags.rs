@@ -1,4 +1,4 @@
-//! Flags of the commands that inspect rules: `services`, `explain`, `render` and `diff`.
+//! Flags of the commands that read rules or ask daemons, all but `run` and `cleanup`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -125,16 +125,12 @@ pub struct NodeArgs {
 
 /// Cluster whose nodes `status` asks, as kubectl finds it.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
 pub struct ClusterArgs {
     /// Kubeconfig for the API server
     ///
     /// Without it, those of kubectl are used: KUBECONFIG, or ~/.kube/config.
-    #[arg(
-        long,
-        value_name = "FILE",
-        help_heading = "Source",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     pub context: ContextArgs,
@@ -171,16 +167,12 @@ fn not_negative(text: &str) -> Result<GoDuration, String> {
 
 /// Daemon on this node, which commands ask for its state.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
 pub struct DaemonArgs {
     /// Metrics address of the daemon [default: that of --config, or 127.0.0.1:10249]
     ///
     /// As given to `run`.
-    #[arg(
-        long,
-        value_name = "IP[:PORT]",
-        help_heading = "Source",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "IP[:PORT]", hide_short_help = true)]
     pub metrics_bind_address: Option<String>,
 }
 
@@ -189,6 +181,7 @@ pub struct DaemonArgs {
 ///
 /// Without a flag it is the daemon or else the kernel, so that these commands need no cluster.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Source")]
 pub struct OriginArgs {
     /// Dump to read instead of this node
     ///
@@ -197,8 +190,7 @@ pub struct OriginArgs {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
-        help_heading = "Source"
+        conflicts_with_all = ["manifests", "kubeconfig", "master", "context", "cluster", "user", "node"]
     )]
     pub from_save: Vec<PathBuf>,
     /// Read the kernel instead of asking the daemon
@@ -206,8 +198,7 @@ pub struct OriginArgs {
     /// The daemon on this node has only the rules that it wrote.
     #[arg(
         long,
-        conflicts_with_all = ["from_save", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
-        help_heading = "Source"
+        conflicts_with_all = ["from_save", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"]
     )]
     pub kernel: bool,
     /// Rebuild the rules of a past moment from --state-dir
@@ -219,18 +210,11 @@ pub struct OriginArgs {
         value_name = "TIME",
         requires = "state_dir",
         conflicts_with_all = ["from_save", "kernel", "metrics_bind_address", "manifests", "kubeconfig", "master", "context", "cluster", "user", "node"],
-        help_heading = "Source",
         hide_short_help = true
     )]
     pub at: Option<PastTime>,
     /// Folder of the records for --at
-    #[arg(
-        long,
-        value_name = "DIR",
-        requires = "at",
-        help_heading = "Source",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "DIR", requires = "at", hide_short_help = true)]
     pub state_dir: Option<PathBuf>,
     #[command(flatten)]
     pub daemon: DaemonArgs,
