@@ -35,7 +35,7 @@ use crate::status::{
     ConflictRecord, FailureRecord, FamilyLog, FamilyStatus, LimitRecord, QuarantinedService,
     SyncRecord, UndetectedPods,
 };
-use crate::telemetry::{LocalPolicy, SyncKind, SyncMetrics};
+use crate::telemetry::{SyncKind, SyncMetrics};
 use crate::tracker::{Tracker, UnappliedObjects};
 
 #[derive(Clone)]
@@ -279,8 +279,8 @@ impl Reporter {
         }
         self.metrics.tree_chains(self.family, outcome.tree_chains);
         for (policy, ports) in [
-            (LocalPolicy::Internal, outcome.totals.internal_dropped),
-            (LocalPolicy::External, outcome.totals.external_dropped),
+            ("internal", outcome.totals.internal_dropped),
+            ("external", outcome.totals.external_dropped),
         ] {
             self.metrics.no_local_endpoints(self.family, policy, ports);
         }

@@ -23,7 +23,7 @@ pub(super) use process::{KUBE_PROXY_MINOR_VERSION, START, register_start};
 pub(crate) use process::{KUBE_PROXY_VERSION, KubernetesBuild, KubernetesVersion};
 pub(crate) use restores::SyncKind;
 pub(crate) use shadow::{ShadowMetrics, ShadowProxy};
-pub(crate) use sync::{LocalPolicy, SyncMetrics};
+pub(crate) use sync::SyncMetrics;
 pub(crate) use watch::{RequestMetrics, WatchAges, WatchMetrics};
 
 /// All metrics of the process. Clones share their values.

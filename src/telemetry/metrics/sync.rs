@@ -19,15 +19,6 @@ use super::factory::{FAMILY, MetricFactory, OWN, UPSTREAM, gauge, observe, set, 
 use super::restores::{DriftMetrics, QuarantineMetrics, RestoreMetrics, SyncKind};
 use crate::net::{IpFamily, PerFamily};
 
-/// Traffic policy that leaves a service port without endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LocalPolicy {
-    /// `internalTrafficPolicy: Local`.
-    Internal,
-    /// `externalTrafficPolicy: Local`.
-    External,
-}
-
 /// Metrics of all syncs. Clones share their values.
 #[derive(Debug, Clone)]
 pub struct SyncMetrics {
@@ -202,12 +193,8 @@ impl SyncMetrics {
     }
 
     /// Sets the number of service ports that have endpoints, but none that the local policy
-    /// allows.
-    pub fn no_local_endpoints(&self, family: IpFamily, policy: LocalPolicy, ports: usize) {
-        let policy = match policy {
-            LocalPolicy::Internal => "internal",
-            LocalPolicy::External => "external",
-        };
+    /// allows. `policy` is `internal` or `external`.
+    pub fn no_local_endpoints(&self, family: IpFamily, policy: &str, ports: usize) {
         set(&self.no_local_endpoints, &[policy, family.as_str()], ports);
     }
 }

@@ -9,7 +9,7 @@ use prometheus::proto::MetricFamily;
 use super::super::{
     ConnectionMetrics, ConnectionReading, HistoryMetrics, Metrics, ShadowProxy, UnknownSettings,
 };
-use super::{LocalPolicy, SyncKind, programming_buckets};
+use super::{SyncKind, programming_buckets};
 use crate::net::IpFamily;
 
 /// Series that kube-proxy v1.37.2 served for one family, without their values.
@@ -57,7 +57,7 @@ fn used() -> Metrics {
     sync.pending(v4, 7, 8);
     sync.pending(IpFamily::V6, 1, 20);
     sync.pending(v4, 3, 2);
-    sync.no_local_endpoints(v4, LocalPolicy::External, 3);
+    sync.no_local_endpoints(v4, "external", 3);
     sync.conntrack_cleaned(v4, second, 7);
     metrics.config.set_unknown(&UnknownSettings {
         feature_gates: vec!["Later".to_owned()],
