@@ -320,16 +320,17 @@ fn masquerade(before: Option<&MasqueradedClients>, after: Option<&MasqueradedCli
 
 /// Appends the first additions and removals, and the numbers of the others.
 fn append_changes<T: ToString>(text: &mut String, added: &[T], removed: &[T]) {
-    for one in added.iter().take(MAX_ADDRESSES) {
-        let one = green(format!("+{}", one.to_string()));
-        let _ = write!(text, ", {one}");
+    let signs = [
+        ("+", AnsiColor::Green, added),
+        ("-", AnsiColor::Red, removed),
+    ];
+    for (sign, color, changed) in signs {
+        let style = color.on_default();
+        for one in changed.iter().take(MAX_ADDRESSES) {
+            let _ = write!(text, ", {style}{sign}{}{style:#}", one.to_string());
+        }
+        append_rest(text, changed.len(), MAX_ADDRESSES);
     }
-    append_rest(text, added.len(), MAX_ADDRESSES);
-    for one in removed.iter().take(MAX_ADDRESSES) {
-        let one = red(format!("-{}", one.to_string()));
-        let _ = write!(text, ", {one}");
-    }
-    append_rest(text, removed.len(), MAX_ADDRESSES);
 }
 
 fn append_rest(text: &mut String, count: usize, max: usize) {

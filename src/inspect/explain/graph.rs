@@ -32,7 +32,7 @@ pub(super) struct Drawing {
 /// Edge of a branch, and the node it leads to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Hop {
-    /// Share of the packets; empty: all.
+    /// Share of the packets, before the title of the node; empty: all.
     share: String,
     to: GraphNode,
 }
@@ -189,7 +189,7 @@ impl DrawnBranch {
         if self.share != Share::ALL
             && let Some(hop) = self.hops.get_mut(self.share_at)
         {
-            hop.share = self.share.to_string();
+            hop.share = format!("{}: ", self.share);
         }
         self.hops
     }
@@ -285,10 +285,7 @@ impl TreeRow {
 
     /// Returns its title after the share of the packets.
     pub(super) fn title(&self) -> String {
-        match self.share.as_str() {
-            "" => self.node.title.clone(),
-            share => format!("{share}: {}", self.node.title),
-        }
+        format!("{}{}", self.share, self.node.title)
     }
 
     fn lines(&self) -> String {
@@ -344,16 +341,12 @@ pub(crate) fn tree(explanations: &[Explanation<'_>]) -> String {
                 NodeKind::Failure => BAD,
                 NodeKind::Client | NodeKind::Chain => Style::new(),
             };
-            let share = match row.share.as_str() {
-                "" => String::new(),
-                share => format!("{share}: "),
-            };
             let note = match (row.node.note.as_str(), row.node.kind) {
                 ("", _) => String::new(),
                 (note, NodeKind::Client) => format!(", {note}"),
                 (note, _) => format!("  {DIM}{note}{DIM:#}"),
             };
-            let (lines, title) = (row.lines(), &row.node.title);
+            let (lines, share, title) = (row.lines(), &row.share, &row.node.title);
             let _ = writeln!(text, "{lines}{share}{style}{title}{style:#}{note}");
         }
     }
@@ -398,12 +391,8 @@ pub(crate) fn svg(explanations: &[Explanation<'_>]) -> String {
     for drawing in drawings(explanations) {
         picture.draw(&drawing);
     }
-    let SvgPicture {
-        body,
-        width,
-        bottom,
-    } = picture;
-    let (width, height) = (width + MARGIN, bottom + MARGIN);
+    let (width, height) = (picture.width + MARGIN, picture.bottom + MARGIN);
+    let body = picture.body;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\">\n{STYLE}\
