@@ -17,8 +17,8 @@ use crate::host::{Iptables, ListedChains, Restored, RunError};
 use crate::model::{ServiceName, Services};
 use crate::render::{
     self, AppliedState, Counter, FullPayload, LiveChains, LiveRules, NodePortAddresses, Options,
-    PartialPayload, PartialRestore, PayloadStats, RenderSettings, RuleCounts, ServiceTotals,
-    guarded_chains, has_desired_rules,
+    PartialPayload, PartialRestore, RenderSettings, RuleCounts, ServiceTotals, guarded_chains,
+    has_desired_rules,
 };
 use crate::rules::{Table, Text};
 use crate::tracker::{AppliedChanges, Tracker};
@@ -339,29 +339,21 @@ impl<I: Iptables> Syncer<I> {
             Ok(()) => {
                 // Each restore also wrote the rules of Services that lost a frontend or won one.
                 self.tracker.mark_lost_frontends_applied();
-                match attempt.scope {
-                    Scope::Full(_) => {
-                        self.history.full_took = took;
-                        self.restore_took = took;
-                        self.history.succeeded(ended);
-                    }
-                    Scope::Adoption => {
-                        self.restore_took = took;
-                        self.history.succeeded(ended);
-                    }
-                    Scope::Partial => self.note_took(attempt.stats, took),
+                if let Scope::Full(_) = attempt.scope {
+                    self.history.full_took = took;
+                }
+                let is_partial = attempt.scope == Scope::Partial;
+                if !is_partial {
+                    self.history.succeeded(ended);
+                }
+                // A partial one without changes made no restore.
+                if !is_partial || attempt.stats.bytes > 0 {
+                    self.restore_took = took;
                 }
             }
             Err(failure) => self.note_failure(attempt.scope, failure, ended),
         }
         attempt
-    }
-
-    /// Notes the duration of a successful partial restore, if one was made.
-    fn note_took(&mut self, stats: PayloadStats, took: Duration) {
-        if stats.bytes > 0 {
-            self.restore_took = took;
-        }
     }
 
     /// Notes a failed attempt: after a periodic full sync that left the kernel known, the next one
@@ -396,19 +388,17 @@ impl<I: Iptables> Syncer<I> {
         };
         let (scope, declined, written) = match adopted {
             Err(error) => (Scope::Adoption, None, failed_read(error)),
-            Ok((live, adopted)) => match adopted {
-                Ok(applied) => {
-                    self.kernel = KernelState::Known(applied.into(), options.clone());
-                    // `Kep3453` would also rewrite chains that do not differ.
-                    let partial_restore = PartialRestore::ChangedChains;
-                    let written = self.write_changes(&[], partial_restore, options).await;
-                    (Scope::Adoption, None, written)
-                }
-                Err(reason) => {
-                    let written = self.write_all(&live, options).await;
-                    (Scope::Full(FullReason::First), Some(reason), written)
-                }
-            },
+            Ok((_, Ok(applied))) => {
+                self.kernel = KernelState::Known(applied.into(), options.clone());
+                // `Kep3453` would also rewrite chains that do not differ.
+                let partial_restore = PartialRestore::ChangedChains;
+                let written = self.write_changes(&[], partial_restore, options).await;
+                (Scope::Adoption, None, written)
+            }
+            Ok((live, Err(reason))) => {
+                let written = self.write_all(&live, options).await;
+                (Scope::Full(FullReason::First), Some(reason), written)
+            }
         };
         Attempt {
             declined,
