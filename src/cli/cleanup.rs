@@ -38,7 +38,7 @@ pub(super) fn cleanup(args: &CleanupArgs) -> anyhow::Result<()> {
     } else {
         SyncMode::Restore
     };
-    everywhere(args.backend(), mode)
+    everywhere(args.iptables_backend.unwrap_or_default(), mode)
 }
 
 /// Removes the rules of both backends or of the chosen one, and prints what was removed; a dry run

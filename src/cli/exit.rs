@@ -84,10 +84,6 @@ impl ErrorReport {
 const LEFT_OUT: &str = "hint: what has errors is not used; the daemon, and --lenient, use the valid \
                         parts of invalid objects";
 
-/// The sides of a comparison differ, or the node is not well.
-#[cfg(feature = "tools")]
-const NOT_PASSED: u8 = 1;
-
 /// The comparison failed, or the state of the node is unknown.
 #[cfg(feature = "tools")]
 const UNKNOWN: u8 = 2;
@@ -98,7 +94,7 @@ const UNKNOWN: u8 = 2;
 pub(super) fn judged(is_passed: anyhow::Result<bool>, report: &ErrorReport) -> ExitCode {
     match is_passed {
         Ok(true) => report.done(ExitCode::SUCCESS),
-        Ok(false) => report.done(ExitCode::from(NOT_PASSED)),
+        Ok(false) => report.done(ExitCode::FAILURE),
         Err(error) => failed(&error, ExitCode::from(UNKNOWN), report),
     }
 }

@@ -217,10 +217,3 @@ pub struct CleanupArgs {
     #[arg(long, value_name = "BACKEND", value_parser = choices(BACKENDS))]
     pub iptables_backend: Option<BackendChoice>,
 }
-
-impl CleanupArgs {
-    /// Returns the iptables binaries to use. Only `nft` and `legacy` limit cleanup to one backend.
-    pub fn backend(&self) -> BackendChoice {
-        self.iptables_backend.unwrap_or_default()
-    }
-}

@@ -32,11 +32,8 @@ pub(super) fn is_valid_name(text: &str, field: &str, diagnostics: &mut Diagnosti
 }
 
 fn is_name(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && text.bytes().all(is_name_byte)
-}
-
-const fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphanumeric()) && text.bytes().all(is_part)
 }
 
 /// Maximum of the API for each of the three, in bytes. With the longest text around them (`route

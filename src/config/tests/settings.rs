@@ -111,7 +111,9 @@ fn words_of_iptables_backend_stand_for_their_choices() {
         let flag = format!("--iptables-backend={word}");
         assert_eq!(configured(&flag).unwrap().rules.backend, expected);
         match parsed(&format!("cleanup {flag}")) {
-            Command::Cleanup(args) => assert_eq!(args.backend(), expected),
+            Command::Cleanup(args) => {
+                assert_eq!(args.iptables_backend.unwrap_or_default(), expected);
+            }
             other => panic!("{other:?}"),
         }
     }
