@@ -199,6 +199,44 @@
     )
 )]
 
+/// Declares an enum with the word that logs, metrics and output have for each value, as which it is
+/// printed. With `all`, it has a list of its values.
+macro_rules! enum_of_words {
+    (all $(#[$about:meta])* $vis:vis enum $name:ident {
+        $($(#[$more:meta])* $value:ident = $word:literal,)*
+    }) => {
+        enum_of_words! {
+            $(#[$about])* $vis enum $name { $($(#[$more])* $value = $word,)* }
+        }
+
+        impl $name {
+            /// All values, in the order of their declaration.
+            $vis const ALL: [Self; [$($word),*].len()] = [$(Self::$value),*];
+        }
+    };
+    ($(#[$about:meta])* $vis:vis enum $name:ident {
+        $($(#[$more:meta])* $value:ident = $word:literal,)*
+    }) => {
+        $(#[$about])*
+        $vis enum $name { $($(#[$more])* $value,)* }
+
+        impl $name {
+            /// Returns the word for the value.
+            $vis const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)*
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
 #[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;

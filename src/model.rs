@@ -185,26 +185,17 @@ impl Topology {
     }
 }
 
-/// Kind of the objects that are listed and watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `v1` Services.
-    Service,
-    /// `discovery.k8s.io/v1` EndpointSlices.
-    EndpointSlice,
-    /// The `v1` Node of this proxy.
-    Node,
-}
-
-impl Kind {
-    pub const ALL: [Self; 3] = [Self::Service, Self::EndpointSlice, Self::Node];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => "Service",
-            Self::EndpointSlice => "EndpointSlice",
-            Self::Node => "Node",
-        }
+enum_of_words! {
+    all
+    /// Kind of the objects that are listed and watched.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Kind {
+        /// `v1` Services.
+        Service = "Service",
+        /// `discovery.k8s.io/v1` EndpointSlices.
+        EndpointSlice = "EndpointSlice",
+        /// The `v1` Node of this proxy.
+        Node = "Node",
     }
 }
 

@@ -9,7 +9,6 @@
 //!
 //! Upstream: k8s.io/utils/net/parse.go, `ParseIPSloppy`, `ParseCIDRSloppy` (v1.37)
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -92,19 +91,20 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
-/// IPv4 or IPv6.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IpFamily {
-    /// Programmed with `iptables-restore`.
-    V4,
-    /// Programmed with `ip6tables-restore`.
-    V6,
+enum_of_words! {
+    all
+    /// IP family, with its spelling in `ipFamilies`, `addressType` and the metric label
+    /// `ip_family`; in the order of all output.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum IpFamily {
+        /// Programmed with `iptables-restore`.
+        V4 = "IPv4",
+        /// Programmed with `ip6tables-restore`.
+        V6 = "IPv6",
+    }
 }
 
 impl IpFamily {
-    /// Both families, in the order of all output.
-    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
-
     /// Returns the family of an address. [`parse_ip`] returns no IPv4-mapped addresses, so this is
     /// the family of its rules.
     pub const fn of(ip: IpAddr) -> Self {
@@ -124,14 +124,6 @@ impl IpFamily {
     /// Returns the family with this spelling in `ipFamilies` or `addressType`.
     pub(crate) fn from_api(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
-    }
-
-    /// Returns the spelling of `ipFamilies`, `addressType` and the metric label `ip_family`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::V4 => "IPv4",
-            Self::V6 => "IPv6",
-        }
     }
 
     /// Returns the name of the program that changes rules.
@@ -164,12 +156,6 @@ impl IpFamily {
             Self::V4 => 32,
             Self::V6 => 128,
         }
-    }
-}
-
-impl fmt::Display for IpFamily {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -224,26 +210,21 @@ impl<T> PerFamily<T> {
 /// Transport port, 1 to 65535. "No port" is `None`, never zero.
 pub type Port = NonZeroU16;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Protocol {
-    /// Default of the API.
-    Tcp,
-    /// Its conntrack entries outlive their endpoints.
-    Udp,
-    /// Needs the `xt_sctp` match in the kernel.
-    Sctp,
+enum_of_words! {
+    /// Transport protocol, with its spelling of iptables, for `-p` and `-m`, which chain names
+    /// hash.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Protocol {
+        /// Default of the API.
+        Tcp = "tcp",
+        /// Its conntrack entries outlive their endpoints.
+        Udp = "udp",
+        /// Needs the `xt_sctp` match in the kernel.
+        Sctp = "sctp",
+    }
 }
 
 impl Protocol {
-    /// Returns the spelling of iptables, for `-p` and `-m`, which chain names hash.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Udp => "udp",
-            Self::Sctp => "sctp",
-        }
-    }
-
     /// Parses the spelling of the API. Returns `None` for any other text: a rule with an unknown
     /// protocol would make `iptables-restore` reject the whole payload.
     pub fn from_api(text: &str) -> Option<Self> {
@@ -263,12 +244,6 @@ impl Protocol {
             "sctp" | "132" => Some(Self::Sctp),
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

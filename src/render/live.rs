@@ -100,11 +100,6 @@ impl LiveChains {
         self.known_jumps.push(jump);
     }
 
-    /// Notes that `KUBE-FIREWALL` exists, in a filter table that cannot be read.
-    pub const fn note_kube_firewall(&mut self) {
-        self.has_kube_firewall = true;
-    }
-
     /// Returns the missing entry jumps, in the order in which to insert them at the top.
     pub(crate) fn missing_entry_jumps(&self, table: Table) -> impl Iterator<Item = &'static Jump> {
         JUMPS

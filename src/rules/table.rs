@@ -8,21 +8,22 @@ use std::fmt;
 /// counter. Deleted at once; if the process is killed meanwhile, by the test of the next start.
 pub(crate) const COUNTER_TEST_CHAIN: &str = "DELTAPROXY-NFACCT-TEST";
 
-/// Netfilter table that the proxy uses; payloads hold `filter` first, then `nat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Table {
-    /// Rejects, drops and forwarding.
-    Filter,
-    /// Destination and source translation.
-    Nat,
-    /// Used by the proxy for its canary chain only.
-    Mangle,
+enum_of_words! {
+    all
+    /// Netfilter table that the proxy uses, with its name after `-t` and after `*`, in the order of
+    /// `iptables-save`; payloads hold `filter` first, then `nat`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Table {
+        /// Rejects, drops and forwarding.
+        Filter = "filter",
+        /// Destination and source translation.
+        Nat = "nat",
+        /// Used by the proxy for its canary chain only.
+        Mangle = "mangle",
+    }
 }
 
 impl Table {
-    /// All modeled tables, in the order of `iptables-save`.
-    pub const ALL: [Self; 3] = [Self::Filter, Self::Nat, Self::Mangle];
-
     /// Returns the built-in chains: the kernel calls them, and they exist without a declaration.
     pub const fn built_in_chains(self) -> &'static [&'static str] {
         match self {
@@ -32,24 +33,9 @@ impl Table {
         }
     }
 
-    /// Returns the name as written after `-t` and after `*`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Filter => "filter",
-            Self::Nat => "nat",
-            Self::Mangle => "mangle",
-        }
-    }
-
     /// Returns the table of that name; `None` for `raw`, `security` and unknown tables.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.as_str() == name)
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -124,29 +110,15 @@ impl fmt::Display for TracedTable {
     }
 }
 
-/// Kernel interface of an `iptables-restore` binary. The backends differ in the cost of commands,
-/// and in one line of a full payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Backend {
-    /// `nf_tables`: sends only the chains that a payload names, validates all reachable ones.
-    Nft,
-    /// `x_tables`: reads and writes whole tables.
-    Legacy,
-}
-
-impl Backend {
-    /// Returns the name as in the names of binaries and in flags.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Nft => "nft",
-            Self::Legacy => "legacy",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+enum_of_words! {
+    /// Kernel interface of an `iptables-restore` binary, with its name in those of binaries and in
+    /// flags. The backends differ in the cost of commands, and in one line of a full payload.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Backend {
+        /// `nf_tables`: sends only the chains that a payload names, validates all reachable ones.
+        Nft = "nft",
+        /// `x_tables`: reads and writes whole tables.
+        Legacy = "legacy",
     }
 }
 

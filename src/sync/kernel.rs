@@ -191,43 +191,24 @@ impl KernelState {
     }
 }
 
-/// Kind of a difference between the kernel and the applied state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum DriftKind {
-    /// A guarded chain or all jumps from built-in chains are missing. Counts once per table.
-    FlushedTable,
-    /// One jump from a built-in chain is missing.
-    Jump,
-    /// Chain whose rules depend on render options alone.
-    FixedChain,
-    /// Chain that many Services share, such as `KUBE-SERVICES`.
-    DispatchChain,
-    ServiceChain,
-    /// Chains of Services that are not repaired one by one, because most of them differ. All rules
-    /// are restored. Counts once.
-    UnrepairableServiceChains,
-}
-
-impl DriftKind {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::FlushedTable,
-        Self::Jump,
-        Self::FixedChain,
-        Self::DispatchChain,
-        Self::ServiceChain,
-        Self::UnrepairableServiceChains,
-    ];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::FlushedTable => "flushed_table",
-            Self::Jump => "jump",
-            Self::FixedChain => "fixed_chain",
-            Self::DispatchChain => "dispatch_chain",
-            Self::ServiceChain => "service_chain",
-            // Dashboards and alerts use this value.
-            Self::UnrepairableServiceChains => "most_service_chains",
-        }
+enum_of_words! {
+    all
+    /// Kind of a difference between the kernel and the applied state.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum DriftKind {
+        /// A guarded chain or all jumps from built-in chains are missing. Counts once per table.
+        FlushedTable = "flushed_table",
+        /// One jump from a built-in chain is missing.
+        Jump = "jump",
+        /// Chain whose rules depend on render options alone.
+        FixedChain = "fixed_chain",
+        /// Chain that many Services share, such as `KUBE-SERVICES`.
+        DispatchChain = "dispatch_chain",
+        ServiceChain = "service_chain",
+        /// Chains of Services that are not repaired one by one, because most of them differ. All
+        /// rules are restored. Counts once.
+        // Dashboards and alerts use this value.
+        UnrepairableServiceChains = "most_service_chains",
     }
 }
 
@@ -429,7 +410,7 @@ async fn query_jumps(
     if table == Table::Filter {
         let listed = iptables.list(table, &[KUBE_FIREWALL]).await?;
         if !matches!(listed, ListedChains::Missing) {
-            live.note_kube_firewall();
+            live.has_kube_firewall = true;
         }
     }
     Ok(())

@@ -42,31 +42,23 @@ const RETRY_FACTOR: u32 = 10;
 /// corrected one is released soon.
 const CHANGED_FACTOR: u32 = 2;
 
-/// Kind of the restore failure that put a Service into quarantine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuarantineCause {
-    /// `iptables-restore` named a line. It may be `COMMIT`, or one of another Service.
-    Rejected,
-    /// The restore failed without naming a line.
-    Failed,
-    TimedOut,
-    /// The restore was killed, usually because of a memory limit.
-    Killed,
+enum_of_words! {
+    all
+    /// Kind of the restore failure that put a Service into quarantine.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum QuarantineCause {
+        /// `iptables-restore` named a line. It may be `COMMIT`, or one of another Service.
+        // Dashboards and alerts use this value.
+        Rejected = "refused",
+        /// The restore failed without naming a line.
+        Failed = "failed",
+        TimedOut = "timed_out",
+        /// The restore was killed, usually because of a memory limit.
+        Killed = "killed",
+    }
 }
 
 impl QuarantineCause {
-    pub const ALL: [Self; 4] = [Self::Rejected, Self::Failed, Self::TimedOut, Self::Killed];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            // Dashboards and alerts use this value.
-            Self::Rejected => "refused",
-            Self::Failed => "failed",
-            Self::TimedOut => "timed_out",
-            Self::Killed => "killed",
-        }
-    }
-
     /// Returns the kind of an error that a Service can cause; `None` if an iptables binary did not
     /// start or did not get the xtables lock: that would fail for every payload.
     pub(super) const fn of(error: &RestoreError) -> Option<Self> {

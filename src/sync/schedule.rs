@@ -262,43 +262,25 @@ impl Scope {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FullReason {
-    /// No restore or adoption has succeeded; the rules in the kernel are adopted, if they can be.
-    First,
-    /// A partial restore or an adoption failed, or the state of the kernel is unknown after a
-    /// failure.
-    Failed,
-    /// Another program flushed kube-proxy chains, or changed so many that they are not repaired one
-    /// by one. Both have the same value in metrics and logs.
-    Flushed,
-    /// The zone of this node changed, and with it the meaning of all hints.
-    ZoneChanged,
-    /// Addresses or Pod networks of this node changed, which all Services depend on.
-    NodeChanged,
-    /// The interval of periodic full syncs is over.
-    Periodic,
-}
-
-impl FullReason {
-    pub const ALL: [Self; 6] = [
-        Self::First,
-        Self::Failed,
-        Self::Flushed,
-        Self::ZoneChanged,
-        Self::NodeChanged,
-        Self::Periodic,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Failed => "restore_failed",
-            Self::Flushed => "flushed",
-            Self::ZoneChanged => "zone_changed",
-            Self::NodeChanged => "node_changed",
-            Self::Periodic => "periodic",
-        }
+enum_of_words! {
+    all
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum FullReason {
+        /// No restore or adoption has succeeded; the rules in the kernel are adopted, if they can
+        /// be.
+        First = "first",
+        /// A partial restore or an adoption failed, or the state of the kernel is unknown after a
+        /// failure.
+        Failed = "restore_failed",
+        /// Another program flushed kube-proxy chains, or changed so many that they are not repaired
+        /// one by one. Both have the same value in metrics and logs.
+        Flushed = "flushed",
+        /// The zone of this node changed, and with it the meaning of all hints.
+        ZoneChanged = "zone_changed",
+        /// Addresses or Pod networks of this node changed, which all Services depend on.
+        NodeChanged = "node_changed",
+        /// The interval of periodic full syncs is over.
+        Periodic = "periodic",
     }
 }
 
@@ -384,17 +366,19 @@ impl SyncHistory {
     }
 }
 
-/// Change of an input for which the rules of all Services have to be rendered again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RerenderReason {
-    /// The topology of the node changed, and with it the meaning of hints.
-    Topology,
-    /// The match for local Pod traffic changed.
-    LocalTraffic,
-    /// The address of the node changed.
-    NodeAddress,
-    /// Another option changed that shapes the rules of all Services.
-    Options,
+enum_of_words! {
+    /// Change of an input for which the rules of all Services have to be rendered again.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum RerenderReason {
+        /// The topology of the node changed, and with it the meaning of hints.
+        Topology = "zone changed",
+        /// The match for local Pod traffic changed.
+        LocalTraffic = "match for local pod traffic changed",
+        /// The address of the node changed.
+        NodeAddress = "node address changed",
+        /// Another option changed that shapes the rules of all Services.
+        Options = "options changed",
+    }
 }
 
 impl RerenderReason {
@@ -417,16 +401,6 @@ impl RerenderReason {
             return Some(Self::Options);
         }
         (before.topology != after.topology).then_some(Self::Topology)
-    }
-
-    /// Returns the reason as logs and diffs print it.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Topology => "zone changed",
-            Self::LocalTraffic => "match for local pod traffic changed",
-            Self::NodeAddress => "node address changed",
-            Self::Options => "options changed",
-        }
     }
 }
 

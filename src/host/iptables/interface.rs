@@ -591,14 +591,16 @@ pub struct ChainRemoval {
     pub chains: BTreeSet<(Table, Box<str>)>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChangeSource {
-    /// The kernel reported every transaction.
-    #[default]
-    Events,
-    LostEvents,
-    /// The number or the size of a table's rules has changed.
-    TableSizes,
+enum_of_words! {
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ChangeSource {
+        /// The kernel reported every transaction.
+        #[default]
+        Events = "event",
+        LostEvents = "lost_events",
+        /// The number or the size of a table's rules has changed.
+        TableSizes = "table_size",
+    }
 }
 
 impl ForeignChange {
@@ -653,16 +655,6 @@ impl ForeignChange {
         self.removals
             .extend(other.removals.iter().take(room).cloned());
         self.source = self.source.max(other.source);
-    }
-}
-
-impl ChangeSource {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Events => "event",
-            Self::LostEvents => "lost_events",
-            Self::TableSizes => "table_size",
-        }
     }
 }
 

@@ -77,24 +77,18 @@ impl TrafficOrigin {
     pub const ALL: [Self; 2] = [Self::Outside, Self::Node];
 }
 
-/// Traffic policy: the set of endpoints that traffic may go to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Policy {
-    /// All endpoints of the cluster.
-    Cluster,
-    /// Endpoints on this node only.
-    Local,
+enum_of_words! {
+    /// Traffic policy: the set of endpoints that traffic may go to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Policy {
+        /// All endpoints of the cluster.
+        Cluster = "Cluster",
+        /// Endpoints on this node only.
+        Local = "Local",
+    }
 }
 
 impl Policy {
-    /// Returns the spelling in the specification of a Service.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cluster => "Cluster",
-            Self::Local => "Local",
-        }
-    }
-
     /// Returns the policy of a chain that balances over endpoints.
     pub(super) fn of_chain(chain: &str) -> Self {
         match ChainKind::of(chain) {
@@ -145,27 +139,19 @@ impl fmt::Display for FrontendView {
     }
 }
 
-/// `spec.type` of a Service that can have rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ServiceType {
-    ClusterIp,
-    NodePort,
-    LoadBalancer,
+enum_of_words! {
+    all
+    /// `spec.type` of a Service that can have rules, with its spelling there. Each has all
+    /// frontends of the one before.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum ServiceType {
+        ClusterIp = "ClusterIP",
+        NodePort = "NodePort",
+        LoadBalancer = "LoadBalancer",
+    }
 }
 
 impl ServiceType {
-    /// Every type, in the order in which each has all frontends of the one before.
-    pub(crate) const ALL: [Self; 3] = [Self::ClusterIp, Self::NodePort, Self::LoadBalancer];
-
-    /// Returns the spelling in the specification of a Service.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "ClusterIP",
-            Self::NodePort => "NodePort",
-            Self::LoadBalancer => "LoadBalancer",
-        }
-    }
-
     /// Parses the spelling in the specification of a Service. Manifests may leave out `ClusterIP`,
     /// which is the default.
     pub(crate) fn from_spec(text: &str) -> Option<Self> {
@@ -189,41 +175,23 @@ impl ServiceType {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum FrontendKind {
-    /// `spec.clusterIPs`.
-    #[serde(rename = "ClusterIP")]
-    ClusterIp,
-    /// `spec.externalIPs`.
-    #[serde(rename = "ExternalIP")]
-    ExternalIp,
-    /// `status.loadBalancer.ingress`.
-    LoadBalancer,
-    /// External IP or load balancer address: rules that drop or reject do not distinguish them.
-    External,
-    /// `spec.ports[].nodePort`, on every address of the node that serves NodePorts.
-    NodePort,
-    /// `spec.healthCheckNodePort`: load balancers ask there whether this node has endpoints.
-    HealthCheck,
-}
-
-impl FrontendKind {
-    /// Returns the name in human-readable output.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ClusterIp => "cluster IP",
-            Self::ExternalIp => "external IP",
-            Self::LoadBalancer => "load balancer",
-            Self::External => "external address",
-            Self::NodePort => "node port",
-            Self::HealthCheck => "health check",
-        }
-    }
-}
-
-impl fmt::Display for FrontendKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+enum_of_words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum FrontendKind {
+        /// `spec.clusterIPs`.
+        #[serde(rename = "ClusterIP")]
+        ClusterIp = "cluster IP",
+        /// `spec.externalIPs`.
+        #[serde(rename = "ExternalIP")]
+        ExternalIp = "external IP",
+        /// `status.loadBalancer.ingress`.
+        LoadBalancer = "load balancer",
+        /// External IP or load balancer address: rules that drop or reject do not distinguish them.
+        External = "external address",
+        /// `spec.ports[].nodePort`, on every address of the node that serves NodePorts.
+        NodePort = "node port",
+        /// `spec.healthCheckNodePort`: load balancers ask there whether this node has endpoints.
+        HealthCheck = "health check",
     }
 }
 
@@ -258,21 +226,13 @@ pub struct FrontendConflict {
     pub rules: LoserRules,
 }
 
-/// Rules that a service port has for a frontend of another Service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LoserRules {
-    Absent,
-    /// Rules that no packet reaches, because those of the other Service come first.
-    Shadowed,
-}
-
-impl LoserRules {
-    /// Returns what is true of the service port, before the kind of the frontend.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Absent => "has no rules for its",
-            Self::Shadowed => "has rules that no packet reaches for its",
-        }
+enum_of_words! {
+    /// Rules that a service port has for a frontend of another Service.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LoserRules {
+        Absent = "has no rules for its",
+        /// Rules that no packet reaches, because those of the other Service come first.
+        Shadowed = "has rules that no packet reaches for its",
     }
 }
 

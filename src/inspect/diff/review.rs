@@ -45,26 +45,17 @@ pub struct PortReview<'a> {
     pub chains: Vec<ChainReview<'a>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PortChange {
-    /// Only the desired side has it.
-    Appears,
-    /// Only the live side has it.
-    Disappears,
-    /// Both sides have it, and some packets may be treated differently.
-    Changes,
-    /// No packet is treated differently.
-    Cosmetic,
-}
-
-impl PortChange {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Appears => "appears",
-            Self::Disappears => "disappears",
-            Self::Changes => "changes",
-            Self::Cosmetic => "cosmetic",
-        }
+enum_of_words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum PortChange {
+        /// Only the desired side has it.
+        Appears = "appears",
+        /// Only the live side has it.
+        Disappears = "disappears",
+        /// Both sides have it, and some packets may be treated differently.
+        Changes = "changes",
+        /// No packet is treated differently.
+        Cosmetic = "cosmetic",
     }
 }
 
@@ -141,21 +132,14 @@ impl EndpointChange {
     }
 }
 
-/// Traffic that a traffic policy is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Traffic {
-    /// Traffic to the cluster IP.
-    Internal,
-    /// Traffic to all other frontends.
-    External,
-}
-
-impl Traffic {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Internal => "internal",
-            Self::External => "external",
-        }
+enum_of_words! {
+    /// Traffic that a traffic policy is for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Traffic {
+        /// Traffic to the cluster IP.
+        Internal = "internal",
+        /// Traffic to all other frontends.
+        External = "external",
     }
 }
 

@@ -17,18 +17,11 @@ use super::factory::{
 };
 use crate::net::IpFamily;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SyncKind {
-    Full,
-    Partial,
-}
-
-impl SyncKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Partial => "partial",
-        }
+enum_of_words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum SyncKind {
+        Full = "full",
+        Partial = "partial",
     }
 }
 
