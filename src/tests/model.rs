@@ -6,7 +6,11 @@ use std::net::IpAddr;
 
 use super::{Endpoint, NodeHint};
 #[cfg(test)]
-use super::{Service, ServiceName, ServicePort, ServiceState, Services, TrafficPolicy};
+use super::{
+    Service, ServiceName, ServicePort, ServiceState, Services, Slice, SlicePort, TrafficPolicy,
+};
+#[cfg(test)]
+use crate::net::{Port, Protocol};
 
 impl Endpoint {
     /// Returns a ready endpoint of another node, without hints.
@@ -37,6 +41,46 @@ impl Service {
             affinity: None,
             health_check_node_port: None,
             ports,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ServicePort {
+    /// Returns a TCP port without a node port.
+    pub(crate) fn tcp(name: &str, number: u16) -> Self {
+        Self {
+            name: name.into(),
+            protocol: Protocol::Tcp,
+            port: Port::new(number).unwrap(),
+            node_port: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Slice {
+    /// Returns a slice with this name and number of its TCP port.
+    pub(crate) fn tcp(
+        service: ServiceName,
+        (name, number): (&str, u16),
+        endpoints: impl IntoIterator<Item = Endpoint>,
+    ) -> Self {
+        Self {
+            service,
+            ports: Box::new([SlicePort::tcp(name, number)]),
+            endpoints: endpoints.into_iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+impl SlicePort {
+    pub(crate) fn tcp(name: &str, number: u16) -> Self {
+        Self {
+            name: name.into(),
+            protocol: Protocol::Tcp,
+            number: Port::new(number).unwrap(),
         }
     }
 }

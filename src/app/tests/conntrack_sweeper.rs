@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::conntrack::{Filter, stale_candidates};
 use crate::model::{
-    Change, Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName, SlicePort,
+    Change, Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
 };
 use crate::net::{Protocol, parse_ip};
 use crate::render::Options;
@@ -76,28 +76,15 @@ fn request(ip: &str) -> SweepRequest {
 
 /// Request for a Service with these endpoints.
 fn request_with(ip: &str, endpoints: &[&str]) -> SweepRequest {
-    let service = Service::plain(
-        parse_ip(ip).unwrap(),
-        Box::new([ServicePort {
-            name: "p".into(),
-            protocol: Protocol::Udp,
-            port: 53.try_into().unwrap(),
-            node_port: None,
-        }]),
-    );
+    let mut port = ServicePort::tcp("p", 53);
+    port.protocol = Protocol::Udp;
+    let service = Service::plain(parse_ip(ip).unwrap(), Box::new([port]));
     let name = ServiceName::new("ns", "shop");
     let mut tracker = Tracker::new(std::time::SystemTime::UNIX_EPOCH);
     tracker.apply(Change::Service(name.clone(), Some(Box::new(service))));
     let endpoint = |ip: &&str| Endpoint::ready(parse_ip(ip).unwrap());
-    let slice = Slice {
-        service: name.clone(),
-        ports: Box::new([SlicePort {
-            name: "p".into(),
-            protocol: Protocol::Udp,
-            number: 53.try_into().unwrap(),
-        }]),
-        endpoints: endpoints.iter().map(endpoint).collect(),
-    };
+    let mut slice = Slice::tcp(name.clone(), ("p", 53), endpoints.iter().map(endpoint));
+    slice.ports[0].protocol = Protocol::Udp;
     let slice_name = SliceName::new("ns", "shop-1");
     tracker.apply(Change::Slice(slice_name, Some(Box::new(slice)), None));
     let options = Options::defaults(IpFamily::V4);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
-use crate::model::{Endpoint, Service, ServicePort, Slice, SliceName, SlicePort, TrafficPolicy};
-use crate::net::{Protocol, parse_ip};
+use crate::model::{Endpoint, Service, ServicePort, Slice, SliceName, TrafficPolicy};
+use crate::net::parse_ip;
 
 fn port(number: u16) -> Port {
     Port::new(number).unwrap()
@@ -13,12 +13,7 @@ fn port(number: u16) -> Port {
 
 /// A Service with this health-check node port, if it has one, and so many endpoints here.
 fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
-    let http = ServicePort {
-        name: "http".into(),
-        protocol: Protocol::Tcp,
-        port: port(80),
-        node_port: None,
-    };
+    let http = ServicePort::tcp("http", 80);
     let service = Service {
         external_policy: TrafficPolicy::Local,
         health_check_node_port: health_check.map(port),
@@ -28,15 +23,7 @@ fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
         is_local: true,
         ..Endpoint::ready(IpAddr::from([10, 4, 0, n]))
     });
-    let slice = Slice {
-        service: ServiceName::new("ns", "a"),
-        ports: Box::new([SlicePort {
-            name: "http".into(),
-            protocol: Protocol::Tcp,
-            number: port(8080),
-        }]),
-        endpoints: endpoints.collect(),
-    };
+    let slice = Slice::tcp(ServiceName::new("ns", "a"), ("http", 8080), endpoints);
     ServiceState {
         service: Some(Arc::new(service)),
         slices: vec![(SliceName::new("ns", "a-1"), Arc::new(slice))],
@@ -44,22 +31,10 @@ fn state(health_check: Option<u16>, endpoints: u8) -> ServiceState {
     }
 }
 
-struct Now(BTreeMap<ServiceName, ServiceState>);
-
-impl Services for Now {
-    fn all(&self) -> Box<dyn Iterator<Item = (&ServiceName, &ServiceState)> + '_> {
-        Box::new(self.0.iter())
-    }
-
-    fn get(&self, name: &ServiceName) -> Option<&ServiceState> {
-        self.0.get(name)
-    }
-}
-
 /// What is new if the one Service was and is now so.
 fn changed(before: ServiceState, now: Option<ServiceState>) -> Vec<Option<Check>> {
     let name = ServiceName::new("ns", "a");
-    let now = Now(now.map(|now| (name.clone(), now)).into_iter().collect());
+    let now: BTreeMap<_, _> = now.map(|now| (name.clone(), now)).into_iter().collect();
     let changes = CheckChanges::new(CheckAddresses::All, &[(name, before)], &now);
     let checks = changes.changed.into_iter().map(|(_, check)| check);
     checks.collect()

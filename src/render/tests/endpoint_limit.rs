@@ -6,9 +6,8 @@ use super::live::KnownServices;
 
 use crate::model::{
     Endpoint, MOST_ENDPOINTS, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
-    SlicePort,
 };
-use crate::net::{IpFamily, Port, Protocol};
+use crate::net::IpFamily;
 use crate::render::options::{Comments, Options, PartialRestore};
 use crate::render::service::{self, ServiceRules, count_ports_over_limit};
 use crate::render::{AppliedState, partial_payload};
@@ -20,41 +19,24 @@ fn endpoint(number: u32) -> Endpoint {
 /// A Service with these ports, and slices of a thousand endpoints for each of them.
 fn state(ports: &[(&str, u32)]) -> ServiceState {
     let name = ServiceName::new("shop", "cart");
-    let number = Port::new(80).unwrap();
-    let port = |name: &str| ServicePort {
-        name: name.into(),
-        protocol: Protocol::Tcp,
-        port: number,
-        node_port: None,
-    };
     let slices = ports.iter().flat_map(|(port, endpoints)| {
-        let slice = |from: u32| Slice {
-            service: name.clone(),
-            ports: Box::new([SlicePort {
-                name: (*port).into(),
-                protocol: Protocol::Tcp,
-                number,
-            }]),
-            endpoints: (from..(from + 1000).min(*endpoints))
-                .map(endpoint)
-                .collect(),
+        let slice = |from: u32| {
+            let endpoints = (from..(from + 1000).min(*endpoints)).map(endpoint);
+            let slice = Slice::tcp(name.clone(), (*port, 80), endpoints);
+            let name = SliceName::new("shop", &format!("{port}-{from:06}"));
+            (name, Arc::new(slice))
         };
-        let firsts = (0..*endpoints).step_by(1000);
-        let slices: Vec<_> = firsts
-            .map(|from| {
-                (
-                    SliceName::new("shop", &format!("{port}-{from:06}")),
-                    Arc::new(slice(from)),
-                )
-            })
-            .collect();
+        let slices: Vec<_> = (0..*endpoints).step_by(1000).map(slice).collect();
         slices
     });
     ServiceState {
         slices: slices.collect(),
         service: Some(Arc::new(Service::plain(
             [10, 96, 0, 1].into(),
-            ports.iter().map(|(name, _)| port(name)).collect(),
+            ports
+                .iter()
+                .map(|(name, _)| ServicePort::tcp(name, 80))
+                .collect(),
         ))),
         ..ServiceState::default()
     }

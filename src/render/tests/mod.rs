@@ -2,32 +2,17 @@
 
 use std::net::IpAddr;
 
-use crate::model::{
-    Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName, SlicePort,
-};
-use crate::net::{Port, Protocol};
+use crate::model::{Endpoint, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName};
 
 /// Returns a slice with one endpoint for this port.
 pub(super) fn one_endpoint(service: &ServiceName, port: &str) -> Slice {
-    Slice {
-        service: service.clone(),
-        ports: Box::new([SlicePort {
-            name: port.into(),
-            protocol: Protocol::Tcp,
-            number: Port::new(80).unwrap(),
-        }]),
-        endpoints: Box::new([Endpoint::ready([10, 180, 0, 1].into())]),
-    }
+    let endpoint = Endpoint::ready([10, 180, 0, 1].into());
+    Slice::tcp(service.clone(), (port, 80), [endpoint])
 }
 
 /// Returns a Service with the port `http` and this slice.
 pub(super) fn http_service(cluster_ip: IpAddr, slice: Slice) -> ServiceState {
-    let port = ServicePort {
-        name: "http".into(),
-        protocol: Protocol::Tcp,
-        port: Port::new(80).unwrap(),
-        node_port: None,
-    };
+    let port = ServicePort::tcp("http", 80);
     ServiceState {
         service: Some(Service::plain(cluster_ip, Box::new([port])).into()),
         slices: vec![(SliceName::new("shop", "slice"), slice.into())],

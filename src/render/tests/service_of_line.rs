@@ -2,19 +2,14 @@
 
 use super::*;
 use crate::model::{Service, ServicePort, ServiceState};
-use crate::net::{IpFamily, Port, Protocol};
+use crate::net::IpFamily;
 
 /// One Service, `ns1/svc1`, with the port `p80` and an endpoint.
 struct One(ServiceName, ServiceState);
 
 fn one() -> One {
     let name = ServiceName::new("ns1", "svc1");
-    let port = ServicePort {
-        name: "p80".into(),
-        protocol: Protocol::Tcp,
-        port: Port::new(80).unwrap(),
-        node_port: None,
-    };
+    let port = ServicePort::tcp("p80", 80);
     let service = Service::plain([10, 96, 0, 1].into(), Box::new([port]));
     let slice = crate::render::tests::one_endpoint(&name, "p80");
     let state = ServiceState {

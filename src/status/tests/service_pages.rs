@@ -8,18 +8,13 @@ use tokio::sync::mpsc;
 use super::super::family_requests::{FamilyService, ServiceRulesText};
 use super::*;
 use crate::model::{ExternalIps, Service, ServicePort, ServiceState, Topology};
-use crate::net::{PerFamily, Port, Protocol};
+use crate::net::PerFamily;
 
 type Known = BTreeMap<ServiceName, ServiceState>;
 
 /// Returns Services without endpoints.
 fn services(numbers: impl IntoIterator<Item = usize>, ip: &str) -> Known {
-    let port = ServicePort {
-        name: "".into(),
-        protocol: Protocol::Tcp,
-        port: Port::new(80).unwrap(),
-        node_port: None,
-    };
+    let port = ServicePort::tcp("", 80);
     let service = Service::plain(ip.parse().unwrap(), [port].into());
     let state = ServiceState {
         service: Some(Arc::new(service)),

@@ -23,10 +23,8 @@ fn ip(text: &str) -> std::net::IpAddr {
 /// Returns a Service `shop/web` with two endpoints on other nodes and one on this node.
 fn shop() -> ServiceState {
     let ports = ["a", "b", "c"].map(|name| ServicePort {
-        name: name.into(),
-        protocol: Protocol::Tcp,
-        port: port(80),
         node_port: (name == "a").then(|| port(30080)),
+        ..ServicePort::tcp(name, 80)
     });
     let mut service = Service::plain(ip("10.0.0.1"), ports.into());
     service.external_policy = TrafficPolicy::Local;
@@ -35,13 +33,7 @@ fn shop() -> ServiceState {
     endpoints[1].is_local = true;
     let slice = Slice {
         service: ServiceName::new("shop", "web"),
-        ports: ["a", "b"]
-            .map(|name| SlicePort {
-                name: name.into(),
-                protocol: Protocol::Tcp,
-                number: port(8080),
-            })
-            .into(),
+        ports: ["a", "b"].map(|name| SlicePort::tcp(name, 8080)).into(),
         endpoints: endpoints.into(),
     };
     ServiceState {

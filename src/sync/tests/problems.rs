@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::model::{Change, NamespaceLimits, Service, ServicePort, Slice, SliceName};
-use crate::net::{Port, Protocol};
 use crate::tracker::Tracker;
 
 fn slice(n: usize, is_there: bool) -> Change {
@@ -46,12 +45,7 @@ fn services_over_the_limits_of_a_namespace_are_reported_and_counted() {
     let mut tracker = Tracker::new(std::time::UNIX_EPOCH).with_limits(limits);
     let mut problems = ServiceProblems::default();
     let service = |name: &str, ports: u16| {
-        let ports = (1..=ports).map(|number| ServicePort {
-            name: number.to_string().into(),
-            protocol: Protocol::Tcp,
-            port: Port::new(number).unwrap(),
-            node_port: None,
-        });
+        let ports = (1..=ports).map(|number| ServicePort::tcp(&number.to_string(), number));
         let service = Service::plain([10, 96, 0, name.as_bytes()[0]].into(), ports.collect());
         Change::Service(ServiceName::new("shop", name), Some(Box::new(service)))
     };

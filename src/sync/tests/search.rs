@@ -8,8 +8,7 @@ use super::syncer::{service, syncer};
 use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault, Poison};
-use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName, SlicePort};
-use crate::net::{Port, Protocol};
+use crate::model::{Change, Endpoint, ServiceName, Slice, SliceName};
 use crate::rules::{RuleSet, Table};
 use crate::sync::kernel::KernelState;
 use crate::sync::search::deadline;
@@ -37,15 +36,8 @@ pub(super) fn wait(seconds: u64) {
 
 /// The only endpoint of a Service, `10.0.NUMBER.last`.
 pub(crate) fn endpoint(number: u8, last: u8) -> Change {
-    let slice = Slice {
-        service: name(number),
-        ports: Box::new([SlicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            number: Port::new(80).unwrap(),
-        }]),
-        endpoints: Box::new([Endpoint::ready([10, 0, number, last].into())]),
-    };
+    let endpoint = Endpoint::ready([10, 0, number, last].into());
+    let slice = Slice::tcp(name(number), ("p", 80), [endpoint]);
     let name = SliceName::new("ns", &number.to_string());
     Change::Slice(name, Some(Box::new(slice)), None)
 }

@@ -6,7 +6,6 @@ use super::*;
 use crate::clock::instant;
 use crate::host::{Fake, Fault};
 use crate::model::{Change, Kind, Service, ServiceName, ServicePort};
-use crate::net::{Port, Protocol};
 use crate::render::PartialRestore;
 use crate::rules::{RuleSet, Table};
 use crate::tracker::Tracker;
@@ -18,12 +17,7 @@ pub(super) const PERIOD: Duration = Duration::from_secs(3600);
 pub(crate) fn service(number: u8, is_there: bool) -> Change {
     let service = Service::plain(
         IpAddr::from([10, 96, 0, number]),
-        Box::new([ServicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            port: Port::new(80).unwrap(),
-            node_port: None,
-        }]),
+        Box::new([ServicePort::tcp("p", 80)]),
     );
     let name = ServiceName::new("ns", &number.to_string());
     Change::Service(name, is_there.then(|| Box::new(service)))

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::search::endpoint;
+use super::syncer::service;
 use super::*;
 use crate::events::Recorder;
 use crate::health::{Health, NodeState};
@@ -20,8 +21,7 @@ use crate::host::{
     ChangeSource, CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison,
     RestoreError, Restored, RunError,
 };
-use crate::model::{Change, Kind, Service, ServiceName, ServicePort, SourceChange};
-use crate::net::{Port, Protocol};
+use crate::model::{Change, Kind, SourceChange};
 use crate::render::PartialRestore;
 use crate::rules::{Backend, Payload, Table};
 use crate::telemetry::Metrics;
@@ -192,20 +192,6 @@ use Step::{
     SaveFails, SaveTakes, Unprintable,
 };
 
-fn service(number: u8) -> Change {
-    let service = Service::plain(
-        IpAddr::from([10, 96, 0, number]),
-        Box::new([ServicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            port: Port::new(80).unwrap(),
-            node_port: None,
-        }]),
-    );
-    let name = ServiceName::new("ns", &number.to_string());
-    Change::Service(name, Some(Box::new(service)))
-}
-
 fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
     match step {
         Listed => {
@@ -214,7 +200,7 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
                 changes.send(IpFamily::V4, Change::Listed(kind));
             }
         }
-        Comes(number) => changes.send(IpFamily::V4, service(*number)),
+        Comes(number) => changes.send(IpFamily::V4, service(*number, true)),
         Ready(number) => changes.send(IpFamily::V4, endpoint(*number, 9)),
         Broken => kernel.fake.inject(Fault::Restore),
         SaveFails => kernel.fake.inject(Fault::Save),

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::model::{
-    Endpoint, ExternalIps, NodeHint, Service, ServiceName, ServicePort, ServiceState, Slice,
-    SliceName, SlicePort,
+    Endpoint, ExternalIps, Service, ServiceName, ServicePort, ServiceState, Slice, SliceName,
 };
 use crate::net::{IpFamily, Protocol, parse_ip};
 use crate::render::Options;
@@ -106,25 +105,18 @@ impl Shop {
     fn state(&self) -> ServiceState {
         let ip = |text: &&str| parse_ip(text).unwrap();
         let port = ServicePort {
-            name: "p".into(),
             protocol: self.protocol,
-            port: self.port.try_into().unwrap(),
             node_port: self.node_port.map(|port| port.try_into().unwrap()),
+            ..ServicePort::tcp("p", self.port)
         };
         let service = Service {
             load_balancer_ips: self.ips.iter().skip(1).take(1).map(ip).collect(),
             external_ips: self.ips.iter().skip(2).map(ip).collect(),
             ..Service::plain(ip(&self.ips[0]), Box::new([port]))
         };
-        let slice = Slice {
-            service: name("shop"),
-            ports: Box::new([SlicePort {
-                name: "p".into(),
-                protocol: self.protocol,
-                number: self.target.try_into().unwrap(),
-            }]),
-            endpoints: self.endpoints.iter().map(|text| endpoint(text)).collect(),
-        };
+        let endpoints = self.endpoints.iter().map(|text| endpoint(text));
+        let mut slice = Slice::tcp(name("shop"), ("p", self.target), endpoints);
+        slice.ports[0].protocol = self.protocol;
         ServiceState {
             service: Some(Arc::new(service)),
             slices: vec![(SliceName::new("ns", "shop-1"), Arc::new(slice))],
@@ -135,13 +127,11 @@ impl Shop {
 
 fn endpoint(text: &str) -> Endpoint {
     let condition = text.chars().next().unwrap();
+    let ip = parse_ip(text.trim_start_matches(['-', '~', '+'])).unwrap();
     Endpoint {
-        ip: parse_ip(text.trim_start_matches(['-', '~', '+'])).unwrap(),
         is_ready: !['-', '+'].contains(&condition),
         is_serving: !['-', '~'].contains(&condition),
         is_terminating: condition == '+',
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
+        ..Endpoint::ready(ip)
     }
 }

@@ -27,10 +27,8 @@ enum Reach {
 
 fn service(internal: TrafficPolicy, external: TrafficPolicy, reach: Reach) -> Service {
     let only = ServicePort {
-        name: "p".into(),
-        protocol: Protocol::Tcp,
-        port: port(80),
         node_port: (reach == Reach::Outside).then(|| port(30_080)),
+        ..ServicePort::tcp("p", 80)
     };
     Service {
         internal_policy: internal,
@@ -44,13 +42,9 @@ fn service(internal: TrafficPolicy, external: TrafficPolicy, reach: Reach) -> Se
 fn endpoint(text: &str) -> Endpoint {
     let mut words = text.split(' ');
     let mut endpoint = Endpoint {
-        ip: parse_ip(words.next().unwrap()).unwrap(),
         is_ready: false,
         is_serving: false,
-        is_terminating: false,
-        is_local: false,
-        node_hint: NodeHint::Absent,
-        zone_hints: Box::default(),
+        ..Endpoint::ready(parse_ip(words.next().unwrap()).unwrap())
     };
     let mut zones: Vec<Arc<str>> = Vec::new();
     for word in words {
@@ -72,15 +66,7 @@ fn endpoint(text: &str) -> Endpoint {
 fn state(slices: &[(&str, u16, &[Endpoint])]) -> ServiceState {
     let service = ServiceName::new("ns", "svc");
     let slices = slices.iter().map(|(name, number, endpoints)| {
-        let slice = Slice {
-            service: service.clone(),
-            ports: Box::new([SlicePort {
-                name: "p".into(),
-                protocol: Protocol::Tcp,
-                number: port(*number),
-            }]),
-            endpoints: (*endpoints).into(),
-        };
+        let slice = Slice::tcp(service.clone(), ("p", *number), endpoints.iter().cloned());
         (SliceName::new("ns", name), Arc::new(slice))
     });
     ServiceState {

@@ -89,20 +89,11 @@ fn ports_are_matched_by_name_and_protocol() {
 #[test]
 fn ports_are_found_wherever_a_slice_has_them() {
     let mut state = state_of(&[("s", 80, &["10.0.0.1 ready"])]);
-    let slice_port = |n: u16| SlicePort {
-        name: format!("p{n}").into(),
-        protocol: Protocol::Tcp,
-        number: port(n),
-    };
+    let slice_port = |n: u16| SlicePort::tcp(&format!("p{n}"), n);
     Arc::make_mut(&mut state.slices[0].1).ports = (1..=300).rev().map(slice_port).collect();
     let groups = EndpointGroups::of(&state);
     for n in [1, 5, 299, 300, 301] {
-        let wanted = ServicePort {
-            name: format!("p{n}").into(),
-            protocol: Protocol::Tcp,
-            port: port(80),
-            node_port: None,
-        };
+        let wanted = ServicePort::tcp(&format!("p{n}"), 80);
         let merged = groups.of_port(&wanted).merge();
         let found: Vec<_> = merged.iter().map(|c| c.text.to_string()).collect();
         let expected = (n <= 300).then(|| format!("10.0.0.1:{n}"));

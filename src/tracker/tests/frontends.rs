@@ -108,12 +108,7 @@ fn an_address_twice_in_one_service_is_its_own() {
 #[test]
 fn of_two_ports_of_a_service_with_one_number_the_first_has_it() {
     let twice = edited("a", |service| {
-        let first = service.ports[0].clone();
-        let second = ServicePort {
-            name: "q".into(),
-            ..first.clone()
-        };
-        service.ports = Box::new([first, second]);
+        service.ports = ["p", "q"].map(|name| ServicePort::tcp(name, 80)).into();
     });
     let tracker = applied([twice]);
     let state = tracker.get(&name("a")).unwrap();

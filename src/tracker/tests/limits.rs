@@ -24,13 +24,8 @@ fn sized(called: &str, of: &str, endpoints: usize) -> Change {
 /// A Service with so many ports.
 fn with_ports(of: &str, ports: u16) -> Change {
     edited(of, |service| {
-        let first = &service.ports[0];
-        let ports = (1..=ports).map(|number| ServicePort {
-            name: format!("p{number:05}").into(),
-            port: port(number),
-            ..first.clone()
-        });
-        service.ports = ports.collect();
+        let port = |number| ServicePort::tcp(&format!("p{number:05}"), number);
+        service.ports = (1..=ports).map(port).collect();
     })
 }
 

@@ -10,8 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use super::Tracker;
 use crate::model::{
-    Change, Endpoint, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, SlicePort,
-    Topology,
+    Change, Endpoint, Kind, Node, Service, ServiceName, ServicePort, Slice, SliceName, Topology,
 };
 use crate::net::{Port, Protocol, parse_ip};
 
@@ -29,12 +28,7 @@ fn port(number: u16) -> Port {
 fn service(of: &str, number: u16) -> Change {
     let service = Service::plain(
         parse_ip(&format!("172.30.0.{}", of.as_bytes()[0])).unwrap(),
-        Box::new([ServicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            port: port(number),
-            node_port: None,
-        }]),
+        Box::new([ServicePort::tcp("p", number)]),
     );
     Change::Service(name(of), Some(Box::new(service)))
 }
@@ -55,15 +49,7 @@ fn no_service(of: &str) -> Change {
 /// The slice is there and holds these addresses; `second` is when the cluster changed it.
 fn slice(called: &str, of: &str, ips: &[&str], second: Option<u64>) -> Change {
     let endpoint = |ip: &&str| Endpoint::ready(parse_ip(ip).unwrap());
-    let slice = Slice {
-        service: name(of),
-        ports: Box::new([SlicePort {
-            name: "p".into(),
-            protocol: Protocol::Tcp,
-            number: port(80),
-        }]),
-        endpoints: ips.iter().map(endpoint).collect(),
-    };
+    let slice = Slice::tcp(name(of), ("p", 80), ips.iter().map(endpoint));
     let at = second.map(|second| STARTED + Duration::from_secs(second));
     Change::Slice(SliceName::new("ns", called), Some(Box::new(slice)), at)
 }

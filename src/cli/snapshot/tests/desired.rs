@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::model::{Change, NamespaceLimits, Service, ServicePort};
-use crate::net::{Port, Protocol};
 
 #[test]
 fn services_over_a_limit_are_named() {
@@ -12,12 +11,7 @@ fn services_over_a_limit_are_named() {
     };
     let mut tracker = Tracker::new(std::time::UNIX_EPOCH).with_limits(limits);
     for (name, ports) in [("cart", 1), ("web", 3)] {
-        let ports = (1..=ports).map(|number| ServicePort {
-            name: number.to_string().into(),
-            protocol: Protocol::Tcp,
-            port: Port::new(number).unwrap(),
-            node_port: None,
-        });
+        let ports = (1..=ports).map(|number| ServicePort::tcp(&number.to_string(), number));
         let service = Service::plain([10, 96, 0, 1].into(), ports.collect());
         tracker.apply(Change::Service(
             ServiceName::new("shop", name),
