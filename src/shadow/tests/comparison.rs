@@ -34,6 +34,18 @@ fn name() -> ServiceName {
     ServiceName::new("shop", "web")
 }
 
+/// A comparison that has read these tables.
+fn observed(tables: &LiveTables, at: Moment) -> Comparison {
+    let mut comparison = Comparison::default();
+    observe(&mut comparison, tables, at.instant);
+    comparison
+}
+
+fn observe(comparison: &mut Comparison, tables: &LiveTables, at: Instant) {
+    let options = Options::defaults(IpFamily::V4);
+    comparison.observe(tables, &options, &TableWrites::default(), at);
+}
+
 /// Kinds and Services of late differences, without those of fixed chains, which these tables lack.
 fn late(comparison: &mut Comparison, live: &LiveTables, at: Instant) -> Vec<(ShadowKind, String)> {
     let late = comparison.late(live, at).all.into_iter();
@@ -44,14 +56,13 @@ fn late(comparison: &mut Comparison, live: &LiveTables, at: Instant) -> Vec<(Sha
 
 #[test]
 fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
-    let (options, start) = (Options::defaults(IpFamily::V4), start());
-    let mut comparison = Comparison::default();
+    let start = start();
     let tables = live(&[
         ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]",
         "-A KUBE-SERVICES -d 10.0.0.1/32 -m comment --comment \"shop/web:http cluster IP\" -j \
          KUBE-SVC-AAAAAAAAAAAAAAAA",
     ]);
-    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
+    let mut comparison = observed(&tables, start);
     let early = start.instant + LATE_AFTER / 2;
     assert_eq!(late(&mut comparison, &tables, early), []);
     let found = late(&mut comparison, &tables, start.instant + LATE_AFTER);
@@ -60,25 +71,15 @@ fn rules_of_no_service_are_named_by_their_comment_after_a_minute() {
     // What affects packets comes first.
     assert_eq!(found, [stale_rule, stale_chain]);
     // A later reading without them ends it.
-    let gone = live(&[]);
-    comparison.observe(
-        &gone,
-        &options,
-        &TableWrites::default(),
-        start.instant + LATE_AFTER,
-    );
-    assert_eq!(
-        late(&mut comparison, &gone, start.instant + 2 * LATE_AFTER),
-        []
-    );
+    let (gone, end) = (live(&[]), start.instant + LATE_AFTER);
+    observe(&mut comparison, &gone, end);
+    assert_eq!(late(&mut comparison, &gone, end + LATE_AFTER), []);
 }
 
 #[test]
 fn each_late_difference_is_new_once() {
-    let (options, start) = (Options::defaults(IpFamily::V4), start());
-    let mut comparison = Comparison::default();
-    let tables = live(&[]);
-    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
+    let (tables, start) = (live(&[]), start());
+    let mut comparison = observed(&tables, start);
     let at = start.instant + LATE_AFTER;
     let first = comparison.late(&tables, at);
     assert!(!first.new.is_empty());
@@ -106,10 +107,8 @@ fn a_change_that_leaves_the_rules_as_they_are_is_not_measured() {
 
 #[test]
 fn every_kind_of_table_that_is_compared_has_an_entry_jump() {
-    let (options, start) = (Options::defaults(IpFamily::V4), start());
-    let mut comparison = Comparison::default();
-    let tables = live(&[]);
-    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
+    let (tables, start) = (live(&[]), start());
+    let mut comparison = observed(&tables, start);
     let found = comparison.late(&tables, start.instant + LATE_AFTER).all;
     for table in COMPARED {
         let mut jumps = found.iter().filter(|one| one.kind == ShadowKind::Jump);
@@ -151,10 +150,8 @@ fn versions_of_all_services_that_wait_have_a_limit() {
 
 #[test]
 fn differences_are_late_after_a_minute() {
-    let (options, start) = (Options::defaults(IpFamily::V4), start());
-    let mut comparison = Comparison::default();
-    let tables = live(&[]);
-    comparison.observe(&tables, &options, &TableWrites::default(), start.instant);
+    let (tables, start) = (live(&[]), start());
+    let mut comparison = observed(&tables, start);
     let at = |seconds| start.instant + Duration::from_secs(seconds);
     assert_eq!(comparison.late(&tables, at(59)).all, []);
     assert_ne!(comparison.late(&tables, at(60)).all, []);

@@ -18,25 +18,86 @@ fn name() -> ServiceName {
 
 const SVC: &str = "KUBE-SVC-AAAAAAAAAAAAAAAA";
 
-/// Moments by seconds from one start.
-struct Clock(Moment);
+/// Versions of a Service, with moments by seconds from one start.
+struct Scene {
+    start: Moment,
+    versions: ServiceVersions,
+}
 
-impl Clock {
+impl Scene {
     #[expect(clippy::disallowed_methods, reason = "tests count from any moment")]
-    fn new() -> Self {
-        Self(Moment {
+    fn with(first: ServiceVersion) -> Self {
+        let start = Moment {
             instant: Instant::now(),
             wall: SystemTime::UNIX_EPOCH,
-        })
+        };
+        let mut versions = ServiceVersions::default();
+        versions.replace(first);
+        Self { start, versions }
+    }
+
+    /// The kernel has the first version, `A`.
+    fn settled() -> Self {
+        let mut scene = Self::with(version("A"));
+        assert_eq!(scene.observe(&live("A"), &[], 0), measured([]));
+        assert_eq!(scene.differs_since(), None);
+        scene
     }
 
     fn at(&self, seconds: u64) -> Moment {
-        let Self(Moment { instant, wall }) = self;
+        let Moment { instant, wall } = self.start;
         let after = Duration::from_secs(seconds);
         Moment {
-            instant: *instant + after,
-            wall: *wall + after,
+            instant: instant + after,
+            wall: wall + after,
         }
+    }
+
+    /// A version with changes at these seconds.
+    fn new_version(&self, version: ServiceVersion, triggers: &[u64], arrived: u64) -> NewVersion {
+        NewVersion {
+            version,
+            triggers: triggers.iter().map(|at| self.at(*at).wall).collect(),
+            arrived: self.at(arrived),
+        }
+    }
+
+    fn add(
+        &mut self,
+        version: ServiceVersion,
+        triggers: &[u64],
+        arrived: u64,
+        live: Option<&LiveTables>,
+    ) -> Vec<ChangeLag> {
+        let new = self.new_version(version, triggers, arrived);
+        let observed = self.versions.add(&name(), new, live, false);
+        assert_eq!(observed.unmeasured, 0);
+        observed.lags
+    }
+
+    /// A reading that begins at this second, after writes of chains at seconds before.
+    fn observe(&mut self, live: &LiveTables, writes: &[(u64, &str)], at: u64) -> ObservedChanges {
+        let all = writes.iter().map(|(second, chain)| {
+            let mut chains = ChainSet::default();
+            chains.add(Table::Nat, chain);
+            let at = self.at(*second);
+            TableWrite { at, chains }
+        });
+        let writes = TableWrites {
+            all: all.collect(),
+            is_incomplete: false,
+        };
+        let at = self.at(at).instant;
+        self.versions.observe(&name(), live, &writes, at)
+    }
+
+    fn differs_since(&self) -> Option<u64> {
+        let since = self.versions.differs_since?;
+        Some((since - self.start.instant).as_secs())
+    }
+
+    fn differences(&self, live: &LiveTables) -> Vec<(ShadowKind, Table, String)> {
+        self.versions.differences(&name(), live).collect()
     }
 }
 
@@ -54,23 +115,6 @@ fn version(target: &str) -> ServiceVersion {
     }
 }
 
-fn add(
-    versions: &mut ServiceVersions,
-    version: ServiceVersion,
-    triggers: Vec<SystemTime>,
-    arrived: Moment,
-    live: Option<&LiveTables>,
-) -> Vec<ChangeLag> {
-    let new = NewVersion {
-        version,
-        triggers,
-        arrived,
-    };
-    let observed = versions.add(&name(), new, live, false);
-    assert_eq!(observed.unmeasured, 0);
-    observed.lags
-}
-
 /// The same in the kernel.
 fn live(target: &str) -> LiveTables {
     let mut live = LiveTables::default();
@@ -84,34 +128,11 @@ fn live(target: &str) -> LiveTables {
     live
 }
 
-fn write(at: Moment, chain: &str) -> TableWrite {
-    let mut chains = ChainSet::default();
-    chains.add(Table::Nat, chain);
-    TableWrite { at, chains }
-}
-
-/// All writes that there were.
-fn writes<const N: usize>(all: [TableWrite; N]) -> TableWrites {
-    TableWrites {
-        all: all.into(),
-        is_incomplete: false,
-    }
-}
-
 fn measured<const N: usize>(lags: [ChangeLag; N]) -> ObservedChanges {
     ObservedChanges {
         lags: lags.into(),
         unmeasured: 0,
     }
-}
-
-/// Versions of a Service whose first one the kernel has.
-fn settled(clock: &Clock) -> ServiceVersions {
-    let mut versions = ServiceVersions::default();
-    versions.replace(version("A"));
-    let lags = versions.observe(&name(), &live("A"), &writes([]), clock.at(0).instant);
-    assert_eq!((lags, versions.differs_since), (measured([]), None));
-    versions
 }
 
 fn triggered(seconds: u64) -> ChangeLag {
@@ -123,124 +144,59 @@ fn triggered(seconds: u64) -> ChangeLag {
 
 #[test]
 fn a_lag_ends_when_a_chain_of_the_service_is_written() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    let trigger = clock.at(1).wall;
-    add(
-        &mut versions,
-        version("B"),
-        vec![trigger],
-        clock.at(2),
-        Some(&live("A")),
-    );
-    assert!(versions.is_waiting());
-    let all = writes([
-        write(clock.at(1), SVC),
-        write(clock.at(3), "KUBE-SVC-BBBBBBBBBBBBBBBB"),
-        write(clock.at(4), SVC),
-        write(clock.at(6), SVC),
-    ]);
+    let mut scene = Scene::settled();
+    scene.add(version("B"), &[1], 2, Some(&live("A")));
+    assert!(scene.versions.is_waiting());
+    let other = "KUBE-SVC-BBBBBBBBBBBBBBBB";
+    let writes = [(1, SVC), (3, other), (4, SVC), (6, SVC)];
     // The reading is later than the write, and does not count.
-    let lags = versions.observe(&name(), &live("B"), &all, clock.at(9).instant);
+    let lags = scene.observe(&live("B"), &writes, 9);
     assert_eq!(lags, measured([triggered(3)]));
-    assert!(!versions.is_waiting());
-    assert_eq!(versions.differs_since, None);
+    assert!(!scene.versions.is_waiting());
+    assert_eq!(scene.differs_since(), None);
 }
 
 #[test]
 fn writes_before_a_reading_without_the_version_do_not_end_its_lag() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    add(
-        &mut versions,
-        version("B"),
-        vec![clock.at(1).wall],
-        clock.at(1),
-        None,
-    );
-    let first = writes([write(clock.at(2), SVC)]);
-    assert_eq!(
-        versions.observe(&name(), &live("A"), &first, clock.at(3).instant),
-        measured([])
-    );
-    let both = writes([write(clock.at(2), SVC), write(clock.at(5), SVC)]);
-    let lags = versions.observe(&name(), &live("B"), &both, clock.at(6).instant);
+    let mut scene = Scene::settled();
+    scene.add(version("B"), &[1], 1, None);
+    assert_eq!(scene.observe(&live("A"), &[(2, SVC)], 3), measured([]));
+    let lags = scene.observe(&live("B"), &[(2, SVC), (5, SVC)], 6);
     assert_eq!(lags, measured([triggered(4)]));
 }
 
 #[test]
 fn versions_that_are_overtaken_end_with_the_later_one() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
+    let mut scene = Scene::settled();
     for (second, target) in [(1, "B"), (2, "C"), (3, "D")] {
-        let at = clock.at(second);
-        add(&mut versions, version(target), vec![at.wall], at, None);
+        scene.add(version(target), &[second], second, None);
     }
-    let all = writes([write(clock.at(5), SVC)]);
-    let lags = versions.observe(&name(), &live("C"), &all, clock.at(6).instant);
+    let lags = scene.observe(&live("C"), &[(5, SVC)], 6);
     assert_eq!(lags, measured([triggered(4), triggered(3)]));
-    assert!(versions.is_waiting());
-    assert_eq!(versions.differs_since, Some(clock.at(3).instant));
+    assert!(scene.versions.is_waiting());
+    assert_eq!(scene.differs_since(), Some(3));
 }
 
 #[test]
 fn a_version_that_the_kernel_has_on_arrival_has_no_lag_of_writing() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    let trigger = vec![clock.at(1).wall];
-    let lags = add(
-        &mut versions,
-        version("B"),
-        trigger,
-        clock.at(2),
-        Some(&live("B")),
-    );
+    let mut scene = Scene::settled();
+    let lags = scene.add(version("B"), &[1], 2, Some(&live("B")));
     assert_eq!(lags, [triggered(1)]);
     // With one that waits, the kernel may have the older one still.
-    add(
-        &mut versions,
-        version("C"),
-        vec![],
-        clock.at(3),
-        Some(&live("B")),
-    );
-    let lags = add(
-        &mut versions,
-        version("B"),
-        vec![],
-        clock.at(4),
-        Some(&live("B")),
-    );
-    assert_eq!(lags, []);
-    assert!(versions.is_waiting());
+    scene.add(version("C"), &[], 3, Some(&live("B")));
+    assert_eq!(scene.add(version("B"), &[], 4, Some(&live("B"))), []);
+    assert!(scene.versions.is_waiting());
 }
 
 #[test]
 fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    add(
-        &mut versions,
-        ServiceVersion::default(),
-        vec![],
-        clock.at(1),
-        Some(&live("A")),
-    );
-    versions.observe(&name(), &live("A"), &writes([]), clock.at(2).instant);
-    let stale = (
-        ShadowKind::StaleRule,
-        Table::Nat,
-        "KUBE-SERVICES".to_owned(),
-    );
-    assert_eq!(
-        versions
-            .differences(&name(), &live("A"))
-            .collect::<Vec<_>>(),
-        [stale]
-    );
-    let gone = LiveTables::default();
-    let all = writes([write(clock.at(4), "KUBE-SERVICES")]);
-    let lags = versions.observe(&name(), &gone, &all, clock.at(5).instant);
+    let mut scene = Scene::settled();
+    scene.add(ServiceVersion::default(), &[], 1, Some(&live("A")));
+    scene.observe(&live("A"), &[], 2);
+    let chain = "KUBE-SERVICES";
+    let stale = (ShadowKind::StaleRule, Table::Nat, chain.to_owned());
+    assert_eq!(scene.differences(&live("A")), [stale]);
+    let lags = scene.observe(&LiveTables::default(), &[(4, chain)], 5);
     let arrival = ChangeLag {
         lag: Duration::from_secs(3),
         is_triggered: false,
@@ -250,108 +206,78 @@ fn a_deleted_service_waits_for_its_dispatch_rules_to_go() {
 
 #[test]
 fn an_edited_chain_differs_from_the_reading_that_finds_it() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    versions.observe(&name(), &live("X"), &writes([]), clock.at(7).instant);
-    versions.observe(&name(), &live("X"), &writes([]), clock.at(8).instant);
-    assert_eq!(versions.differs_since, Some(clock.at(7).instant));
+    let mut scene = Scene::settled();
+    scene.observe(&live("X"), &[], 7);
+    scene.observe(&live("X"), &[], 8);
+    assert_eq!(scene.differs_since(), Some(7));
     let changed = (ShadowKind::ChangedChain, Table::Nat, SVC.to_owned());
-    assert_eq!(
-        versions
-            .differences(&name(), &live("X"))
-            .collect::<Vec<_>>(),
-        [changed]
-    );
-    versions.observe(&name(), &live("A"), &writes([]), clock.at(9).instant);
-    assert_eq!(versions.differs_since, None);
+    assert_eq!(scene.differences(&live("X")), [changed]);
+    scene.observe(&live("A"), &[], 9);
+    assert_eq!(scene.differs_since(), None);
 }
 
 #[test]
 fn a_version_that_arrives_during_a_reading_waits_for_the_next_one() {
-    let clock = Clock::new();
-    let mut versions = settled(&clock);
-    let trigger = vec![clock.at(1).wall];
-    add(&mut versions, version("B"), trigger, clock.at(4), None);
+    let mut scene = Scene::settled();
+    scene.add(version("B"), &[1], 4, None);
     // The reading began before the arrival, and has read the chain after the write.
-    let all = writes([write(clock.at(6), SVC)]);
-    let during = versions.observe(&name(), &live("B"), &all, clock.at(3).instant);
-    assert_eq!(during, measured([]));
-    assert!(versions.is_waiting());
-    let next = versions.observe(&name(), &live("B"), &all, clock.at(7).instant);
+    assert_eq!(scene.observe(&live("B"), &[(6, SVC)], 3), measured([]));
+    assert!(scene.versions.is_waiting());
+    let next = scene.observe(&live("B"), &[(6, SVC)], 7);
     assert_eq!(next, measured([triggered(5)]));
 }
 
 #[test]
 fn a_version_whose_write_was_missed_is_not_measured() {
-    let clock = Clock::new();
     for (is_incomplete, expected) in [(false, 0), (true, 2)] {
-        let mut versions = settled(&clock);
-        let triggers = vec![clock.at(1).wall; 2];
-        add(&mut versions, version("B"), triggers, clock.at(2), None);
+        let mut scene = Scene::settled();
+        scene.add(version("B"), &[1, 1], 2, None);
         let missed = TableWrites {
             all: Vec::new(),
             is_incomplete,
         };
-        let observed = versions.observe(&name(), &live("B"), &missed, clock.at(4).instant);
+        let at = scene.at(4).instant;
+        let observed = scene.versions.observe(&name(), &live("B"), &missed, at);
         assert_eq!(observed.unmeasured, expected);
         assert_eq!(observed.lags.len() as u64, 2 - expected);
-        assert!(!versions.is_waiting());
+        assert!(!scene.versions.is_waiting());
     }
 }
 
 #[test]
 fn versions_beyond_the_limits_are_not_measured() {
-    let clock = Clock::new();
     for (is_memory_full, kept) in [(false, MOST_VERSIONS), (true, 1)] {
-        let mut versions = settled(&clock);
+        let mut scene = Scene::settled();
         let mut unmeasured = 0;
         for second in 1..=200 {
-            let new = NewVersion {
-                version: version(&second.to_string()),
-                triggers: vec![clock.at(second).wall; 3],
-                arrived: clock.at(second),
-            };
-            unmeasured += versions.add(&name(), new, None, is_memory_full).unmeasured;
+            let new = scene.new_version(version(&second.to_string()), &[second; 3], second);
+            let observed = scene.versions.add(&name(), new, None, is_memory_full);
+            unmeasured += observed.unmeasured;
         }
         assert_eq!(unmeasured, 3 * (200 - kept) as u64);
         // The chain of a version, and of it and the one before.
-        assert_eq!(versions.waiting_digests(), 2 * kept);
-        let all = writes([write(clock.at(201), SVC)]);
-        let observed = versions.observe(&name(), &live("200"), &all, clock.at(202).instant);
+        assert_eq!(scene.versions.waiting_digests(), 2 * kept);
+        let observed = scene.observe(&live("200"), &[(201, SVC)], 202);
         assert_eq!(observed.lags.len(), 3 * kept);
-        assert_eq!(versions.waiting_digests(), 0);
+        assert_eq!(scene.versions.waiting_digests(), 0);
     }
 }
 
 #[test]
 fn a_former_rule_that_another_service_has_is_not_stale() {
-    let clock = Clock::new();
     let reject = "-d 203.0.113.7/32 -p tcp -m tcp --dport 80 -j REJECT";
-    let rejected = ServiceVersion {
-        dispatch: vec![(
-            DispatchChain::FilterExternalServices,
-            digest_of_rule(reject),
-        )],
-        ..ServiceVersion::default()
-    };
+    let chain = DispatchChain::FilterExternalServices;
     for (service, is_stale) in [("shop/other", false), ("shop/web", true)] {
-        let mut versions = ServiceVersions::default();
-        versions.replace(rejected.clone());
+        let mut scene = Scene::with(ServiceVersion {
+            dispatch: vec![(chain, digest_of_rule(reject))],
+            ..ServiceVersion::default()
+        });
         let mut live = LiveTables::default();
         let comment = format!("-m comment --comment \"{service}:http has no endpoints\"");
         let rule = format!("-A KUBE-EXTERNAL-SERVICES {comment} {reject}");
         live.read_line(Table::Filter, &rule);
-        add(
-            &mut versions,
-            ServiceVersion::default(),
-            vec![],
-            clock.at(1),
-            Some(&live),
-        );
-        let stale = versions.differences(&name(), &live).count();
-        assert_eq!(
-            (stale, versions.is_waiting()),
-            (usize::from(is_stale), is_stale)
-        );
+        scene.add(ServiceVersion::default(), &[], 1, Some(&live));
+        let found = (scene.differences(&live).len(), scene.versions.is_waiting());
+        assert_eq!(found, (usize::from(is_stale), is_stale));
     }
 }
