@@ -1,6 +1,7 @@
 //! Tests of matches that depend on the packet: decided from its question, or named undecided.
 //!
-//! Each line is a condition of a rule that drops in front of a policy that accepts.
+//! Each row is a packet, whether it is dropped, and the condition of a rule that drops in front of
+//! a policy that accepts.
 
 use super::trace::{packet, traced_node};
 use crate::net::Protocol;
@@ -8,9 +9,9 @@ use crate::rules::{BridgePort, Packet, RuleSet, Verdict, trace};
 
 /// Packet that a condition is tried on.
 #[derive(Clone, Copy)]
-struct Trial {
-    source: &'static str,
-    destination: &'static str,
+struct Trial<'a> {
+    source: &'a str,
+    destination: &'a str,
     protocol: Protocol,
     bridge_port: BridgePort,
     table: &'static str,
@@ -18,7 +19,7 @@ struct Trial {
 }
 
 /// TCP from outside to an address beyond the node.
-const FORWARDED: Trial = Trial {
+const FORWARDED: Trial<'static> = Trial {
     source: "198.51.100.1",
     destination: "203.0.113.9",
     protocol: Protocol::Tcp,
@@ -28,28 +29,35 @@ const FORWARDED: Trial = Trial {
 };
 
 /// TCP from a process on the node to an address beyond it.
-const SENT: Trial = Trial {
+const SENT: Trial<'static> = Trial {
     source: "192.168.0.2",
     chain: "OUTPUT",
     ..FORWARDED
 };
 
 /// TCP from a process on the node to its own address, when it comes in again.
-const LOOPED_BACK: Trial = Trial {
+const LOOPED_BACK: Trial<'static> = Trial {
     destination: "192.168.0.2",
     chain: "INPUT",
     ..SENT
 };
 
 /// UDP from outside to the node.
-const RECEIVED: Trial = Trial {
+const RECEIVED: Trial<'static> = Trial {
     destination: "192.168.0.2",
     protocol: Protocol::Udp,
     chain: "INPUT",
     ..FORWARDED
 };
 
-const V6: Trial = Trial {
+/// As `FORWARDED`, after routing.
+const LEAVING: Trial<'static> = Trial {
+    table: "mangle",
+    chain: "POSTROUTING",
+    ..FORWARDED
+};
+
+const V6: Trial<'static> = Trial {
     source: "2001:db8::1",
     destination: "2001:db8:9::9",
     ..FORWARDED
@@ -57,7 +65,7 @@ const V6: Trial = Trial {
 
 /// Traces a packet to port 80, with the rules in front of all others. Returns `drop`, `pass`, or
 /// `unclear` if undecided rules could change that.
-fn traced(trial: Trial, rules: &str) -> &'static str {
+fn traced(trial: Trial<'_>, rules: &str) -> &'static str {
     let text = format!("*{}\n{rules}COMMIT\n", trial.table);
     let mut all = RuleSet::default();
     all.apply(&text).unwrap();
@@ -80,58 +88,165 @@ fn traced(trial: Trial, rules: &str) -> &'static str {
 }
 
 #[track_caller]
-fn check(trial: Trial, expected: &str, conditions: &[&str]) {
-    for condition in conditions {
-        let rule = format!("-A {} {condition} -j DROP\n", trial.chain);
-        assert_eq!(traced(trial, &rule), expected, "{condition}");
-    }
+fn check(trial: Trial<'_>, expected: &str, condition: &str) {
+    let rule = format!("-A {} {condition} -j DROP\n", trial.chain);
+    assert_eq!(traced(trial, &rule), expected, "{condition}");
 }
 
 const YES: &str = "drop";
 const NO: &str = "pass";
 const UNCLEAR: &str = "unclear";
 
+fn trial_of(packet: &str) -> Trial<'_> {
+    match packet {
+        "forwarded" => FORWARDED,
+        "sent" => SENT,
+        "looped back" => LOOPED_BACK,
+        "received" => RECEIVED,
+        "IPv6" => V6,
+        "leaving" => LEAVING,
+        "maybe bridged" => Trial {
+            bridge_port: BridgePort::Unknown,
+            ..FORWARDED
+        },
+        to => Trial {
+            destination: to.strip_prefix("to ").unwrap(),
+            ..FORWARDED
+        },
+    }
+}
+
+const TABLE: &str = "\
+# States are those of a first packet.
+forwarded        | drop    | -m state --state NEW
+forwarded        | drop    | -m state --state RELATED,NEW,ESTABLISHED
+forwarded        | drop    | -m state ! --state INVALID
+forwarded        | drop    | -m conntrack ! --ctstate RELATED,ESTABLISHED
+forwarded        | drop    | -m conntrack --ctstate NEW --ctproto 6 --ctdir ORIGINAL
+forwarded        | drop    | -m conntrack --ctproto TCP --ctorigsrc 198.51.100.0/24 --ctorigdst 203.0.113.9
+forwarded        | drop    | -m conntrack --ctorigdstport 80 ! --ctreplsrcport 1:79 --ctreplsrc 203.0.113.9
+forwarded        | drop    | -m conntrack --ctrepldst 198.51.100.1 ! --ctstatus ASSURED
+forwarded        | drop    | -m conntrack ! --ctstatus EXPECTED,CONFIRMED
+looped back      | drop    | -m conntrack --ctstatus CONFIRMED
+forwarded        | pass    | -m state --state ESTABLISHED,RELATED
+forwarded        | pass    | -m state ! --state NEW
+forwarded        | pass    | -m state --state UNTRACKED
+forwarded        | pass    | -m conntrack --ctstate NEW --ctdir REPLY
+forwarded        | pass    | -m conntrack --ctproto udp --ctexpire 1:5
+forwarded        | pass    | -m conntrack ! --ctorigdst 203.0.113.0/24
+forwarded        | pass    | -m conntrack --ctstatus SEEN_REPLY,NONE
+forwarded        | pass    | -m helper --helper ftp
+forwarded        | unclear | -m conntrack --ctexpire 1:5
+forwarded        | unclear | -m conntrack ! --ctorigsrcport 1024:40000
+forwarded        | unclear | -m conntrack --ctrepldstport 5
+
+# Ports of bridges match bridged packets only.
+forwarded        | drop    | -m physdev ! --physdev-is-in
+forwarded        | drop    | -m physdev ! --physdev-in veth+ ! --physdev-is-bridged
+forwarded        | pass    | -m physdev --physdev-is-in
+forwarded        | pass    | -m physdev ! --physdev-is-in --physdev-out veth+
+maybe bridged    | unclear | -m physdev ! --physdev-is-in
+maybe bridged    | unclear | -m physdev ! --physdev-in veth+ ! --physdev-is-bridged
+maybe bridged    | unclear | -m physdev --physdev-is-in
+maybe bridged    | unclear | -m physdev ! --physdev-is-in --physdev-out veth+
+sent             | drop    | -m physdev ! --physdev-is-in
+sent             | drop    | -m physdev ! --physdev-in veth+ ! --physdev-is-bridged
+
+# Addresses have types and ranges.
+forwarded        | drop    | -m addrtype --dst-type UNICAST
+forwarded        | drop    | -m addrtype ! --dst-type LOCAL,BROADCAST,MULTICAST
+forwarded        | drop    | -m addrtype ! --src-type LOCAL --limit-iface-in
+forwarded        | drop    | -m iprange --src-range 198.51.100.0-198.51.100.9
+forwarded        | drop    | -m iprange --src-range 198.51.100.1 ! --dst-range 203.0.113.10-203.0.113.20
+forwarded        | drop    | -m pkttype --pkt-type unicast
+forwarded        | pass    | -m addrtype --dst-type BROADCAST
+forwarded        | pass    | -m addrtype --src-type UNICAST --dst-type BLACKHOLE
+forwarded        | pass    | -m iprange --src-range 198.51.100.2-198.51.100.9
+forwarded        | pass    | -m iprange ! --dst-range 203.0.113.1-203.0.113.20
+forwarded        | pass    | -m pkttype ! --pkt-type unicast
+forwarded        | pass    | -m pkttype --pkt-type broadcast
+received         | drop    | -m addrtype --dst-type LOCAL
+received         | pass    | -m addrtype --dst-type UNICAST
+received         | unclear | -m addrtype --dst-type LOCAL --limit-iface-in
+IPv6             | drop    | -m addrtype ! --dst-type LOCAL
+IPv6             | drop    | -m addrtype --dst-type UNICAST
+IPv6             | drop    | -m iprange --src-range 2001:db8::1-2001:db8::f
+IPv6             | pass    | -m addrtype --dst-type MULTICAST,UNREACHABLE
+IPv6             | pass    | -m rt --rt-type 0
+IPv6             | unclear | -m addrtype ! --dst-type UNREACHABLE
+to 203.0.113.255 | unclear | -m addrtype --dst-type BROADCAST
+to 203.0.113.255 | drop    | -m addrtype --dst-type BROADCAST,UNICAST
+to 203.0.113.255 | pass    | -m addrtype --dst-type LOCAL
+to 224.0.0.9     | drop    | -m addrtype --dst-type MULTICAST
+to 224.0.0.9     | unclear | -m pkttype --pkt-type unicast
+
+# The node is 192.168.0.2: its network may be as short as 192.168.0.0/30.
+to 192.168.0.3   | unclear | -m addrtype --dst-type UNICAST
+to 192.168.0.127 | unclear | -m addrtype --dst-type UNICAST
+to 192.168.0.191 | drop    | -m addrtype --dst-type UNICAST
+to 192.168.1.3   | drop    | -m addrtype --dst-type UNICAST
+to 192.168.0.1   | drop    | -m addrtype --dst-type UNICAST
+
+# Sockets are those of processes on the node. Without one, even `!` does not match.
+sent             | unclear | -m owner --uid-owner 0
+sent             | unclear | -m owner ! --gid-owner 5 --suppl-groups
+sent             | drop    | -m owner --socket-exists
+sent             | pass    | -m owner ! --socket-exists --uid-owner 0
+sent             | unclear | -m cgroup ! --cgroup 1048577
+leaving          | pass    | -m owner --uid-owner 0
+leaving          | pass    | -m owner ! --gid-owner 5 --suppl-groups
+leaving          | drop    | -m owner ! --uid-owner 0
+leaving          | drop    | -m owner ! --socket-exists
+received         | pass    | -m cgroup ! --cgroup 1048577
+received         | pass    | -m cgroup --path a/b
+looped back      | pass    | -m mac ! --mac-source 00:11:22:33:44:55
+forwarded        | pass    | -m rpfilter --loose --invert
+forwarded        | drop    | -m rpfilter
+looped back      | pass    | -m rpfilter --loose --invert
+looped back      | drop    | -m rpfilter
+
+# Connections begin with SYN alone.
+forwarded        | drop    | -p tcp --syn
+forwarded        | drop    | -p tcp -m tcp --dport 80 --tcp-flags FIN,SYN,RST,ACK SYN
+forwarded        | drop    | -p tcp ! --tcp-flags ALL NONE
+forwarded        | drop    | -p tcp ! --tcp-flags SYN,FIN SYN,FIN
+forwarded        | drop    | -p tcp --tcp-flags FIN,ACK NONE
+forwarded        | drop    | ! -f
+forwarded        | pass    | -p tcp ! --syn
+forwarded        | pass    | -p tcp --tcp-flags ALL ALL
+forwarded        | pass    | -p tcp --dport 81 --syn --tcp-option 8
+forwarded        | pass    | -p tcp --tcp-flags FIN,ACK FIN
+forwarded        | pass    | -p udp --dport 80
+forwarded        | pass    | -p icmp --icmp-type 8
+forwarded        | pass    | -f
+forwarded        | unclear | -p tcp --syn --tcp-option 8
+forwarded        | unclear | -p tcp ! --sport 1024:40000
+forwarded        | unclear | -p tcp --syn --sport 40000
+forwarded        | unclear | -p tcp -m multiport ! --sports 22,40000
+forwarded        | unclear | -p tcp -m tcpmss --mss 1400:1536
+
+# Lists and counters that always match, and one that matches every third packet.
+forwarded        | drop    | -m recent --set --name odd --mask 255.255.255.0 --rdest
+forwarded        | drop    | -m recent --set
+forwarded        | drop    | -m nfacct --nfacct-name x
+forwarded        | pass    | -m recent ! --set --name odd --rsource
+forwarded        | split   | -m statistic --mode nth --every 3 --packet 1
+forwarded        | drop    | -m statistic --mode nth --every 1
+";
+
 #[test]
-fn states_are_those_of_a_first_packet() {
-    check(
-        FORWARDED,
-        YES,
-        &[
-            "-m state --state NEW",
-            "-m state --state RELATED,NEW,ESTABLISHED",
-            "-m state ! --state INVALID",
-            "-m conntrack ! --ctstate RELATED,ESTABLISHED",
-            "-m conntrack --ctstate NEW --ctproto 6 --ctdir ORIGINAL",
-            "-m conntrack --ctproto TCP --ctorigsrc 198.51.100.0/24 --ctorigdst 203.0.113.9",
-            "-m conntrack --ctorigdstport 80 ! --ctreplsrcport 1:79 --ctreplsrc 203.0.113.9",
-            "-m conntrack --ctrepldst 198.51.100.1 ! --ctstatus ASSURED",
-            "-m conntrack ! --ctstatus EXPECTED,CONFIRMED",
-        ],
-    );
-    check(
-        FORWARDED,
-        NO,
-        &[
-            "-m state --state ESTABLISHED,RELATED",
-            "-m state ! --state NEW",
-            "-m state --state UNTRACKED",
-            "-m conntrack --ctstate NEW --ctdir REPLY",
-            "-m conntrack --ctproto udp --ctexpire 1:5",
-            "-m conntrack ! --ctorigdst 203.0.113.0/24",
-            "-m conntrack --ctstatus SEEN_REPLY,NONE",
-            "-m helper --helper ftp",
-        ],
-    );
-    check(
-        FORWARDED,
-        UNCLEAR,
-        &[
-            "-m conntrack --ctexpire 1:5",
-            "-m conntrack ! --ctorigsrcport 1024:40000",
-            "-m conntrack --ctrepldstport 5",
-        ],
-    );
-    check(LOOPED_BACK, YES, &["-m conntrack --ctstatus CONFIRMED"]);
+fn conditions_are_decided_or_unclear() {
+    let is_row = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    for row in TABLE.lines().filter(is_row) {
+        let [packet, expected, condition] = row.splitn(3, '|').collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        check(trial_of(packet.trim()), expected.trim(), condition.trim());
+    }
+}
+
+#[test]
+fn translated_connections_have_both_destinations() {
     let translated = Trial {
         table: "nat",
         chain: "PREROUTING",
@@ -140,195 +255,6 @@ fn states_are_those_of_a_first_packet() {
     let rules = "-A PREROUTING -d 203.0.113.9 -j DNAT --to-destination 10.0.0.7\nCOMMIT\n\
          *filter\n-A FORWARD -m conntrack --ctorigdst 203.0.113.9 --ctreplsrc 10.0.0.7 --ctstate DNAT -j DROP\n";
     assert_eq!(traced(translated, rules), YES);
-}
-
-#[test]
-fn ports_of_bridges_match_bridged_packets_only() {
-    let (yes, no) = (
-        [
-            "-m physdev ! --physdev-is-in",
-            "-m physdev ! --physdev-in veth+ ! --physdev-is-bridged",
-        ],
-        [
-            "-m physdev --physdev-is-in",
-            "-m physdev ! --physdev-is-in --physdev-out veth+",
-        ],
-    );
-    check(FORWARDED, YES, &yes);
-    check(FORWARDED, NO, &no);
-    let perhaps = |trial| Trial {
-        bridge_port: BridgePort::Unknown,
-        ..trial
-    };
-    check(perhaps(FORWARDED), UNCLEAR, &yes);
-    check(perhaps(FORWARDED), UNCLEAR, &no);
-    check(perhaps(SENT), YES, &yes);
-}
-
-#[test]
-fn addresses_have_types_and_ranges() {
-    check(
-        FORWARDED,
-        YES,
-        &[
-            "-m addrtype --dst-type UNICAST",
-            "-m addrtype ! --dst-type LOCAL,BROADCAST,MULTICAST",
-            "-m addrtype ! --src-type LOCAL --limit-iface-in",
-            "-m iprange --src-range 198.51.100.0-198.51.100.9",
-            "-m iprange --src-range 198.51.100.1 ! --dst-range 203.0.113.10-203.0.113.20",
-            "-m pkttype --pkt-type unicast",
-        ],
-    );
-    check(
-        FORWARDED,
-        NO,
-        &[
-            "-m addrtype --dst-type BROADCAST",
-            "-m addrtype --src-type UNICAST --dst-type BLACKHOLE",
-            "-m iprange --src-range 198.51.100.2-198.51.100.9",
-            "-m iprange ! --dst-range 203.0.113.1-203.0.113.20",
-            "-m pkttype ! --pkt-type unicast",
-            "-m pkttype --pkt-type broadcast",
-        ],
-    );
-    check(RECEIVED, YES, &["-m addrtype --dst-type LOCAL"]);
-    check(RECEIVED, NO, &["-m addrtype --dst-type UNICAST"]);
-    check(
-        RECEIVED,
-        UNCLEAR,
-        &["-m addrtype --dst-type LOCAL --limit-iface-in"],
-    );
-}
-
-#[test]
-fn types_depend_on_the_kind_of_address() {
-    let broadcast = Trial {
-        destination: "203.0.113.255",
-        ..FORWARDED
-    };
-    check(broadcast, UNCLEAR, &["-m addrtype --dst-type BROADCAST"]);
-    check(
-        broadcast,
-        YES,
-        &["-m addrtype --dst-type BROADCAST,UNICAST"],
-    );
-    check(broadcast, NO, &["-m addrtype --dst-type LOCAL"]);
-    // The node is 192.168.0.2: its network may be as short as 192.168.0.0/30.
-    for (destination, expected) in [
-        ("192.168.0.3", UNCLEAR),
-        ("192.168.0.127", UNCLEAR),
-        ("192.168.0.191", YES),
-        ("192.168.1.3", YES),
-        ("192.168.0.1", YES),
-    ] {
-        let near = Trial {
-            destination,
-            ..FORWARDED
-        };
-        check(near, expected, &["-m addrtype --dst-type UNICAST"]);
-    }
-    let multicast = Trial {
-        destination: "224.0.0.9",
-        ..FORWARDED
-    };
-    check(multicast, YES, &["-m addrtype --dst-type MULTICAST"]);
-    check(multicast, UNCLEAR, &["-m pkttype --pkt-type unicast"]);
-    check(
-        V6,
-        YES,
-        &[
-            "-m addrtype ! --dst-type LOCAL",
-            "-m addrtype --dst-type UNICAST",
-            "-m iprange --src-range 2001:db8::1-2001:db8::f",
-        ],
-    );
-    check(
-        V6,
-        NO,
-        &[
-            "-m addrtype --dst-type MULTICAST,UNREACHABLE",
-            "-m rt --rt-type 0",
-        ],
-    );
-    check(V6, UNCLEAR, &["-m addrtype ! --dst-type UNREACHABLE"]);
-}
-
-#[test]
-fn sockets_are_those_of_processes_on_the_node() {
-    let named = [
-        "-m owner --uid-owner 0",
-        "-m owner ! --gid-owner 5 --suppl-groups",
-    ];
-    check(SENT, UNCLEAR, &named);
-    check(SENT, YES, &["-m owner --socket-exists"]);
-    check(SENT, NO, &["-m owner ! --socket-exists --uid-owner 0"]);
-    check(SENT, UNCLEAR, &["-m cgroup ! --cgroup 1048577"]);
-    let leaving = Trial {
-        table: "mangle",
-        chain: "POSTROUTING",
-        ..FORWARDED
-    };
-    check(leaving, NO, &named);
-    check(
-        leaving,
-        YES,
-        &["-m owner ! --uid-owner 0", "-m owner ! --socket-exists"],
-    );
-    // Packets without a socket do not match even with `!`.
-    check(
-        RECEIVED,
-        NO,
-        &["-m cgroup ! --cgroup 1048577", "-m cgroup --path a/b"],
-    );
-    check(
-        LOOPED_BACK,
-        NO,
-        &["-m mac ! --mac-source 00:11:22:33:44:55"],
-    );
-    for trial in [FORWARDED, LOOPED_BACK] {
-        check(trial, NO, &["-m rpfilter --loose --invert"]);
-        check(trial, YES, &["-m rpfilter"]);
-    }
-}
-
-#[test]
-fn connections_begin_with_syn_alone() {
-    check(
-        FORWARDED,
-        YES,
-        &[
-            "-p tcp --syn",
-            "-p tcp -m tcp --dport 80 --tcp-flags FIN,SYN,RST,ACK SYN",
-            "-p tcp ! --tcp-flags ALL NONE",
-            "-p tcp ! --tcp-flags SYN,FIN SYN,FIN",
-            "-p tcp --tcp-flags FIN,ACK NONE",
-            "! -f",
-        ],
-    );
-    check(
-        FORWARDED,
-        NO,
-        &[
-            "-p tcp ! --syn",
-            "-p tcp --tcp-flags ALL ALL",
-            "-p tcp --dport 81 --syn --tcp-option 8",
-            "-p tcp --tcp-flags FIN,ACK FIN",
-            "-p udp --dport 80",
-            "-p icmp --icmp-type 8",
-            "-f",
-        ],
-    );
-    check(
-        FORWARDED,
-        UNCLEAR,
-        &[
-            "-p tcp --syn --tcp-option 8",
-            "-p tcp ! --sport 1024:40000",
-            "-p tcp --syn --sport 40000",
-            "-p tcp -m multiport ! --sports 22,40000",
-            "-p tcp -m tcpmss --mss 1400:1536",
-        ],
-    );
 }
 
 #[test]
@@ -360,27 +286,10 @@ fn counters_clocks_sets_and_payloads_are_undecided() {
         "-m ttl --ttl-lt 3",
         "-m u32 --u32 0x6&0xff=0x1",
     ];
-    check(FORWARDED, UNCLEAR, &unknown);
     for condition in unknown {
-        check(FORWARDED, NO, &[&format!("-p udp {condition}")]);
+        check(FORWARDED, UNCLEAR, condition);
+        check(FORWARDED, NO, &format!("-p udp {condition}"));
     }
-}
-
-#[test]
-fn lists_and_counters_that_always_match() {
-    let set = "-m recent --set --name odd --mask 255.255.255.0 --rdest";
-    check(
-        FORWARDED,
-        YES,
-        &[set, "-m recent --set", "-m nfacct --nfacct-name x"],
-    );
-    check(FORWARDED, NO, &["-m recent ! --set --name odd --rsource"]);
-    check(
-        FORWARDED,
-        "split",
-        &["-m statistic --mode nth --every 3 --packet 1"],
-    );
-    check(FORWARDED, YES, &["-m statistic --mode nth --every 1"]);
 }
 
 #[test]

@@ -18,70 +18,54 @@ fn check(written: &str, saved: &str, canonical: &str) {
     assert_eq!(rule(canonical), rule(written), "{canonical}");
 }
 
-/// Checks a pair of which `saved` is the canonical form.
+/// Checks lines of a spelling and, after `=>`, the canonical form that both backends print.
 #[track_caller]
-fn same(written: &str, saved: &str) {
-    check(written, saved, saved);
+fn same(pairs: &str) {
+    for pair in pairs.lines().filter(|pair| !pair.is_empty()) {
+        let (written, saved) = pair.split_once("=>").unwrap();
+        let saved = saved.trim_start();
+        check(written.trim_end(), saved, saved);
+    }
 }
 
 #[test]
 fn order_of_options_and_spelling_of_addresses_do_not_matter() {
-    same(
+    let saved = r#"! -s 10.0.0.0/8 -d 172.30.0.1/32 -p tcp -m comment --comment "ns1/a:p80 cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ"#;
+    check(
         r#"-m comment --comment "ns1/a:p80 cluster IP" -m tcp -p tcp -d 172.30.0.1 --dport 80 ! -s 10.0.0.0/8 -j KUBE-MARK-MASQ"#,
-        r#"! -s 10.0.0.0/8 -d 172.30.0.1/32 -p tcp -m comment --comment "ns1/a:p80 cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ"#,
+        saved,
+        saved,
     );
-    same("-s 10.1.2.3/255.255.0.0 -j DROP", "-s 10.1.0.0/16 -j DROP");
-    same("-p all -s 0.0.0.0/0 -i + -j ACCEPT", "-j ACCEPT");
+    check("", "", "");
     same(
-        "-m tcp -p tcp -d FD00:0::1 --dport 80 -j ACCEPT",
-        "-d fd00::1/128 -p tcp -m tcp --dport 80 -j ACCEPT",
+        r"
+-s 10.1.2.3/255.255.0.0 -j DROP                 => -s 10.1.0.0/16 -j DROP
+-p all -s 0.0.0.0/0 -i + -j ACCEPT              => -j ACCEPT
+-m tcp -p tcp -d FD00:0::1 --dport 80 -j ACCEPT => -d fd00::1/128 -p tcp -m tcp --dport 80 -j ACCEPT
+-p tcp --dport 80                               => -p tcp -m tcp --dport 80
+-p 132 -m sctp --destination-port 5:            => -p sctp -m sctp --dport 5:65535
+[12:3400] -i eth0 ! -o cali+ -g X               => -i eth0 ! -o cali+ -g X
+-p 47 -f -j ACCEPT                              => -p gre -f -j ACCEPT
+-p udp --sport 53 ! --dport :1024               => -p udp -m udp --sport 53 --dport 1025:65535
+-p TCP --dport 0:65535                          => -p tcp -m tcp
+-j DROP -s 1.2.3.4                              => -s 1.2.3.4/32 -j DROP
+",
     );
-    same("-p tcp --dport 80", "-p tcp -m tcp --dport 80");
-    same(
-        "-p 132 -m sctp --destination-port 5:",
-        "-p sctp -m sctp --dport 5:65535",
-    );
-    same(
-        "[12:3400] -i eth0 ! -o cali+ -g X",
-        "-i eth0 ! -o cali+ -g X",
-    );
-    same("-p 47 -f -j ACCEPT", "-p gre -f -j ACCEPT");
-    same(
-        "-p udp --sport 53 ! --dport :1024",
-        "-p udp -m udp --sport 53 --dport 1025:65535",
-    );
-    same("-p TCP --dport 0:65535", "-p tcp -m tcp");
-    same("-j DROP -s 1.2.3.4", "-s 1.2.3.4/32 -j DROP");
-    same("", "");
 }
 
 #[test]
 fn spellings_of_mark_are_equal() {
     same(
-        "-j MARK --or-mark 0x00004000",
-        "-j MARK --set-xmark 0x4000/0x4000",
+        r"
+-j MARK --or-mark 0x00004000           => -j MARK --set-xmark 0x4000/0x4000
+-j MARK --xor-mark 0x4000              => -j MARK --set-xmark 0x4000/0x0
+-j MARK --and-mark 0x4000              => -j MARK --set-xmark 0x0/0xffffbfff
+-j MARK --set-mark 0x5000/0x4000       => -j MARK --set-xmark 0x5000/0x5000
+-j MARK --set-xmark 16384              => -j MARK --set-xmark 0x4000/0xffffffff
+-m mark ! --mark 0x00004000/0x00004000 => -m mark ! --mark 0x4000/0x4000
+-m mark --mark 0x4000/0xffffffff       => -m mark --mark 0x4000
+",
     );
-    same(
-        "-j MARK --xor-mark 0x4000",
-        "-j MARK --set-xmark 0x4000/0x0",
-    );
-    same(
-        "-j MARK --and-mark 0x4000",
-        "-j MARK --set-xmark 0x0/0xffffbfff",
-    );
-    same(
-        "-j MARK --set-mark 0x5000/0x4000",
-        "-j MARK --set-xmark 0x5000/0x5000",
-    );
-    same(
-        "-j MARK --set-xmark 16384",
-        "-j MARK --set-xmark 0x4000/0xffffffff",
-    );
-    same(
-        "-m mark ! --mark 0x00004000/0x00004000",
-        "-m mark ! --mark 0x4000/0x4000",
-    );
-    same("-m mark --mark 0x4000/0xffffffff", "-m mark --mark 0x4000");
 }
 
 #[test]
@@ -92,10 +76,9 @@ fn probabilities_compare_as_the_kernel_stores_them() {
         ("0.1428571429", "0.14285714272"),
         ("0.0010000000", "0.00100000016"),
     ] {
-        same(
-            &format!("-m statistic --mode random --probability {written} -j A"),
-            &format!("-m statistic --mode random --probability {saved} -j A"),
-        );
+        let [written, saved] = [written, saved]
+            .map(|text| format!("-m statistic --mode random --probability {text} -j A"));
+        check(&written, &saved, &saved);
     }
     assert_ne!(
         rule("-m statistic --mode random --probability 0.33333"),
@@ -127,20 +110,12 @@ fn defaults_of_either_family_are_equal_to_no_option() {
 #[test]
 fn lists_of_states_and_types_compare_as_sets() {
     same(
-        "-p icmp -m comment --comment x --icmp-type 8",
-        "-p icmp -m comment --comment x -m icmp --icmp-type 8",
-    );
-    same(
-        "-m conntrack --ctstate DNAT,NEW,RELATED,INVALID",
-        "-m conntrack --ctstate INVALID,NEW,RELATED,DNAT",
-    );
-    same(
-        "-m addrtype --dst-type LOCAL,UNICAST",
-        "-m addrtype --dst-type UNICAST,LOCAL",
-    );
-    same(
-        "-m comment --comment one -m mark --mark 1 -m comment --comment two",
-        "-m comment --comment one -m comment --comment two -m mark --mark 0x1",
+        r"
+-p icmp -m comment --comment x --icmp-type 8    => -p icmp -m comment --comment x -m icmp --icmp-type 8
+-m conntrack --ctstate DNAT,NEW,RELATED,INVALID => -m conntrack --ctstate INVALID,NEW,RELATED,DNAT
+-m addrtype --dst-type LOCAL,UNICAST            => -m addrtype --dst-type UNICAST,LOCAL
+-m comment --comment one -m mark --mark 1 -m comment --comment two => -m comment --comment one -m comment --comment two -m mark --mark 0x1
+",
     );
     assert_ne!(
         rule("-m conntrack --ctstate NEW"),
@@ -151,20 +126,12 @@ fn lists_of_states_and_types_compare_as_sets() {
 #[test]
 fn dnat_and_masquerade_are_parsed() {
     same(
-        "-j MASQUERADE --random-fully",
-        "-j MASQUERADE --random-fully",
-    );
-    same(
-        "-m tcp -p tcp -j DNAT --to-destination 10.0.0.1:80",
-        "-p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80",
-    );
-    same(
-        "-p tcp -j DNAT --to-destination [FD00:0::1]:80",
-        "-p tcp -j DNAT --to-destination [fd00::1]:80",
-    );
-    same(
-        "-j DNAT --to-destination fd00::1",
-        "-j DNAT --to-destination fd00::1",
+        r"
+-j MASQUERADE --random-fully                       => -j MASQUERADE --random-fully
+-m tcp -p tcp -j DNAT --to-destination 10.0.0.1:80 => -p tcp -m tcp -j DNAT --to-destination 10.0.0.1:80
+-p tcp -j DNAT --to-destination [FD00:0::1]:80     => -p tcp -j DNAT --to-destination [fd00::1]:80
+-j DNAT --to-destination fd00::1                   => -j DNAT --to-destination fd00::1
+",
     );
 }
 
