@@ -238,6 +238,9 @@ macro_rules! enum_of_words {
 }
 
 #[cfg(test)]
+#[path = "tests/cases.rs"]
+mod cases;
+#[cfg(test)]
 #[path = "../tests/support/hostile.rs"]
 mod hostile;
 

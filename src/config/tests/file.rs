@@ -187,65 +187,33 @@ fn the_header_is_required() {
     );
 }
 
+/// Fields, the path that the error names, and its words.
+const WRONG_TYPES: &str = "\
+hostnameOverride: 123                              | hostnameOverride             | string
+oomScoreAdj: '5'                                   | oomScoreAdj                  | i32
+oomScoreAdj: 1.5                                   | oomScoreAdj                  | i32
+oomScoreAdj: 3000000000                            | oomScoreAdj                  | i32
+conntrack: [1, 2]                                  | conntrack                    | must be an object, got [1,2]
+iptables: 5                                        | iptables                     | must be an object, got 5
+iptables: {syncPeriod: 30}                         | iptables.syncPeriod          | string
+iptables: {syncPeriod: soon}                       | iptables.syncPeriod          | `soon` is not a valid duration
+nodePortAddresses: primary                         | nodePortAddresses            | sequence
+enableProfiling: maybe                             | enableProfiling              | boolean
+featureGates: {AllAlpha: 1}                        | featureGates.AllAlpha        | boolean
+logging: {verbosity: -1}                           | logging.verbosity            | u32
+logging: {vmodule: [{verbosity: x}]}               | logging.vmodule[0].verbosity | u32
+logging: {flushFrequency: [1]}                     | logging.flushFrequency       | duration
+logging: {options: {text: {infoBufferSize: [1]}}}  | logging.options.text.infoBufferSize | quantity
+logging: {options: {text: {infoBufferSize: big}}}  | logging.options.text.infoBufferSize | requires feature gate
+";
+
 #[test]
 fn wrong_types_are_fatal_and_named() {
-    for (fields, path, expected) in [
-        ("hostnameOverride: 123", "hostnameOverride", "string"),
-        ("oomScoreAdj: '5'", "oomScoreAdj", "i32"),
-        ("oomScoreAdj: 1.5", "oomScoreAdj", "i32"),
-        ("oomScoreAdj: 3000000000", "oomScoreAdj", "i32"),
-        (
-            "conntrack: [1, 2]",
-            "conntrack",
-            "must be an object, got [1,2]",
-        ),
-        ("iptables: 5", "iptables", "must be an object, got 5"),
-        (
-            "iptables: {syncPeriod: 30}",
-            "iptables.syncPeriod",
-            "string",
-        ),
-        (
-            "iptables: {syncPeriod: soon}",
-            "iptables.syncPeriod",
-            "`soon` is not a valid duration",
-        ),
-        (
-            "nodePortAddresses: primary",
-            "nodePortAddresses",
-            "sequence",
-        ),
-        ("enableProfiling: maybe", "enableProfiling", "boolean"),
-        (
-            "featureGates: {AllAlpha: 1}",
-            "featureGates.AllAlpha",
-            "boolean",
-        ),
-        ("logging: {verbosity: -1}", "logging.verbosity", "u32"),
-        (
-            "logging: {vmodule: [{verbosity: x}]}",
-            "logging.vmodule[0].verbosity",
-            "u32",
-        ),
-        (
-            "logging: {flushFrequency: [1]}",
-            "logging.flushFrequency",
-            "duration",
-        ),
-        (
-            "logging: {options: {text: {infoBufferSize: [1]}}}",
-            "logging.options.text.infoBufferSize",
-            "quantity",
-        ),
-        (
-            "logging: {options: {text: {infoBufferSize: big}}}",
-            "logging.options.text.infoBufferSize",
-            "requires feature gate",
-        ),
-    ] {
-        let text = format!("{HEADER}{fields}");
-        refused(&text, &format!("`c.yaml`: {path}: "));
-        refused(&text, expected);
+    for line in WRONG_TYPES.lines() {
+        let columns: Vec<&str> = line.split(" | ").map(str::trim).collect();
+        let text = format!("{HEADER}{}", columns[0]);
+        refused(&text, &format!("`c.yaml`: {}: ", columns[1]));
+        refused(&text, columns[2]);
     }
     let long = with_file("", &format!("iptables: [{}]", "1,".repeat(10_000))).unwrap_err();
     assert!(long.len() < 300, "{long}");

@@ -3,6 +3,7 @@
 //! Upstream: pkg/proxy/apis/config/validation/validation_test.go (v1.37)
 
 use super::*;
+use crate::cases::cases;
 
 /// The file with these fields is rejected with this text.
 #[track_caller]
@@ -26,22 +27,6 @@ fn flags(table: &str) {
         let error = configured(flags).map(|_| ()).expect_err(flags);
         assert_eq!(error, problem);
     }
-}
-
-fn cases(table: &str) -> Vec<(&str, String)> {
-    let mut cases: Vec<(&str, String)> = Vec::new();
-    for line in table.lines().filter(|line| !line.is_empty()) {
-        match (line.strip_prefix("    "), cases.last_mut()) {
-            (Some(text), Some((_, problem))) => {
-                if !problem.is_empty() {
-                    problem.push('\n');
-                }
-                problem.push_str(text);
-            }
-            _ => cases.push((line, String::new())),
-        }
-    }
-    cases
 }
 
 #[test]

@@ -44,22 +44,6 @@ fn defaults_without_flags_equal_kube_proxy() {
 }
 
 #[test]
-fn bools_are_written_as_go_writes_them() {
-    let is_for_all = |flags| {
-        let settings = good(flags).rules.render_settings.v4;
-        settings.fixed.masquerade.is_for_all
-    };
-    assert!(is_for_all("--masquerade-all"));
-    assert!(is_for_all("--masquerade-all=true"));
-    assert!(!is_for_all("--masquerade-all=false"));
-    assert!(is_for_all("--masquerade_all=true"));
-    let settings = good("--iptables-localhost-nodeports=false")
-        .rules
-        .render_settings;
-    assert!(!settings.v4.fixed.has_localhost_node_ports);
-}
-
-#[test]
 fn networks_come_alone_or_one_of_each_family() {
     let mode = |flags| good(flags).rules.render_settings.v4.local_mode;
     let cidrs = |texts: &[&str]| {

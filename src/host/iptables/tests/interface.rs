@@ -2,6 +2,7 @@
 //! families; older forms from their sources), and the extent of merged changes.
 
 use super::*;
+use crate::cases::cases;
 
 #[track_caller]
 fn check(status: i32, stderr: &str, expected: &str) {
@@ -17,126 +18,107 @@ fn check(status: i32, stderr: &str, expected: &str) {
     assert_eq!(shown, expected, "{stderr}");
 }
 
+/// Checks cases `STATUS => RESULT` by what the program prints; `$` ends a line that ends in a blank.
+#[track_caller]
+fn check_all(table: &str) {
+    for (case, stderr) in cases(table) {
+        let (status, expected) = case.split_once(" => ").unwrap();
+        check(
+            status.parse().unwrap(),
+            &(stderr.replace('$', "") + "\n"),
+            expected,
+        );
+    }
+}
+
 #[test]
 fn nft_reports_the_line_and_usually_the_reason() {
-    check(
-        2,
-        "iptables-nft-restore v1.8.9 (nf_tables): Chain 'NOSUCH' does not exist\n\
-         Error occurred at line: 4\n\
-         Try `iptables-nft-restore -h' or 'iptables-nft-restore --help' for more information.\n",
-        "4: Chain 'NOSUCH' does not exist",
-    );
-    check(
-        1,
-        "ip6tables-nft-restore: line 2 failed: No chain/target/match by that name.\n",
-        "2: No chain/target/match by that name.",
-    );
-    check(
-        1,
-        "iptables-nft-restore: line 3 failed: Bad rule (does a matching rule exist in that chain?).\n",
-        "3: Bad rule (does a matching rule exist in that chain?).",
-    );
-    check(
-        4,
-        "iptables-nft-restore v1.8.9 (nf_tables): \n\
-         line 8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N\n\
-         line 9: CHAIN_DEL failed (Device or resource busy): chain KUBE-M\n",
-        "8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N",
-    );
-    check(
-        4,
-        "Warning: Extension sctp revision 0 not supported, missing kernel module?\n\
-         iptables-nft-restore v1.8.9 (nf_tables): \n\
-         line 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N\n",
-        "3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N; Warning: \
-         Extension sctp revision 0 not supported, missing kernel module?",
-    );
-    check(
-        4,
-        "iptables-restore v1.8.4 (nf_tables): \n\
-         line 12: RULE_INSERT failed (Too many links): rule in chain INPUT\n",
-        "12: RULE_INSERT failed (Too many links): rule in chain INPUT",
-    );
-    check(
-        2,
-        "iptables-nft-restore v1.8.9 (nf_tables): iptables-nft-restore: line 1 table name 'nosuch' \
-         invalid\nError occurred at line: 1\n",
-        "1: iptables-nft-restore: line 1 table name 'nosuch' invalid",
+    check_all(
+        "
+2 => 4: Chain 'NOSUCH' does not exist
+    iptables-nft-restore v1.8.9 (nf_tables): Chain 'NOSUCH' does not exist
+    Error occurred at line: 4
+    Try `iptables-nft-restore -h' or 'iptables-nft-restore --help' for more information.
+1 => 2: No chain/target/match by that name.
+    ip6tables-nft-restore: line 2 failed: No chain/target/match by that name.
+1 => 3: Bad rule (does a matching rule exist in that chain?).
+    iptables-nft-restore: line 3 failed: Bad rule (does a matching rule exist in that chain?).
+4 => 8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N
+    iptables-nft-restore v1.8.9 (nf_tables): $
+    line 8: RULE_APPEND failed (Invalid argument): rule in chain KUBE-N
+    line 9: CHAIN_DEL failed (Device or resource busy): chain KUBE-M
+4 => 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N; Warning: Extension sctp revision 0 not supported, missing kernel module?
+    Warning: Extension sctp revision 0 not supported, missing kernel module?
+    iptables-nft-restore v1.8.9 (nf_tables): $
+    line 3: RULE_APPEND failed (No such file or directory): rule in chain KUBE-N
+4 => 12: RULE_INSERT failed (Too many links): rule in chain INPUT
+    iptables-restore v1.8.4 (nf_tables): $
+    line 12: RULE_INSERT failed (Too many links): rule in chain INPUT
+2 => 1: iptables-nft-restore: line 1 table name 'nosuch' invalid
+    iptables-nft-restore v1.8.9 (nf_tables): iptables-nft-restore: line 1 table name 'nosuch' invalid
+    Error occurred at line: 1
+",
     );
 }
 
 #[test]
 fn legacy_reports_the_line_and_rarely_the_reason() {
-    check(
-        2,
-        "iptables-restore v1.8.9 (legacy): Couldn't load target `NOSUCH':No such file or directory\n\
-         \n\
-         Error occurred at line: 3\n\
-         Try `iptables-restore -h' or 'iptables-restore --help' for more information.\n",
-        "3: Couldn't load target `NOSUCH':No such file or directory",
-    );
-    check(1, "iptables-restore: line 2 failed\n", "2: no reason given");
-    check(
-        1,
-        "ip6tables-restore: line 7 failed\n",
-        "7: no reason given",
-    );
-    check(
-        2,
-        "ip6tables-restore v1.8.9 (legacy): host/network `10.0.0.0.0' not found\n\
-         Error occurred at line: 3\n",
-        "3: host/network `10.0.0.0.0' not found",
-    );
-    check(
-        2,
-        "iptables-restore v1.8.9 (legacy): \n\
-         The \"nat\" table is not intended for filtering, the use of DROP is therefore inhibited.\n\
-         \n\n\
-         Error occurred at line: 3\n",
-        "3: The \"nat\" table is not intended for filtering, the use of DROP is therefore inhibited.",
-    );
-    check(
-        2,
-        "Bad argument `hello'\nError occurred at line: 2\n",
-        "2: Bad argument `hello'",
-    );
-    check(
-        1,
-        "iptables-restore: COMMIT expected at line 4\n",
-        "4: COMMIT expected",
+    check_all(
+        r#"
+2 => 3: Couldn't load target `NOSUCH':No such file or directory
+    iptables-restore v1.8.9 (legacy): Couldn't load target `NOSUCH':No such file or directory
+    $
+    Error occurred at line: 3
+    Try `iptables-restore -h' or 'iptables-restore --help' for more information.
+1 => 2: no reason given
+    iptables-restore: line 2 failed
+1 => 7: no reason given
+    ip6tables-restore: line 7 failed
+2 => 3: host/network `10.0.0.0.0' not found
+    ip6tables-restore v1.8.9 (legacy): host/network `10.0.0.0.0' not found
+    Error occurred at line: 3
+2 => 3: The "nat" table is not intended for filtering, the use of DROP is therefore inhibited.
+    iptables-restore v1.8.9 (legacy): $
+    The "nat" table is not intended for filtering, the use of DROP is therefore inhibited.
+    $
+    $
+    Error occurred at line: 3
+2 => 2: Bad argument `hello'
+    Bad argument `hello'
+    Error occurred at line: 2
+1 => 4: COMMIT expected
+    iptables-restore: COMMIT expected at line 4
+"#,
     );
 }
 
 #[test]
 fn a_held_lock_is_not_a_rejected_payload() {
-    check(
-        4,
-        "Can't lock /run/xtables.lock: Resource temporarily unavailable\n\
-         Another app is currently holding the xtables lock. Stopped waiting after 5s.\n",
-        "locked 5s",
-    );
-    check(
-        4,
-        "Another app is currently holding the xtables lock. Perhaps you want to use the -w option?\n",
-        "locked 0ns",
+    check_all(
+        "
+4 => locked 5s
+    Can't lock /run/xtables.lock: Resource temporarily unavailable
+    Another app is currently holding the xtables lock. Stopped waiting after 5s.
+4 => locked 0ns
+    Another app is currently holding the xtables lock. Perhaps you want to use the -w option?
+",
     );
 }
 
 #[test]
 fn an_error_without_a_line_is_a_failure() {
-    check(
-        4,
-        "iptables-nft-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: \
-         Permission denied (you must be root)\n",
-        "failed 4",
-    );
-    check(
-        4,
-        "Fatal: can't open lock file /run/xtables.lock: Permission denied\n",
-        "failed 4",
-    );
     check(1, "", "failed 1");
-    check(1, "line of thought\nin line 3 of a poem", "failed 1");
+    check_all(
+        "
+4 => failed 4
+    iptables-nft-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)
+4 => failed 4
+    Fatal: can't open lock file /run/xtables.lock: Permission denied
+1 => failed 1
+    line of thought
+    in line 3 of a poem
+",
+    );
 }
 
 #[test]
