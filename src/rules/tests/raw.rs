@@ -35,65 +35,44 @@ fn check(source: &str, destination: &str, rules: &[&str], expected: &str) {
 const ANSWERED: &str = "to 10.0.0.1:80, masqueraded";
 const DROPPED: &str = "dropped";
 
+/// Source and destination of a packet, a table with one rule, and whether the rule drops it.
+const DROPS: &str = "\
+POD  | SERVICE | *raw      | -A PREROUTING -s 10.0.0.9 -j DROP              | yes
+POD  | SERVICE | *raw      | -A OUTPUT -s 10.0.0.9 -j DROP                  | no
+NODE | SERVICE | *raw      | -A OUTPUT -s 192.168.0.2 -j DROP               | yes
+NODE | SERVICE | *raw      | -A PREROUTING -s 192.168.0.2 -j DROP           | no
+POD  | SERVICE | *security | -A FORWARD -s 10.0.0.9 -j DROP                 | yes
+POD  | SERVICE | *security | -A INPUT -s 10.0.0.9 -j DROP                   | no
+POD  | SERVICE | *security | -A OUTPUT -s 10.0.0.9 -j DROP                  | no
+NODE | SERVICE | *security | -A OUTPUT -s 192.168.0.2 -j DROP               | yes
+POD  | SERVICE | *raw      | -P PREROUTING DROP                             | yes
+POD  | SERVICE | *raw      | -A PREROUTING -m limit --limit 1/s -j DROP     | unclear
+# Before and after translation.
+POD  | SERVICE | *raw      | -A PREROUTING -d 172.30.0.1 -j DROP            | yes
+POD  | SERVICE | *raw      | -A PREROUTING -d 10.0.0.1 -j DROP              | no
+POD  | SERVICE | *security | -A FORWARD -d 10.0.0.1 -j DROP                 | yes
+POD  | SERVICE | *security | -A FORWARD -d 172.30.0.1 -j DROP               | no
+# What the node sends to itself comes in again.
+NODE | NODE    | *raw      | -A PREROUTING -j DROP                          | yes
+NODE | NODE    | *security | -A INPUT -j DROP                               | yes
+";
+
 #[test]
 fn raw_and_security_drop_packets() {
-    for (source, table, chain, expected) in [
-        (POD, "*raw", "PREROUTING", DROPPED),
-        (POD, "*raw", "OUTPUT", ANSWERED),
-        (NODE, "*raw", "OUTPUT", DROPPED),
-        (NODE, "*raw", "PREROUTING", ANSWERED),
-        (POD, "*security", "FORWARD", DROPPED),
-        (POD, "*security", "INPUT", ANSWERED),
-        (POD, "*security", "OUTPUT", ANSWERED),
-        (NODE, "*security", "OUTPUT", DROPPED),
-    ] {
-        let drop = format!("-A {chain} -s {source} -j DROP");
-        check(source, SERVICE, &[table, &drop], expected);
-    }
-    let unclear = "to 10.0.0.1:80, masqueraded (unclear)";
-    for (source, destination, table, rule, expected) in [
-        // Before and after translation.
-        (
-            POD,
-            SERVICE,
-            "*raw",
-            "-A PREROUTING -d 172.30.0.1 -j DROP",
-            DROPPED,
-        ),
-        (
-            POD,
-            SERVICE,
-            "*raw",
-            "-A PREROUTING -d 10.0.0.1 -j DROP",
-            ANSWERED,
-        ),
-        (
-            POD,
-            SERVICE,
-            "*security",
-            "-A FORWARD -d 10.0.0.1 -j DROP",
-            DROPPED,
-        ),
-        (
-            POD,
-            SERVICE,
-            "*security",
-            "-A FORWARD -d 172.30.0.1 -j DROP",
-            ANSWERED,
-        ),
-        (POD, SERVICE, "*raw", "-P PREROUTING DROP", DROPPED),
-        (
-            POD,
-            SERVICE,
-            "*raw",
-            "-A PREROUTING -m limit --limit 1/s -j DROP",
-            unclear,
-        ),
-        // What the node sends to itself comes in again.
-        (NODE, NODE, "*raw", "-A PREROUTING -j DROP", DROPPED),
-        (NODE, NODE, "*security", "-A INPUT -j DROP", DROPPED),
-    ] {
-        check(source, destination, &[table, rule], expected);
+    for row in DROPS.lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = row.split(" | ").map(str::trim).collect();
+        let address = |name| match name {
+            "POD" => POD,
+            "NODE" => NODE,
+            _ => SERVICE,
+        };
+        let expected = match columns[4] {
+            "yes" => DROPPED,
+            "no" => ANSWERED,
+            _ => "to 10.0.0.1:80, masqueraded (unclear)",
+        };
+        let [source, destination] = [columns[0], columns[1]].map(address);
+        check(source, destination, &columns[2..4], expected);
     }
 }
 
@@ -171,22 +150,10 @@ fn conditions_on_connections_depend_on_tracking() {
         ("-m connmark ! --mark 0x1", false, false),
         ("-m connmark --mark 0x0", false, false),
     ] {
-        let expected = |is_match| {
-            if is_match {
-                DROPPED
-            } else {
-                "passed, masqueraded"
-            }
-        };
+        let expected = |is_match, otherwise| if is_match { DROPPED } else { otherwise };
         let drop = format!("-A PREROUTING -s 10.0.0.9 {condition} -j DROP");
-        check(POD, "203.0.113.9", &["*raw", &drop], expected(in_raw));
-        let expected = |is_match| {
-            if is_match {
-                DROPPED
-            } else {
-                "passed, source kept"
-            }
-        };
+        let passed = expected(in_raw, "passed, masqueraded");
+        check(POD, "203.0.113.9", &["*raw", &drop], passed);
         let rules = [
             "*raw",
             "-A PREROUTING -j NOTRACK",
@@ -194,6 +161,7 @@ fn conditions_on_connections_depend_on_tracking() {
             "*mangle",
             &drop,
         ];
-        check(POD, "203.0.113.9", &rules, expected(untracked));
+        let passed = expected(untracked, "passed, source kept");
+        check(POD, "203.0.113.9", &rules, passed);
     }
 }

@@ -74,48 +74,35 @@ fn single_rules_are_inserted_replaced_and_deleted() {
     }
 }
 
+/// Lines, separated by `; `, and why they are rejected.
+const REJECTED: &str = "\
+-A A -j NOPE                          | cannot jump to chain `NOPE`: it does not exist or is built in
+-A A -j LATER; :LATER - [0:0]         | cannot jump to chain `LATER`: it does not exist or is built in
+-A B -j OUTPUT                        | cannot jump to chain `OUTPUT`: it does not exist or is built in
+-X B                                  | chain `B` is still referenced
+-X B; :A - [0:0]                      | chain `B` is still referenced
+-X A                                  | chain `A` is not empty
+-X NOPE                               | chain `NOPE` does not exist
+-X OUTPUT                             | invalid declaration, policy or deletion of chain `OUTPUT`
+-F NOPE                               | chain `NOPE` does not exist
+-A NOPE -j DROP                       | chain `NOPE` does not exist
+-D A -j DROP                          | no such rule in chain `A`
+-D A 2                                | no rule number 2 in chain `A`
+-I A 3 -j DROP                        | no rule number 3 in chain `A`
+-N A                                  | chain `A` already exists
+:ACCEPT - [0:0]                       | invalid declaration, policy or deletion of chain `ACCEPT`
+:B2345678901234567890123456789 - [0:0]| chain name `B2345678901234567890123456789` is longer than 28 bytes
+-A A -s nowhere                       | `nowhere` is not a valid address
+nonsense                              | unknown command `nonsense`
+";
+
 #[test]
 fn rejected_lines_leave_the_table_unchanged() {
     let before = "*nat\n:A - [0:0]\n:B - [0:0]\n-A A -j B\nCOMMIT\n";
-    for (line, reason) in [
-        (
-            "-A A -j NOPE",
-            "cannot jump to chain `NOPE`: it does not exist or is built in",
-        ),
-        (
-            "-A A -j LATER\n:LATER - [0:0]",
-            "cannot jump to chain `LATER`: it does not exist or is built in",
-        ),
-        (
-            "-A B -j OUTPUT",
-            "cannot jump to chain `OUTPUT`: it does not exist or is built in",
-        ),
-        ("-X B", "chain `B` is still referenced"),
-        ("-X B\n:A - [0:0]", "chain `B` is still referenced"),
-        ("-X A", "chain `A` is not empty"),
-        ("-X NOPE", "chain `NOPE` does not exist"),
-        (
-            "-X OUTPUT",
-            "invalid declaration, policy or deletion of chain `OUTPUT`",
-        ),
-        ("-F NOPE", "chain `NOPE` does not exist"),
-        ("-A NOPE -j DROP", "chain `NOPE` does not exist"),
-        ("-D A -j DROP", "no such rule in chain `A`"),
-        ("-D A 2", "no rule number 2 in chain `A`"),
-        ("-I A 3 -j DROP", "no rule number 3 in chain `A`"),
-        ("-N A", "chain `A` already exists"),
-        (
-            ":ACCEPT - [0:0]",
-            "invalid declaration, policy or deletion of chain `ACCEPT`",
-        ),
-        (
-            ":B2345678901234567890123456789 - [0:0]",
-            "chain name `B2345678901234567890123456789` is longer than 28 bytes",
-        ),
-        ("-A A -s nowhere", "`nowhere` is not a valid address"),
-        ("nonsense", "unknown command `nonsense`"),
-    ] {
-        let payload = format!("*nat\n:NEW - [0:0]\n{line}\nCOMMIT\n");
+    for row in REJECTED.lines() {
+        let (lines, reason) = row.split_once("| ").unwrap();
+        let lines = lines.trim_end().replace("; ", "\n");
+        let payload = format!("*nat\n:NEW - [0:0]\n{lines}\nCOMMIT\n");
         check(
             &[before, &payload],
             &format!("line 3 rejected: {reason}\nA [-j B]\nB []\n"),

@@ -62,6 +62,8 @@ fn check(source: &str, destination: &str, port: u16, expected: &[&str]) {
     outcomes(&rules(""), &packet, &traced_node(&[]), expected);
 }
 
+const PASSED: &str = "1: passed, source kept";
+
 const KEPT: [&str; 3] = [
     "1/3: to 10.0.0.1:80, source kept",
     "1/3: to 10.0.0.2:80, source kept",
@@ -79,7 +81,7 @@ fn endpoints_get_equal_shares() {
     check("10.0.0.9", "172.30.0.1", 80, &KEPT);
     check("203.0.113.5", "172.30.0.1", 80, &MASQUERADED);
     check("192.168.0.2", "172.30.0.1", 80, &MASQUERADED);
-    check("10.0.0.9", "172.30.0.1", 81, &["1: passed, source kept"]);
+    check("10.0.0.9", "172.30.0.1", 81, &[PASSED]);
 }
 
 #[test]
@@ -108,19 +110,9 @@ fn session_affinity_follows_the_recent_list() {
 #[test]
 fn node_ports_are_on_local_addresses_only() {
     check("203.0.113.5", "192.168.0.2", 30001, &MASQUERADED);
-    check(
-        "203.0.113.5",
-        "192.168.0.3",
-        30001,
-        &["1: passed, source kept"],
-    );
-    check("127.0.0.1", "127.0.0.1", 30001, &["1: passed, source kept"]);
-    check(
-        "203.0.113.5",
-        "192.168.0.2",
-        30000,
-        &["1: passed, source kept"],
-    );
+    check("203.0.113.5", "192.168.0.3", 30001, &[PASSED]);
+    check("127.0.0.1", "127.0.0.1", 30001, &[PASSED]);
+    check("203.0.113.5", "192.168.0.2", 30000, &[PASSED]);
 }
 
 #[test]
@@ -159,8 +151,6 @@ fn first(payload: &str, in_interface: Option<&str>, expected: &[&str]) {
     packet.in_interface = in_interface.map(Box::from);
     outcomes(&rules(payload), &packet, &traced_node(&[]), expected);
 }
-
-const PASSED: &str = "1: passed, source kept";
 
 /// Traces a packet from outside through rules of a filter chain, one a line.
 #[track_caller]
@@ -268,15 +258,15 @@ fn returns_gotos_and_policies_are_followed() {
     let call = format!("{chains}-A A -j B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
     first(&call, None, &["1: dropped"]);
     let go = format!("{chains}-A A -g B\n-A A -j DROP\n-I FORWARD -j A\nCOMMIT\n");
-    first(&go, None, &["1: passed, source kept"]);
+    first(&go, None, &[PASSED]);
     first("*filter\n-P FORWARD DROP\nCOMMIT\n", None, &["1: dropped"]);
     first(
         "*filter\n-P FORWARD DROP\n-I FORWARD -j ACCEPT\nCOMMIT\n",
         None,
-        &["1: passed, source kept"],
+        &[PASSED],
     );
     let state = "*filter\n-I FORWARD -m conntrack --ctstate DNAT -j DROP\nCOMMIT\n";
-    first(state, None, &["1: passed, source kept"]);
+    first(state, None, &[PASSED]);
     let translated = "*nat\n-I PREROUTING -j DNAT --to-destination 10.0.0.7\nCOMMIT\n";
     first(translated, None, &["1: to 10.0.0.7:80, source kept"]);
     first(&format!("{translated}{state}"), None, &["1: dropped"]);
@@ -333,13 +323,9 @@ fn paths_that_meet_are_merged() {
     let empty = many(&|number| format!(":E{number} - [0:0]\n"));
     let calls = many(&|number| format!("-A FORWARD {chance} -j E{number}\n"));
     let calls = format!("*filter\n{empty}{calls}COMMIT\n");
-    first(&calls, None, &["1: passed, source kept"]);
+    first(&calls, None, &[PASSED]);
     let logs = many(&|_| format!("-A FORWARD {chance} -j LOG\n"));
-    first(
-        &format!("*filter\n{logs}COMMIT\n"),
-        None,
-        &["1: passed, source kept"],
-    );
+    first(&format!("*filter\n{logs}COMMIT\n"), None, &[PASSED]);
     let marks = many(&|_| format!("-A FORWARD {chance} -j MARK --set-xmark 0x1/0x1\n"));
     let dropped = "-A FORWARD -m mark --mark 0x1/0x1 -j DROP\n-P FORWARD ACCEPT\n";
     first(
@@ -383,16 +369,15 @@ fn nesting_of_chains_is_limited() {
 
 #[test]
 fn mangle_is_evaluated_before_the_other_tables() {
-    let passed = ["1: passed, source kept"];
     for chain in ["PREROUTING", "FORWARD", "POSTROUTING"] {
         let drop = format!("*mangle\n-A {chain} -p tcp -j DROP\nCOMMIT\n");
         first(&drop, None, &["1: dropped"]);
         let accept = format!("*mangle\n-A {chain} -j ACCEPT\n-A {chain} -j DROP\nCOMMIT\n");
-        first(&accept, None, &passed);
+        first(&accept, None, &[PASSED]);
     }
     for chain in ["INPUT", "OUTPUT"] {
         let drop = format!("*mangle\n-A {chain} -j DROP\nCOMMIT\n");
-        first(&drop, None, &passed);
+        first(&drop, None, &[PASSED]);
     }
     let marked = "*mangle\n-A PREROUTING -j MARK --set-xmark 0x4000/0x4000\nCOMMIT\n";
     first(marked, None, &["1: passed, masqueraded"]);
@@ -430,7 +415,7 @@ fn unsupported_targets_end_the_trace_and_others_continue() {
     );
     assert!(outcome.undecided.is_empty());
     let no_effect = "*mangle\n-A FORWARD -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
-    first(no_effect, None, &["1: passed, source kept"]);
+    first(no_effect, None, &[PASSED]);
     let source = "*nat\n-I POSTROUTING -j SNAT --to-source 10.9.9.9 --random-fully\nCOMMIT\n";
     first(source, None, &["1: passed, masqueraded"]);
     let ports = "*nat\n-I POSTROUTING -p tcp -j MASQUERADE --to-ports 1024-2048\nCOMMIT\n";
@@ -439,15 +424,14 @@ fn unsupported_targets_end_the_trace_and_others_continue() {
 
 #[test]
 fn multiport_lists_are_matched() {
-    let passed = "1: passed, source kept";
     for (option, expected) in [
         ("--dports 22,80", "1: dropped"),
         ("--dports 22,70:90", "1: dropped"),
         ("--ports 80,443", "1: dropped"),
-        ("--dports 22,443", passed),
-        ("! --dports 22,80", passed),
-        ("! --ports 22,80", passed),
-        ("--sports 22,80", passed),
+        ("--dports 22,443", PASSED),
+        ("! --dports 22,80", PASSED),
+        ("! --ports 22,80", PASSED),
+        ("--sports 22,80", PASSED),
         ("--sports 1024:65535", "1: dropped"),
         (
             "--sports 22,40000",
@@ -466,14 +450,14 @@ fn outgoing_interfaces_are_matched() {
         let rule = format!("-I POSTROUTING {option} -j MASQUERADE");
         rules(&format!("*nat\n{rule}\nCOMMIT\n"))
     };
-    let (passed, changed) = ("1: passed, source kept", "1: passed, masqueraded");
+    let changed = "1: passed, masqueraded";
     let unclear = "1: passed, source kept, unless nat POSTROUTING: -o eth0 -j MASQUERADE";
     let (own, other) = ("192.168.0.2", "203.0.113.9");
     for (destination, option, expected) in [
         (own, "-o lo", changed),
-        (own, "! -o lo", passed),
-        (own, "-o eth0", passed),
-        (other, "-o lo", passed),
+        (own, "! -o lo", PASSED),
+        (own, "-o eth0", PASSED),
+        (other, "-o lo", PASSED),
         (other, "! -o lo", changed),
         (other, "-o eth0", unclear),
     ] {
@@ -481,5 +465,5 @@ fn outgoing_interfaces_are_matched() {
         outcomes(&masquerade(option), &packet, &traced_node(&[]), &[expected]);
     }
     let input = "*filter\n:A - [0:0]\n-A A -o eth0 -j DROP\n-I FORWARD -i lo -j A\nCOMMIT\n";
-    first(input, None, &[passed]);
+    first(input, None, &[PASSED]);
 }

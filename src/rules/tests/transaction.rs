@@ -9,6 +9,7 @@
 //! Commands are checked in the order of the lines, as in both backends: a chain must exist before
 //! a rule jumps to it, and the last jump must be deleted before the chain.
 
+use std::error::Error;
 use std::fmt;
 
 use hashbrown::HashMap;
@@ -31,37 +32,11 @@ const MAX_CHAIN_NAME: usize = 28;
 pub struct ApplyError {
     /// Line number, counted from 1.
     pub line: usize,
-    pub reason: RejectReason,
+    pub reason: String,
 }
 
-/// Reason for which one line of a payload is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RejectReason {
-    /// A line that a dump cannot have either.
-    #[error(transparent)]
-    Line(#[from] LineError),
-    /// The name does not fit into the structures of the kernel.
-    #[error("chain name `{0}` is longer than {MAX_CHAIN_NAME} bytes")]
-    LongChainName(String),
-    /// The rule jumps to a chain that does not exist or is built in.
-    #[error("cannot jump to chain `{0}`: it does not exist or is built in")]
-    TargetNotFound(String),
-    /// `-N` of a chain that exists.
-    #[error("chain `{0}` already exists")]
-    ChainExists(String),
-    /// `-X` of a chain that still has rules.
-    #[error("chain `{0}` is not empty")]
-    ChainNotEmpty(String),
-    /// `-X` of a chain that rules still jump to.
-    #[error("chain `{0}` is still referenced")]
-    ChainReferenced(String),
-    /// `-D` of a rule that is not in the chain.
-    #[error("no such rule in chain `{0}`")]
-    RuleNotFound(String),
-    /// A rule number beyond the end of the chain.
-    #[error("no rule number {1} in chain `{0}`")]
-    RuleNumberNotFound(String, usize),
-}
+/// Result of a line, with the reason for which it is rejected.
+type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
 impl RuleSet {
     /// Applies a payload like `iptables-restore --noflush`.
@@ -105,7 +80,7 @@ impl RuleSet {
                 self.roll_back(open);
                 return Err(ApplyError {
                     line: number,
-                    reason,
+                    reason: reason.to_string(),
                 });
             }
         }
@@ -115,7 +90,7 @@ impl RuleSet {
         self.roll_back(open);
         Err(ApplyError {
             line: count + 1,
-            reason: LineError::MissingCommit.into(),
+            reason: LineError::MissingCommit.to_string(),
         })
     }
 
@@ -167,9 +142,9 @@ fn write_table(f: &mut fmt::Formatter<'_>, table: TracedTable, chains: &Chains) 
 }
 
 /// Checks the name of a chain to create.
-fn check_name(chain: &str) -> Result<(), RejectReason> {
+fn check_name(chain: &str) -> Result {
     if chain.len() > MAX_CHAIN_NAME {
-        return Err(RejectReason::LongChainName(chain.to_owned()));
+        return Err(format!("chain name `{chain}` is longer than {MAX_CHAIN_NAME} bytes").into());
     }
     let is_verdict = matches!(chain, "ACCEPT" | "DROP" | "RETURN" | "QUEUE");
     if chain.is_empty() || is_verdict || chain.starts_with(['-', '!']) {
@@ -178,11 +153,11 @@ fn check_name(chain: &str) -> Result<(), RejectReason> {
     Ok(())
 }
 
-fn invalid(chain: &str) -> RejectReason {
+fn invalid(chain: &str) -> Box<dyn Error> {
     LineError::InvalidChain(chain.to_owned()).into()
 }
 
-fn not_found(chain: &str) -> RejectReason {
+fn not_found(chain: &str) -> Box<dyn Error> {
     LineError::ChainNotFound(chain.to_owned()).into()
 }
 
@@ -219,7 +194,7 @@ impl Transaction {
     }
 
     /// Stages one line. After an error the transaction must be discarded.
-    fn apply(&mut self, line: &str) -> Result<(), RejectReason> {
+    fn apply(&mut self, line: &str) -> Result {
         let (verb, rest) = split_word(without_counters(line));
         let (chain, rest) = split_word(rest);
         let (number, after_number) = split_number(rest);
@@ -229,34 +204,34 @@ impl Transaction {
                 self.for_all(Self::remove, |chain| chain.policy.is_none())
             }
             ("-N", _) if self.chain(chain).is_ok() => {
-                Err(RejectReason::ChainExists(chain.to_owned()))
+                Err(format!("chain `{chain}` already exists").into())
             }
             ("-P", _) if self.chain(chain).is_err() => Err(not_found(chain)),
             ("-R", Some(number)) => {
                 self.delete_at(chain, number)?;
-                let rule = after_number.parse().map_err(RejectReason::Line)?;
+                let rule = after_number.parse()?;
                 self.insert(chain, number, rule)
             }
             ("-D", Some(number)) => self.delete_at(chain, number),
             ("-D", None) => {
-                let rule: Rule = rest.parse().map_err(RejectReason::Line)?;
+                let rule: Rule = rest.parse()?;
                 let rules = &self.chain(chain)?.rules;
                 let at = rules.iter().position(|other| *other == rule);
-                let at = at.ok_or_else(|| RejectReason::RuleNotFound(chain.to_owned()))?;
+                let at = at.ok_or_else(|| format!("no such rule in chain `{chain}`"))?;
                 self.delete_at(chain, at + 1)
             }
             _ => self.apply_command(parse_command(line)?),
         }
     }
 
-    fn apply_command(&mut self, command: RestoreCommand<'_>) -> Result<(), RejectReason> {
+    fn apply_command(&mut self, command: RestoreCommand<'_>) -> Result {
         match command {
             RestoreCommand::Declare(chain, policy) => {
                 check_name(chain)?;
                 self.declare(chain, policy)
             }
             RestoreCommand::Append(chain, rule) if rule.is_unparsed() => {
-                let rule = rule.to_string().parse().map_err(RejectReason::Line)?;
+                let rule = rule.to_string().parse()?;
                 self.append(chain, rule)
             }
             RestoreCommand::Append(chain, rule) => self.append(chain, rule),
@@ -267,7 +242,7 @@ impl Transaction {
         }
     }
 
-    fn chain(&self, name: &str) -> Result<&Chain, RejectReason> {
+    fn chain(&self, name: &str) -> Result<&Chain> {
         match self.chains.get(name) {
             Some(staged) => staged.as_ref(),
             None => self.base.by_name.get(name),
@@ -275,7 +250,7 @@ impl Transaction {
         .ok_or_else(|| not_found(name))
     }
 
-    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain, RejectReason> {
+    fn chain_mut(&mut self, name: &str) -> Result<&mut Chain> {
         if !self.chains.contains_key(name) {
             let copy = self.base.by_name.get(name).cloned();
             self.chains.insert(name.into(), copy);
@@ -285,7 +260,7 @@ impl Transaction {
     }
 
     /// Applies `:CHAIN`. With `--noflush` a built-in chain keeps its rules, in both backends.
-    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result<(), RejectReason> {
+    fn declare(&mut self, name: &str, policy: Option<ChainPolicy>) -> Result {
         match (self.chain(name).map(|chain| chain.policy), policy) {
             (Ok(Some(_)), None) => Ok(()),
             (Ok(Some(_)), Some(_)) => {
@@ -301,13 +276,13 @@ impl Transaction {
         }
     }
 
-    fn append(&mut self, name: &str, rule: Rule) -> Result<(), RejectReason> {
+    fn append(&mut self, name: &str, rule: Rule) -> Result {
         self.add_reference(&rule)?;
         self.chain_mut(name)?.rules.push(rule);
         Ok(())
     }
 
-    fn insert(&mut self, name: &str, number: usize, rule: Rule) -> Result<(), RejectReason> {
+    fn insert(&mut self, name: &str, number: usize, rule: Rule) -> Result {
         self.add_reference(&rule)?;
         let rules = &mut self.chain_mut(name)?.rules;
         match number.checked_sub(1) {
@@ -315,21 +290,21 @@ impl Transaction {
                 rules.insert(at, rule);
                 Ok(())
             }
-            _ => Err(RejectReason::RuleNumberNotFound(name.to_owned(), number)),
+            _ => Err(format!("no rule number {number} in chain `{name}`").into()),
         }
     }
 
-    fn delete_at(&mut self, name: &str, number: usize) -> Result<(), RejectReason> {
+    fn delete_at(&mut self, name: &str, number: usize) -> Result {
         let rules = &mut self.chain_mut(name)?.rules;
         let removed = match number.checked_sub(1) {
             Some(at) if at < rules.len() => rules.remove(at),
-            _ => return Err(RejectReason::RuleNumberNotFound(name.to_owned(), number)),
+            _ => return Err(format!("no rule number {number} in chain `{name}`").into()),
         };
         self.drop_references(&[removed]);
         Ok(())
     }
 
-    fn flush(&mut self, name: &str) -> Result<(), RejectReason> {
+    fn flush(&mut self, name: &str) -> Result {
         let policy = self.chain(name)?.policy;
         let rules = Vec::new();
         let empty = Some(Chain { policy, rules });
@@ -345,20 +320,20 @@ impl Transaction {
         Ok(())
     }
 
-    fn remove(&mut self, name: &str) -> Result<(), RejectReason> {
+    fn remove(&mut self, name: &str) -> Result {
         let chain = self.chain(name)?;
         if chain.policy.is_some() {
             return Err(invalid(name));
         }
         if !chain.rules.is_empty() {
-            return Err(RejectReason::ChainNotEmpty(name.to_owned()));
+            return Err(format!("chain `{name}` is not empty").into());
         }
         let references = self.references.take();
         let references = references.unwrap_or_else(|| self.counted());
         let is_referenced = references.get(name).is_some_and(|count| *count > 0);
         self.references = Some(references);
         if is_referenced {
-            return Err(RejectReason::ChainReferenced(name.to_owned()));
+            return Err(format!("chain `{name}` is still referenced").into());
         }
         self.chains.insert(name.into(), None);
         Ok(())
@@ -366,9 +341,9 @@ impl Transaction {
 
     fn for_all(
         &mut self,
-        apply: impl Fn(&mut Self, &str) -> Result<(), RejectReason>,
+        apply: impl Fn(&mut Self, &str) -> Result,
         is_chosen: impl Fn(&Chain) -> bool,
-    ) -> Result<(), RejectReason> {
+    ) -> Result {
         let mut names: Vec<Box<str>> = self.base.by_name.keys().cloned().collect();
         names.extend(self.chains.keys().cloned());
         names.sort();
@@ -398,12 +373,15 @@ impl Transaction {
     }
 
     /// Checks the chain that the rule jumps to and counts the reference.
-    fn add_reference(&mut self, rule: &Rule) -> Result<(), RejectReason> {
+    fn add_reference(&mut self, rule: &Rule) -> Result {
         let Some(target) = rule.target_chain() else {
             return Ok(());
         };
         if !self.chain(target).is_ok_and(|chain| chain.policy.is_none()) {
-            return Err(RejectReason::TargetNotFound(target.to_owned()));
+            return Err(format!(
+                "cannot jump to chain `{target}`: it does not exist or is built in"
+            )
+            .into());
         }
         if let Some(counts) = &mut self.references {
             *counts.entry(target.into()).or_default() += 1;

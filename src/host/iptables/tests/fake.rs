@@ -221,7 +221,7 @@ impl Iptables for Fake {
                 Ok(()) => Err(locked(1)),
                 Err(rejection) => Err(RestoreError::Rejected {
                     line: rejection.line,
-                    reason: rejection.reason.to_string(),
+                    reason: rejection.reason,
                 }),
             }
         } else if let Some(error) = self.poisoned(&text) {
@@ -235,7 +235,7 @@ impl Iptables for Fake {
             let applied = self.rules.borrow_mut().apply(&text);
             applied.map_err(|rejection| RestoreError::Rejected {
                 line: rejection.line,
-                reason: rejection.reason.to_string(),
+                reason: rejection.reason,
             })
         };
         self.payloads.borrow_mut().push(text);
