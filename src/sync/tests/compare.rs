@@ -79,6 +79,27 @@ pub(super) async fn compare_contested(
     drift
 }
 
+/// What a check finds after commands of another program in nat.
+pub(super) async fn edited(
+    syncer: &mut Syncer<Fake>,
+    commands: &[&str],
+    contested: &BTreeSet<RepairKey>,
+) -> Drift {
+    let change = edit(syncer.iptables(), Table::Nat, commands);
+    let extent = touched_by(syncer, &change);
+    compare_contested(syncer, &extent, contested).await
+}
+
+/// What a check finds after another program has flushed a chain of nat.
+async fn flushed(syncer: &mut Syncer<Fake>, chain: &str) -> Drift {
+    edited(syncer, &[&format!("-F {chain}")], &BTreeSet::new()).await
+}
+
+async fn assert_no_drift(syncer: &mut Syncer<Fake>) {
+    let drift = compare(syncer, &Extent::whole()).await;
+    assert!(drift.is_empty(), "{drift:?}");
+}
+
 /// Names of chains of one kind.
 fn chains(syncer: &Syncer<Fake>, prefix: &str) -> Vec<String> {
     let save = syncer.iptables().rules().to_save_text();
@@ -164,8 +185,7 @@ async fn damage_of_single_rules_is_repaired_without_a_full_restore() {
                 sorted_text(&before),
                 "{damage} {is_verification}"
             );
-            let again = compare(&mut syncer, &Extent::whole()).await;
-            assert!(again.is_empty(), "{damage} {is_verification}: {again:?}");
+            assert_no_drift(&mut syncer).await;
             syncer.iptables().take_payloads();
             syncer.once(&[]).await;
             assert_eq!(syncer.iptables().take_payloads(), [""; 0], "{damage}");
@@ -298,12 +318,10 @@ async fn changes_of_the_cluster_are_no_drift() {
     syncer.tracker.apply(endpoint(2, 7));
     syncer.tracker.apply(service(3, false));
     syncer.tracker.apply(service(8, true));
-    let drift = compare(&mut syncer, &Extent::whole()).await;
-    assert!(drift.is_empty(), "{drift:?}");
+    assert_no_drift(&mut syncer).await;
     let outcome = syncer.once(&[]).await;
     assert_eq!(scopes(&outcome), [Scope::Partial]);
-    let after = compare(&mut syncer, &Extent::whole()).await;
-    assert!(after.is_empty(), "{after:?}");
+    assert_no_drift(&mut syncer).await;
     // The same as on a node that has never held anything else.
     let applied = syncer.iptables().rules().to_save_text();
     assert!(
@@ -360,11 +378,8 @@ async fn unreadable_chains_are_rewritten() {
     let mut syncer = node().await;
     let service = chains(&syncer, "KUBE-SVC-").remove(0);
     let before = sorted(&syncer);
-    let flush = format!("-F {service}");
-    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
     syncer.iptables().inject(Fault::List);
-    let extent = touched_by(&syncer, &change);
-    let drift = compare(&mut syncer, &extent).await;
+    let drift = flushed(&mut syncer, &service).await;
     assert_eq!(drift.chains.len(), 1, "{drift:?}");
     syncer.once(&[]).await;
     assert_eq!(sorted(&syncer), before);
@@ -413,10 +428,7 @@ async fn a_second_damaged_chain_of_a_service_is_drift() {
     );
     let of_endpoint = jump.split(' ').next_back().unwrap().to_owned();
     for chain in [of_service, of_endpoint] {
-        let flush = format!("-F {chain}");
-        let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
-        let extent = touched_by(&syncer, &change);
-        let drift = compare(&mut syncer, &extent).await;
+        let drift = flushed(&mut syncer, &chain).await;
         assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
     }
     sync_until_quiet(&mut syncer).await;
@@ -502,14 +514,10 @@ async fn a_damaged_chain_of_a_changing_service_is_drift() {
     let chain = chain_of(&syncer, 2);
     syncer.tracker.apply(endpoint(2, 7));
     assert!(syncer.tracker.dirty().any(|dirty| *dirty == name));
-    let flush = format!("-F {chain}");
-    let change = edit(syncer.iptables(), Table::Nat, &[&flush]);
-    let extent = touched_by(&syncer, &change);
-    let drift = compare(&mut syncer, &extent).await;
+    let drift = flushed(&mut syncer, &chain).await;
     assert_eq!(drift.chains, [(Table::Nat, chain.into())].into());
     syncer.once(&[]).await;
-    let again = compare(&mut syncer, &Extent::whole()).await;
-    assert!(again.is_empty(), "{again:?}");
+    assert_no_drift(&mut syncer).await;
 }
 
 #[tokio::test]
@@ -595,9 +603,7 @@ pub(super) async fn flush_nat(syncer: &mut Syncer<Fake>, contested: &BTreeSet<Re
         .map(|(name, _)| format!("-F {name}"));
     let flushes: Vec<String> = flushes.collect();
     let flushes: Vec<&str> = flushes.iter().map(String::as_str).collect();
-    let change = edit(syncer.iptables(), Table::Nat, &flushes);
-    let extent = touched_by(syncer, &change);
-    compare_contested(syncer, &extent, contested).await
+    edited(syncer, &flushes, contested).await
 }
 
 #[tokio::test]

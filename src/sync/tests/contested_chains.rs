@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::compare::{
-    compare_contested, edit, flush_nat, node, node_with, rule, scopes, sorted, touched_by,
+    compare_contested, edit, edited, flush_nat, node, node_with, rule, scopes, sorted, touched_by,
 };
 use super::tree_chains::TREE;
 use super::*;
@@ -20,9 +20,7 @@ async fn a_contested_dispatch_chain_is_rewritten_as_a_whole() {
     let dispatch = rule(&syncer, Table::Nat, &["-A KUBE-SERVICES", "ns/2"]);
     let contested = BTreeSet::from([(Table::Nat, Box::from("KUBE-SERVICES"))]);
     for damage in [format!("-D {dispatch}"), format!("-A {dispatch}")] {
-        let change = edit(syncer.iptables(), Table::Nat, &[&damage]);
-        let extent = touched_by(&syncer, &change);
-        let drift = compare_contested(&mut syncer, &extent, &contested).await;
+        let drift = edited(&mut syncer, &[&damage], &contested).await;
         assert_eq!(drift.chains, contested, "{damage}");
         let outcome = syncer.once(&[]).await;
         assert_eq!(scopes(&outcome), [Scope::Partial]);

@@ -23,9 +23,8 @@ pub(crate) fn service(number: u8, is_there: bool) -> Change {
     Change::Service(name, is_there.then(|| Box::new(service)))
 }
 
-/// Knows of one Service, and has done nothing.
-pub(crate) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>) -> Syncer<Fake> {
-    let options = SyncerOptions {
+pub(super) fn syncer_options(node_port_addresses: Vec<NodePortAddressItem>) -> SyncerOptions {
+    SyncerOptions {
         render_settings: RenderSettings {
             fixed: options(IpFamily::V4),
             local_mode: LocalMode::ClusterCidr(Vec::new()),
@@ -34,7 +33,12 @@ pub(crate) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>
         },
         partial_restore: PartialRestore::ChangedChains,
         full_sync_interval: PERIOD,
-    };
+    }
+}
+
+/// Knows of one Service, and has done nothing.
+pub(crate) fn syncer(clock: Clock, node_port_addresses: Vec<NodePortAddressItem>) -> Syncer<Fake> {
+    let options = syncer_options(node_port_addresses);
     let mut tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     tracker.apply(service(1, true));
     for kind in Kind::ALL {

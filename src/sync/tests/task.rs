@@ -12,17 +12,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::report::ReportedMetrics;
 use super::search::endpoint;
-use super::syncer::service;
+use super::syncer::{service, syncer_options};
 use super::*;
-use crate::events::Recorder;
-use crate::health::{Health, NodeState};
 use crate::host::{
     ChangeSource, CounterError, Fake, Fault, ForeignChange, Iptables, ListedChains, Poison,
     RestoreError, Restored, RunError,
 };
 use crate::model::{Change, Kind, SourceChange};
-use crate::render::PartialRestore;
 use crate::rules::{Backend, Payload, Table};
 use crate::telemetry::Metrics;
 use crate::tracker::Tracker;
@@ -46,7 +44,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn new() -> Self {
+    fn new(metrics: Metrics) -> Self {
         Self {
             fake: Rc::default(),
             began: Instant::now(),
@@ -57,7 +55,7 @@ impl Kernel {
             foreign_changes: Rc::default(),
             has_changed: Rc::default(),
             generation: Rc::default(),
-            metrics: Rc::new(Metrics::new().unwrap()),
+            metrics: Rc::new(metrics),
         }
     }
 
@@ -218,6 +216,12 @@ fn take(step: &Step, kernel: &Kernel, changes: &ChangeSenders) {
     }
 }
 
+/// Steps of a node that has a Service with an endpoint.
+fn served<const N: usize>(steps: [(u64, Step); N]) -> Vec<(u64, Step)> {
+    let first = [(0, Listed), (0, Comes(1)), (0, Ready(1))];
+    first.into_iter().chain(steps).collect()
+}
+
 /// The milliseconds of all restores until `end`, with a gap of a second, retries within five, and
 /// a full sync after ten without any.
 async fn restores(steps: &[(u64, Step)], end: u64) -> Vec<u64> {
@@ -242,37 +246,22 @@ struct Intervals {
 
 /// Runs the steps until `end`, with checks and verifications in these intervals.
 async fn run(steps: &[(u64, Step)], intervals: Intervals, end: u64) -> Kernel {
-    let kernel = Kernel::new();
-    let ten_seconds = Duration::from_secs(10);
+    let ReportedMetrics {
+        metrics,
+        reporters: [reporter, _],
+    } = ReportedMetrics::new();
+    let (senders, receivers) = change_channels(Some(&metrics.sync));
+    let kernel = Kernel::new(metrics);
     let syncer_options = SyncerOptions {
-        render_settings: RenderSettings {
-            fixed: options(IpFamily::V4),
-            local_mode: LocalMode::ClusterCidr(Vec::new()),
-            node_port_addresses: Vec::new(),
-            bind_address: None,
-        },
-        partial_restore: PartialRestore::ChangedChains,
-        full_sync_interval: ten_seconds,
+        full_sync_interval: Duration::from_secs(10),
+        ..syncer_options(Vec::new())
     };
-    let metrics = kernel.metrics.sync.clone();
-    let (senders, receivers) = change_channels(Some(&metrics));
     let tracker = Tracker::new(SystemTime::UNIX_EPOCH);
     let clock = || Instant::now().into_std();
     let task = Task {
         syncer: Syncer::new(kernel.clone(), tracker, syncer_options, clock),
         pacer: pacer(),
-        reporter: Reporter {
-            family: IpFamily::V4,
-            mode: SyncMode::Restore,
-            metrics,
-            health: Health::new(Duration::from_secs(30)),
-            without_node: NodeState::Eligible,
-            health_check_servers: None,
-            recorder: Recorder::disabled(),
-            node_name: "node1".to_owned(),
-            log: crate::status::FamilyLog::new(IpFamily::V4),
-            history: None,
-        },
+        reporter,
         sweeper: None,
         changes: receivers.families.v4,
         address_watch: None,
@@ -317,15 +306,9 @@ async fn a_failed_sync_is_retried_without_another_change() {
     // A partial restore that fails is followed by a full one at once. If that fails as well, one of
     // the change alone shows whether it is the cause, and one without it whether the node is. Then
     // there is a retry.
-    let steps = [
-        (0, Listed),
-        (3000, Broken),
-        (3000, Broken),
-        (3000, Broken),
-        (3000, Broken),
-        (3000, Comes(1)),
-        (8000, Comes(2)),
-    ];
+    let mut steps = vec![(0, Listed)];
+    steps.extend((0..4).map(|_| (3000, Broken)));
+    steps.extend([(3000, Comes(1)), (8000, Comes(2))]);
     let expected = [0, 3000, 3000, 3000, 3000, 4000, 8000];
     assert_eq!(restores(&steps, 9000).await, expected);
 }
@@ -376,13 +359,7 @@ async fn a_check_that_hangs_delays_changes_for_at_most_five_seconds() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_one_chain_is_repaired_during_a_verification() {
     // A verification takes six seconds from here on.
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
-        (1500, SaveTakes(3)),
-        (4000, Flushed),
-    ];
+    let steps = served([(1500, SaveTakes(3)), (4000, Flushed)]);
     let kernel = run(&steps, VERIFIED, 9900).await;
     assert_eq!(kernel.restores.take(), [0, 4000]);
 }
@@ -395,12 +372,7 @@ const VERIFIED: Intervals = Intervals {
 
 #[tokio::test(start_paused = true)]
 async fn a_repair_after_lost_events_is_reported_once() {
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
-        (4000, EventsLost),
-    ];
+    let steps = served([(4000, EventsLost)]);
     let verify = Some(Duration::from_secs(600));
     let intervals = Intervals { verify, ..VERIFIED };
     let kernel = run(&steps, intervals, 9000).await;
@@ -424,14 +396,11 @@ async fn a_verification_is_not_interrupted_by_changes_of_third_party_chains() {
 
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_verification_keeps_what_its_check_has_found() {
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
+    let steps = served([
         (1500, SaveTakes(3)),
         (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
         (4000, Flushed),
-    ];
+    ]);
     let kernel = run(&steps, VERIFIED, 5000).await;
     assert_eq!(kernel.restores.take(), [0, 4000]);
     let rules = kernel.fake.rules().to_save_text();
@@ -440,14 +409,11 @@ async fn an_interrupted_verification_keeps_what_its_check_has_found() {
 
 #[tokio::test(start_paused = true)]
 async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
+    let steps = served([
         (1500, SaveTakes(30)),
         (1600, Edited("-A KUBE-MARK-MASQ -j ACCEPT")),
         (3000, Comes(2)),
-    ];
+    ]);
     let kernel = run(&steps, VERIFIED, 9000).await;
     assert_eq!(kernel.restores.take(), [0, 8000]);
     let rules = kernel.fake.rules().to_save_text();
@@ -457,15 +423,12 @@ async fn a_verification_abandoned_for_a_sync_keeps_what_its_check_has_found() {
 /// Otherwise changes by other programs could interrupt each of them.
 #[tokio::test(start_paused = true)]
 async fn another_reading_of_all_rules_is_interrupted_like_a_verification() {
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
+    let steps = served([
         (1500, SaveFails),
         (2000, EventsLost),
         (5000, SaveTakes(2)),
         (8000, Flushed),
-    ];
+    ]);
     let verify = Some(Duration::from_secs(600));
     let intervals = Intervals { verify, ..VERIFIED };
     let kernel = run(&steps, intervals, 9900).await;
@@ -487,10 +450,7 @@ async fn a_verification_that_could_not_read_is_repeated_without_a_change() {
 /// The full sync after a flush of nat trusts what was known of filter, unless that changes too.
 #[tokio::test(start_paused = true)]
 async fn a_flush_of_filter_soon_after_one_of_nat_is_repaired_with_it() {
-    let steps = [
-        (0, Listed),
-        (0, Comes(1)),
-        (0, Ready(1)),
+    let steps = served([
         (200, Edited("-F PREROUTING\n-F OUTPUT\n-F POSTROUTING")),
         (200, Reported("PREROUTING")),
         (
@@ -498,7 +458,7 @@ async fn a_flush_of_filter_soon_after_one_of_nat_is_repaired_with_it() {
             Edited("COMMIT\n*filter\n-F INPUT\n-F FORWARD\n-F OUTPUT"),
         ),
         (500, Reported("PREROUTING")),
-    ];
+    ]);
     let kernel = run(&steps, Intervals::default(), 3000).await;
     assert_eq!(kernel.restores.take(), [0, 1000]);
     let rules = kernel.fake.rules().to_save_text();
